@@ -38,7 +38,7 @@ class SplitTest(IntegrationTest):
         alone, _ = self.trained("--sync_replicas", "--novalidation")
         again, run = self.trained("--sync_replicas", "--novalidation", "--workers=2", SPLIT, "--micro_batches=1",
                                   "--fault=worker/1:computed:7:KILL", "--fault=worker/0:computed:12:KILL")
-        self.assertRegex(run.stderr, r"worker/0\] lost worker/1 at 127\.0\.0\.1:\d+ in step 7: .*; the batch is done again")
+        self.assertRegex(run.stderr, r"worker/0\] lost worker/1 at 127\.0\.0\.1:\d+ in step 7: .*; the batch will be repeated")
         self.assertRegex(run.stderr, r"worker/1\] lost worker/0 at 127\.0\.0\.1:\d+ in step 12: ")
         self.assertEqual(again["parameters_sha256"], alone["parameters_sha256"])
 
@@ -53,7 +53,7 @@ class SplitTest(IntegrationTest):
         partner = cluster.start("worker", 1, "--reuse_port", "--model", MLP, *STEPS, SPLIT, "--connect_timeout=30")
         head = cluster.start("worker", 0, "--model", MLP, *STEPS, SPLIT, "--micro_batches=2")
         self.assert_exit(INCOMPATIBLE, head)
-        self.assertRegex(head.stderr, r"worker/1 at 127\.0\.0\.1:\d+: it divides a model otherwise than the caller: a "
+        self.assertRegex(head.stderr, r"worker/1 at 127\.0\.0\.1:\d+: it divides the model differently from the caller: a "
                                       r"batch is in 8 micro-batches here, 2 there")
         self.assertTrue(partner.running)
 

@@ -44,7 +44,7 @@ class SharedVariablesTest(IntegrationTest):
     def test_an_unknown_variable_is_named_with_those_that_are_there(self):
         self.shared_variables()
         self.assertRegex(self.var("get", "c", code=FAILURE),
-                         "^cairn var: .*no variable 'c' on the servers; there are a, b\n$")
+                         "^cairn var: .*no variable 'c' on the servers; they have a, b\n$")
 
     def test_a_value_of_another_shape_is_refused_and_changes_nothing(self):
         self.shared_variables()

@@ -13,20 +13,20 @@ bool Offers(const v1::RingState& state) {
   return !state.device_sums().library().empty();
 }
 
-// Why the devices do not add up although some could; empty: no reason.
+// Why the devices do not sum the gradients although some of them could; empty: they do.
 std::string WhyRing(const std::vector<v1::RingState>& states, absl::Span<const std::string> names) {
   std::map<std::string, size_t> workers;  // [device]
-  size_t offer = 0;                       // one that there is
+  size_t offer = 0;                       // the first worker that offers its device
   while (!Offers(states[offer])) ++offer;
   for (size_t worker = 0; worker < states.size(); ++worker) {
     const v1::DeviceSums& sums = states[worker].device_sums();
     const std::string& library = states[offer].device_sums().library();
     if (!Offers(states[worker])) {
-      return absl::StrCat(names[offer], " has ", library, ", and ", names[worker],
-                          " has no GPU that adds up with others'");
+      return absl::StrCat(names[offer], " has ", library, ", but ", names[worker],
+                          " has no GPU that can sum with others'");
     }
     if (sums.library() != library) {
-      return absl::StrCat(names[offer], " has ", library, ", and ", names[worker], " ", sums.library());
+      return absl::StrCat(names[offer], " has ", library, ", but ", names[worker], " has ", sums.library());
     }
     const auto [other, first] = workers.emplace(sums.device(), worker);
     if (!first) return absl::StrCat(names[other->second], " and ", names[worker], " share a GPU");
@@ -58,8 +58,8 @@ absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<co
     const v1::RingState& state = agreement.states[static_cast<size_t>(worker)];
     if (state.trained() && state.run_id() != best.run_id()) {
       return absl::FailedPreconditionError(
-          absl::StrCat(names[static_cast<size_t>(worker)], " is of run ", state.run_id(), ", and ",
-                       names[static_cast<size_t>(agreement.source)], " of run ", best.run_id()));
+          absl::StrCat(names[static_cast<size_t>(worker)], " belongs to run ", state.run_id(), ", and ",
+                       names[static_cast<size_t>(agreement.source)], " to run ", best.run_id()));
     }
     agreement.passes = agreement.passes || agreement.Needs(worker);
   }

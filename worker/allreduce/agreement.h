@@ -1,5 +1,5 @@
-// What the workers of a formation agree on when each knows the state of all: whose values hold, and who adds
-// up gradients. Pure, and so the same on every worker.
+// What the workers of a ring epoch agree on once each knows the state of all: whose values are used, and who
+// sums the gradients. A pure function of the states, so every worker comes to the same result.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,25 @@
 namespace cairn::allreduce {
 
 struct Agreement {
-  std::shared_ptr<Ring> ring;         // at the source's version
+  std::shared_ptr<Ring> ring;         // at the version of `source`
   std::vector<v1::RingState> states;  // [worker]
-  int source = 0;                     // whose values all have, or are passed
-  bool passes = false;                // somebody needs them
-  int64_t formation = 0;
-  // The devices add up by this, "NCCL 2.28.9", in the group that the first worker's state has. Empty: around
-  // the ring.
+  int source = 0;                     // the worker whose values all use
+  bool passes = false;                // some worker lacks these values: the source sends them
+  int64_t formation = 0;              // the number of the ring epoch
+  // The library with which the devices sum gradients ("NCCL 2.28.9"), in the group named by the first
+  // worker's state. Empty: gradients are summed around the ring.
   std::string library{};
-  std::string why_ring{};  // where some devices could, but not all
+  // If some devices could sum gradients but not all: the reason for the ring.
+  std::string why_ring{};
 
+  // Whether this worker needs the values of the source.
   bool Needs(int worker) const;
 };
 
-// Of the states and the names [worker] of all: everything but the ring and the formation. The
-// source is who
-// is farthest of those that have trained, else the one that has the first values; of equals the first.
-// FAILED_PRECONDITION when nobody has values, or two are of different runs.
+// Agrees on everything but the ring and the ring epoch, from the states and names of all workers, [worker].
+// The source is the worker with the highest version among those that have trained; if none has, a worker that
+// has the first values. Of equals, the first is taken. FAILED_PRECONDITION if no worker has values, or if two
+// workers belong to different runs.
 absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<const std::string> names);
 
 }  // namespace cairn::allreduce

@@ -7,8 +7,8 @@
 namespace cairn::allreduce {
 namespace {
 
-// A small gradient is cut too, so that its parts are on all links at once, but not into messages that cost
-// more than what is in them.
+// A small gradient is also cut, so that all links carry parts of it at once, but not into messages so small
+// that their overhead dominates.
 constexpr int64_t kLeastChunk = int64_t{4} << 10;
 constexpr int64_t kBucketsOfSmall = 4;
 

@@ -1,11 +1,11 @@
-// How a gradient is cut for its way round the ring. Depends on the gradient's size and the number of workers
-// alone, so that all workers cut alike.
+// How a gradient is cut for the ring. Depends only on the size of the gradient and the number of workers, so
+// that all workers cut it in the same way.
 //
 //   gradient   |        bucket 1         |        bucket 0         |     buckets from the end: backward
 //   chunks     | of w/0 | of w/1 | of w/2| of w/0 | of w/1 | of w/2|     announces the last layer first
 //
-// The sum of a chunk begins on the worker whose it is, goes to the right, and is whole on the one to the left
-// of that. Values; any thread.
+// The sum of a chunk begins on its owner, passes to the right, and is complete on the owner's left-hand
+// neighbour. Plain values; any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace cairn::allreduce {
 
-// At most 256 KiB: what a stream within one host takes in one piece.
+// At most 256 KiB, so that a stream within one host takes a chunk in one piece.
 inline constexpr int64_t kMostChunkFloats = int64_t{64} << 10;
 
 struct Chunk {
-  int64_t begin = 0, end = 0;  // elements; empty: never sent
+  int64_t begin = 0, end = 0;  // elements; an empty chunk is never sent
   int owner = 0;               // the worker where its sum begins
   int bucket = 0;
 
@@ -30,7 +30,7 @@ struct ChunkPlan {
   int64_t size = 0;           // elements of the gradient
   std::vector<Chunk> chunks;  // [bucket * workers + owner]
 
-  // `most_chunk`: in elements.
+  // `most_chunk`: the largest size of a chunk, in elements.
   static ChunkPlan Make(int64_t size, int workers, int64_t most_chunk = kMostChunkFloats);
 
   int buckets() const { return static_cast<int>(chunks.size()) / workers; }

@@ -11,7 +11,7 @@ namespace cairn::allreduce {
 DeviceSum::DeviceSum(std::unique_ptr<kernels::PeerGroup> group, const std::vector<int64_t>& variable_begins,
                      Duration limit, int64_t bucket)
     : group_(std::move(group)), limit_(limit), bucket_of_(variable_begins.size() - 1) {
-  // Backward goes from the end of the model to its beginning.
+  // The backward pass goes from the end of the model to its beginning.
   for (size_t variable = bucket_of_.size(); variable-- > 0;) {
     if (buckets_.empty() || buckets_.back().end - buckets_.back().begin >= bucket) {
       buckets_.push_back({.end = variable_begins[variable + 1]});
@@ -37,8 +37,8 @@ void DeviceSum::Announce(int variable) {
 
 void DeviceSum::Weigh(float weight, float total) {
   if (weighed_) return;
-  // To divide by a power of two is exact, whenever it is done; by any other number, only at the end do all
-  // have what the sum of whole numbers gives.
+  // Division by a power of two is exact at any point. Division by another number must come after the sum, so
+  // that the sum is one of gradients with whole weights.
   int exponent = 0;
   const bool exact = std::frexp(total, &exponent) == 0.5f;
   divisor_ = exact ? 1 : total;

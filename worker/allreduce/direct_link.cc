@@ -16,9 +16,9 @@ namespace {
 
 static_assert(kMostChunkFloats <= net::DirectStream::kPieceFloats);
 
-// How often the listening thread looks after streams that have ended, and whether it is to stop.
+// How often the listening thread removes streams that have ended, and checks whether to stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
-// One neighbour has one, and another when it was started again.
+// A neighbour has one stream, and another after a restart.
 constexpr size_t kMostSessions = 8;
 
 absl::Status Closed() {
@@ -30,7 +30,7 @@ absl::Status Parse(absl::Span<const char> bytes, v1::RingHeader* header) {
   return absl::InvalidArgumentError("frame: malformed header");
 }
 
-// The calling end.
+// The end that opened the stream.
 class DirectOutgoing final : public RingStream, net::DirectReceiver {
  public:
   static absl::StatusOr<std::unique_ptr<RingStream>> Open(const std::string& address,
@@ -71,7 +71,7 @@ class DirectOutgoing final : public RingStream, net::DirectReceiver {
     v1::RingHeader header;
     CAIRN_RETURN_IF_ERROR(Parse(bytes, &header));
     if (!header.has_broken()) return handler_.OnFrame(header, payload);
-    // What the called end's End() was told.
+    // The status passed to End() at the other end.
     const auto code = static_cast<absl::StatusCode>(header.broken().code());
     return code == absl::StatusCode::kOk ? Closed() : absl::Status(code, header.broken().message());
   }
@@ -87,7 +87,7 @@ class DirectOutgoing final : public RingStream, net::DirectReceiver {
   RingHandler& handler_;
   std::unique_ptr<net::DirectStream> stream_;
   Mutex mutex_;
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);  // this end ended it
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);  // the reason, if this end ended the stream
 };
 
 class DirectPeer final : public RingPeer {
@@ -107,7 +107,7 @@ class DirectPeer final : public RingPeer {
         Say(way);
         return *std::move(stream);
       }
-      if (absl::IsDeadlineExceeded(stream.status())) break;  // it stands still
+      if (absl::IsDeadlineExceeded(stream.status())) break;  // the neighbour does not respond
     }
     Say(net::Transport::kGrpc);
     return other_->Open(greeted, handler);
@@ -126,7 +126,8 @@ class DirectPeer final : public RingPeer {
 
 }  // namespace
 
-// The called end. Owned by the service until it has ended, and by whoever sends back on it at the moment.
+// The end that accepted the stream. Owned by the service until the stream has ended, and by every thread that
+// is sending on it.
 class DirectRingSession final : public net::DirectReceiver {
  public:
   static absl::StatusOr<std::shared_ptr<DirectRingSession>> Start(RingHost& host,
@@ -163,7 +164,7 @@ class DirectRingSession final : public net::DirectReceiver {
               const std::shared_ptr<const void>& owner) override {
       if (const auto held = session.lock()) held->stream().Send(header.SerializeAsString(), payload, owner);
     }
-    // The calling end closes the stream when it has come that far.
+    // The other end closes the stream when it has received this.
     void End(const absl::Status& why) override {
       v1::RingHeader header;
       header.mutable_broken()->set_code(static_cast<int>(why.code()));
@@ -174,7 +175,7 @@ class DirectRingSession final : public net::DirectReceiver {
   };
 
   std::shared_ptr<RingHandler> handler_;
-  std::unique_ptr<net::DirectStream> stream_;  // its thread calls the above: ends first
+  std::unique_ptr<net::DirectStream> stream_;  // its thread calls the methods above: destroyed first
 };
 
 std::unique_ptr<RingPeer> MakeDirectPeer(std::unique_ptr<RingPeer> other, const std::string& address,
@@ -200,14 +201,14 @@ void DirectRingService::Listen() {
     std::erase_if(sessions_, [](const auto& session) { return session->stream().ended(); });
     if (!connection.has_value()) continue;
     if (sessions_.size() >= kMostSessions) {
-      std::this_thread::sleep_for(kLookEvery);  // others end
+      std::this_thread::sleep_for(kLookEvery);  // streams end meanwhile
       continue;
     }
     auto session = DirectRingSession::Start(host_, *std::move(connection), incarnation_);
     if (session.ok()) {
       sessions_.push_back(*std::move(session));
     } else {
-      LogWarning("a stream of another worker was not begun: ", session.status().message());
+      LogWarning("a stream of another worker could not be accepted: ", session.status().message());
     }
   }
 }

@@ -1,9 +1,9 @@
-// Streams of the ring between neighbours over sockets of their own (common/net/direct), and shared memory on
-// one host.
+// Streams of the ring between neighbours over the data channel (common/net/direct), with shared memory within
+// a host.
 //
-// A worker's answer to a greeting names a socket that it has made under 128 random bits: either that can be
-// reached, or the neighbour is elsewhere, where it tells a TCP port. Streams go over the other peer where
-// anything of it does not work.
+// A worker's answer to a greeting names an abstract socket with 128 random bits. A neighbour that can connect
+// to it is on the same host; any other neighbour uses the announced TCP port. If the data channel fails in
+// any way, streams use the other peer.
 #pragma once
 
 #include <atomic>
@@ -22,19 +22,19 @@ namespace cairn::allreduce {
 
 class DirectRingSession;
 
-// `address`: the neighbour's for gRPC. `say`: told how each stream travels, "shared memory"; may be null. To
-// open a stream takes up to 5 s where the neighbour stands still, and 2 s where its port's packets are
-// dropped.
+// `address`: the neighbour's address for gRPC. `say`: called with the transport of each stream ("shared
+// memory"); may be null. Opening a stream takes up to 5 s if the neighbour does not respond, and 2 s if
+// packets to its port are dropped.
 std::unique_ptr<RingPeer> MakeDirectPeer(std::unique_ptr<RingPeer> other, const std::string& address,
                                          net::Transport transport,
                                          std::function<void(const std::string&)> say);
 
-// By which a worker is reached so, from construction to destruction.
+// Accepts such streams, from construction to destruction.
 class DirectRingService {
  public:
-  // `host` outlives this. `incarnation`: the worker's, which neighbours must mean.
+  // `host` must outlive this object. `incarnation`: of this worker; neighbours must name it.
   DirectRingService(RingHost& host, net::DirectListeners listeners, uint64_t incarnation);
-  // Ends the streams that there are.
+  // Closes all streams.
   ~DirectRingService();
 
  private:
@@ -42,9 +42,10 @@ class DirectRingService {
 
   RingHost& host_;
   const uint64_t incarnation_;
-  net::DirectListeners listeners_;  // the listening thread's
+  net::DirectListeners listeners_;  // used by the listening thread
   std::atomic<bool> stopping_{false};
-  std::vector<std::shared_ptr<DirectRingSession>> sessions_;  // the listening thread's, then the destructor's
+  // Used by the listening thread, then by the destructor.
+  std::vector<std::shared_ptr<DirectRingSession>> sessions_;
   Thread thread_;
 };
 

@@ -25,7 +25,7 @@ absl::Status Gone(const absl::Status& status) {
   return net::EndOfStream(status, "it has closed the stream");
 }
 
-// The calling end.
+// The end that opened the stream.
 class OutgoingStream final : public RingStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   OutgoingStream(grpc::GenericStub& stub, RingHandler& handler) : handler_(handler) {
@@ -50,7 +50,7 @@ class OutgoingStream final : public RingStream, net::ClientStream<grpc::ByteBuff
   RingHandler& handler_;
 };
 
-// PERMISSION_DENIED where `caller` is not the worker that it says it is.
+// PERMISSION_DENIED if `caller` is not the worker that it claims to be.
 absl::Status CheckIs(const net::Caller& caller, const RingDoor& door, int worker) {
   if (!caller.named()) return absl::OkStatus();
   const std::string task = door.task_of(worker);
@@ -75,7 +75,7 @@ class GrpcPeer final : public RingPeer {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
     absl::Status status = net::FromGrpc(stub_->Greet(&context, request, response));
-    // We cancel no call, but a worker that ends cancels those it has not answered.
+    // This worker cancels no call, but a neighbour that ends cancels the calls that it has not answered.
     if (absl::IsCancelled(status)) status = absl::UnavailableError("it ended the call");
     return status;
   }
@@ -89,7 +89,7 @@ class GrpcPeer final : public RingPeer {
   grpc::GenericStub generic_stub_;
 };
 
-// The called end: what its handler sends back.
+// The end that accepted the stream: sends what its handler sends back.
 class IncomingReactor;
 class BackStream final : public RingStream {
  public:
@@ -97,7 +97,7 @@ class BackStream final : public RingStream {
   void Send(const v1::RingHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override;
   void End(const absl::Status& why) override;
-  // The reactor goes away.
+  // The reactor is about to be destroyed.
   void Detach() {
     MutexLock lock(mutex_);
     reactor_ = nullptr;
@@ -108,7 +108,7 @@ class BackStream final : public RingStream {
   IncomingReactor* reactor_ ABSL_GUARDED_BY(mutex_);
 };
 
-// It lives until OnDone.
+// Deletes itself in OnDone.
 class IncomingReactor final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   IncomingReactor(RingHost& host, const RingDoor& door, net::Caller caller)
@@ -152,7 +152,7 @@ void BackStream::End(const absl::Status& why) {
   if (reactor_ != nullptr) reactor_->End(net::ToGrpc(why));
 }
 
-// Pass is served as raw bytes, because frames are taken apart without copies.
+// Pass is served as raw bytes, because frames are parsed without copies.
 class RingService final : public v1::AllReduce::WithRawCallbackMethod_Pass<
                               v1::AllReduce::WithCallbackMethod_Greet<v1::AllReduce::Service>> {
  public:

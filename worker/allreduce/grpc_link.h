@@ -1,4 +1,4 @@
-// RingPeer over gRPC, and the service by which a worker is reached.
+// RingPeer over gRPC, and the service for incoming streams.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,16 @@
 
 namespace cairn::allreduce {
 
-// Connects when it is first used. `address`: "host:port".
+// Connects on first use. `address`: "host:port".
 std::unique_ptr<RingPeer> MakeGrpcPeer(const std::string& address, const net::Credentials& credentials);
 
-// Restricts the callers: with certificates that name tasks, a worker greets and streams only as itself.
+// Restricts callers: with certificates that name tasks, a worker may greet and stream only as itself.
 struct RingDoor {
   const net::Gate* gate = nullptr;            // null: anyone may
   std::function<std::string(int)> task_of{};  // the name of the worker with this number: "worker/3"
 };
 
-// `host` and the gate outlive the server that the service is registered with.
+// `host` and the gate must outlive the gRPC server with which the service is registered.
 std::unique_ptr<grpc::Service> MakeRingService(RingHost& host, RingDoor door = {});
 
 }  // namespace cairn::allreduce

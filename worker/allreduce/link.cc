@@ -11,9 +11,9 @@ absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash)
         absl::StrCat("it speaks protocol ", net::kProtocolVersion, ", and the caller ", request.protocol()));
   }
   if (request.cluster_hash() != 0 && cluster_hash != 0 && request.cluster_hash() != cluster_hash) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("it is of a cluster with other workers: ", absl::Hex(cluster_hash),
-                     " there, and the caller's is ", absl::Hex(request.cluster_hash())));
+    return absl::FailedPreconditionError(absl::StrCat("it belongs to a cluster with other workers: hash ",
+                                                      absl::Hex(cluster_hash), " there, and the caller's is ",
+                                                      absl::Hex(request.cluster_hash())));
   }
   return absl::OkStatus();
 }

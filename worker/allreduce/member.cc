@@ -18,7 +18,8 @@ namespace {
 
 constexpr auto kGreetTimeout = std::chrono::milliseconds(2000);
 constexpr auto kSayEvery = std::chrono::seconds(10);
-// How often a wait looks whether it is to end; and how long a neighbour has to hear why a formation is over.
+// How often a waiting call checks whether to end; and how long a neighbour has to receive the reason why a
+// ring epoch is over.
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
 constexpr auto kLastWords = std::chrono::seconds(1);
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
@@ -63,11 +64,11 @@ Member::~Member() {
 }
 
 std::string Member::InStep() const {
-  if (!agreed_.has_value()) return " while the ring was formed";
+  if (!agreed_.has_value()) return " while the ring was being formed";
   return absl::StrCat(" in step ", agreed_->ring->step());
 }
 
-// --- Breaking ---
+// --- Ending a ring epoch ---
 
 void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
   std::shared_ptr<RingStream> left;
@@ -75,8 +76,8 @@ void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
   std::shared_ptr<Ring> ring;
   {
     MutexLock lock(mutex_);
-    const bool last =
-        !absl::IsAborted(why);  // the end of all formations, also of one that was begun meanwhile
+    // Not ABORTED: the end of all ring epochs, including one that began in the meantime.
+    const bool last = !absl::IsAborted(why);
     if ((formation != formation_ && !last) || complete_) return;
     formation_ = std::max(next, formation_ + 1);
     broken_ = why;
@@ -105,7 +106,7 @@ void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
 absl::Status Member::Fault(int64_t formation) const {
   if (!ended_.ok()) return ended_;
   if (formation == formation_) return absl::OkStatus();
-  return broken_.ok() ? absl::AbortedError("the ring is formed anew") : broken_;
+  return broken_.ok() ? absl::AbortedError("the ring is being formed again") : broken_;
 }
 
 void Member::SendRight(int64_t formation, const v1::RingHeader& header, net::FloatSpans payload,
@@ -115,7 +116,8 @@ void Member::SendRight(int64_t formation, const v1::RingHeader& header, net::Flo
     MutexLock lock(mutex_);
     if (formation != formation_) return;
     if (right_ == nullptr) {
-      waiting_.push_back(header);  // values come only when every state has, and so after it is open
+      // Only headers can wait: values are sent after all states have arrived, when the stream is open.
+      waiting_.push_back(header);
       return;
     }
     right = right_;
@@ -184,12 +186,12 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
     if (status.ok()) {
       if (response.formation() > formation) {
         const auto anew =
-            absl::AbortedError(absl::StrCat(name(right()), " is at formation ", response.formation()));
+            absl::AbortedError(absl::StrCat(name(right()), " is at ring epoch ", response.formation()));
         BreakTo(formation, response.formation(), anew);
         return anew;
       }
       if (response.formation() == formation) return response;
-      why = absl::StrCat("it is still at formation ", response.formation());
+      why = absl::StrCat("it is still at ring epoch ", response.formation());
     } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
       why = net::WhyUnreachable(status, why);
     } else {
@@ -221,8 +223,8 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingStat
   }
   MutexLock lock(mutex_);
   CAIRN_RETURN_IF_ERROR(Fault(formation));
-  // All of it under the lock: when our state is on its way, values may soon come that are to be kept and
-  // passed on.
+  // All of this happens under the lock: as soon as this worker's state is on its way, values may arrive that
+  // must be kept and passed on.
   if (outlet_ != nullptr) {
     v1::RingHeader header;
     *header.mutable_state() = mine;
@@ -239,9 +241,9 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingStat
       if (!states_[static_cast<size_t>(worker)].has_value()) missing.push_back(name(worker));
     }
     const std::string wanted =
-        left_ == nullptr ? absl::StrCat(name(left()), " to come")
-                         : absl::StrCat("all to be there; not heard of: ", absl::StrJoin(missing, ", "));
-    if (Now() >= deadline) return absl::UnavailableError(absl::StrCat("waited in vain for ", wanted));
+        left_ == nullptr ? absl::StrCat(name(left()), " to connect")
+                         : absl::StrCat("all workers; not heard from: ", absl::StrJoin(missing, ", "));
+    if (Now() >= deadline) return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
     if (Now() >= say_at) {
       Say(absl::StrCat("waiting for ", wanted));
       say_at += kSayEvery;
@@ -264,8 +266,8 @@ void Member::Retire(std::shared_ptr<Outlet> outlet) {
 
 void Member::Drop(std::shared_ptr<Outlet> outlet) {
   if (outlet == nullptr) return;
-  // Others hold it for the length of a Send(), which does not block. The stream's own thread, which may be
-  // one of them, must not be the one that waits for its end.
+  // Other threads hold the link for the length of a Send(), which does not block. The stream's own thread may
+  // be one of them, and must not be the one that waits for the stream's end.
   while (outlet.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
@@ -287,7 +289,7 @@ void Member::AddState(int64_t formation, const v1::RingState& state) {
 
 void Member::Take(Agreement agreement, int64_t formation) {
   agreement.formation = formation;
-  // Of what the devices add up nothing goes round the ring but the records.
+  // If the devices sum the gradients, only the records go round the ring.
   const bool by_devices = !agreement.library.empty();
   agreement.ring = std::make_shared<Ring>(
       Ring::Options{.worker = options_.worker,
@@ -322,7 +324,7 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
   while (Fault(agreement.formation).ok() && passed_size_ < options_.state_size) {
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the values of ", name(agreement.source),
-                                                      " have not come in time: ", passed_size_, " of ",
+                                                      " have not arrived in time: ", passed_size_, " of ",
                                                       options_.state_size));
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
@@ -376,13 +378,13 @@ void Member::Beat() {
       while (!stopping_ && Now() < wake) changed_.WaitUntil(mutex_, wake);
       if (stopping_) return;
       const TimePoint now = Now();
-      // It is this process that stood still, and what came meanwhile is not read yet.
+      // This process was suspended: what arrived meanwhile has not been read yet.
       if (now - std::exchange(last, now) > options_.lease / 2) left_heard_ = now;
       right = right_;
       formation = formation_;
       if (left_ != nullptr && now - left_heard_ > options_.lease && !left_bye_) {
-        lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard of for ", ToSeconds(options_.lease),
-                            " s");
+        lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard from for ",
+                            ToSeconds(options_.lease), " s");
       }
     }
     v1::RingHeader header;

@@ -1,17 +1,19 @@
-// One worker's place in the ring: forms it with the others, notices when one is lost, and forms it again.
+// One worker's membership in the ring: forms the ring with the other workers, detects a lost neighbour, and
+// forms the ring again.
 //
-//             right-hand neighbour reached, left-hand one has come, all have told their state
-//   kForming ───────────────────────────────────────────────────────────────────────────────► kFormed
-//      ▲                                                                                         │
-//      └── a link ends, the left is silent for a lease, a neighbour is farther: formation + 1 ◄──┘
+//               right neighbour reached, left neighbour connected, all states received
+//   kForming ─────────────────────────────────────────────────────────────────────────► kFormed
+//      ▲                                                                                   │
+//      └──────────── ring epoch + 1: a link has ended, the left neighbour has been ◄───────┘
+//                    silent for a lease, or a neighbour is at a later ring epoch
 //
-// Formations are numbered. Who notices a fault goes on to the next number, tells both neighbours why, and
-// closes its links; they do the same, once for each number. Streams belong to one formation, and a neighbour
-// that says a higher number is followed: so all come to the same number, and nothing of an older one is taken
-// for new.
+// Ring epochs are numbered (`formation`). A worker that detects a failure goes on to the next number,
+// notifies both neighbours with the reason, and closes its links; they do the same, once per number. Each
+// stream belongs to one ring epoch, and a worker adopts a higher number of a neighbour. So all workers reach
+// the same number, and no message of an older ring epoch is mistaken for a current one.
 //
-// Made before the listener that calls it, and outlives it. One thread forms, passes and leaves; the rest is
-// any thread's.
+// Must be made before the listener that calls it, and outlive it. Form(), PassState() and Leave() are called
+// by one thread, everything else by any thread.
 #pragma once
 
 #include <cstdint>
@@ -45,41 +47,43 @@ class Member final : public RingHost {
     std::string task;                // "worker/1": this one
     uint64_t cluster_hash = 0;       // 0: not compared
     uint64_t incarnation = 0;        // of this process
-    net::DirectAddress direct{};     // where streams come beside gRPC
-    v1::Job job;                     // but for the run_id
+    net::DirectAddress direct{};     // the data channel's address of this worker
+    v1::Job job;                     // its run_id is not used
     std::vector<net::VariableInfo> variables;
     int64_t size = 0;                           // elements of the variables
-    int64_t state_size = 0;                     // of these and all of each slot
-    Duration lease = std::chrono::seconds(10);  // a left-hand neighbour that is silent for so long is lost
-    // What is said while others are waited for, about every 10 s. May be null.
+    int64_t state_size = 0;                     // elements of the values and all slots
+    Duration lease = std::chrono::seconds(10);  // a left neighbour that is silent for longer is lost
+    // Called about every 10 s while this worker waits for others. May be null.
     std::function<void(const std::string&)> say{};
     int64_t most_chunk = kMostChunkFloats;
   };
-  // Null `right`: the only worker.
+  // Null `right`: there is only one worker.
   Member(Options options, std::unique_ptr<RingPeer> right);
   ~Member() override;
 
-  // Forms the ring, again and again until `deadline` while links break; asks for what this worker brings each
-  // time. UNAVAILABLE naming who was not
-  // reached or has not come; FAILED_PRECONDITION when the neighbours do not fit; what Interrupt() or a worker
-  // that failed said.
+  // Forms the ring, and tries again while links break, until `deadline`. Calls `mine` for this worker's state
+  // at every attempt. UNAVAILABLE, naming the workers that were not reached or have not connected;
+  // FAILED_PRECONDITION if the neighbours' jobs differ; or the reason given to Interrupt() or by a failed
+  // worker.
   absl::StatusOr<Agreement> Form(const std::function<v1::RingState()>& mine, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // After Form(), where it passes: the source gives its state, the others get it. ABORTED when the formation
-  // broke; DEADLINE_EXCEEDED.
+  // After Form(), if agreement.passes: the source sends its state, and all others receive it. ABORTED if the
+  // ring epoch has ended; DEADLINE_EXCEEDED.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> PassState(
       const Agreement& agreement, const std::function<std::shared_ptr<const AlignedBuffer>()>& state,
       TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends a formation that this worker cannot go on with: all form the ring anew. ABORTED `why`. Any thread.
+  // Ends a ring epoch that this worker cannot continue, with ABORTED `why`: all workers form the ring again.
+  // Any thread.
   void GiveUp(int64_t formation, const absl::Status& why) { Break(formation, why); }
 
-  // Ends what waits, and what will. Any thread.
+  // Makes all calls that wait, now and later, fail with `reason`. Any thread.
   void Interrupt(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  // All have done their last step: links may end from now on.
+  // All workers have finished their last step: links may end from now on.
   void Complete() ABSL_LOCKS_EXCLUDED(mutex_);
-  // After Complete(): waits until the neighbours have what they need of this worker. Otherwise tells them why
-  // it goes; what is not ABORTED is the end for all. At most for `limit`.
+  // After Complete(): waits until the neighbours have received everything that they need from this worker.
+  // Otherwise notifies them with the reason `why`; a reason other than ABORTED ends the job for all workers.
+  // Takes at most `limit`.
   void Leave(const absl::Status& why, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) override
@@ -95,12 +99,13 @@ class Member final : public RingHost {
   int workers() const { return static_cast<int>(options_.names.size()); }
   int left() const { return (options_.worker + workers() - 1) % workers(); }
   int right() const { return (options_.worker + 1) % workers(); }
+  // " in step 7", for messages.
   std::string InStep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The formation is over; the next one is `next`.
+  // Ends ring epoch `formation`; the next one is `next`.
   void BreakTo(int64_t formation, int64_t next, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Break(int64_t formation, const absl::Status& why) { BreakTo(formation, formation + 1, why); }
-  // Why forming, or what was formed, cannot go on; OK while it can.
+  // Why the ring epoch cannot continue, or cannot be formed; OK while it can.
   absl::Status Fault(int64_t formation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendRight(int64_t formation, const v1::RingHeader& header, net::FloatSpans payload,
                  const std::shared_ptr<const void>& owner) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -109,9 +114,9 @@ class Member final : public RingHost {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::GreetResponse> GreetRight(int64_t formation, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The old one tells why, where it still can, and ends.
+  // Waits until an old link has passed on its reason, if it can, and has ended.
   void Retire(std::shared_ptr<Outlet> outlet) ABSL_LOCKS_EXCLUDED(mutex_);
-  // When nobody else has it any more.
+  // Destroys the link when no other thread uses it.
   static void Drop(std::shared_ptr<Outlet> outlet);
   void AddState(int64_t formation, const v1::RingState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(Agreement agreement, int64_t formation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -119,9 +124,10 @@ class Member final : public RingHost {
     if (options_.say) options_.say(text);
   }
 
-  // The left-hand neighbour's.
-  // Another process greets as the left-hand neighbour, whose stream is open. FAILED_PRECONDITION where that
-  // one lives, UNAVAILABLE until that is clear.
+  // Calls by the left neighbour.
+
+  // For a greeting by another process of the left neighbour, while the stream of the first process is open.
+  // FAILED_PRECONDITION if the first process is alive, UNAVAILABLE until that is known.
   absl::Status CheckLeftIsGone(const v1::GreetRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
@@ -143,29 +149,29 @@ class Member final : public RingHost {
   mutable Mutex mutex_;
   CondVar changed_;
   int64_t formation_ ABSL_GUARDED_BY(mutex_) = 1;
-  absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // why the last formation ended
-  absl::Status ended_ ABSL_GUARDED_BY(mutex_);   // no other will be formed
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // why the last ring epoch ended
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);   // not OK: the ring is not formed again
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the formation.
-  std::shared_ptr<RingStream> left_ ABSL_GUARDED_BY(mutex_);  // null: it has not come
+  // State of the ring epoch.
+  std::shared_ptr<RingStream> left_ ABSL_GUARDED_BY(mutex_);  // null: not connected
   uint64_t left_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // as the last greeting that was answered has it
-  // Another process that says it is the left-hand neighbour, while the stream of the one before is open: its
-  // incarnation, and when it first asked.
+  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // of the last greeting that was answered
+  // Another process that claims to be the left neighbour while the first one's stream is open: its
+  // incarnation, and the time of its first greeting.
   uint64_t contender_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint contended_at_ ABSL_GUARDED_BY(mutex_);
   TimePoint left_heard_ ABSL_GUARDED_BY(mutex_);
   bool left_bye_ ABSL_GUARDED_BY(mutex_) = false;
   bool right_bye_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<Outlet> right_ ABSL_GUARDED_BY(mutex_);        // null: it is not open
-  std::vector<v1::RingHeader> waiting_ ABSL_GUARDED_BY(mutex_);  // to go there when it is
+  std::shared_ptr<Outlet> right_ ABSL_GUARDED_BY(mutex_);        // null: not open
+  std::vector<v1::RingHeader> waiting_ ABSL_GUARDED_BY(mutex_);  // to be sent when right_ is open
   std::vector<std::optional<v1::RingState>> states_ ABSL_GUARDED_BY(mutex_);
   std::optional<Agreement> agreed_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<AlignedBuffer> passed_ ABSL_GUARDED_BY(mutex_);  // the source's state
-  int64_t passed_size_ ABSL_GUARDED_BY(mutex_) = 0;                // elements that are here
+  std::shared_ptr<AlignedBuffer> passed_ ABSL_GUARDED_BY(mutex_);  // the state of the source
+  int64_t passed_size_ ABSL_GUARDED_BY(mutex_) = 0;                // elements received
 
-  std::shared_ptr<Outlet> outlet_;  // the forming thread's: right_, now or of the formation before
+  std::shared_ptr<Outlet> outlet_;  // used by the forming thread: right_, or the previous one
   Thread beats_;
 };
 

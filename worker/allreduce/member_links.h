@@ -1,4 +1,5 @@
-// The ends of a worker's links: what a transport calls, and which formation it is of. Of member*.cc alone.
+// The ends of a worker's links, as a transport calls them, with the ring epoch they belong to. Only for
+// member*.cc.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace cairn::allreduce {
 
-// The right-hand neighbour's stream.
+// The stream to the right neighbour.
 struct Member::Outlet final : RingHandler {
   Outlet(Member& member_in, int64_t formation_in) : member(member_in), formation(formation_in) {}
 
@@ -24,10 +25,10 @@ struct Member::Outlet final : RingHandler {
   Member& member;
   const int64_t formation;
   bool closed = false;                 // guarded by the member's mutex_
-  std::unique_ptr<RingStream> stream;  // ends before what it calls
+  std::unique_ptr<RingStream> stream;  // ends before the members that it calls
 };
 
-// A stream from the left-hand neighbour.
+// A stream from the left neighbour.
 struct Member::Inlet final : RingHandler {
   Inlet(Member& member_in, std::shared_ptr<RingStream> back_in)
       : back(std::move(back_in)), member(member_in) {}
@@ -39,7 +40,7 @@ struct Member::Inlet final : RingHandler {
 
   const std::shared_ptr<RingStream> back;
   Member& member;
-  int64_t formation = 0;  // 0: it has not said hello. The transport's threads'
+  int64_t formation = 0;  // 0: no Hello received. Used by threads of the transport
 };
 
 }  // namespace cairn::allreduce

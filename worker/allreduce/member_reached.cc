@@ -1,4 +1,5 @@
-// What reaches a worker: its left-hand neighbour's greeting, streams and frames, and the ends of both links.
+// Handles what arrives at a worker: the left neighbour's greeting, streams and frames, and the ends of both
+// links.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,8 +20,8 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   };
   CAIRN_RETURN_IF_ERROR(CheckCaller(request, options_.cluster_hash));
   if (request.to() != options_.worker || request.from() != left()) {
-    return refuse("it is at place ", options_.worker, " of ", workers(), " after ", left(),
-                  ", and was called as ", request.to(), " by ", request.from());
+    return refuse("it is worker ", options_.worker, " of ", workers(), ", after worker ", left(),
+                  ", and was called as worker ", request.to(), " by worker ", request.from());
   }
   const std::string differences =
       client::DifferencesFrom({.task = options_.task, .job = options_.job, .variables = options_.variables},
@@ -42,7 +43,7 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   if (restarted || request.formation() > formation) {
     BreakTo(formation, std::max(request.formation(), formation + (restarted ? 1 : 0)),
             absl::AbortedError(restarted ? absl::StrCat(name(left()), " has been restarted")
-                                         : absl::StrCat(name(left()), " forms the ring anew")));
+                                         : absl::StrCat(name(left()), " is forming the ring again")));
   }
   MutexLock lock(mutex_);
   response->set_incarnation(options_.incarnation);
@@ -69,7 +70,7 @@ absl::Status Member::CheckLeftIsGone(const v1::GreetRequest& request) {
   }
   if (now - contended_at_ > options_.lease / 2) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(name(left()), " was ", describe(left_process_),
-                                             " until now: waiting to see whether it still lives"));
+                                             " until now: waiting to see whether that one is still alive"));
 }
 
 std::shared_ptr<RingHandler> Member::OnStream(std::shared_ptr<RingStream> back) {
@@ -79,12 +80,12 @@ std::shared_ptr<RingHandler> Member::OnStream(std::shared_ptr<RingStream> back) 
 absl::Status Member::OnHello(Inlet& inlet, const v1::RingHello& hello) {
   if (hello.worker() != left()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("ring: a stream of worker ", hello.worker(), " where that of ", left(), " belongs"));
+        absl::StrCat("ring: a stream of worker ", hello.worker(), " (expected worker ", left(), ")"));
   }
   {
     MutexLock lock(mutex_);
     if (hello.formation() != formation_) {
-      return absl::AbortedError(absl::StrCat("the ring is at formation ", formation_));
+      return absl::AbortedError(absl::StrCat("this worker is at ring epoch ", formation_));
     }
     if (left_ == nullptr) {
       left_ = inlet.back;
@@ -95,7 +96,7 @@ absl::Status Member::OnHello(Inlet& inlet, const v1::RingHello& hello) {
       return absl::OkStatus();
     }
   }
-  const auto twice = absl::AbortedError(absl::StrCat(name(left()), " has come a second time"));
+  const auto twice = absl::AbortedError(absl::StrCat(name(left()), " has connected a second time"));
   Break(hello.formation(), twice);
   return twice;
 }
@@ -124,7 +125,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     case v1::RingHeader::kRecord:
     case v1::RingHeader::kGradient:
       if (ring == nullptr) {
-        status = absl::InvalidArgumentError("ring: a step before all have told their state");
+        status = absl::InvalidArgumentError("ring: a step before all states have arrived");
       } else {
         status = header.has_record() ? ring->OnRecord(header.record())
                                      : ring->OnGradient(header.gradient(), payload);
@@ -142,7 +143,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
       v1::RingHeader answer;
       answer.mutable_bye();
       inlet.back->Send(answer, {}, nullptr);
-      inlet.back->End(absl::OkStatus());  // when that is out
+      inlet.back->End(absl::OkStatus());  // when the answer has been sent
       MutexLock lock(mutex_);
       left_bye_ = true;
       changed_.NotifyAll();
@@ -151,7 +152,8 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     default:
       status = absl::InvalidArgumentError(absl::StrCat("ring: a frame of kind ", header.kind_case()));
   }
-  // UNAVAILABLE: it went while what it had lent was read, as the end of the stream says too.
+  // UNAVAILABLE: the neighbour ended while borrowed memory of it was read; the end of the stream reports that
+  // too.
   if (status.ok() || absl::IsUnavailable(status)) return status;
   status = Annotate(status, absl::StrCat("from ", name(left())));
   Break(inlet.formation, status);
@@ -199,8 +201,8 @@ absl::Status Member::OnValues(int64_t formation, const v1::StateChunk& chunk, ne
     if (passed_ == nullptr || chunk.offset() != passed_size_ || count == 0 ||
         bytes % static_cast<int64_t>(sizeof(float)) != 0 || count > passed_->size() - passed_size_) {
       return absl::InvalidArgumentError(absl::StrCat("ring: ", bytes, " bytes of values at ", chunk.offset(),
-                                                     ", and ", passed_size_, " of ",
-                                                     passed_ == nullptr ? 0 : passed_->size(), " are here"));
+                                                     ", after ", passed_size_, " of ",
+                                                     passed_ == nullptr ? 0 : passed_->size(), " elements"));
     }
     passed = passed_;
     forward = right() != agreed_->source;
@@ -224,7 +226,7 @@ void Member::OnLeftClosed(int64_t formation, const absl::Status& status) {
   {
     MutexLock lock(mutex_);
     if (formation == 0 || formation != formation_) return;
-    if (complete_) left_bye_ = true;  // it has gone without a word, and nothing will come
+    if (complete_) left_bye_ = true;  // it ended without Bye, and sends nothing more
     changed_.NotifyAll();
     if (left_bye_) return;
     step = InStep();

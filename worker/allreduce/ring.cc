@@ -14,7 +14,7 @@
 namespace cairn::allreduce {
 namespace {
 
-// What the weighted mean can take (ps/optim/apply.h).
+// The largest number of examples for the weighted mean (ps/optim/apply.h).
 constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
@@ -53,7 +53,8 @@ void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
   {
     MutexLock lock(mutex_);
     record.set_step(++step_);
-    Reset(round(step_ + 1), step_ + 1);  // everybody has begun this step, or waits for us: nothing of it came
+    // All workers have begun this step or wait for this worker, so nothing of the next step has arrived.
+    Reset(round(step_ + 1), step_ + 1);
     begun = &round(step_);
     begun->begun = true;
     begun->gradients = gradients;
@@ -120,7 +121,8 @@ absl::Status Ring::OnRecord(const v1::StepRecord& record) {
           absl::StrCat("ring: a second record of worker ", worker, " for step ", record.step()));
     }
   }
-  if (right() != worker) {  // before anybody here can go on: frames of a step stay before those of the next
+  // Passed on before this worker can continue, so that frames of a step come before those of the next.
+  if (right() != worker) {
     v1::RingHeader header;
     *header.mutable_record() = record;
     send_(header, {}, nullptr);
@@ -164,7 +166,7 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
   const int64_t bytes = net::PayloadBytes(payload);
   if (place.size() == 0 || bytes != place.size() * static_cast<int64_t>(sizeof(float))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ring: chunk ", index, " of ", bytes, " bytes, and it has ", place.size(), " elements"));
+        absl::StrCat("ring: chunk ", index, " of ", bytes, " bytes instead of ", place.size(), " elements"));
   }
   const int before = Before(place);
   const State wanted = chunk.mean() ? State::kSummed : State::kNothing;
@@ -173,15 +175,15 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(CheckStep(chunk.step(), "a gradient"));
     now = &round(chunk.step());
-    // The sum begins here, or the mean is made here: neither comes from elsewhere.
+    // The owner begins the sum and the last worker makes the mean: neither receives it from elsewhere.
     const bool from_here = chunk.mean() ? before == plan_.workers - 1 : before == 0;
     if (from_here || now->states[index] != wanted) {
       return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of step ", chunk.step(), ", ",
                                                      chunk.mean() ? "the mean" : "a sum",
-                                                     ", which does not come now"));
+                                                     ", which is not expected now"));
     }
   }
-  // Nobody else uses the chunk's place while it is in that state.
+  // In this state no other thread uses the memory of the chunk.
   CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, now->sums->data() + place.begin));
   if (!chunk.mean()) {
     {
@@ -191,7 +193,7 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
     Advance(*now, index, 1);
     return absl::OkStatus();
   }
-  // Of the worker that made it the right-hand neighbour is the owner.
+  // The left neighbour of the chunk's owner has made the mean, and does not need it.
   if ((right() + 1) % plan_.workers != place.owner) SendChunk(*now, index, /*mean=*/true);
   MutexLock lock(mutex_);
   now->states[index] = State::kMean;
@@ -229,7 +231,8 @@ void Ring::Add(Round& round, size_t index) {
     } else if (whole) {
       std::transform(sum, sum + chunk.size(), sum, [divisor](float value) { return value / divisor; });
     }
-    // The state comes after the frame: who has everything may send of the next step, and not before this.
+    // The state changes after the frame is sent: a worker that has everything may send frames of the next
+    // step, and not before this one.
     if (whole) SendChunk(round, index, /*mean=*/true);
   }
   {
@@ -267,7 +270,7 @@ absl::StatusOr<Ring::Step> Ring::Await(TimePoint deadline) {
     return absl::DeadlineExceededError(
         missing.empty()
             ? absl::StrCat("step ", step_, ": ", now.left, " of ", now.states.size(),
-                           " pieces of the mean have not come")
+                           " chunks of the mean have not arrived")
             : absl::StrCat("step ", step_, " lacks the workers at positions ", absl::StrJoin(missing, ", ")));
   }
   if (!Done(now)) return failure_;

@@ -1,17 +1,17 @@
-// The steps of one formation of the ring, as one worker sees them: who takes part with how much, and the mean
-// of the gradients. Knows no transport: frames go in and out.
+// The steps of one ring epoch, as seen by one worker: who takes part with how many examples, and the mean of
+// the gradients. Independent of the transport: frames go in and out.
 //
-//   Begin ─► record to the right, others' come ───────────┐ all have come: the weights are known
-//   Announce... ─► a bucket of the gradient is final ─────┤
-//   chunks with others' sums come from the left ──────────┴─► add, send on │ whole: divide, send the mean
-//   round
-//                                                                          └─► all means are here: Await
+//   Begin ─► record to the right; the others' records arrive ─┐ all have arrived: the weights are known
+//   Announce... ─► a bucket of the gradient is final ─────────┤
+//   chunks with partial sums arrive from the left ────────────┴─► add and pass on
+//                                                                 │ sum complete: divide, send the mean round
+//                                                                 └─► all means have arrived: Await returns
 //
-// Each chunk is summed once, in the order of the ring from its owner on, and what comes of it goes to all: so
-// all workers have the same bits, on every run. A worker of no examples adds nothing.
+// Each chunk is summed once, in the order of the ring from its owner on, and the result goes to all workers.
+// So all workers have the same bits, on every run. A worker without examples adds nothing.
 //
-// Frames come from one thread at a time, Announce from any, the rest from the worker's own. Arithmetic is
-// done by whoever brings the last thing that a chunk needs, outside the lock.
+// Frames come from one thread at a time, Announce from any thread, all other calls from the worker's own. The
+// thread that provides the last thing that a chunk needs does the arithmetic, outside the lock.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@
 
 namespace cairn::allreduce {
 
-// To the right-hand neighbour: queues, does not block. The payload stays as it is while `owner` lives.
+// Queues a frame for the right neighbour; does not block. The payload must not change while `owner` lives.
 using SendToRight = std::function<void(const v1::RingHeader&, net::FloatSpans payload,
                                        const std::shared_ptr<const void>& owner)>;
 
@@ -42,57 +42,58 @@ class Ring {
  public:
   struct Options {
     int worker = 0;       // position in the ring
-    int64_t version = 0;  // of everybody's values: the first step makes version + 1
+    int64_t version = 0;  // of all workers' values: the first step makes version + 1
     ChunkPlan plan;
-    std::vector<int64_t> variable_begins;  // [variable + 1]: where each begins in the gradient, and the end
+    std::vector<int64_t> variable_begins;  // [variable + 1]: offset of each in the gradient, and the end
   };
   struct Step {
     std::vector<v1::StepRecord> records;  // [worker]
-    bool end = false;                     // somebody ended it: there is no mean
-    int64_t examples = 0;                 // of all
-    // Of this worker's gradient in the sum, and what the sum is divided by: whole numbers. 0 without
-    // examples, and at the end.
+    bool end = false;                     // a worker ended training: there is no mean
+    int64_t examples = 0;                 // of all workers
+    // The weight of this worker's gradient in the sum, and the divisor of the sum: whole numbers. 0 if there
+    // are no examples, or at the end.
     float weight = 0, total = 0;
-    // Of plan.size elements, until the next step begins. Null without examples, and at the end.
+    // [plan.size], valid until the next step begins. Null if there are no examples, or at the end.
     const float* mean = nullptr;
   };
 
   Ring(Options options, SendToRight send);
 
-  // Takes part in the step after the last one, with `gradients` (plan.size elements; unchanged once
-  // announced, valid until Await has returned). Without examples, or at the end, they are not read.
+  // Begins the step after the last one, with `gradients` (plan.size elements), which must not change once
+  // announced and must stay valid until Await has returned. They are not read without examples, or if `end`.
   void Begin(int64_t examples, absl::Span<const float> gradients, bool end = false,
              std::optional<float> learning_rate = {}) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The gradient of this variable is final. Once for each, after Begin.
+  // The gradient of this variable is final. To be called once per variable, after Begin.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for the end of the step. DEADLINE_EXCEEDED says what is missing; otherwise what Fail() was told.
+  // Waits for the end of the step. DEADLINE_EXCEEDED, with what is missing; otherwise the reason given to
+  // Fail().
   absl::StatusOr<Step> Await(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of a ring whose plan is empty, and that so takes round records alone: the step that was begun, once it
-  // has ended.
+  // For a ring with an empty plan, which passes records only: the result of the current step, if it has
+  // ended.
   std::optional<Step> Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // What Fail() was told first; OK before. AwaitFailure() waits for it.
+  // The first reason given to Fail(), or OK. AwaitFailure() waits for it.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status AwaitFailure(TimePoint deadline) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The last step begun; the version before any.
+  // The last step that has begun; initially the version.
   int64_t step() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // INVALID_ARGUMENT naming what is wrong for whatever a worker of this ring does not send at this point; the
-  // ring is of no use then.
+  // Take frames from the left neighbour. INVALID_ARGUMENT, with the problem, for a frame that a worker of
+  // this ring does not send at this point. The ring is unusable afterwards.
   absl::Status OnRecord(const v1::StepRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnGradient(const v1::GradientChunk& chunk, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends every wait, now and later, with the first reason. Any thread.
+  // Makes all calls that wait, now and later, fail with the first reason. Any thread.
   void Fail(absl::Status reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   enum class State : uint8_t {
-    kNothing,  // of others is here
-    kArrived,  // the sum of those to the left is here
-    kAdding,   // somebody does
-    kSummed,   // and passed on
-    kMean,     // done
+    kNothing,  // no partial sum has arrived
+    kArrived,  // the partial sum of the workers to the left has arrived
+    kAdding,   // a thread is adding this worker's gradient
+    kSummed,   // the sum has been passed on
+    kMean,     // the mean has arrived
   };
-  // What is known of a step; of this one and the next there may be something.
+  // What is known of a step. Data can arrive for the current step and the next one.
   struct Round {
     int64_t step = 0;
     bool begun = false;
@@ -100,16 +101,16 @@ class Ring {
     std::vector<std::optional<v1::StepRecord>> records;  // [worker]
     int num_records = 0;
     bool end = false;
-    bool weighed = false;  // all records are here, with examples: what follows holds
+    bool weighed = false;  // all records have arrived, with examples: the following members are set
     float weight = 0, total = 0;
-    std::vector<int> unannounced;  // [bucket] variables that are not final
+    std::vector<int> unannounced;  // [bucket] number of variables that are not final
     std::vector<State> states;     // [chunk]
-    size_t left = 0;               // chunks without their mean
+    size_t left = 0;               // number of chunks without their mean
     std::shared_ptr<AlignedBuffer> sums;
   };
 
   int right() const { return (options_.worker + 1) % plan_.workers; }
-  // How many have added to a chunk before this worker.
+  // How many workers have added to a chunk before this one.
   int Before(const Chunk& chunk) const {
     return (options_.worker - chunk.owner + plan_.workers) % plan_.workers;
   }
@@ -121,7 +122,7 @@ class Ring {
   bool Done(const Round& round) const;
   Step ResultOf(const Round& round) const;
   void Weigh(Round& round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Does what can be done with these chunks.
+  // Advances these chunks as far as possible.
   void Advance(Round& round, size_t first, size_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   void Add(Round& round, size_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   void SendChunk(const Round& round, size_t index, bool mean) const;
@@ -133,8 +134,8 @@ class Ring {
   mutable Mutex mutex_;
   mutable CondVar changed_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last one begun
-  // [step % 2]. Which members a thread may use without the lock, the chunks' states say.
+  int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last one that has begun
+  // [step % 2]. The states of the chunks determine which members a thread may use without the lock.
   std::array<Round, 2> rounds_;
 };
 

@@ -14,7 +14,7 @@
 namespace cairn::allreduce {
 namespace {
 
-// For the neighbours to hear why this worker goes, or to be done too.
+// How long the neighbours have to finish too, or to receive the reason why this worker leaves.
 constexpr auto kLeaveLimit = std::chrono::seconds(10);
 constexpr auto kLastWords = std::chrono::seconds(1);
 
@@ -62,7 +62,7 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
                .say = options_.say},
               std::move(right)),
       values_(store_.current()) {
-  // An update writes the one that is not read; both come back from the pool again and again.
+  // An update writes the buffer that is not being read, and the pool always returns the same two.
   buffers_ = {values_.data->span(), store_.pool().Acquire()->span()};
 }
 
@@ -134,9 +134,9 @@ absl::Status RingExchange::Join() {
     CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form([this] { return Mine(); }, deadline));
     ring_ = agreement.ring;
     formation_ = agreement.formation;
-    // First: no other's device waits while values are passed.
+    // First of all, so that no other worker's device waits while values are sent.
     const absl::Status joined = JoinDevices(agreement);
-    if (absl::IsAborted(joined)) continue;  // Form() has the limit
+    if (absl::IsAborted(joined)) continue;  // Form() enforces the deadline
     CAIRN_RETURN_IF_ERROR(joined);
     std::shared_ptr<const AlignedBuffer> state;
     if (agreement.passes) {
@@ -148,7 +148,7 @@ absl::Status RingExchange::Join() {
     const bool needs = agreement.Needs(options_.worker);
     if (needs && trained_) {
       LogWarning("going on from step ",
-                 agreement.states[static_cast<size_t>(agreement.source)].progress().version(), ", as ",
+                 agreement.states[static_cast<size_t>(agreement.source)].progress().version(), ", like ",
                  member_.name(agreement.source));
     }
     TakeOver(agreement.states[static_cast<size_t>(agreement.source)], needs ? state.get() : nullptr);
@@ -172,8 +172,8 @@ absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
   for (size_t worker = 0; worker < options_.names.size(); ++worker) {
     absl::StrAppend(&who, worker == 0 ? "" : ", ", worker, ": ", options_.names[worker]);
   }
-  return Annotate(step.status(),
-                  absl::StrCat("nothing for ", ToSeconds(options_.step_timeout), " s; the ring is ", who));
+  return Annotate(step.status(), absl::StrCat("no progress for ", ToSeconds(options_.step_timeout),
+                                              " s; the ring is ", who));
 }
 
 absl::Status RingExchange::Apply(const Ring::Step& step) {
@@ -217,7 +217,7 @@ absl::Status RingExchange::Close() {
   return absl::OkStatus();
 }
 
-// --- The chief's ---
+// --- For the chief ---
 
 absl::StatusOr<float> RingExchange::LearningRate() {
   return learning_rate_wanted_.value_or(store_.learning_rate());
@@ -300,12 +300,12 @@ absl::Status RingExchange::Finish() {
   const TimePoint deadline = StepDeadline();
   absl::Status parted = Part();
   while (absl::IsAborted(parted) && std::chrono::steady_clock::now() < deadline) {
-    LogWarning(parted.message(), "; training is over, and it will be told so");
+    LogWarning(parted.message(), "; training is over, and that worker will be notified");
     parted = Join();
     if (parted.ok()) parted = Part();
   }
   if (absl::IsCancelled(parted)) return parted;
-  if (!parted.ok()) LogWarning("training is over, and not all could be told so: ", parted.message());
+  if (!parted.ok()) LogWarning("training is over, but not all workers could be notified: ", parted.message());
   GoAway();
   return absl::OkStatus();
 }

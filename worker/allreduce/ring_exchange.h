@@ -1,23 +1,24 @@
 // A worker's side of training without servers: the workers average their gradients around a ring, and each
-// applies the optimizer to the mean, so that all hold the same values to the bit.
+// applies the optimizer to the mean, so all of them have the same values, to the bit.
 //
 //   BeginStep ─► Ring::Begin         FinishStep ─► Ring::Await ─► optimizer ─► version + 1
-//   Announce  ─► Ring::Announce                        └─ ABORTED: somebody is lost; Reconnect, Join
+//   Announce  ─► Ring::Announce                        └─ ABORTED: a worker is lost; Reconnect, Join
 //
-// After the last step two rounds without a gradient go round: when all have made it, and when the chief has
-// saved, evaluated and told what came of it.
+// After the last step two rounds without a gradient go round the ring: the first when all workers have made
+// the last step, the second when the chief has saved, evaluated and reported the result.
 //
-// Where every worker has a device that adds up with those of the others, gradients do not go round the ring:
-// the devices sum them (device_sum.h), and the records alone go round. A fault of that sum is mended as a
-// loss is: the ring breaks, the step is done again; a worker whose device fails while nobody is lost takes no
-// part in such sums any more, and so nobody does.
+// If every worker has a device that can sum with the others', the devices sum the gradients (device_sum.h)
+// and only the records go round the ring. A fault of that sum is handled like a lost worker: the ring epoch
+// ends, and the step is repeated. If no worker is lost, the worker whose device failed stops offering its
+// device, and all use the ring from then on.
 //
-// A synchronous job in everything else: the mean by examples, the version, the data's position, norms and
-// moving averages, checkpoints. The chief gives the first values; after a loss the worker that is farthest
-// gives its own, so nothing is computed twice while one is left. A round never goes on without a worker: it
-// waits for its return.
+// In all other respects this is a synchronous job: the mean over examples, the version, the position in the
+// data, norms and moving averages, checkpoints. The chief provides the first values. After a failure the
+// worker with the highest version provides its values, so no step is computed twice while one worker is left.
+// A round never closes without a worker: it waits for its return.
 //
-// As client::Exchange says: one thread, but for Announce and Interrupt; in steps on devices, for Interrupt.
+// All calls come from one thread, except Announce and Interrupt (any thread). In steps on devices, Announce
+// comes from that thread too.
 #pragma once
 
 #include <array>
@@ -44,30 +45,31 @@ class RingExchange final : public client::Exchange {
     uint64_t cluster_hash = 0;
     uint64_t incarnation = 0;     // of this process
     net::DirectAddress direct{};  // Member::Options
-    v1::Job job;                  // but for the run_id
+    v1::Job job;                  // its run_id is not used
     std::vector<net::VariableInfo> variables;
-    Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, for the first time or again
-    Duration step_timeout = std::chrono::seconds(600);     // for one step of all
+    Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, at first or again
+    Duration step_timeout = std::chrono::seconds(600);     // for one step of all workers
     std::function<void(const std::string&)> say{};         // may be null
-    Crew* crew = nullptr;                                  // helps with updates; outlives this. May be null
-    kernels::PeerDevice* device = nullptr;                 // that adds up with those of the others; likewise
-    // For the links to tell that somebody is lost, when the devices have noticed.
+    Crew* crew = nullptr;                   // may be null; helps with updates; must outlive this object
+    kernels::PeerDevice* device = nullptr;  // may be null; sums with other workers'; must outlive this object
+    // How long to wait for the links to report a lost worker after the devices' sum has failed.
     Duration links_notice = std::chrono::seconds(2);
   };
-  // INVALID_ARGUMENT for an optimizer that there is not. Null `right`: the only worker.
+  // INVALID_ARGUMENT for an unknown optimizer. Null `right`: there is only one worker.
   static absl::StatusOr<std::unique_ptr<RingExchange>> Create(Options options,
                                                               std::unique_ptr<RingPeer> right);
 
-  // To be reached by the left-hand neighbour: what serves it is there from before Join() on, and stops before
-  // this is destroyed.
+  // For the left neighbour's streams. The service that calls it must start before Join() and stop before this
+  // object is destroyed.
   RingHost& host() { return member_; }
 
   // Loads the first values, unless this process has trained.
   absl::Status Initialise(const v1::Job& job, client::StateSource& source) override;
   absl::Status WaitReady(const v1::Job&) override { return absl::OkStatus(); }
-  // Forms the ring and takes over the values of who is farthest. UNAVAILABLE naming who has not come in time.
+  // Forms the ring and takes the values of the worker with the highest version. UNAVAILABLE, naming the
+  // workers that have not connected in time.
   absl::Status Join() override;
-  // Nothing: Join() forms the ring anew.
+  // Does nothing: Join() forms the ring again.
   absl::Status Reconnect() override { return absl::OkStatus(); }
   bool CanReconnectAfter(const absl::Status& failure) const override { return absl::IsAborted(failure); }
 
@@ -83,7 +85,7 @@ class RingExchange final : public client::Exchange {
   bool adds_up_on_device() const override { return device_sum_ != nullptr; }
   void BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean, int64_t examples) override;
   void Announce(int variable) override;
-  // INVALID_ARGUMENT naming the variable whose mean is not finite: the same on all workers.
+  // INVALID_ARGUMENT, on all workers, naming the variable whose mean is not finite.
   absl::StatusOr<client::StepResult> FinishStep() override;
   absl::Status AwaitWork() override { return absl::OkStatus(); }
   absl::Status Pull() override { return absl::OkStatus(); }
@@ -91,23 +93,23 @@ class RingExchange final : public client::Exchange {
   absl::StatusOr<float> LearningRate() override;
   absl::Status SetLearningRate(float rate) override;
   absl::Status EndTraining() override;
-  // Of this worker alone: when training is over.
+  // Writes the values of this worker only. For use after training.
   absl::Status Write(absl::Span<const float> values) override;
   absl::StatusOr<client::TakenSnapshot> TakeSnapshot() override;
   absl::Status MendSnapshot(const absl::Status& failure) override { return failure; }
 
   void Interrupt(absl::Status reason) override { member_.Interrupt(reason); }
 
-  // With its work done nobody leaves before AwaitEnd() or Finish(): so this tells of failures and stops
-  // alone.
+  // A worker that has finished its work leaves in AwaitEnd() or Finish(), so this reports only failures and
+  // stops.
   void Leave(v1::LeaveReason reason, const std::string& message) override;
-  // The last step ended when all had done theirs.
+  // Returns at once: the last step ended when all workers had made theirs.
   absl::Status WaitForOthers(Duration) override { return absl::OkStatus(); }
-  // Until the chief has done with the values, at most for the step's limit: till then a worker that is lost,
-  // the chief too, gets them from a peer. ABORTED when one was; Join() mends it.
+  // Waits until the chief has finished its work with the values, at most for the step's time limit. Until
+  // then, a worker that is lost (the chief included) gets the values from a peer when it returns. ABORTED if
+  // a worker is lost; Join() recovers.
   absl::Status AwaitEnd() override;
-  // Waits for whoever is lost now as Join() does; that one does not come back is said, and is no failure any
-  // more.
+  // Waits like Join() for workers that are lost now. If one does not return, this is only logged.
   absl::Status Finish() override;
   absl::StatusOr<v1::Counters> ServerCounters() override { return progress_.counters(); }
   absl::StatusOr<v1::DataPosition> UsedData() override { return v1::DataPosition(); }
@@ -118,26 +120,26 @@ class RingExchange final : public client::Exchange {
                std::unique_ptr<RingPeer> right);
   int64_t size() const { return store_.size(); }
   TimePoint StepDeadline() const;
-  // Values, then all of each slot.
+  // The values, then all elements of each slot.
   std::shared_ptr<const AlignedBuffer> State();
   void TakeOver(const v1::RingState& source, const AlignedBuffer* state);
-  // What this worker brings to a formation.
+  // The state with which this worker forms a ring.
   v1::RingState Mine();
   void OfferDevice(v1::RingState& mine);
-  // The devices' group, where that is agreed on. ABORTED when the formation is over.
+  // Joins the group of devices, if the agreement has one. ABORTED if the ring epoch has ended.
   absl::Status JoinDevices(const Agreement& agreement);
-  // Why the formation is over after the devices' sum has failed: somebody is lost, or it is this worker that
-  // ends it, and takes no part in such sums any more.
+  // After a failed sum of the devices: returns why the ring epoch is over. Either a worker is lost, or this
+  // worker ends the ring epoch and stops offering its device.
   absl::Status AfterDeviceFault(const absl::Status& fault);
   absl::Status AwaitDeviceSum(Ring::Step& step);
   void TellHow(const Agreement& agreement);
   absl::StatusOr<Ring::Step> AwaitStep();
   absl::Status Apply(const Ring::Step& step);
-  // All have the last values: waits until all know it.
+  // Waits until all workers have the last values.
   absl::Status Close();
-  // The chief has done with them: likewise. Links may end from then on.
+  // Waits until the chief has finished with the values. Links may end from then on.
   absl::Status Part();
-  // Ends the links, when the neighbours have heard all.
+  // Closes the links when the neighbours have received everything.
   void GoAway();
 
   const Options options_;
@@ -150,17 +152,19 @@ class RingExchange final : public client::Exchange {
   ps::Values values_;  // the store's current ones
   std::shared_ptr<Ring> ring_;
   int64_t formation_ = 0;                  // of ring_
-  std::unique_ptr<DeviceSum> device_sum_;  // null: around the ring
-  absl::Span<float> device_mean_;          // of the step
-  bool renounced_ = false;                 // the device has failed
-  std::string told_;                       // of who adds up
+  std::unique_ptr<DeviceSum> device_sum_;  // null: sums around the ring
+  absl::Span<float> device_mean_;          // of the current step
+  bool renounced_ = false;                 // the device has failed, and is not offered any more
+  std::string told_;                       // the last log message of TellHow()
   std::string run_id_;
   bool has_values_ = false;
-  bool trained_ = false;  // took part in a formation
+  bool trained_ = false;  // has joined a ring
   bool finished_ = false;
-  bool end_wanted_ = false;                    // the chief's, for the next step
-  std::optional<float> learning_rate_wanted_;  // likewise
-  v1::Progress progress_;  // version and learning rate as of the last state that was taken over; counters now
+  // The chief's requests for the next step.
+  bool end_wanted_ = false;
+  std::optional<float> learning_rate_wanted_;
+  // The version and the learning rate are those of the last state taken over; the counters are current.
+  v1::Progress progress_;
   const v1::Work work_;
 };
 

@@ -1,5 +1,5 @@
-// Of an exchange whose workers' devices add up between themselves: how they come together, a step's sum, and
-// what becomes of a fault.
+// The parts of RingExchange for workers whose devices sum the gradients: joining the group, the sum of a
+// step, and the handling of faults.
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -46,13 +46,13 @@ absl::Status RingExchange::JoinDevices(const Agreement& agreement) {
 }
 
 absl::Status RingExchange::AfterDeviceFault(const absl::Status& fault) {
-  LogWarning("the devices do not add up: ", fault.message());
+  LogWarning("the devices cannot sum gradients: ", fault.message());
   const absl::Status broken = ring_->AwaitFailure(std::chrono::steady_clock::now() + options_.links_notice);
   if (!broken.ok()) return broken;
   renounced_ = true;
-  LogWarning("nobody is lost: gradients go round the ring from now on");
+  LogWarning("no worker is lost: gradients go round the ring from now on");
   const auto why = absl::AbortedError(absl::StrCat("the device of ", member_.name(options_.worker),
-                                                   " does not add up with the others': ", fault.message()));
+                                                   " cannot sum with the others': ", fault.message()));
   member_.GiveUp(formation_, why);
   return why;
 }
@@ -60,8 +60,8 @@ absl::Status RingExchange::AfterDeviceFault(const absl::Status& fault) {
 void RingExchange::TellHow(const Agreement& agreement) {
   std::string how;
   if (!agreement.library.empty()) {
-    how = absl::StrCat("gradients are added up by ", agreement.library, " over ", options_.names.size(),
-                       " GPUs");
+    how =
+        absl::StrCat("gradients are summed by ", agreement.library, " over ", options_.names.size(), " GPUs");
   } else if (!agreement.why_ring.empty()) {
     how = absl::StrCat("gradients go round the ring: ", agreement.why_ring);
   }

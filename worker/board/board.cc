@@ -24,7 +24,7 @@ bool CountsSteps(const board::v1::Event& event) {
   return absl::StartsWith(tag, "batch_") || absl::StartsWith(tag, "evaluation_");
 }
 
-// The plugin looks at the metadata alone, and wants a tensor all the same.
+// The plugin reads only the metadata, but requires a tensor.
 board::v1::Event SessionEvent(const std::string& tag, const board::v1::Hparams& content) {
   board::v1::Event event;
   auto& value = *event.mutable_summary()->add_value();
@@ -141,7 +141,7 @@ absl::Status Board::AddValidationScalar(absl::string_view name, double value, in
 }
 
 bool Board::LacksValidation(int64_t epoch) const {
-  if (!FileExists(options_.directory + "/train")) return false;  // no earlier life
+  if (!FileExists(options_.directory + "/train")) return false;  // this is the first process of the run
   const auto log = CsvLog::Open(log_path(), epoch + 1);
   return log.ok() && log->Lacks(epoch, kValidation);
 }
@@ -201,7 +201,7 @@ absl::Status Board::Flush() {
 void Board::Note(const absl::Status& status) {
   if (status.ok()) return;
   failed_ = true;
-  LogWarning("nothing more is written for TensorBoard, nor to log.csv: ", status.message());
+  LogWarning("TensorBoard files and log.csv are not written any more: ", status.message());
 }
 
 }  // namespace cairn::worker

@@ -1,15 +1,15 @@
-// What a run leaves in --train_dir for TensorBoard and for plotting scripts: event files under train/ and
-// validation/ with the tags of Keras' TensorBoard callback, the hyperparameters beside them, and log.csv.
+// Writes the record of a run in --train_dir for TensorBoard and plotting scripts: event files in train/ and
+// validation/ with the tags of Keras' TensorBoard callback, the hyperparameters, and log.csv.
 //
 //   epoch_<metric>, epoch_learning_rate, epoch_steps_per_second     at each epoch's number, from 0
 //   evaluation_<metric>_vs_iterations                               validation/, at the version evaluated
 //   batch_<metric>, batch_steps_per_second                          every --update_freq versions
 //   <variable>/histogram, <variable>/gradient_histogram             every --histogram_freq epochs
-//   epoch_examples_per_second, epoch_gradients_stale, ...           of the whole cluster: ours
+//   epoch_examples_per_second, epoch_gradients_stale, ...           of the whole cluster; specific to Cairn
 //
-// A run that goes on where an earlier one stopped adds to what that one left; what it trains again is written
-// once: it goes from the files before the first step. A disk that takes nothing more ends the writing with a
-// warning, and not the training. Owned by the chief's main and used by its trainer; one thread.
+// A resumed run appends to the files of the earlier one. Before its first step it removes from them what it
+// will train again, so every step is written once. If the disk is full or fails, writing ends with a warning
+// and training continues. Owned by the chief's main and used by its trainer; one thread.
 #pragma once
 
 #include <cstdint>
@@ -40,16 +40,16 @@ class Board {
   struct Options {
     std::string directory{};     // --train_dir
     int64_t histogram_freq = 0;  // epochs; 0: none
-    int64_t update_freq = 0;     // steps; 0: epochs alone
+    int64_t update_freq = 0;     // steps; 0: at the end of epochs only
   };
-  // `model` and `clock` outlive it.
+  // `model` and `clock` must outlive this object.
   Board(Options options, const nn::Model& model, Hyperparameters hyperparameters, const Clock& clock);
 
-  // Training begins, or goes on, with `epoch` (from 0) at `version`, after `examples` in updates. The first
-  // call alone counts.
+  // Training begins or resumes at `epoch` (from 0) and `version`, after updates with `examples` examples.
+  // Only the first call has an effect.
   void Begin(int64_t epoch, int64_t version, int64_t examples);
 
-  // A step is done that left `version`.
+  // Whether the metrics of the step that made `version` are to be passed to OnStep().
   bool WantsStep(int64_t version) const {
     return options_.update_freq > 0 && version >= last_step_ + options_.update_freq;
   }
@@ -58,21 +58,23 @@ class Board {
   struct Epoch {
     int64_t epoch = 0;  // from 0
     int64_t version = 0;
-    int64_t examples = 0;  // in updates so far, over the whole cluster
+    int64_t examples = 0;  // in updates so far, of the whole cluster
     int64_t gradients_stale = 0, gradients_rejected = 0, staleness_max = 0;
     std::optional<double> learning_rate{};
-    NamedValues metrics{};                     // "val_..." are validation's
-    absl::Span<const float> parameters{};      // at `version`, as the model's variables lie
-    absl::Span<const float> last_gradients{};  // likewise: of the chief's last batch, or the mean of all
+    NamedValues metrics{};                 // "val_..." are validation's
+    absl::Span<const float> parameters{};  // at `version`, in the order of the model's variables
+    // In the same order: of the chief's last batch, or the mean of all workers.
+    absl::Span<const float> last_gradients{};
   };
   void OnEpochEnd(const Epoch& epoch);
 
-  // Whether an earlier life of this run trained `epoch` (from 0) and ended before its validation was written.
+  // Whether an earlier process of this run trained `epoch` (from 0) and ended before its validation was
+  // written.
   bool LacksValidation(int64_t epoch) const;
-  // Adds what validation made of the parameters of `version` to that epoch.
+  // Adds the validation metrics of the parameters of `version` to that epoch.
   void AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics);
 
-  // The run has ended, well or not. To be called once, or never where the process is killed.
+  // The run has ended, successfully or not. To be called once; not called if the process is killed.
   void End(bool success);
 
  private:
@@ -84,7 +86,7 @@ class Board {
   std::string log_path() const { return options_.directory + "/log.csv"; }
   absl::Status Flush();
   void AddHistograms(const Epoch& epoch);
-  // Writing ends with the first failure.
+  // Stops all writing at the first error.
   void Note(const absl::Status& status);
 
   const Options options_;
@@ -93,9 +95,9 @@ class Board {
   const Clock& clock_;
 
   bool begun_ = false, failed_ = false;
-  std::unique_ptr<EventFile> train_, validation_, session_;  // validation's: when there is something
+  std::unique_ptr<EventFile> train_, validation_, session_;  // validation_ is created on first use
   std::optional<CsvLog> log_;
-  // Of the last scalars: rates count from there.
+  // At the last scalars; rates are computed from there.
   int64_t last_step_ = 0, epoch_version_ = 0, epoch_examples_ = 0;
   TimePoint last_step_at_, epoch_at_;
 };

@@ -32,9 +32,9 @@ absl::StatusOr<CsvLog> CsvLog::Open(const std::string& path, int64_t epoch) {
   CsvLog log(path);
   if (!FileExists(path)) return log;
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  bool changed = !text.empty() && text.back() != '\n';  // cut short: its last row goes
+  bool changed = !text.empty() && text.back() != '\n';  // the last row is cut short: removed
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  lines.pop_back();  // what stands behind the last newline
+  lines.pop_back();  // the text after the last newline
   if (lines.empty()) return log;
   log.columns_ = absl::StrSplit(lines.front(), ',');
   if (log.columns_.front() != kEpoch) {
@@ -46,7 +46,7 @@ absl::StatusOr<CsvLog> CsvLog::Open(const std::string& path, int64_t epoch) {
     int64_t row_epoch = 0;
     if (fields.size() != log.columns_.size() || !absl::SimpleAtoi(fields.front(), &row_epoch)) {
       return absl::DataLossError(absl::StrCat(path, ":", i + 1, ": '", lines[i],
-                                              "' is no row of the header's ", log.columns_.size(),
+                                              "' does not match the header's ", log.columns_.size(),
                                               " columns"));
     }
     if (row_epoch >= epoch) {

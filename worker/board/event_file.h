@@ -1,6 +1,7 @@
-// TensorBoard's event files: TFRecords of Event messages, one file per life of the process.
+// TensorBoard's event files: TFRecords of Event messages. Each process writes files of its own.
 //
-// One thread. A file's name ends in ".cairn", by which our own are told from others' in the same directory.
+// One thread. File names end in ".cairn", which distinguishes them from files of other programs in the
+// directory.
 #pragma once
 
 #include <memory>
@@ -15,14 +16,14 @@ namespace cairn::worker {
 
 class EventFile {
  public:
-  // A new file in `directory`, which is made where it is missing.
+  // Creates a new file in `directory`, and the directory if it is missing.
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& directory);
   ~EventFile();
 
-  // Stamps the event with the time and keeps it until Flush().
+  // Sets the event's time stamp and buffers it until Flush().
   void Add(board::v1::Event event);
   void AddScalar(const std::string& tag, int64_t step, double value);
-  // Writes what was added; after an error a part of it may be in the file, which readers pass over.
+  // Writes the buffered events. After an error the file may contain a part of them, which readers skip.
   absl::Status Flush();
 
  private:
@@ -32,9 +33,9 @@ class EventFile {
   std::string pending_;
 };
 
-// Goes through our files in `directory`, if there is one, and leaves in them what `keep` says, each file
-// renamed over itself; what a process left half written at a file's end goes too, and so does a file that
-// holds nothing any more.
+// Rewrites our files in `directory`, if it exists, with only those events for which `keep` returns true. Each
+// file is replaced atomically. Incomplete records at the end of a file are removed, and so are files without
+// events.
 absl::Status KeepEvents(const std::string& directory, absl::FunctionRef<bool(const board::v1::Event&)> keep);
 
 }  // namespace cairn::worker

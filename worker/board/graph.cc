@@ -28,7 +28,8 @@ board::v1::GraphDef GraphOf(const nn::Model& model) {
   std::map<std::string, int> uses;  // of a layer's name
   std::vector<std::string> names;   // [node]
   for (const nn::Node& use : model.nodes()) {
-    // The box is the name's part before the slash. A layer that is used again has another box.
+    // TensorBoard groups nodes by the part of the name before the slash. A layer that is used again gets
+    // another box.
     const int again = uses[use.layer->name()]++;
     const std::string scope =
         again == 0 ? use.layer->name() : absl::StrCat(use.layer->name(), "_use", again + 1);

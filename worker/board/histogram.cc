@@ -8,7 +8,7 @@
 namespace cairn::worker {
 namespace {
 
-// Upper ends of all buckets, rising; the last holds everything.
+// Upper limits of all buckets, ascending; the last one exceeds every value.
 const std::vector<double>& Limits() {
   static const auto* const limits = [] {
     std::vector<double> positive;
@@ -48,7 +48,7 @@ board::v1::Histogram HistogramOf(absl::Span<const float> values) {
   histogram.set_sum(sum);
   histogram.set_sum_squares(squares);
   for (size_t i = 0; i < limits.size();) {
-    size_t last = i;  // of a run of empty buckets, else this one
+    size_t last = i;  // of a run of empty buckets, otherwise this bucket
     while (counts[i] == 0 && last + 1 < limits.size() && counts[last + 1] == 0) ++last;
     histogram.add_bucket_limit(limits[last]);
     histogram.add_bucket(counts[last]);

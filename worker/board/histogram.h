@@ -1,4 +1,4 @@
-// How many of a variable's elements are how large, in the buckets of TensorFlow's histograms.
+// The distribution of a variable's elements, in the buckets of TensorFlow's histograms.
 #pragma once
 
 #include "absl/types/span.h"
@@ -7,7 +7,7 @@
 namespace cairn::worker {
 
 // Bucket limits grow by a tenth from 1e-12 to 1e20, on both sides of 0, as in TensorFlow's
-// core/lib/histogram, and empty ones beside each other are joined. Elements that are not finite are left out.
+// core/lib/histogram. Adjacent empty buckets are merged. Elements that are not finite are ignored.
 board::v1::Histogram HistogramOf(absl::Span<const float> values);
 
 }  // namespace cairn::worker

@@ -35,7 +35,7 @@ void Arrivals::Begin(const net::Layout& layout) {
 bool Arrivals::Admit(int server, int64_t begin, int64_t count) {
   MutexLock lock(mutex_);
   Part& part = parts_[static_cast<size_t>(server)];
-  if (!Has(part, begin, count)) return true;  // whoever writes them looks after that
+  if (!Has(part, begin, count)) return true;  // whoever writes the values checks the range
   const Pages come = PagesOf(server, begin, count);
   const auto first = part.here.begin() + come.first, last = part.here.begin() + come.end;
   if (CutsNoPage(part, begin, count) && std::find(first, last, true) == last) return true;
@@ -56,7 +56,8 @@ void Arrivals::Add(int server, int64_t begin, int64_t count) {
   std::fill(part.here.begin() + come.first, part.here.begin() + come.end, true);
   if (missing_ == 0 || server != wanted_.server) return;
   missing_ -= std::max<int64_t>(0, std::min(come.end, wanted_.end) - std::max(come.first, wanted_.first));
-  if (missing_ == 0) changed_.NotifyAll();  // not before: each waking takes a core from who brings the rest
+  // Not earlier: every wakeup takes a core from the thread that receives the rest.
+  if (missing_ == 0) changed_.NotifyAll();
 }
 
 void Arrivals::Close(int server) {

@@ -1,11 +1,11 @@
-// Which of a step's new values are here already, for a forward pass that begins before all of them are.
+// Tracks which new values of a step have arrived, so that a forward pass can begin before all of them have.
 //
-// The streams' threads write values where they belong, the caller's reads behind Await(). Nothing that it may
-// have read is written again: what comes a second time, when a server's guess of a round was wrong or a push
-// was repeated, is refused, and the values are no longer intact.
+// The threads of the streams write values to their final place; the caller reads them after Await(). Values
+// that the caller may have read are never overwritten: a second arrival (after a wrong prediction of a round
+// by the server, or after a repeated push) is refused, and the values are no longer intact.
 //
-// Thread-safe; calls nobody under its lock but Await()'s `failure`, which may take no lock of who calls the
-// others.
+// Thread-safe. The only callback called under the lock is Await()'s `failure`; it must not take a lock that a
+// caller of the other methods holds.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +21,39 @@ namespace cairn::client {
 
 class Arrivals {
  public:
-  // A step begins: nothing is here. `layout` outlives it.
+  // Starts a step: nothing has arrived. `layout` must outlive the step.
   void Begin(const net::Layout& layout) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // --- The streams' threads ---
+  // --- For the threads of the streams ---
 
-  // So many elements of the server's arena have come, as it says. False: they must not be written.
+  // To be called before `count` values at `begin` of the server's arena are written. Returns false if they
+  // must be discarded. A range outside the arena is accepted: whoever writes the values checks it.
   bool Admit(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
-  // They have been written.
+  // To be called when the values have been written.
   void Add(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of this server nothing comes any more, for the time being.
+  // The server sends no more values for the time being.
   void Close(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A server does not have the push: the others, whose update may wait for it, may send nothing until the
-  // caller has repeated it.
+  // A server does not have the push. The other servers, whose update may depend on it, may send nothing until
+  // the caller has repeated the push.
   void Fail() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // --- The caller's ---
+  // --- For the caller ---
 
-  // Until `enough`, where it can: FrameStream::ReceiveUntil() of the server's stream.
+  // Receives from the server's stream until `enough` returns true, if the stream allows it: see
+  // FrameStream::ReceiveUntil().
   using Receive = absl::FunctionRef<void(int server, absl::FunctionRef<bool()> enough)>;
-  // Waits until all values of the variable are here. False when they will not be, are not by `deadline`, when
-  // a push has failed, or `failure` is not OK, which is asked whenever something has changed, and after
-  // Wake(). Who calls Fail() or Wake() ends `receive` afterwards.
+  // Waits until all values of the variable have arrived. Returns false if they will not, have not by
+  // `deadline`, a push has failed, or `failure` returns an error. `failure` is queried at every change and
+  // after Wake(). A caller of Fail() or Wake() must end `receive` afterwards.
   bool Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure, Receive receive)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Nothing has been refused in this step.
+  // Whether no values have been refused in this step.
   bool intact() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Chunks begin and end with pages of so many elements (net::kPieceAhead, net::kMaxPayloadFloats,
-  // DirectStream's pieces) or where the arena ends.
+  // Chunks begin and end at multiples of this many elements (net::kPieceAhead, net::kMaxPayloadFloats, pieces
+  // of DirectStream) or at the end of the arena.
   static constexpr int64_t kPage = 1024;
   struct Part {
     int64_t size = 0;          // elements
@@ -64,7 +66,7 @@ class Arrivals {
   };
   static Pages PagesOf(int server, int64_t begin, int64_t count);
   static bool Has(const Part& part, int64_t begin, int64_t count);
-  // There is nothing more to wait for.
+  // Whether there is nothing left to wait for.
   bool IsOver(absl::FunctionRef<absl::Status()> failure) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool CutsNoPage(const Part& part, int64_t begin, int64_t count);
 
@@ -72,10 +74,10 @@ class Arrivals {
   CondVar changed_;
   const net::Layout* layout_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<Part> parts_ ABSL_GUARDED_BY(mutex_);  // [server]
-  bool awaited_ ABSL_GUARDED_BY(mutex_) = false;     // somebody reads in this step
+  bool awaited_ ABSL_GUARDED_BY(mutex_) = false;     // Await() has been called in this step
   bool intact_ ABSL_GUARDED_BY(mutex_) = true;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
-  // What Await() waits for, and how many of them are not here; 0: it does not wait.
+  // The pages that Await() waits for, and how many of them are missing; 0: it does not wait.
   Pages wanted_ ABSL_GUARDED_BY(mutex_);
   int64_t missing_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -18,7 +18,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(30);
-// How often a call starts anew because somebody else changed the variables under it.
+// How often a call is tried because the variables were changed by others during it.
 constexpr int kTries = 5;
 
 // The time limit of a read or a write.
@@ -102,9 +102,9 @@ absl::StatusOr<Client::Located> Client::Locate(const std::string& name) {
   if (!found) {
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
-    return absl::NotFoundError(
-        absl::StrCat("no variable '", name, "' on the servers; there ",
-                     known.empty() ? "are none" : absl::StrCat("are ", absl::StrJoin(known, ", "))));
+    return absl::NotFoundError(absl::StrCat(
+        "no variable '", name, "' on the servers; ",
+        known.empty() ? "they have none" : absl::StrCat("they have ", absl::StrJoin(known, ", "))));
   }
   const net::VariableInfo variable = {name, located.shape, 0};
   CAIRN_ASSIGN_OR_RETURN(net::Layout layout, net::Layout::Create({&variable, 1}, slices));
@@ -171,7 +171,7 @@ absl::StatusOr<bool> VariableReader::Refresh() {
     if (located_.layouts.empty()) CAIRN_RETURN_IF_ERROR(Locate());
     const absl::Status status = RefreshOnce(&changed);
     if (absl::IsAborted(status))
-      CAIRN_RETURN_IF_ERROR(Locate());  // somebody has changed what the servers hold
+      CAIRN_RETURN_IF_ERROR(Locate());  // the variables on the servers have changed
     return status;
   };
   CAIRN_RETURN_IF_ERROR(RetryWhileAborted(refresh));
@@ -188,7 +188,7 @@ absl::Status VariableReader::Locate() {
 absl::Status VariableReader::RefreshOnce(bool* changed) {
   sessions_.resize(located_.layouts.size());
   std::vector<PendingDone> done(located_.extents.size());
-  // What is under way ends before `done` does, and what has come of it is forgotten.
+  // Ends requests in flight before `done` is destroyed, and forgets what they have received.
   const auto failed = [&](const net::Extent& extent, const absl::Status& status) {
     sessions_.clear();
     std::fill(editions_.begin(), editions_.end(), 0);
@@ -200,7 +200,7 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const auto server = static_cast<size_t>(extent.server);
     if (sessions_[server] == nullptr || !sessions_[server]->status().ok()) {
       sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
-      // Another process may answer now, whose editions say nothing of the values that are here.
+      // Another process may answer now, and its editions do not describe values_.
       for (size_t j = 0; j < located_.extents.size(); ++j) {
         if (located_.extents[j].server == extent.server) editions_[j] = 0;
       }

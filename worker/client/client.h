@@ -5,9 +5,8 @@
 //   client->Write("a", {10.0f});
 //   std::vector<float> a = *client->Read("a");
 //
-// Works with servers that train (reading and overwriting the model's variables) and with servers that only
-// hold variables (Create). Calls block, each with a limit. Thread-safe. TrainingClient is its sister for
-// workers.
+// Works with servers that train a model (reads and overwrites its variables) and with servers that only store
+// variables (Create). Every call blocks, with a time limit. Thread-safe. Workers use TrainingClient instead.
 #pragma once
 
 #include <memory>
@@ -29,38 +28,39 @@ namespace cairn::client {
 struct ListedVariable {
   std::string name;
   Shape shape;
-  std::vector<int> servers;  // that hold parts of it, in the order of its rows
+  std::vector<int> servers;  // that store its rows, in the order of the rows
 };
 
 class VariableReader;
 
 class Client {
  public:
-  // `servers`: "host:port" of every ps of the cluster, in the order of their task index. `access`:
-  // certificates and the job token, where the servers want them; INVALID_ARGUMENT when the files do not make
-  // a certificate.
+  // `servers`: "host:port" of every ps of the cluster, in the order of the task index. `access`: certificates
+  // and the job token, if the servers require them. INVALID_ARGUMENT if the files do not contain a valid
+  // certificate.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::vector<std::string>& servers,
                                                          ConnectionOptions options = {},
                                                          const net::Access& access = {});
-  // The same over any transport.
+  // Connects over any transport.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::vector<std::unique_ptr<ServerStub>> servers,
                                                          ConnectionOptions options = {});
 
+  // All variables on the servers, sorted by name.
   absl::StatusOr<std::vector<ListedVariable>> List();
-  // The job that trains on the servers, as the first of them that has one describes it; nothing where they
-  // only hold variables.
+  // The job that the servers train, as described by the first server that has one; nullopt if they only store
+  // variables.
   absl::StatusOr<std::optional<v1::ConnectResponse>> Training();
 
-  // A new variable of float32, whole on the server that holds least. `values` [shape.num_elements()], at most
-  // 65,536. ALREADY_EXISTS when there is one of that name, FAILED_PRECONDITION when the servers train a
-  // model.
+  // Creates a float32 variable, unsplit, on the server that stores the fewest elements. `values`:
+  // [shape.num_elements()], at most 65,536. ALREADY_EXISTS if a variable of this name exists;
+  // FAILED_PRECONDITION if the servers train a model.
   absl::Status Create(const std::string& name, const Shape& shape, absl::Span<const float> values);
-  // Current values [num_elements]. NOT_FOUND when there is no such variable.
+  // Returns the current values, [num_elements]. NOT_FOUND if the variable does not exist.
   absl::StatusOr<std::vector<float>> Read(const std::string& name);
-  // For values that are read again and again. NOT_FOUND likewise. The client must outlive it.
+  // Opens a reader for values that are read repeatedly. NOT_FOUND if the variable does not exist. The client
+  // must outlive the reader.
   absl::StatusOr<std::unique_ptr<VariableReader>> OpenReader(const std::string& name);
-  // Replaces all values, atomically on each server. INVALID_ARGUMENT when the number of values is not the
-  // variable's.
+  // Replaces all values, atomically on each server. INVALID_ARGUMENT if `values` has the wrong length.
   absl::Status Write(const std::string& name, absl::Span<const float> values);
 
  private:
@@ -69,7 +69,7 @@ class Client {
 
   struct Located {
     Shape shape;
-    std::vector<net::Extent> extents;  // by rows; local_offset from the variable's start
+    std::vector<net::Extent> extents;  // by rows; local_offset counts from the start of the variable
     std::vector<uint64_t> layouts;     // [server]
   };
   absl::StatusOr<Located> Locate(const std::string& name);
@@ -77,15 +77,15 @@ class Client {
   std::unique_ptr<Connection> connection_;
 };
 
-// Keeps the values of one variable, and streams to the servers that hold it: of what has not changed since it
-// was last read, one small message comes. One thread at a time.
+// Caches the values of one variable and keeps a stream to each of its servers. If the values on a server have
+// not changed since the last read, the server answers with one small message. Used by one thread at a time.
 class VariableReader {
  public:
-  // As of the last Refresh(), [shape().num_elements()].
+  // The values as of the last Refresh(), [shape().num_elements()].
   absl::Span<const float> values() const { return values_; }
   const Shape& shape() const { return located_.shape; }
-  // Brings them up to date; true when something had changed. Errors as of Client::Read(): values() are then
-  // neither the old ones nor the new ones.
+  // Updates values(). Returns true if any value has changed. Errors are those of Client::Read(); after an
+  // error values() may mix old and new values.
   absl::StatusOr<bool> Refresh();
 
  private:
@@ -99,7 +99,7 @@ class VariableReader {
   Client::Located located_;
   std::vector<float> values_;
   std::vector<uint64_t> editions_;                        // [extent] of values_; 0: not read yet
-  std::vector<std::unique_ptr<ServerSession>> sessions_;  // [server]; null where there is none
+  std::vector<std::unique_ptr<ServerSession>> sessions_;  // [server]; null: not connected
 };
 
 }  // namespace cairn::client

@@ -11,7 +11,7 @@ namespace cairn::client {
 namespace {
 
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
-// Decoded at a time: stays in the first cache.
+// Elements decoded at once, so that they stay in the first-level cache.
 constexpr int64_t kPiece = 2048;
 
 bool AllFinite(absl::Span<const float> values) {
@@ -67,7 +67,7 @@ CompressedGradients::CompressedGradients(const net::Layout& layout, std::vector<
     ForEachChunk(static_cast<int>(i), [&](int server, const net::Cut& cut, int64_t) {
       needed[static_cast<size_t>(server)] += codec.MostBytes(cut, variable.most) / kFloatBytes;
     });
-    // Wherever those that travel are.
+    // This many, wherever in the variable the chosen elements are.
     const int64_t most = codec.MostBytes({0, variable.count}, variable.most) / kFloatBytes;
     const bool chosen = codec.block_elements() == 1;
     for (size_t server = 0; server < room.size(); ++server) {
@@ -141,7 +141,7 @@ void CompressedGradients::Subtract(int variable, absl::Span<const float> whole, 
   const Variable& of = variables_[static_cast<size_t>(variable)];
   std::vector<size_t> next_chunk;  // [server]
   for (const auto& chunks : ready_) next_chunk.push_back(chunks.size());
-  // The variable's chunks are each server's last ones.
+  // The variable's chunks are the last ones of each server.
   ForEachChunk(variable,
                [&](int server, const net::Cut&, int64_t) { --next_chunk[static_cast<size_t>(server)]; });
   double squares = 0, missing_squares = 0;

@@ -1,14 +1,15 @@
-// The gradients of a worker that travel in an encoding for gradients alone, written as chunks, and what the
-// encodings leave out: it is kept here and added to the variable's next gradient, so it comes late and is not
-// lost (error feedback).
+// Encodes a worker's gradients with lossy encodings for gradients (such as top-k) and writes them as chunks,
+// with error feedback: the residual, which the encoding leaves out, is kept here and added to the variable's
+// next gradient, so it arrives late instead of being lost.
 //
 //   BeginStep ─► Compress (each variable once) ─► EndStep
 //
-// What is kept begins at zero, with each object: so when the worker joins, joins again, or the servers are
-// set back. Of a step that a server did not count nothing changes for its part: its gradient is gone, as one
-// that travels whole is, and what was kept before stays.
+// A new object has residuals of zero, so they are reset when the worker joins or rejoins and when the job is
+// rolled back. If a server does not count a step, the residual of its shard does not change: that gradient is
+// lost, as an uncompressed one would be, and the earlier residual stays.
 //
-// One thread, or under the caller's lock. Chunks and their payloads are valid and unchanged until the next
+// Used by one thread, or under the caller's lock. Chunks and their payloads are valid and unchanged until the
+// next BeginStep.
 // BeginStep.
 #pragma once
 
@@ -27,53 +28,54 @@ namespace cairn::client {
 
 class CompressedGradients {
  public:
-  // `layout` and `meters`, which may be null, outlive it. `encodings` [variable]: those that are not for
-  // gradients alone are not its business. `topk_fraction`: Job.topk_fraction.
+  // `layout` and `meters` (may be null) must outlive this object. `encodings` [variable]: variables whose
+  // encoding is not one for gradients only are not compressed here. `topk_fraction`: Job.topk_fraction.
   CompressedGradients(const net::Layout& layout, std::vector<net::VariableInfo> variables,
                       absl::Span<const v1::Encoding> encodings, double topk_fraction, WireMeters* meters);
 
   void BeginStep();
-  // Makes chunks of a variable's part of `gradients` (all variables'). False, and nothing is made, when the
-  // variable is not its business, or when a number is not finite: so that the server says which variable it
-  // is of, it must travel whole.
+  // Encodes a variable's part of `gradients` (those of all variables) into chunks. Returns false and does
+  // nothing if the variable is not compressed here, or if a number is not finite: such a gradient must be
+  // sent uncompressed, so that the server can name the variable in its error.
   bool Compress(int variable, absl::Span<const float> gradients);
-  // Since BeginStep.
+  // Whether the variable has been compressed since BeginStep.
   bool compressed(int variable) const { return compressed_[static_cast<size_t>(variable)]; }
 
   struct Ready {
     v1::Chunk chunk;
     absl::Span<const float> payload;
   };
-  // Since BeginStep, in the order of Compress().
+  // The chunks for a server since BeginStep, in the order of the calls of Compress().
   const std::vector<Ready>& ready(int server) const { return ready_[static_cast<size_t>(server)]; }
 
-  // `counted` [server]: whether the step's push is part of an update there.
+  // `counted` [server]: whether the step's push is in an update of that server.
   void EndStep(const std::vector<bool>& counted);
 
  private:
   struct Variable {
-    const net::GradientCodec* codec = nullptr;  // null: not its business
+    const net::GradientCodec* codec = nullptr;  // null: not compressed here
     v1::Encoding encoding = v1::ENCODING_FLOAT32;
-    int64_t offset = 0;       // in all variables
+    int64_t offset = 0;       // in the flat buffer of all variables
     int64_t count = 0;        // elements
-    int64_t most = 0;         // elements that travel
-    int64_t kept_offset = 0;  // in kept_; of those with feedback
+    int64_t most = 0;         // elements sent at most
+    int64_t kept_offset = 0;  // in kept_; only if the codec wants feedback
   };
   // Calls body(server, cut, server offset) for each chunk of the variable.
   template <typename Body>
   void ForEachChunk(int variable, Body body) const;
   void Encode(int variable, absl::Span<const float> whole);
-  // Turns `whole` into what does not travel of it, and counts that.
+  // Replaces `whole` by the part of it that is not sent, and counts both in the metrics.
   void Subtract(int variable, absl::Span<const float> whole, float* missing);
 
   const net::Layout& layout_;
   std::vector<Variable> variables_;
   WireMeters* const meters_;
-  // Of all variables with feedback, one after another: what is kept, and what will be when this step counts.
+  // The residuals of all variables with feedback, one after another: the current ones, and those that replace
+  // them if this step counts.
   AlignedBuffer kept_, next_;
   std::vector<bool> compressed_;           // [variable]
-  std::vector<AlignedBuffer> rooms_;       // [server] for payloads
-  std::vector<int64_t> used_;              // [server] floats of it
+  std::vector<AlignedBuffer> rooms_;       // [server] memory for payloads
+  std::vector<int64_t> used_;              // [server] floats in use
   std::vector<std::vector<Ready>> ready_;  // [server]
 };
 

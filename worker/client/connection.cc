@@ -15,7 +15,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-// For the answer of one of two servers, when the other may have it too.
+// For an answer of one of two servers if the other may also have it.
 constexpr Timeout kProbe = std::chrono::seconds(1);
 constexpr auto kFirstTry = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
@@ -123,8 +123,8 @@ void Connection::Settle(int server, const PartSearch::Found& found, bool only_kn
     MutexLock lock(mutex_);
     PartSearch::Known& known = known_[static_cast<size_t>(server)];
     const PartSearch::Known next = found.known();
-    // Another thread has found a later server of this part. Reach() accepts any: where the later one is lost,
-    // the backup of the one before may have been promoted.
+    // Another thread has found a later server of this shard. Reach() accepts any server: if the later one is
+    // lost, the backup of the earlier one may have been promoted.
     if (only_known && next.IsBefore(known)) return;
     known = next;
     if (settled.away == found.away) return;
@@ -132,7 +132,7 @@ void Connection::Settle(int server, const PartSearch::Found& found, bool only_kn
     ++settled.moves;
     moved_at_[static_cast<size_t>(server)] = Now();
   }
-  Say(absl::StrCat("ps/", server, "'s part is served by ", settled.at(found.away).address(), " now"));
+  Say(absl::StrCat("the shard of ps/", server, " is served by ", settled.at(found.away).address(), " now"));
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const PartSearch::Options& options) {
@@ -160,7 +160,7 @@ absl::Status Connection::Find(int server) {
 }
 
 void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
-  // Where its part has moved to, another task's clock answers.
+  // If the shard has moved, another task's clock answers.
   if (options_.trace == nullptr || clock_unix_nanos == 0 || part(server).away) return;
   options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, Now(), clock_unix_nanos);
 }
@@ -213,7 +213,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
       if (answer != nullptr) *answer = std::move(response);
       return absl::OkStatus();
     }
-    if (replicated_) (void)Describe(server);  // its copy may have taken its place
+    if (replicated_) (void)Describe(server);  // its backup may have been promoted
     if (IsTransient(status)) {
       missing = absl::StrCat(NameOf(server), ": ", net::WhyUnreachable(status));
       std::this_thread::sleep_for(backoff.Next());

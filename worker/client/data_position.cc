@@ -12,7 +12,7 @@ int64_t EndOf(const Run& run) {
   return run.begin() + run.count();
 }
 
-// What is not in updates; ascending, the last one without end.
+// The examples that are not in updates; ascending, the last run has no end.
 std::vector<Run> Unused(const v1::DataPosition& position) {
   std::vector<Run> runs(position.open().begin(), position.open().end());
   Run& rest = runs.emplace_back();
@@ -34,9 +34,9 @@ int64_t NumCommon(const std::vector<Run>& a, const std::vector<Run>& b) {
   return common;
 }
 
-// Examples that `a` has used, and `b` not.
+// The number of examples that `a` has used and `b` has not.
 int64_t NumUsedByFirstOnly(const v1::DataPosition& a, const v1::DataPosition& b) {
-  Run below;  // all that `a` may have used
+  Run below;  // all examples that `a` may have used
   below.set_count(a.next());
   const std::vector<Run> open(a.open().begin(), a.open().end());
   return NumCommon(Unused(b), {below}) - NumCommon(Unused(b), open);

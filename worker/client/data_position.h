@@ -1,4 +1,5 @@
-// Which examples of a job with dynamic sharding are in updates: what several servers say of it, put together.
+// Merges the data positions of several servers, for jobs with dynamic sharding. A data position is the set of
+// examples that are in updates.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,16 @@
 
 namespace cairn::client {
 
-// How many examples are in updates, once each.
+// The number of distinct examples that are in updates.
 int64_t NumUsed(const v1::DataPosition& position);
 
-// `all`, as ps/0 says, with what another server's snapshot has otherwise: what it lacks, the job will not
-// give it any more, and what it alone has, it will get again.
+// Merges the position in another server's snapshot into `all`, the position of ps/0. An example that only
+// ps/0 has is counted as missed, because the job does not assign it again; an example that only `other` has
+// is counted as repeated, because the job assigns it again.
 void AddTorn(const v1::DataPosition& other, v1::DataPosition* all);
 
-// At the job's end, [server that decides]: `missed` and `repeated` of all that were handed out.
+// The position at the end of a job, from all servers that decide about pushes: `missed` and `repeated` cover
+// every example that was assigned.
 v1::DataPosition AtTheEnd(const std::vector<v1::DataPosition>& servers);
 
 }  // namespace cairn::client

@@ -12,14 +12,14 @@
 namespace cairn::client {
 namespace {
 
-// To a server.
+// How to reach a server.
 struct Way {
   net::Transport transport = net::Transport::kGrpc;
   net::DirectAddress address;
   uint64_t incarnation = 0;  // of the process
 };
 
-// Where a server is, and what ways there have been seen to work.
+// Where a server is, and which transports to it have failed.
 class Place {
  public:
   explicit Place(DirectTransportOptions options) : options_(std::move(options)) {}
@@ -28,7 +28,7 @@ class Place {
     MutexLock lock(mutex_);
     return way_;
   }
-  // What the server said of itself now.
+  // Takes the address from the server's answer to Connect().
   void Learn(const v1::ConnectResponse& response) {
     const net::DirectAddress address = net::DirectAddressIn(response);
     const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
@@ -37,7 +37,7 @@ class Place {
     if (address == way_.address && process == way_.incarnation && !given_up) return;
     way_ = {.transport = options_.transport, .address = address, .incarnation = process};
   }
-  // No stream can be had this way: the next ones take the next best.
+  // No stream could be opened with this transport: the next ones use the next best.
   void Fail(const Way& way) {
     MutexLock lock(mutex_);
     if (way_.address == way.address && way_.transport == way.transport) {
@@ -167,7 +167,8 @@ class DirectStub final : public ServerStub {
         place_.Say(way.transport);
         return *std::move(stream);
       }
-      if (absl::IsDeadlineExceeded(stream.status())) break;  // it stands still: no reason to do without later
+      // The server does not respond at the moment, which is no reason to avoid this transport later.
+      if (absl::IsDeadlineExceeded(stream.status())) break;
       place_.Fail(way);
     }
     place_.Say(net::Transport::kGrpc);

@@ -1,11 +1,11 @@
-// Streams to servers over sockets of their own, and shared memory on the same host; all else over another
-// stub.
+// Streams to servers over the data channel: shared memory or a Unix socket within a host, TCP between hosts.
+// All other calls use another stub.
 //
-// Whether a server is on this host is not told by names or addresses: its answer to Connect() names a socket
-// that it has made under 128 random bits, and either that can be reached from here or the server is
-// elsewhere, where it tells a TCP port. Where anything of it does not work, streams go over the other stub,
-// as if this were not there. To open a stream takes up to 5 s where the server stands still, and 2 s where
-// the port's packets are dropped.
+// Names and addresses do not show whether a server is on this host. Instead, the server's answer to Connect()
+// names an abstract socket with 128 random bits: a client that can connect to it is on the same host, any
+// other client uses the announced TCP port. If the data channel fails in any way, streams use the other stub.
+// Opening a stream takes up to 5 s if the server does not respond, and 2 s if packets to its port are
+// dropped.
 #pragma once
 
 #include <chrono>
@@ -22,15 +22,16 @@ namespace cairn::client {
 
 struct DirectTransportOptions {
   net::Transport transport = net::Transport::kShm;
-  // Of those that the server's process has; none: its own.
+  // Which shard of the server's process is meant; nullopt: its own.
   std::optional<int> part{};
-  // What could not be had is tried again at the first Connect() after so long.
+  // A transport that has failed is tried again at the first Connect() after this time.
   Duration try_again_after = std::chrono::minutes(1);
-  // Told how the streams to this server travel when that is first known or changes: "shared memory". May be
-  // null; any thread.
+  // Called with the transport of the streams to this server ("shared memory") when it is first known and when
+  // it changes. May be null; called by any thread.
   std::function<void(const std::string&)> say{};
 };
 
+// Calls and, if the data channel fails, streams use `other`.
 std::unique_ptr<ServerStub> MakeDirectStub(std::unique_ptr<ServerStub> other,
                                            const DirectTransportOptions& options);
 

@@ -29,7 +29,7 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
   }
 
   void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
-    // What lies lower in a server's arena is needed sooner by the next forward pass.
+    // Values at lower offsets of a server's arena are needed sooner by the next forward pass.
     const auto rank = header.has_chunk() ? std::optional(header.chunk().offset()) : std::nullopt;
     Write(net::EncodeFrame(header, payload, nullptr), rank);
   }
@@ -109,7 +109,7 @@ class GrpcStub final : public ServerStub {
     net::SetDeadline(context, timeout);
     if (!part_.empty()) context.AddMetadata(net::kPartMetadata, part_);
     absl::Status status = net::FromGrpc((stub_.get()->*method)(&context, request, response));
-    // We cancel no call, but a server that stops cancels those it has not answered.
+    // The client cancels no call, but a server that stops cancels the calls that it has not answered.
     if (absl::IsCancelled(status)) status = absl::UnavailableError("the server ended the call");
     return status;
   }

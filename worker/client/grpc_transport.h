@@ -1,4 +1,4 @@
-// The servers over gRPC.
+// Calls and streams to the servers over gRPC.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,8 @@
 
 namespace cairn::client {
 
-// `address`: "host:port"; `credentials`: net::CredentialsOf(), shared by the stubs of all servers.
-// `part`: of which server the part of a job is meant, where it is not the called one's own. Does not block or
-// connect yet.
+// `address`: "host:port"; `credentials`: net::CredentialsOf(), shared by the stubs of all servers. `part`:
+// the server whose shard is meant; nullopt: the called server's own. Neither blocks nor connects yet.
 std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address, const net::Credentials& credentials,
                                          std::optional<int> part = std::nullopt);
 

@@ -20,7 +20,7 @@ void Heartbeats::Start(const Member& member) {
 
 void Heartbeats::Stop() {
   StopSoon();
-  threads_.clear();  // joins them
+  threads_.clear();  // joins the threads
   MutexLock lock(mutex_);
   failure_ = absl::OkStatus();
   waiting_for_.clear();
@@ -87,7 +87,7 @@ void Heartbeats::Beat(int server, const v1::HeartbeatRequest& request, std::chro
       status = absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
     if (response.state() == v1::STATE_FINISHED) status = TrainingIsOver();
   }
-  // Perhaps it does not know us because it is new itself, or its part is served elsewhere.
+  // The server may not know this worker because it was restarted, or because another one serves its shard.
   if (absl::IsAborted(status) || (!status.ok() && !failed && connection_.replicated())) {
     if (absl::Status lost = connection_.Describe(server).status(); absl::IsAborted(lost)) status = lost;
   }
@@ -98,8 +98,8 @@ void Heartbeats::Beat(int server, const v1::HeartbeatRequest& request, std::chro
       if (server == 0) waiting_for_ = response.waiting_for();
       return;
     }
-    // What was asked of a part that has moved must be asked elsewhere. Else it cannot be reached now, and a
-    // step that needs it says so.
+    // Requests to a shard that has moved must be sent again. In other cases the server is merely unreachable
+    // now, and a step that needs it reports that.
     const bool final = failed || absl::IsAborted(status) || IsOver(status);
     if (!moved && !final) return;
     if (!moved) failure_.Update(status);

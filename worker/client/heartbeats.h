@@ -1,6 +1,7 @@
-// Keeps a worker's leases on all servers, and learns from the answers what the worker's calls should know:
-// that the job has failed or is over, that the lease is lost, that another server serves a part now. From a
-// thread for each server: who stands still, and is looked for elsewhere, costs no lease on the others.
+// Renews a worker's leases on all servers, and reports what the answers say: that the job has failed or is
+// over, that the lease has expired, or that another server serves a shard now. Each server has a thread of
+// its own, so that a server that does not respond, and the search for its backup, cost no lease on other
+// servers.
 #pragma once
 
 #include <chrono>
@@ -22,35 +23,37 @@ namespace cairn::client {
 class Heartbeats {
  public:
   struct Options {
-    // Asked before each heartbeat to ps/0 by its thread, for those who look at any server. May be null.
+    // Called before each heartbeat to ps/0, by its thread. The report goes to every server, so that each of
+    // them can display it. May be null.
     std::function<v1::WorkerReport()> report;
-    // Called by a thread after each answer that may matter to who waits.
+    // Called by the heartbeat threads after each answer that may end a wait.
     std::function<void()> changed;
   };
   struct Member {
     int worker = 0;
     uint64_t incarnation = 0;
-    Duration lease;  // four heartbeats of it
+    Duration lease;  // a heartbeat is sent four times per lease
   };
 
-  // `connection` outlives it.
+  // `connection` must outlive this object.
   Heartbeats(Connection& connection, Options options)
       : connection_(connection), options_(std::move(options)) {}
   ~Heartbeats() { Stop(); }
 
-  // Stop() comes first.
+  // To be called when stopped.
   void Start(const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
-  // And forgets what was found. At most a heartbeat's limit, a quarter of the lease, and the time of a look
-  // elsewhere.
+  // Stops the threads and clears failure() and waiting_for(). Takes at most the timeout of one heartbeat (a
+  // quarter of the lease) plus one search for a moved shard.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Stop(), but what was found stays, and nothing is waited for. Any thread.
+  // Stops the threads like Stop(), but does not wait for them and clears nothing. Any thread.
   void StopSoon() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Any thread.
   void set_step(int64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
-  // ABORTED: the lease is lost, or a server its variables; what the job failed with; TrainingIsOver().
+  // The reason why the worker cannot continue. ABORTED: the lease has expired, or a server has lost its
+  // variables. Otherwise the failure of the job, or TrainingIsOver().
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // As ps/0 last said; may be empty.
+  // The workers that the round waits for, according to ps/0's last answer; may be empty.
   std::string waiting_for() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -67,7 +70,7 @@ class Heartbeats {
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::string waiting_for_ ABSL_GUARDED_BY(mutex_);
-  v1::WorkerReport report_ ABSL_GUARDED_BY(mutex_);  // the last
+  v1::WorkerReport report_ ABSL_GUARDED_BY(mutex_);  // the newest, for all servers
   std::vector<Thread> threads_;                      // [server]
 };
 

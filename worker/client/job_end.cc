@@ -15,7 +15,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-// How long a server that is lost at the end has to come back, to tell or be told.
+// How long a server that is lost at the end has to return, to report the end or to be notified of it.
 constexpr auto kReturnAtEnd = std::chrono::seconds(10);
 
 TimePoint Now() {
@@ -30,7 +30,7 @@ absl::Status TrainingIsOver() {
   return absl::OutOfRangeError(kOver);
 }
 
-// The code alone does not tell: a file that is too large (EFBIG) has it too.
+// The code alone is not enough: a file that is too large (EFBIG) has the same code.
 bool IsOver(const absl::Status& status) {
   return absl::IsOutOfRange(status) && absl::StrContains(status.message(), kOver);
 }
@@ -40,7 +40,7 @@ absl::Status CheckGoesOn(const v1::ConnectResponse& described) {
 }
 
 bool Silence::IsTheEnd(bool answered, TimePoint now) {
-  // No single look counts for the whole.
+  // A single interval between two calls counts for at most half of the limit.
   const Duration looked = std::min<Duration>(now - std::exchange(looked_at_, now), kReturnAtEnd / 2);
   silence_ = answered ? Duration::zero() : silence_ + looked;
   return silence_ >= kReturnAtEnd;
@@ -55,7 +55,7 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
   net::Backoff backoff(StreamOf(connection.options().task));
   Silence silence(Now());
   TimePoint moved_at = Now();
-  int64_t version = 0;  // the sum over the servers
+  int64_t version = 0;  // the sum over all servers
   for (;;) {
     v1::WaitResponse response;
     const absl::Status waited = connection.stub(0).Wait(request, &response, kCallTimeout);
@@ -90,22 +90,22 @@ absl::Status EndServers(Connection& connection) {
     for (;;) {
       v1::FinishResponse response;
       status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
-      // One that was lost may be about to be started again: it would wait for work.
+      // A lost server may be about to be restarted; it would then wait for work.
       if (!absl::IsUnavailable(status) || Now() >= deadline) break;
       std::this_thread::sleep_for(backoff.Next());
     }
     if (absl::IsUnavailable(status)) {
-      connection.Say(absl::StrCat(name, " was lost before it was told that training is over"));
+      connection.Say(absl::StrCat(name, " was lost before it could be notified that training is over"));
     } else {
       first.Update(Annotate(status, absl::StrCat("ending ", name)));
     }
   };
-  // A process ends with its own part: what it serves of another's comes before.
+  // A process ends when its own shard is finished, so shards that it serves for other servers come first.
   for (int server = 0; server < connection.num_servers(); ++server) {
     if (connection.away(server)) finish(server, connection.stub(server), kReturnAtEnd);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
-    // One whose part moved away has had some of that time already.
+    // A server whose shard moved away has already had a part of that time.
     const Duration had = std::min<Duration>(connection.AwayFor(server), kReturnAtEnd);
     finish(server, connection.home(server), kReturnAtEnd - had);
   }

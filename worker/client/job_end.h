@@ -1,4 +1,4 @@
-// How a worker's part of a job ends, and how it learns that training is over.
+// How a job ends for a worker, and how the worker learns that training is over.
 #pragma once
 
 #include <string>
@@ -11,20 +11,19 @@
 
 namespace cairn::client {
 
-// What calls end with when the chief has ended the job in the meantime: OUT_OF_RANGE. To a worker that is no
-// failure.
+// The status of calls after the chief has ended the job: OUT_OF_RANGE. For a worker this is not a failure.
 absl::Status TrainingIsOver();
 bool IsOver(const absl::Status& status);
-// OK unless the server has been told that training is over.
+// Returns TrainingIsOver() if the server has been notified of the end, otherwise OK.
 absl::Status CheckGoesOn(const v1::ConnectResponse& described);
 
-// For how long no server has answered a worker that awaits the end. Time in which the process stood still,
-// and heard of nobody, counts for at most 5 s. Time is passed in.
+// Measures how long no server has answered a worker that awaits the end. Time during which this process was
+// suspended, and could not hear of anybody, counts for at most 5 s. The caller passes in the time.
 class Silence {
  public:
   explicit Silence(TimePoint now) : looked_at_(now) {}
-  // All servers have been asked since the last call; `answered`: at least one did. Returns true if no server
-  // is left to ask: none has answered for 10 s.
+  // To be called after all servers have been queried; `answered`: at least one of them answered. Returns true
+  // if no server is left: none has answered for 10 s.
   bool IsTheEnd(bool answered, TimePoint now);
 
  private:
@@ -32,15 +31,15 @@ class Silence {
   Duration silence_{};
 };
 
-// For a worker that has left with all its work done: returns OK when training is over, or no server is left
-// to ask. ABORTED when a server has lost its variables first: the job is set back, and there may be work for
-// it again. `watch` runs every two seconds while servers answer; its error ends the wait. OK, too, when no
-// version has changed on any server for `patience`, and the failure of a job that fails.
+// Waits until training is over, for a worker that has left with all its work done. Also returns OK if no
+// server is left, or if no version has changed on any server for `patience`. ABORTED if a server has lost its
+// variables: the job is rolled back, and there may be work for this worker again. If the job fails: its
+// failure. `watch` is called every two seconds while servers answer; its error ends the wait.
 absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
                       absl::FunctionRef<absl::Status()> watch);
 
-// The chief's: tells every server that training is over. One that cannot be reached has 10 s to come back and
-// be told; it takes nothing with it any more, so its loss is said and is no failure.
+// For the chief: notifies every server that training is over. An unreachable server has 10 s to return. After
+// that its failure is only reported, because nothing that it stores is needed any more.
 absl::Status EndServers(Connection& connection);
 
 }  // namespace cairn::client

@@ -30,7 +30,8 @@ int64_t BytesOf(int64_t elements) {
   return elements * static_cast<int64_t>(sizeof(float));
 }
 
-// "mode: async here, sync", and where the second is is said by others; nothing when they agree.
+// Adds "mode: async here, sync" to `differences` if the two sides differ; the caller adds where the second
+// value is.
 void Compare(absl::string_view what, const std::string& here, const std::string& there,
              std::vector<std::string>* differences) {
   if (here != there) differences->push_back(absl::StrCat(what, ": ", here, " here, ", there));
@@ -43,12 +44,12 @@ void CompareTrainingSets(const v1::TrainingSet& here, const v1::TrainingSet& the
   Compare("shape of an example", absl::StrJoin(here.example_shape(), "x"),
           absl::StrJoin(there.example_shape(), "x"), differences);
   Compare("targets", here.targets(), there.targets(), differences);
-  if (differences->size() > before) return;  // the digests differ too, and say less
+  if (differences->size() > before) return;  // the digests differ too, which adds nothing
   Compare("contents of the training data (or --input_scale), by digest", here.sha256().substr(0, 12),
           there.sha256().substr(0, 12), differences);
 }
 
-// What an optimizer's configuration says, by name: "learning_rate", "schedule decay_steps".
+// The settings of an optimizer's configuration, by name: "learning_rate", "schedule decay_steps".
 std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimizer) {
   std::map<std::string, std::string> settings;
   for (const auto& [name, value] : optimizer.hyperparameters()) settings[name] = absl::StrCat(value);
@@ -86,9 +87,10 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
     Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),
             &differences);
   }
-  Compare("least workers", absl::StrCat(ours.min_workers()), absl::StrCat(theirs.min_workers()),
+  Compare("minimum number of workers", absl::StrCat(ours.min_workers()), absl::StrCat(theirs.min_workers()),
           &differences);
-  Compare("most workers", absl::StrCat(ours.max_workers()), absl::StrCat(theirs.max_workers()), &differences);
+  Compare("maximum number of workers", absl::StrCat(ours.max_workers()), absl::StrCat(theirs.max_workers()),
+          &differences);
   Compare("replicas to aggregate", absl::StrCat(ours.replicas_to_aggregate()),
           absl::StrCat(theirs.replicas_to_aggregate()), &differences);
   Compare("max staleness", absl::StrCat(ours.has_max_staleness() ? ours.max_staleness() : -1),
@@ -101,8 +103,8 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   Compare("epochs", absl::StrCat(ours.epochs()), absl::StrCat(theirs.epochs()), &differences);
   Compare("waits for a lost worker's return", ours.wait_for_return() ? "yes" : "no",
           theirs.wait_for_return() ? "yes" : "no", &differences);
-  Compare("live copies of each server's part", absl::StrCat(ours.ps_replication()),
-          absl::StrCat(theirs.ps_replication()), &differences);
+  Compare("backups of each shard", absl::StrCat(ours.ps_replication()), absl::StrCat(theirs.ps_replication()),
+          &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
   Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
   const auto here = SettingsOf(ours.optimizer()), there = SettingsOf(theirs.optimizer());
@@ -122,7 +124,7 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
 
 namespace {
 
-// `described`: what all servers said, which shows the variable in which the models differ.
+// `described`: the answers of all servers, which show the variable in which the models differ.
 absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs,
                           const std::vector<v1::ConnectResponse>& described) {
   const std::string differences = DifferencesFrom(intended, theirs, "on the servers");
@@ -205,15 +207,15 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
 
 namespace {
 
-// What the servers have of the job before the chief gives them anything.
+// What the servers have of the job before the chief creates anything.
 struct Survey {
   int num_ready = 0;
-  std::string run_id;      // of those that are; empty: none is
-  int64_t generation = 0;  // the highest
-  int64_t begun = -1;      // the highest that was created on a server that is not ready; none: -1
-  int64_t version = 0;     // the highest
-  bool set_back = false;   // some is ready after that
-  bool complete = false;   // all ready in one generation
+  std::string run_id;      // of the servers that are ready; empty: none is
+  int64_t generation = 0;  // the highest, of ready servers
+  int64_t begun = -1;      // the highest that was created on a server that is not ready; -1: none
+  int64_t version = 0;     // the highest, of ready servers
+  bool set_back = false;   // the job has been rolled back
+  bool complete = false;   // all servers are ready, in one generation
 
   bool trained() const { return version > 0 || set_back; }
 };
@@ -227,7 +229,7 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
       return absl::Status(static_cast<absl::StatusCode>(response.failure_code()), response.failure());
     }
     if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
-    // A backup that nobody promoted may be of a later generation than any server that is ready.
+    // A backup that has not been promoted may be of a later generation than any server that is ready.
     if (response.state() == v1::STATE_INITIALISING || response.state() == v1::STATE_COPY) {
       survey.begun = std::max(survey.begun, response.job().generation());
     }
@@ -264,15 +266,14 @@ absl::Status CreateOn(Connection& connection, int server, const v1::Job& job,
                                                   limit.count() / 1000, " s"));
 }
 
-// ABORTED when a server has lost what was created on it, or another chief has created the job since.
+// ABORTED if a server has lost what was created on it, or another chief has created the job since.
 absl::Status CheckCreated(const Connection& connection, const std::vector<v1::ConnectResponse>& described,
                           const v1::Job& job) {
   for (int server = 0; server < connection.num_servers(); ++server) {
     const v1::Job& there = described[static_cast<size_t>(server)].job();
     if (there.run_id() == job.run_id() && there.generation() == job.generation()) continue;
-    return absl::AbortedError(absl::StrCat(connection.NameOf(server), " does not have generation ",
-                                           job.generation(),
-                                           " of the job any more, which was created there"));
+    return absl::AbortedError(absl::StrCat(connection.NameOf(server), " no longer has generation ",
+                                           job.generation(), " of the job, which was created there"));
   }
   return absl::OkStatus();
 }
@@ -286,9 +287,9 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   v1::Job run = intended.job;
   if (!survey.run_id.empty()) run.set_run_id(survey.run_id);
   const bool lost = survey.trained() || run.generation() > 0;
-  // Servers that are ready refuse another job, and what they have heard of this one the others have not.
+  // Ready servers refuse a different job, and have learned facts of this generation that the others lack.
   if (survey.num_ready > 0) run.set_generation(std::max(run.generation(), survey.generation + 1));
-  // What is left of another try, on servers and with workers, shall not pass for a part of this one.
+  // The remains of an earlier attempt, on servers and workers, must not be mistaken for a part of this one.
   run.set_generation(std::max({run.generation(), survey.begun + 1, *begun + 1}));
   const auto progress = source.Find(lost);
   if (!progress.ok()) {
@@ -298,7 +299,7 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
         absl::StrCat(
             connection.num_servers() - survey.num_ready, " of ", connection.num_servers(),
             " servers have lost their variables",
-            survey.num_ready == 0 ? "" : absl::StrCat(", others stand at version ", survey.version)));
+            survey.num_ready == 0 ? "" : absl::StrCat(", the others are at version ", survey.version)));
   }
   if (progress->has_value()) *run.mutable_resumed() = **progress;
 
@@ -348,7 +349,7 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
       }
     }
     if (different == nullptr) return LearnJob(connection, intended, described);
-    // A chief may be setting them back, one after another.
+    // The chief may be rolling them back at the moment, one after another.
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::FailedPreconditionError(
           absl::StrCat("the servers disagree about the run: ", described[0].job().run_id(), ", generation ",

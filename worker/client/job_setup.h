@@ -1,5 +1,5 @@
-// What happens before training: the chief declares the job and writes the first values, everybody learns it.
-// And writing all values, then or later.
+// Setup before training: the chief declares the job and writes the first values; all workers learn the job.
+// Also writes all values, at any time.
 #pragma once
 
 #include <cstdint>
@@ -19,46 +19,47 @@
 
 namespace cairn::client {
 
-// The job as a task understands it from its own flags and model file.
+// The job as given by a task's own flags and model file.
 struct IntendedJob {
   const std::string& task;  // "worker/0"
   const v1::Job& job;
   const std::vector<net::VariableInfo>& variables;
 };
 
-// What is understood otherwise elsewhere, "mode: sync here, async on the servers; ..."; empty when both mean
-// the same job.
+// Lists the settings in which the two jobs differ: "mode: sync here, async on the servers; ...". `where`
+// names the other side. Empty if they are the same job.
 std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where);
 
-// The job as the servers have it.
+// The job as the servers describe it.
 struct LearntJob {
   v1::Job job;
   net::Layout layout;
   std::vector<std::vector<net::Slice>> slices;  // [server]
-  std::vector<std::string> slots;               // of the optimizer, in the order of a state
+  std::vector<std::string> slots;               // of the optimizer, in the order of the state
   std::vector<uint64_t> layout_ids;             // [server]
-  bool one_log =
-      false;  // of all servers, on ps/0: a version means the same on each, and marks can be read at
+  // All servers share one log, on ps/0: a version means the same on each of them, and barriers can be read.
+  bool one_log = false;
 };
 
-// Where a chief takes from what servers begin with, or are given back.
+// Provides the state that servers begin with, or are restored to.
 class StateSource {
  public:
   virtual ~StateSource() = default;
 
-  // Where the job goes on, or none when it begins. `lost`: servers have trained it and lost their variables.
+  // Returns the progress to resume from, or nullopt for a new job. `lost`: servers have trained the job and
+  // have lost their variables.
   virtual absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) = 0;
-  // After Find(): fills into[0] with the variables' values and, where the job goes on, into[1 + slot] with
-  // the slots of these names; each [sum of the variables].
+  // After Find(): fills into[0] with the values of the variables and, if the job is resumed, into[1 + i] with
+  // the optimizer slot `slots[i]`. Each span is [total elements of all variables].
   virtual absl::Status Load(absl::Span<const std::string> slots,
                             absl::Span<const absl::Span<float>> into) = 0;
 };
 
-// The same first values whenever the job begins. What servers have lost it cannot give back.
+// Provides the same first values whenever a job begins. Cannot restore lost variables.
 class FirstValues final : public StateSource {
  public:
   explicit FirstValues(std::vector<float> values) : values_(std::move(values)) {}
-  // ABORTED when `lost`.
+  // ABORTED if `lost`.
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
 
@@ -66,21 +67,22 @@ class FirstValues final : public StateSource {
   const std::vector<float> values_;
 };
 
-// The chief's: see TrainingClient::Initialise(). `begun`: the last generation that the caller has begun, -1
-// before the first; each try begins a later one, whatever becomes of it.
+// For the chief: see TrainingClient::Initialise(). `begun`: the last generation that the caller has begun, -1
+// at first. Every attempt begins a later generation, whether it succeeds or not.
 absl::Status InitialiseServers(Connection& connection, const IntendedJob& intended, int64_t split_bytes,
                                StateSource& source, int64_t* begun);
 
-// Waits until all servers have variables, of one generation of the job, within the connection's limit.
-// FAILED_PRECONDITION naming what differs when their job is not the intended one.
+// Waits until all servers have the variables of one generation of the job, within the connection's time
+// limit. FAILED_PRECONDITION, with the differences, if the servers train another job.
 absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& intended);
 
-// Writes the values, parts[0], to the servers, as the first ones or in place of those they have. The first
-// ones of a job that goes on have the optimizer's slots behind them. Each part is [sum of the variables]. A
-// repetition does no harm.
+// Writes values, parts[0], to the servers: as the first values, or in place of the current ones. For the
+// first values of a resumed job, the optimizer's slots follow in parts[1...]. Each part is [total elements of
+// all variables]. Repeating the call is harmless.
 struct WriteOptions {
   bool initialise = false;
-  Duration timeout;  // for each server's answer, beside the time that the bytes take (net::TimeForBytes)
+  // For the answer of each server, in addition to the transfer time (net::TimeForBytes).
+  Duration timeout;
 };
 absl::Status WriteState(Connection& connection, const LearntJob& learnt,
                         absl::Span<const absl::Span<const float>> parts, const WriteOptions& options);

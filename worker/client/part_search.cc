@@ -18,7 +18,7 @@ PartSearch::Known KnownOf(const v1::ConnectResponse& response) {
 }
 
 absl::Status PartIsLost() {
-  return absl::AbortedError("the variables of this part are lost");
+  return absl::AbortedError("the variables of this shard are lost");
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ void PartSearch::Finish(absl::StatusOr<Found> result) {
 void PartSearch::FinishUnserved() {
   const absl::Status& first = first_.status();
   if (!first.ok() && !IsTransient(first) && !absl::IsNotFound(first)) return Finish(first);
-  // The part is lost only if every place has answered that it neither serves it nor can be promoted.
+  // The shard is lost only if every place has answered that it neither serves it nor can be promoted.
   std::vector<absl::Status> answers = {first};
   if (options_.has_backup) answers.insert(answers.end(), {other_.status(), first_refusal_, other_refusal_});
   for (const absl::Status& answer : answers) {

@@ -1,5 +1,5 @@
-// Finds the server of one part of a job: chooses the place to ask next and interprets the answers. With
-// ps_replication a part has two places, its home server and the server of its backup (`away`).
+// Finds the server of one shard of a job: chooses the server to query next and interprets the answers. With
+// ps_replication a shard has two places, its home server and the server of its backup (`away`).
 //
 //   Connect first place ── serves it ──────────────────────────► found there
 //     │
@@ -9,10 +9,11 @@
 //   first place has the backup: Promote, Connect ── serves it ─► found there
 //     │
 //     ├── a place has not answered ──► UNAVAILABLE or DEADLINE_EXCEEDED: search again later
-//     └── both have answered ────────► the part is lost
+//     └── both have answered ────────► the shard is lost
 //
-// Performs no I/O and reads no clock: the caller makes the call that question() returns and passes its answer
-// back, until no question is left. Connection calls real servers, the simulation its own. Not thread-safe.
+// Performs no I/O and reads no clock: the caller makes the call that question() returns and passes the answer
+// back, until no question is left. Connection uses it with real servers, the simulation with simulated ones.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +26,28 @@
 
 namespace cairn::client {
 
-// A call that got no answer: the same call may succeed later.
+// Whether the call got no answer, so that the same call may succeed later.
 bool IsTransient(const absl::Status& status);
 
 class PartSearch {
  public:
-  // Which server of the part a client knows. Incarnation 0: none.
+  // The server of the shard that a client knows. Incarnation 0: none.
   struct Known {
     uint64_t incarnation = 0;
-    int64_t generation = 0;  // of the job; a server that is still there keeps its incarnation in the next one
-    int64_t epoch = 0;       // how often a backup has been promoted in that generation
-    std::string epoch_seal{};  // ConnectResponse.epoch_seal, by which other servers believe the epoch
+    // Of the job. A server that survives a rollback keeps its incarnation in the next generation.
+    int64_t generation = 0;
+    int64_t epoch = 0;  // the number of promotions in that generation
+    // ConnectResponse.epoch_seal, which proves the epoch to other servers.
+    std::string epoch_seal{};
 
-    // `other` has taken the place of this server.
+    // Whether `other` has replaced this server.
     bool IsBefore(const Known& other) const;
   };
   struct Options {
-    bool away = false;        // the place to ask first
-    bool has_backup = false;  // there is another place
+    bool away = false;        // the place to query first
+    bool has_backup = false;  // the shard has a second place
     Known known{};            // sent with each Connect
-    bool only_known = false;  // accepts the known incarnation only; otherwise any server that has a job
+    bool only_known = false;  // accept the known incarnation only, not any server with a job
   };
   struct Question {
     enum class Call { kConnect, kPromote };
@@ -56,19 +59,20 @@ class PartSearch {
     v1::ConnectResponse response;
     bool away = false;
 
-    // The server to remember; none for a backup before its promotion, since it may be replaced at any time.
+    // The server to remember; none for a backup that has not been promoted, since it may be replaced at any
+    // time.
     Known known() const;
   };
 
   explicit PartSearch(const Options& options) : options_(options) {}
 
-  // The next call to make; none when the search is over.
+  // The next call to make; nullopt when the search is over.
   std::optional<Question> question() const;
   void OnConnected(absl::StatusOr<v1::ConnectResponse> response);
   void OnPromoted(const absl::Status& status);
 
-  // After the last question. With only_known: ABORTED when the part is lost. Otherwise a lost part is found
-  // at home, in whatever state that server is.
+  // Valid after the last question. With only_known: ABORTED if the shard is lost. Otherwise a lost shard is
+  // found at home, in whatever state that server is.
   const absl::StatusOr<Found>& result() const { return result_; }
 
  private:
@@ -76,7 +80,7 @@ class PartSearch {
 
   bool Serves(const absl::StatusOr<v1::ConnectResponse>& response) const;
   bool HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const;
-  // The known server was created anew later than this one, so this backup is none of it.
+  // Whether the known server was created later than the answering one, so that this backup is not its backup.
   bool IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const;
   void TryFirstBackup();
   void Finish(absl::StatusOr<Found> result);

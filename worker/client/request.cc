@@ -13,7 +13,7 @@
 namespace cairn::client {
 namespace {
 
-// Writes runs one after another to `to`, in 16 bits; returns what they take.
+// Writes `runs`, one after another, to `to` in 16 bits. Returns the memory used.
 absl::Span<const float> Encoded(const net::Codec& codec, net::FloatSpans runs, float* to) {
   char* out = reinterpret_cast<char*>(to);
   int64_t count = 0;
@@ -34,10 +34,10 @@ class ExtentsSink final : public ChunkSink {
     const int64_t offset = chunk.offset();
     CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
-      return absl::InvalidArgumentError(absl::StrCat("values at element ", offset));
+      return absl::InvalidArgumentError(absl::StrCat("values at offset ", offset));
     }
     const int64_t end = offset + elements.count();
-    absl::InlinedVector<absl::Span<float>, 8> places;  // of neighbours in the arena, up to `done`
+    absl::InlinedVector<absl::Span<float>, 8> places;  // of adjacent elements in the arena, up to `done`
     int64_t begun = offset, done = offset;
     for (auto extent = FirstBehind(offset); extent != extents_.end() && extent->server_offset < end;
          ++extent) {
@@ -66,7 +66,7 @@ class ExtentsSink final : public ChunkSink {
   }
 
  private:
-  // The first extent that ends behind an element of the arena.
+  // The first extent that ends after an element of the arena.
   absl::Span<const net::Extent>::const_iterator FirstBehind(int64_t element) const {
     return std::partition_point(extents_.begin(), extents_.end(), [element](const net::Extent& candidate) {
       return candidate.server_offset + candidate.count <= element;

@@ -1,5 +1,4 @@
-// The pieces that requests are made of: sending parts of a flat buffer, receiving into one, waiting for the
-// end.
+// Building blocks of requests: sending parts of a flat buffer, receiving into one, and waiting for the end.
 #pragma once
 
 #include <chrono>
@@ -14,25 +13,25 @@
 
 namespace cairn::client {
 
-// How numbers travel.
+// The encoding of numbers on the wire.
 struct Wire {
   v1::Encoding encoding = v1::ENCODING_FLOAT32;
-  // Of 16 bits: as many floats as the server's arena has, for what is on its way. Like a buffer that is sent
-  // from.
+  // Memory for encoded numbers with a 16-bit encoding: as many floats as the server's arena has elements. It
+  // must stay unchanged for as long as the buffer that is sent.
   absl::Span<float> room{};
 };
 
-// Sends the extents (by rising server_offset) of `buffer` as chunks: extents that touch in the server's arena
-// share one, of up to kMaxPayloadFloats elements.
+// Sends the extents (sorted by server_offset) of `buffer` as chunks. Extents that are adjacent in the
+// server's arena share a chunk of up to kMaxPayloadFloats elements.
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
                  absl::Span<const float> buffer, const Wire& wire = {});
 
-// Scatters received chunks into `buffer` by `extents` (by rising server_offset); elements of the arena
-// outside them are skipped. Both must outlive the request. INVALID_ARGUMENT for a payload that is no whole
-// number of elements.
+// Returns a sink that scatters received chunks into `buffer` according to `extents` (sorted by server_offset)
+// and skips elements of the arena outside of them. Both must outlive the request. INVALID_ARGUMENT for a
+// payload that is not a whole number of elements.
 std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer);
 
-// The end of one request, to wait for. Must outlive the session it is given to, or the request.
+// Waits for the end of one request. Must outlive the request, or the session that the callback was passed to.
 class PendingDone {
  public:
   ServerSession::OnDone Callback() {
@@ -42,7 +41,8 @@ class PendingDone {
       changed_.NotifyAll();
     };
   }
-  // Receives, where `session`, which has the request, allows it. DEADLINE_EXCEEDED when the end has not come.
+  // Waits for the answer, and receives it in this thread if `session`, which has the request, allows that.
+  // DEADLINE_EXCEEDED if it has not arrived in time.
   absl::StatusOr<v1::Done> Wait(ServerSession& session, std::chrono::milliseconds timeout);
 
  private:

@@ -59,11 +59,11 @@ void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload
   {
     MutexLock lock(mutex_);
     const auto found = requests_.find(header.request_id());
-    if (found == requests_.end()) return;  // failed here before its last frame came
+    if (found == requests_.end()) return;  // has failed here before its last frame arrived
     if (header.has_chunk()) {
       ChunkSink* const values = found->second.values.get();
       absl::Status status = values != nullptr ? values->Add(header.chunk(), payload)
-                                              : absl::InternalError("values that were not asked for");
+                                              : absl::InternalError("values that were not requested");
       if (status.ok()) return;
       result = std::move(status);
     } else if (header.done().code() != 0) {

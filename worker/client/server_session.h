@@ -1,8 +1,8 @@
-// Requests to one server over its stream: numbers them, hands each its answers.
+// Requests to one server over its stream: numbers them and passes each answer to its request.
 //
-// Thread-safe. Callbacks run on the transport's thread, or on the one in ReceiveUntil(), and must not block;
-// after a request's done, or after the session's destructor, none of its callbacks is called, and nothing is
-// written where its values go.
+// Thread-safe. Callbacks run on a thread of the transport, or on the thread in ReceiveUntil(), and must not
+// block. After a request's OnDone, or after the session's destructor, none of its callbacks is called and
+// nothing is written to the place of its values.
 #pragma once
 
 #include <cstdint>
@@ -17,47 +17,48 @@
 
 namespace cairn::client {
 
-// Takes an answer's values, chunks at their offsets of the server's arena. Called by the transport's thread.
+// Receives the values of an answer, as chunks with offsets in the server's arena. Called by a thread of the
+// transport.
 class ChunkSink {
  public:
   virtual ~ChunkSink() = default;
   virtual absl::Status Add(const v1::Chunk& chunk, net::Payload payload) = 0;
-  // Where a chunk of `count` float32 elements may be put, so that Add() need not copy it: it is added next,
-  // or never, when the stream ends. Empty: anywhere.
+  // Where a chunk of `count` float32 elements can be received, so that Add() need not copy it. The next call
+  // is Add() of this chunk, unless the stream ends. Empty: anywhere.
   virtual absl::Span<float> PlaceFor(const v1::Chunk& /*chunk*/, int64_t /*count*/) { return {}; }
 };
 
 class ServerSession final : private FrameHandler {
  public:
-  // The answer's end: the server's `done` when its code is OK, else the failure it carries; or the stream's
-  // end (UNAVAILABLE in general).
+  // Receives the end of an answer: the server's `done` if its code is OK, otherwise the failure in it, or the
+  // status of the ended stream (usually UNAVAILABLE).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
 
   // `stub` must outlive the session.
   explicit ServerSession(ServerStub& stub);
   ~ServerSession() override;
 
-  // Opens a request; `header`'s request_id is set here. Returns the id, for its chunks and its end (reads
-  // need neither), or the reason why the stream has ended; then `on_done` is not called. `values`: null where
-  // none are asked for.
+  // Begins a request; sets `header`'s request_id. Returns the id, which chunks and the end of the request
+  // need (reads have neither). If the stream has ended: returns the reason, and `on_done` is not called.
+  // `values`: null if the request asks for none.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, std::unique_ptr<ChunkSink> values, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // `payload`: runs that together are what `chunk` says, at most 1 MiB. Their memory stays unchanged as
-  // FrameStream::Send() says.
+  // `payload`: spans that together are the elements of `chunk`, at most 1 MiB. Their memory must stay
+  // unchanged, as FrameStream::Send() requires.
   void SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload);
   void SendEnd(uint64_t request_id);
-  // Of FrameStream.
+  // See FrameStream.
   bool ReceiveUntil(absl::FunctionRef<bool()> enough, TimePoint deadline) {
     return stream_->ReceiveUntil(enough, deadline);
   }
   void Nudge() { stream_->Nudge(); }
 
-  // Not OK once the stream has ended: make another session.
+  // Not OK once the stream has ended; then make another session.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Request {
-    std::unique_ptr<ChunkSink> values;  // until the answer's end
+    std::unique_ptr<ChunkSink> values;  // null when the answer has ended
     OnDone on_done;
   };
   absl::Span<char> PlaceFor(const v1::ServerHeader& header, size_t bytes) override;

@@ -34,7 +34,7 @@ absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const Learnt
       continue;
     }
     if (progress.has_data()) AddTorn(response.progress().data(), progress.mutable_data());
-    // A push under way may have come to some servers only. It shall not come to those again.
+    // A push in progress may have reached some servers only. It must not reach these again after a resume.
     const int positions = std::min(progress.positions_size(), response.progress().positions_size());
     for (int worker = 0; worker < positions; ++worker) {
       progress.set_positions(worker,

@@ -1,8 +1,9 @@
-// The state of all servers at one point of the job: values, optimizer slots, and how far the job has come.
+// The state of all servers at one point of the job: values, optimizer slots and progress.
 //
-// It is taken in two steps. MarkSnapshot() says "here": in a job with one log that is one version on all
-// servers, and each keeps its state from then on while updates go on; in other asynchronous jobs it is a
-// point between two pushes on each server for itself. ReadSnapshot() fetches it, in any thread.
+// A snapshot takes two steps. MarkSnapshot() sets the point: if all servers share one log, it is the same
+// version on all of them, and each keeps its state at that version while updates continue; in other
+// asynchronous jobs it is a point between two pushes on each server separately. ReadSnapshot() fetches the
+// state, from any thread.
 #pragma once
 
 #include <string>
@@ -21,7 +22,7 @@ namespace cairn::client {
 struct MarkedSnapshot {
   LearntJob job;
   std::string mark;
-  v1::Progress progress;  // without the learning rate
+  v1::Progress progress;  // the learning rate is not set
 };
 
 struct Snapshot {
@@ -35,10 +36,11 @@ struct Snapshot {
   std::vector<Server> servers;
 };
 
-// `mark` is used once in the life of the job. A call per server that sequences, each with a limit of 10 s.
+// `mark` must be unique in the life of the job. Makes one call to each server that sequences, with a limit of
+// 10 s each.
 absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const LearntJob& job, std::string mark);
-// ABORTED when a server has taken another snapshot since, or has been restarted; DEADLINE_EXCEEDED when one
-// takes longer than `timeout`.
+// ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
+// a server takes longer than `timeout`.
 absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapshot& marked, Duration timeout);
 
 }  // namespace cairn::client

@@ -20,9 +20,9 @@ namespace cairn::client {
 namespace {
 
 constexpr auto kSayEvery = std::chrono::seconds(10);
-// Gradients are sent when so many elements of a server have been announced (256 KiB). Each sending wakes
-// threads on both sides that take the core from the computation: with 64 KiB a cluster of small networks was
-// a tenth slower.
+// Gradients are sent when this many elements of a server have been announced (256 KiB). Each send wakes
+// threads on both sides, which takes the core from the computation: with 64 KiB, a cluster training small
+// networks was a tenth slower.
 constexpr int64_t kSendElements = int64_t{64} << 10;
 
 TimePoint Now() {
@@ -31,7 +31,7 @@ TimePoint Now() {
 
 }  // namespace
 
-// Called by the server's stream, which ends before the step does whose values these are.
+// Called by the server's stream, which ends before the step whose values it receives.
 class StepPushes::AnswerSink final : public ChunkSink {
  public:
   AnswerSink(StepPushes& pushes, int server, FirstValuesAt first_values)
@@ -112,7 +112,7 @@ void StepPushes::Begin(const Step& step) {
   base_versions_.assign(step.base_versions.begin(), step.base_versions.end());
   step_.base_versions = base_versions_;
   traced_ = Wants(options_.trace);
-  std::vector<std::unique_ptr<ServerSession>> broken;  // closed outside the lock
+  std::vector<std::unique_ptr<ServerSession>> broken;  // destroyed outside the lock
   MutexLock lock(mutex_);
   ++attempt_;
   arrivals_.Begin(job_->layout);
@@ -166,7 +166,8 @@ void StepPushes::Answered(int server, absl::StatusOr<v1::Done> result) {
     Rouse();
   } else {
     arrivals_.Close(server);
-    changed_.NotifyAll();  // who receives waits for no other server's answer than what it receives
+    // Nudges no receiver: it waits for the answer of the server whose stream it receives from.
+    changed_.NotifyAll();
   }
 }
 
@@ -266,7 +267,7 @@ void StepPushes::End() {
   for (int server = 0; server < connection_.num_servers(); ++server) {
     SendAnnounced(server);
     Push& push = pushes_[static_cast<size_t>(server)];
-    if (traced_) TracePush(server);  // before the server can know that it has all
+    if (traced_) TracePush(server);  // before the server can have received everything
     push.session->SendEnd(push.request_id);
   }
 }
@@ -279,7 +280,7 @@ StepPushes::Unanswered StepPushes::FindUnanswered() const {
     if (!answered && pushes_[static_cast<size_t>(server)].moves != connection_.moves(server)) {
       unanswered.failed.push_back(server);
       if (unanswered.failure.ok()) {
-        unanswered.failure = absl::UnavailableError(absl::StrCat("ps/", server, "'s part has moved"));
+        unanswered.failure = absl::UnavailableError(absl::StrCat("the shard of ps/", server, " has moved"));
       }
     } else if (!done.has_value()) {
       unanswered.waiting.push_back(server);
@@ -294,13 +295,13 @@ StepPushes::Unanswered StepPushes::FindUnanswered() const {
   return unanswered;
 }
 
-// All servers at once: a synchronous round closes when the push is on all of them, so the answer of one may
-// depend on the repeated push to another.
+// Waits for all servers at once: a synchronous round closes when the push is on all of them, so the answer of
+// one may depend on the repeated push to another.
 absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
   net::Backoff backoff(StreamOf(options_.task));
   TimePoint next_said = Now() + kSayEvery;
   TimePoint next_complaint = Now();
-  absl::Status down;  // a server that was not reached when its push was to be repeated
+  absl::Status down;  // a server that was unreachable when its push was to be repeated
   for (;;) {
     Unanswered unanswered;
     {
@@ -329,8 +330,8 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
       }
     }
     if (Now() >= deadline_) return down.ok() ? unanswered.failure : down;
-    if (!IsWorthRepeating(
-            unanswered.failure)) {  // perhaps only there, and another server serves the part now
+    // The failure may be that of one server whose shard another server serves now.
+    if (!IsWorthRepeating(unanswered.failure)) {
       const int moves = connection_.moves();
       for (int server : unanswered.failed) {
         if (connection_.replicated()) (void)connection_.Describe(server);
@@ -360,7 +361,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
 }
 
 absl::Status StepPushes::Repeat(int server) {
-  // A server that was restarted has lost what it held: nothing to repeat.
+  // A server that was restarted has lost its state: there is nothing to repeat.
   CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse described, connection_.Describe(server));
   CAIRN_RETURN_IF_ERROR(CheckGoesOn(described));
   const int moves = connection_.moves(server);
@@ -369,7 +370,8 @@ absl::Status StepPushes::Repeat(int server) {
     MutexLock lock(mutex_);
     old = std::move(pushes_[static_cast<size_t>(server)].session);
   }
-  old.reset();  // what it has to say about this push, where it has not been heard of for a while, is said now
+  // Closing the old session delivers its last callbacks for this push before the push starts again.
+  old.reset();
   auto session = std::make_unique<ServerSession>(connection_.stub(server));
   MutexLock lock(mutex_);
   Push& push = pushes_[static_cast<size_t>(server)];
@@ -390,10 +392,10 @@ absl::Status StepPushes::Repeat(int server) {
 }
 
 bool StepPushes::AwaitValues(int variable) {
-  // What takes longer Await() sees to: it speaks of it, and repeats.
+  // Longer waits are left to Await(), which logs them and repeats pushes.
   const TimePoint deadline = Now() + kSayEvery;
   const auto failure = [this] {
-    if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a part has moved");
+    if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a shard has moved");
     return options_.failure();
   };
   return arrivals_.Await(variable, deadline, failure, [&](int server, absl::FunctionRef<bool()> enough) {
@@ -415,7 +417,7 @@ void StepPushes::Settle(absl::Span<const v1::Done> answers) {
 }
 
 void StepPushes::Drop() {
-  std::vector<std::unique_ptr<ServerSession>> sessions;  // closed outside the lock
+  std::vector<std::unique_ptr<ServerSession>> sessions;  // destroyed outside the lock
   {
     MutexLock lock(mutex_);
     for (Push& push : pushes_) sessions.push_back(std::move(push.session));
@@ -433,7 +435,7 @@ void StepPushes::Wake() {
 void StepPushes::TracePush(int server) {
   Push& push = pushes_[static_cast<size_t>(server)];
   push.sent = TraceNanos(Now());
-  if (push.began == 0) push.began = push.sent;  // one of no examples
+  if (push.began == 0) push.began = push.sent;  // a push without examples
   options_.trace->Record({.lane = TraceLane::kPush,
                           .index = server,
                           .name = "push",
@@ -454,7 +456,7 @@ void StepPushes::TracePush(int server) {
 void StepPushes::TraceAnswer(int server, int64_t first_values) const {
   const int64_t sent = pushes_[static_cast<size_t>(server)].sent;
   const int64_t now = TraceNanos(Now());
-  if (sent == 0) return;  // answered before all of it was sent: seen before
+  if (sent == 0) return;  // answered before all of it was sent: the server has seen it before
   const auto record = [&](TraceLane lane, const char* name, int64_t begin, int64_t end) {
     options_.trace->Record({.lane = lane,
                             .index = server,
@@ -463,7 +465,7 @@ void StepPushes::TraceAnswer(int server, int64_t first_values) const {
                             .end = end,
                             .step = options_.trace->step()});
   };
-  // The first may come while gradients still go.
+  // The first values may arrive while gradients are still being sent.
   record(TraceLane::kWait, "wait", sent, first_values == 0 ? now : std::max(sent, first_values));
   if (first_values != 0) record(TraceLane::kPull, "pull", first_values, now);
 }

@@ -54,7 +54,7 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
                              .waiting_for = [this] { return heartbeats_.waiting_for(); }}) {}
 
 TrainingClient::~TrainingClient() {
-  heartbeats_.Stop();  // it wakes the pushes
+  heartbeats_.Stop();  // before the pushes that they wake are destroyed
 }
 
 absl::Status TrainingClient::Initialise(const v1::Job& job, StateSource& source) {
@@ -107,7 +107,7 @@ absl::Status TrainingClient::JoinOnce() {
       request.set_incarnation_seal(response.incarnation_seal());
     }
     request.set_worker(response.worker());
-    // A push of ours before may have come to some servers only. It shall not come to those again.
+    // An earlier push of this worker may have reached some servers only. It must not reach these again.
     position_ = server == 0 ? response.position() : std::max(position_, response.position());
     if (server == 0) {
       worker_ = response.worker();
@@ -136,7 +136,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     const int moves = connection_->moves();
     const absl::Status status = attempt();
     if (status.ok()) return status;
-    // A server that was restarted has lost its variables, whatever this attempt was told.
+    // A restarted server has lost its variables, whatever status this attempt had.
     for (int server = 0; server < connection_->num_servers(); ++server) {
       const auto described = connection_->Describe(server);
       if (absl::IsAborted(described.status())) return described.status();
@@ -208,7 +208,7 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
   for (int server = 0; server < connection_->num_servers(); ++server) {
     const auto s = static_cast<size_t>(server);
     if (encoding != editions_encoding_ || editions[s] != editions_[s]) continue;
-    for (const net::Extent& extent : job_.layout.extents_on(server)) {  // which did not travel
+    for (const net::Extent& extent : job_.layout.extents_on(server)) {  // unchanged, not sent
       std::copy_n(parameters_.data() + extent.local_offset, extent.count,
                   incoming_.data() + extent.local_offset);
     }
@@ -238,7 +238,7 @@ absl::StatusOr<float> TrainingClient::LearningRate() {
 
 absl::StatusOr<v1::ConnectResponse> TrainingClient::DescribeLeader() {
   if (!connection_->replicated()) return connection_->Describe(0);
-  absl::StatusOr<v1::ConnectResponse> response = absl::UnavailableError("not asked");
+  absl::StatusOr<v1::ConnectResponse> response = absl::UnavailableError("not queried");
   const absl::Status status = Persist([&] {
     response = connection_->Describe(0);
     return response.status();
@@ -337,7 +337,7 @@ absl::StatusOr<StepResult> TrainingClient::AwaitAnswers() {
   result.as_awaited = !pull_again;
   work_ = answers->front().work();
   const bool finished = answers->front().finished() || answers->front().outcome() == v1::OUTCOME_FINISHED;
-  // A repeated push whose answer was lost comes back without values: read them anew, of one version.
+  // The answer to a repeated push has no values if the first answer was lost: pull values of one version.
   if (pull_again) {
     CAIRN_RETURN_IF_ERROR(PullForStep());
   } else {
@@ -379,7 +379,7 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
     v1::LeaveResponse response;
     const absl::Status left = connection_->stub(server).Leave(request, &response, std::chrono::seconds(2));
     if (left.ok() || !connection_->replicated()) continue;
-    if (!connection_->Describe(server).ok()) continue;  // where it is served now
+    if (!connection_->Describe(server).ok()) continue;  // finds where the shard is served now
     (void)connection_->stub(server).Leave(request, &response, std::chrono::seconds(2));
   }
   heartbeats_.StopSoon();

@@ -1,17 +1,19 @@
-// A worker's side of training: declares or learns the job, keeps the lease, and exchanges gradients for
-// values.
+// A worker's side of training with parameter servers: declares or learns the job, keeps the lease, and
+// exchanges gradients for values.
 //
-//   Open ─► [chief: Initialise] ─► WaitReady ─► Join ─► { BeginStep, Announce..., FinishStep } ─► Leave ─►
-//   [chief: Finish]
-//             ▲                                                       │ a server lost its variables, or
-//             └─────────────────────── Reconnect ◄────────────────────┘ this worker its lease
+//   Open ─► [chief: Initialise] ─► WaitReady ─► Join ─► steps ─► Leave ─► [chief: Finish]
+//                                      ▲                  │ a server lost its variables,
+//                                      └─── Reconnect ◄───┘ or this worker its lease
 //
-// One step is one round trip per server: the gradients go up while backward still runs, and the values that
-// the update left come back in the answer, of a synchronous job while gradients still go up. Values arrive in
-// a second buffer and are swapped in by FinishStep, so parameters() never changes under a running
-// computation. A forward pass may begin on those that have come (AwaitComing).
+//   step: BeginStep ─► Announce(variable)... ─► FinishStep
 //
-// Calls come from one thread, but for Announce (any). Every call that waits has a limit.
+// A step takes one round trip per server. Gradients are sent while the backward pass still runs, and the
+// answer brings the values after the update; in a synchronous job they begin to arrive while gradients are
+// still being sent. The values arrive in a second buffer, which FinishStep swaps in, so parameters() never
+// changes during a computation. A forward pass may begin with the values that have arrived (AwaitComing).
+//
+// All calls come from one thread, except Announce and Interrupt (any thread). Every call that waits has a
+// time limit.
 #pragma once
 
 #include <array>
@@ -44,152 +46,155 @@
 namespace cairn::client {
 
 struct TrainingOptions {
-  // Position among the cluster's trainers, the chief first; an elastic job finds a number for `task`.
+  // Position among the cluster's trainers, the chief first. An elastic job assigns a number to `task`
+  // instead.
   int worker = 0;
   std::string task;  // "worker/0"
   Duration step_timeout = std::chrono::seconds(600);
   // net::PlacementOptions::split_bytes.
   int64_t split_bytes = 0;
-  // Asked before each heartbeat by its thread, for those who look. May be null.
+  // Called before each heartbeat to ps/0, by its thread, for the servers' displays. May be null.
   std::function<v1::WorkerReport()> report{};
-  TraceRecorder* trace = nullptr;  // may be; has the times of pushes and pulls
-  WireMeters* wire = nullptr;      // may be; what steps take on the wire
+  TraceRecorder* trace = nullptr;  // may be null; records pushes and pulls
+  WireMeters* wire = nullptr;      // may be null; counts bytes on the wire
 };
 
 class TrainingClient final : public Exchange {
  public:
-  // `variables`: the model's, with offsets in a flat buffer without gaps.
+  // `variables`: the model's, with gapless offsets in a flat buffer.
   TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
                  TrainingOptions options);
-  // Leaves nothing behind but, without Leave(), a lease that runs out.
+  // Leaves nothing behind except, without Leave(), a lease that expires.
   ~TrainingClient() override;
 
   // --- Before training ---
 
-  // The chief's: makes the servers ready unless they are. When some of them have lost their variables, or all
-  // since this client was last a member, all are set back together to what `source` finds for that case.
-  // FAILED_PRECONDITION when they train a job other than `job` (but for what changes in its course). Errors
-  // of the source.
+  // For the chief: creates the variables on the servers, unless they are ready. If some servers have lost
+  // their variables, or all have since this client was last a member, all of them are rolled back together to
+  // what `source` finds for that case. FAILED_PRECONDITION if they train a job other than `job` (settings
+  // that may change during training are not compared). Errors of `source`.
   absl::Status Initialise(const v1::Job& job, StateSource& source) override;
-  // Everybody's: waits for all servers to have variables, then checks that their job is `job` and that they
-  // hold `variables`.
+  // For every worker: waits until all servers have variables, then checks that their job is `job` and that
+  // they store `variables`.
   absl::Status WaitReady(const v1::Job& job) override;
-  // Becomes a member, starts heartbeats, and pulls the values: parameters(), version() and position() are
-  // set.
+  // Becomes a member, starts heartbeats and pulls the values: sets parameters(), version() and position().
   absl::Status Join() override;
-  // After a step, or another call, that ended with ABORTED: forgets the membership and reaches all servers
-  // again, whichever processes they are now. Initialise() and WaitReady() then begin anew. After Interrupt(),
-  // and when the servers are not there within their limit, it fails.
+  // After a step or another call failed with ABORTED: gives up the membership and connects to all servers
+  // again, whichever processes they are now. Initialise() and WaitReady() follow. Fails after Interrupt(),
+  // and if the servers cannot be reached within their time limit.
   absl::Status Reconnect() override;
-  // What Reconnect() can mend: this worker's own place; what a server has lost, where the chief keeps
-  // snapshots or this worker had not joined yet.
+  // Reconnect() can recover this worker's membership. It can recover a server's lost variables if the chief
+  // keeps snapshots, or if this worker had not joined yet.
   bool CanReconnectAfter(const absl::Status& failure) const override;
 
   // --- Steps ---
 
-  // Values of one version, in the variables' order; after a join and a step, as they travel in this job
-  // (Job.wire). Constant between FinishStep and FinishStep.
+  // The values of one version, in the order of the variables. After a join or a step they have the precision
+  // of the wire (Job.wire). Constant between two calls of FinishStep.
   absl::Span<const float> parameters() const override { return parameters_.span(); }
-  // Where parameters() lie, now or later, for as long as this object lives.
+  // The two buffers that parameters() alternates between, for the lifetime of this object.
   std::array<absl::Span<const float>, 2> parameter_buffers() const override {
     return {parameters_.span(), incoming_.span()};
   }
-  // Their version; in an asynchronous job, where servers may count each for itself, that on ps/0.
+  // The version of parameters(). In an asynchronous job, where each server may count for itself, that of
+  // ps/0.
   int64_t version() const override { return versions_[0]; }
   int64_t version_offset() const override { return job_.job.resumed().version_offset(); }
-  // How many batches of this worker's part of the data were part of updates when it joined.
+  // How many batches of this worker's share of the data were in updates when it joined.
   int64_t position() const override { return position_; }
-  // In a job of bounded staleness, how many pushes this worker counted as having made when it joined; else 0.
+  // With bounded staleness: the number of pushes counted for this worker when it joined. Otherwise 0.
   int64_t clock_at_join() const override { return clock_at_join_; }
-  // The job has made its last update.
+  // Whether the job has made its last update.
   bool finished() const override { return finished_; }
-  // With dynamic sharding: as ps/0 said when it last answered a join, a step or AwaitWork().
+  // With dynamic sharding: the assigned work item, from ps/0's last answer to a join, a step or AwaitWork().
   const v1::Work& work() const override { return work_; }
 
-  // Opens a push of the gradients in `gradients` (parallel to parameters()) of `examples` examples computed
-  // from parameters(). `gradients` must stay valid until FinishStep has returned or this object is destroyed,
-  // and unchanged once announced.
-  // `position`: of its part of the data, batches that the worker has behind it with this one; with dynamic
-  // sharding, the number of its ticket's first example (PushBegin.position).
+  // Begins a push of `gradients` (parallel to parameters()), computed from parameters() with `examples`
+  // examples. `gradients` must stay valid until FinishStep has returned or this object is destroyed, and must
+  // not change once announced. `position`: the number of batches of its share of the data that the worker has
+  // finished, this one included; with dynamic sharding, the number of the first example of the work item
+  // (PushBegin.position).
   void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0) override;
-  // The gradient of this variable is final. Once for each variable between BeginStep and FinishStep; with 0
-  // examples not needed.
+  // The gradient of this variable is final. To be called once for each variable between BeginStep and
+  // FinishStep; not needed with 0 examples.
   void Announce(int variable) override;
-  // Ends the push.
+  // Ends the push and returns the buffer that the new values arrive in.
   absl::Span<const float> ComingParameters() override;
   bool AwaitComing(int variable) override { return pushes_.AwaitValues(variable); }
-  // Waits for the answers; afterwards parameters() are the values that the decision about the push left.
-  // Broken streams are opened again and pushes repeated until the step's limit: DEADLINE_EXCEEDED or
-  // UNAVAILABLE then name the server and what the round waits for. ABORTED when a server has been restarted
-  // or this worker has lost its lease.
+  // Waits for the answers. Afterwards parameters() are the values after the servers' decision about the push.
+  // Reopens broken streams and repeats their pushes until the step's time limit. Then DEADLINE_EXCEEDED or
+  // UNAVAILABLE, with the server and the workers that the round waits for. ABORTED if a server has been
+  // restarted or this worker has lost its lease.
   absl::StatusOr<StepResult> FinishStep() override;
 
-  // With dynamic sharding, when work() has no ticket: waits for one, or for the end of the job, and pulls the
-  // values that there are then. UNAVAILABLE, saying what is missing, when the step's limit is over.
+  // With dynamic sharding, when work() has no work item: waits for one, or for the end of the job, and pulls
+  // the current values. UNAVAILABLE, with what is missing, when the step's time limit is over.
   absl::Status AwaitWork() override;
 
-  // Pulls the current values, exact whatever the job's wire is: of one version on all servers, but in an
-  // asynchronous job whose optimizer takes no norms.
+  // Pulls the current values as float32, whatever the job's wire encoding is. They are of one version on all
+  // servers, except in an asynchronous job whose optimizer takes no norms.
   absl::Status Pull() override;
 
-  // --- The chief's, between steps ---
+  // --- For the chief, between steps ---
 
-  // Of the next update, on ps/0.
+  // The learning rate of the next update, on ps/0.
   absl::StatusOr<float> LearningRate() override;
-  // Of all updates from now on: from the same version on everywhere, but in an asynchronous job without norms
-  // as each server hears of it. INVALID_ARGUMENT while a schedule gives it.
+  // Sets the learning rate of all later updates: from the same version on everywhere, except in an
+  // asynchronous job without norms, where each server applies it when it receives it. INVALID_ARGUMENT if the
+  // job has a learning rate schedule.
   absl::Status SetLearningRate(float rate) override;
-  // Ends the job for all: no server makes another update, likewise. Afterwards finished() is true and
-  // parameters() are the last ones.
+  // Ends the job for all workers: from the same version on (with the same exception) no server makes another
+  // update. Afterwards finished() is true and parameters() are the last values.
   absl::Status EndTraining() override;
-  // Puts `values`, parallel to parameters(), in the place of the servers', and pulls them. For when nobody
-  // else trains.
+  // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. For use while no
+  // other worker trains.
   absl::Status Write(absl::Span<const float> values) override;
 
-  // A snapshot here, to be read by ReadSnapshot(connection(), ...).
+  // Marks a snapshot at the current point, to be read with ReadSnapshot(connection(), ...).
   absl::StatusOr<MarkedSnapshot> MarkSnapshot();
   absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
-  // A server that kept the snapshot may be lost, and its copy take its place.
+  // OK if another snapshot may succeed: a server with the marked snapshot may have failed, and its backup
+  // been promoted.
   absl::Status MendSnapshot(const absl::Status& failure) override;
   Connection& connection() { return *connection_; }
 
-  // Ends what waits, and what will, with `reason`. Any thread.
+  // Makes all calls that wait, now and later, fail with `reason`. Any thread.
   void Interrupt(absl::Status reason) override ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The end ---
 
-  // Best effort: tells the servers, within a few seconds.
+  // Best effort: notifies the servers, within a few seconds.
   void Leave(v1::LeaveReason reason, const std::string& message) override;
-  // The chief's: waits until all other workers have left or lost their lease.
+  // For the chief: waits until all other workers have left or lost their lease.
   absl::Status WaitForOthers(Duration timeout) override;
-  // After Leave(), everybody's but the chief's: waits for the end of training where the job may be set back
-  // before (client::AwaitEnd); its patience is the step's limit.
+  // For all workers but the chief, after Leave(): waits for the end of training if the job may be rolled back
+  // before it (client::AwaitEnd), with the step's time limit as its patience.
   absl::Status AwaitEnd() override;
-  // The chief's: tells every server that training is over.
+  // For the chief: notifies every server that training is over.
   absl::Status Finish() override;
-  // Counters as ps/0 has them.
+  // The counters of ps/0.
   absl::StatusOr<v1::Counters> ServerCounters() override;
-  // With dynamic sharding, at the job's end: what was missed and repeated, over all servers.
+  // With dynamic sharding, at the end of the job: the missed and repeated examples, over all servers.
   absl::StatusOr<v1::DataPosition> UsedData() override;
 
  private:
-  // Repeats `attempt` while it ends with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's limit.
-  // ABORTED when a server has been restarted.
+  // Repeats `attempt` while it fails with UNAVAILABLE or DEADLINE_EXCEEDED, at most for the step's time
+  // limit. ABORTED if a server has been restarted.
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
-  // Connection::Describe(0); where there are copies, again until the step's limit.
+  // Connection::Describe(0); with backups, repeated until the step's time limit.
   absl::StatusOr<v1::ConnectResponse> DescribeLeader();
-  // A repetition after a lost answer is one more incarnation, which nobody has used.
+  // A repetition after a lost answer draws another incarnation; the unused one does no harm.
   absl::Status JoinOnce();
-  // Sends it, numbered, to every server that sequences.
+  // Sends a numbered config change to every server that sequences.
   absl::Status Amend(const v1::Amendment& amendment);
-  // Reads everything into incoming_ and swaps it in. UNAVAILABLE when a stream broke.
+  // Reads all values into incoming_ and swaps it in. UNAVAILABLE if a stream broke.
   absl::Status PullOnce(v1::Encoding encoding);
-  // Pull(), as the answers to pushes bring the values.
+  // Pulls values with the encoding of the answers to pushes.
   absl::Status PullForStep();
   absl::StatusOr<StepResult> AwaitAnswers();
-  // OK: none.
+  // The reason of Interrupt(); OK: not called.
   absl::Status interruption() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // That, or what the heartbeats have found.
+  // interruption(), or what the heartbeats have found.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Connection> connection_;
@@ -197,30 +202,30 @@ class TrainingClient final : public Exchange {
   const TrainingOptions options_;
   const int64_t size_;  // elements of all variables
 
-  // Constant from WaitReady() or Join() on, until Reconnect().
+  // Set by WaitReady() or Join(); constant until Reconnect().
   LearntJob job_;
-  int64_t begun_generation_ = -1;  // the chief's last
+  int64_t begun_generation_ = -1;  // the last generation that this chief began
   uint64_t incarnation_ = 0;
   int64_t clock_at_join_ = 0;
   int worker_;  // its number in the job
 
-  // The calling thread's.
+  // Used by the calling thread.
   AlignedBuffer parameters_, incoming_;
   std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
-  // Likewise, where they came by a pull, 0 elsewhere; and how they travelled.
+  // [server] Editions of parameters_ if they came by a pull, otherwise 0; and the encoding of that pull.
   std::vector<uint64_t> editions_;
   v1::Encoding editions_encoding_ = v1::ENCODING_FLOAT32;
   bool finished_ = false;
   v1::Work work_;
   int64_t position_ = 0;
   int64_t step_ = 0;
-  bool push_ended_ = true;  // that of step_
+  bool push_ended_ = true;  // of step_
   int64_t reads_ = 0;
   int64_t amendments_ = 0;
 
   mutable Mutex mutex_;
   absl::Status interruption_ ABSL_GUARDED_BY(mutex_);
-  const v1::Process process_;  // to the servers
+  const v1::Process process_;  // this process, as described to the servers
   Heartbeats heartbeats_;
   StepPushes pushes_;
 };

@@ -1,5 +1,5 @@
-// How a client reaches the servers: calls and one stream of frames per server. The seam where another
-// transport goes in; gRPC is one implementation, tests have one that stays in the process.
+// How a client reaches the servers: calls, and one stream of frames per server. Transports implement this
+// interface: gRPC, the data channel, and one within the process for tests.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,14 @@ namespace cairn::client {
 
 using Timeout = std::chrono::milliseconds;
 
-// Gets what arrives on a stream. Called by the transport's threads, or in ReceiveUntil(), one call at a time;
-// must not block.
+// Receives what arrives on a stream. Called one call at a time, by threads of the transport or in
+// ReceiveUntil(); must not block.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // Where the payload of `bytes` that follows this header is to be put, so that it need not be copied:
-  // OnFrame(), the next call, has it there. Empty: anywhere. Not asked by every transport.
+  // Where the payload of `bytes` bytes that follows this header can be received, so that it need not be
+  // copied. The next call is OnFrame() with the payload there. Empty: anywhere. Not every transport calls
+  // this.
   virtual absl::Span<char> PlaceFor(const v1::ServerHeader& /*header*/, size_t /*bytes*/) { return {}; }
   // `payload` is valid during the call.
   virtual void OnFrame(const v1::ServerHeader& header, net::Payload payload) = 0;
@@ -33,22 +34,22 @@ class FrameHandler {
 
 class FrameStream {
  public:
-  // Closes, and returns after OnClosed(): no memory that was sent is referred to any more.
+  // Closes the stream. Returns after OnClosed(), when no memory that was sent is referred to any more.
   virtual ~FrameStream() = default;
   // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or
-  // the stream destroyed; a push's, in a SharedBuffer, until it is answered or the buffer renewed. Any
+  // the stream is destroyed; a push from a SharedBuffer until it is answered or the buffer renewed. Any
   // thread. Frames sent after the end are dropped.
   virtual void Send(const v1::ClientHeader& header, net::FloatSpans payload) = 0;
-  // Receives in the calling thread, which is spared being woken by another, until `enough`, Nudge() or
-  // `deadline`; `enough` is asked between frames. One thread; it holds no lock that the handler takes. False:
-  // the transport's threads see to it, not the caller.
+  // Receives in the calling thread, which saves waking another one, until `enough` returns true, Nudge() is
+  // called, or `deadline`. `enough` is called between frames. To be called by one thread, without a lock that
+  // the handler takes. Returns false if this transport receives in its own threads only.
   virtual bool ReceiveUntil(absl::FunctionRef<bool()> /*enough*/, TimePoint /*deadline*/) { return false; }
-  // Who is in ReceiveUntil() returns soon. Any thread.
+  // Makes a running ReceiveUntil() return soon. Any thread.
   virtual void Nudge() {}
 };
 
 // One server. Calls block until the answer or the timeout (DEADLINE_EXCEEDED); UNAVAILABLE while the server
-// cannot be reached. Thread-safe.
+// is unreachable. Thread-safe.
 class ServerStub {
  public:
   virtual ~ServerStub() = default;

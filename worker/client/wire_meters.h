@@ -1,5 +1,5 @@
-// What a worker's gradients and values took on the wire, and what their encodings left out. Thread-safe;
-// written by the client, read by those who look.
+// Counts the bytes of a worker's gradients and values on the wire, and what lossy encodings left out.
+// Thread-safe; written by the client, read by the monitoring.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@
 namespace cairn::client {
 
 struct WireMeters {
-  // Payloads of pushes and of the values in their answers, and what they take in float32. What is sent again
+  // Payload bytes of pushes and of the values in their answers, and their size as float32. Repeated data
   // counts again.
   Counter push_bytes, push_float32_bytes, pull_bytes, pull_float32_bytes;
-  // Of gradients in an encoding that is for them alone, with what was kept back before: sums of squares of
-  // all elements, and of what did not travel of each.
+  // Gradients in lossy encodings, with the residuals added to them: the sum of squares of all elements, and
+  // of the part that was not sent.
   std::atomic<double> squares{0}, missing_squares{0};
 
-  // How much did not travel: the length of that as a part of the whole's; 0 where everything does.
+  // The relative error: the norm of what was not sent divided by the norm of the gradients; 0 if all is sent.
   double error() const {
     const double whole = squares.load(std::memory_order_relaxed);
     return whole > 0 ? std::sqrt(missing_squares.load(std::memory_order_relaxed) / whole) : 0;

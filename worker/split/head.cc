@@ -13,10 +13,10 @@
 namespace cairn::split {
 namespace {
 
-// How often a batch is tried that is broken off again and again.
+// How often a batch is tried if it fails again and again.
 constexpr int kMostTries = 10;
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
-// A partner's time to hear that training is over.
+// How long a stage worker has to learn that training is over.
 constexpr auto kToHear = std::chrono::seconds(5);
 
 TimePoint Now() {
@@ -120,10 +120,10 @@ absl::StatusOr<nn::BatchResult> Head::RunUntilDone(const Batch& batch,
   };
   auto result = RunOnce(batch, first);
   for (int tries = 1; absl::IsAborted(result.status()) && tries < kMostTries; ++tries) {
-    Say(absl::StrCat(result.status().message(), "; the batch is done again when it is back"));
+    Say(absl::StrCat(result.status().message(), "; the batch will be repeated when it is back"));
     Batch again = batch;
     if (batch.training) {
-      // What was told may be on its way, and must not change meanwhile.
+      // Gradients that were reported may be on their way to the servers, and must not change.
       if (again_.size() == 0) again_ = AlignedBuffer(model_.num_parameters());
       again.gradients = again_.span();
     }
@@ -183,7 +183,7 @@ absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
     in_call_ = false;
     theirs = theirs_;
   }
-  if (!ours.ok()) DropLinks();  // what is on its way to us, or from our memory, ends with them
+  if (!ours.ok()) DropLinks();  // ends transfers to and from this process's memory
   incoming_.Clear();
   CAIRN_RETURN_IF_ERROR(ours.status());
   nn::BatchResult result = {.sums = ours->sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
@@ -209,7 +209,7 @@ void Head::Expect(const Batch& batch) {
   }
 }
 
-// Of values only what the partner does not have.
+// Sends only those values that the stage worker does not have yet.
 void Head::Give(size_t partner, const Batch& batch) {
   const std::shared_ptr<Link> link = this->link(partner);
   const Needs& needs = needs_[partner];
@@ -225,7 +225,7 @@ void Head::Give(size_t partner, const Batch& batch) {
     const absl::Span<const float> now = batch.parameters.subspan(static_cast<size_t>(held.offset), elements);
     std::shared_ptr<float[]>& known = link->known[variable];
     if (known != nullptr && std::memcmp(known.get(), now.data(), elements * sizeof(float)) == 0) continue;
-    // The partner has read what it had before: it has done a batch with it.
+    // The stage worker has read the previous values: it has computed a batch with them.
     if (known == nullptr) known.reset(new float[elements]);
     std::copy(now.begin(), now.end(), known.get());
     all.push_back({Named(v1::SPLIT_KIND_VALUE, variable), {known.get(), elements}, known});
@@ -273,7 +273,7 @@ void Head::SendPiece(const v1::SplitPiece& piece, absl::Span<const float> values
   if (to != nullptr) SendPieces(*to->stream, piece, {copy.get(), values.size()}, copy);
 }
 
-// --- What partners say ---
+// --- Frames from stage workers ---
 
 absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) {
   {
@@ -289,13 +289,13 @@ absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payloa
       OnDone(link, header.split().done());
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError(absl::StrCat("split: a partner's frame of kind ", header.kind_case(),
-                                                     ".", header.split().kind_case()));
+      return absl::InvalidArgumentError(absl::StrCat("split: a stage worker's frame of kind ",
+                                                     header.kind_case(), ".", header.split().kind_case()));
   }
 }
 
 absl::Status Head::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
-  if (piece.to() > 0) {  // for another partner
+  if (piece.to() > 0) {  // for another stage worker
     if (piece.to() > static_cast<int>(options_.partners.size())) {
       return absl::InvalidArgumentError(absl::StrCat("split: a piece for task ", piece.to()));
     }
@@ -358,7 +358,7 @@ void Head::Beat() {
   {
     MutexLock lock(mutex_);
     const TimePoint now = Now();
-    // It is this process that stood still, and what came meanwhile is not read yet.
+    // This process was suspended: what arrived meanwhile has not been read yet.
     const bool paused = now - std::exchange(last_beat_, now) > options_.lease / 2;
     for (const auto& link : links_) {
       if (link == nullptr || !link->lost.ok()) continue;
@@ -367,7 +367,7 @@ void Head::Beat() {
       if (now - link->heard > options_.lease) silent.push_back(link);
       if (in_call_ && !link->done && now - call_began_ > options_.step_timeout) {
         late = absl::DeadlineExceededError(absl::StrCat(link->name(),
-                                                        " has not done its part of a batch within ",
+                                                        " has not finished its stages of a batch within ",
                                                         ToSeconds(options_.step_timeout), " s"));
       }
     }
@@ -387,7 +387,9 @@ void Head::End(const absl::Status& status) {
   if (!again) {
     if (status.ok()) {
       const absl::Status reached = ReachBy(Now() + kToHear);
-      if (!reached.ok()) Say(absl::StrCat("that training is over was not heard by all: ", reached.message()));
+      if (!reached.ok())
+        Say(absl::StrCat("not all stage workers could be notified that training is over: ",
+                         reached.message()));
     }
     v1::SplitHeader header;
     header.mutable_end()->set_code(static_cast<int>(status.code()));
@@ -404,7 +406,7 @@ void Head::End(const absl::Status& status) {
     MutexLock lock(mutex_);
     const auto heard = [&](const auto& link) {
       return link == nullptr || !link->lost.ok();
-    };  // it has hung up
+    };  // it has closed its link
     while (!std::all_of(links.begin(), links.end(), heard) && Now() < deadline)
       changed_.WaitUntil(mutex_, deadline);
   }

@@ -1,10 +1,13 @@
-// The head of a group of workers that a model is divided over: the replica that its trainer calls. It
-// computes the parts of its own task, gives its partners theirs of every batch, and gets their gradients.
+// The stage leader of a group of workers over which a model is divided: the replica that its trainer calls.
+// It computes the pipeline stages of its own task, sends the stage workers (`Partner`) their inputs of every
+// batch, and receives their gradients.
 //
-// A partner that is lost is waited for, and the batch is done again: with the same values, so to the same
-// bits, and the trainer hears nothing of it. What was told as final is not written a second time.
+// If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values,
+// therefore with the same bits; the trainer does not notice. A gradient that was reported as final is not
+// written again.
 //
-// Made and called by cairn-worker's main thread; it and the threads of the links outlive no call.
+// Made and called by cairn-worker's main thread. No thread uses a call's arguments after the call has
+// returned.
 #pragma once
 
 #include <cstdint>
@@ -33,33 +36,33 @@ class Head final : public nn::Replica {
  public:
   struct PartnerAt {
     std::string name;  // "worker/1 at host:2222"
-    int worker = 0;    // its index
+    int worker = 0;    // its task index
     std::unique_ptr<allreduce::RingPeer> peer;
   };
   struct Options {
-    int worker = 0;             // our index
+    int worker = 0;             // this task's index
     uint64_t cluster_hash = 0;  // 0: not compared
     uint64_t incarnation = 0;   // of this process
     v1::SplitPlan plan;
-    std::vector<PartnerAt> partners;            // [task of the group - 1]
-    Duration lease = std::chrono::seconds(10);  // a partner that is silent for so long is lost
+    std::vector<PartnerAt> partners;            // [task in the group - 1]
+    Duration lease = std::chrono::seconds(10);  // a stage worker that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
     Duration step_timeout = std::chrono::seconds(600);  // for a batch
-    // What is said of partners that are waited for. May be null.
+    // Called with the state of a wait for stage workers. May be null.
     std::function<void(const std::string&)> say{};
-    std::function<bool()> stop{};  // asked while partners are waited for; true: CANCELLED. May be null
+    std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
   };
-  // `pipeline`: all but `elsewhere`.
+  // `pipeline`: everything except `elsewhere`.
   static absl::StatusOr<std::unique_ptr<Head>> Create(Options options, nn::Pipeline::Options pipeline);
   ~Head() override;
 
-  // Finds all partners, within the connect timeout. UNAVAILABLE naming who was not reached;
-  // FAILED_PRECONDITION when one is of another cluster, or divides another model.
+  // Connects to all stage workers, within the connect timeout. UNAVAILABLE, naming the stage worker that was
+  // not reached; FAILED_PRECONDITION if one belongs to another cluster or divides another model.
   absl::Status Reach();
-  // The version that the next batch makes, for messages.
+  // A function that returns the version that the next batch makes, for messages.
   void SetStep(std::function<int64_t()> step) { step_ = std::move(step); }
-  // How this worker's part of the job came out. Partners are told of a success and of a permanent failure,
-  // and end as it did; otherwise they wait for another head.
+  // Reports the result of this worker's job. After success or a permanent failure the stage workers are
+  // notified and end in the same way; otherwise they wait for the next process of the stage leader.
   void End(const absl::Status& status);
 
   absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters,
@@ -73,10 +76,10 @@ class Head final : public nn::Replica {
 
  private:
   struct Link;
-  // What a partner's parts take.
+  // What the stages of a stage worker need.
   struct Needs {
-    std::vector<int> variables, inputs;  // of the model, rising
-    bool last = false;                   // the model's end
+    std::vector<int> variables, inputs;  // of the model, ascending
+    bool last = false;                   // has the end of the model
   };
   struct Batch {
     absl::Span<const float> parameters;
@@ -90,7 +93,7 @@ class Head final : public nn::Replica {
   absl::StatusOr<std::shared_ptr<Link>> Open(size_t partner, TimePoint deadline);
   absl::Status ReachBy(TimePoint deadline);
   void DropLinks();
-  // When nobody else has it any more.
+  // Destroys the link when no other thread uses it.
   static void Drop(std::shared_ptr<Link> link);
 
   absl::StatusOr<nn::BatchResult> RunUntilDone(const Batch& batch,
@@ -124,16 +127,16 @@ class Head final : public nn::Replica {
   nn::InputSplitter inputs_;
   Incoming incoming_;
   AlignedBuffer outputs_;  // of the batch
-  AlignedBuffer again_;    // gradients of a batch that is done again
+  AlignedBuffer again_;    // gradients of a repeated batch
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [partner] null: none
+  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [partner] null: not connected
   bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
   TimePoint call_began_ ABSL_GUARDED_BY(mutex_);
   int64_t call_step_ ABSL_GUARDED_BY(mutex_) = 0;
-  nn::Pipeline::Result theirs_ ABSL_GUARDED_BY(mutex_);  // what the partners' parts came to
-  TimePoint last_beat_;                                  // the beats' thread's
+  nn::Pipeline::Result theirs_ ABSL_GUARDED_BY(mutex_);  // the results of the stage workers' stages
+  TimePoint last_beat_;                                  // used by the heartbeat thread
   std::unique_ptr<Ticker> beats_;
 };
 

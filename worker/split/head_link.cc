@@ -1,4 +1,4 @@
-// How a head finds its partners, and notices that one is gone.
+// How a stage leader connects to its stage workers, and detects that one is lost.
 #include "worker/split/head_link.h"
 
 #include <thread>
@@ -97,8 +97,8 @@ void Head::DropLinks() {
 }
 
 void Head::Drop(std::shared_ptr<Link> link) {
-  // Others hold it for the length of a Send(), which does not block. A stream's own thread, which may be one
-  // of them, must not be the one that waits for its end.
+  // Other threads hold the link for the length of a Send(), which does not block. The stream's own thread may
+  // be one of them, and must not be the one that waits for the stream's end.
   while (link != nullptr && link.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

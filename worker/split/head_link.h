@@ -1,4 +1,4 @@
-// A head's stream to one partner. Of head*.cc alone.
+// A stage leader's stream to one stage worker. Only for head*.cc.
 #pragma once
 
 #include <map>
@@ -23,13 +23,13 @@ struct Head::Link final : allreduce::RingHandler {
 
   Head& head;
   const size_t partner;
-  // Guarded by the head's mutex_.
+  // Guarded by head.mutex_.
   TimePoint heard;
-  absl::Status lost;  // why; OK while it is there
-  bool done = false;  // with the batch under way
-  // The main thread's: what the partner has of each variable.
+  absl::Status lost;  // why the link is lost; OK while it is not
+  bool done = false;  // has finished the current batch
+  // Used by the main thread: the values of each variable that the stage worker has.
   std::map<int, std::shared_ptr<float[]>> known;
-  std::unique_ptr<allreduce::RingStream> stream;  // ends before what it calls
+  std::unique_ptr<allreduce::RingStream> stream;  // ends before the members that it calls
 };
 
 }  // namespace cairn::split

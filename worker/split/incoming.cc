@@ -27,18 +27,18 @@ absl::StatusOr<Incoming::Taken> Incoming::Take(const v1::SplitPiece& piece, net:
   {
     MutexLock lock(mutex_);
     const auto found = targets_.find(KeyOf(piece));
-    if (found == targets_.end()) return refuse("which nobody expects");
+    if (found == targets_.end()) return refuse("which is not expected");
     const Target& target = found->second;
     if (floats == 0 || bytes % int64_t{sizeof(float)} != 0 || piece.offset() != target.arrived ||
         floats > target.size - target.arrived) {
-      return refuse("where ", target.arrived, " of ", target.size, " floats are here");
+      return refuse("after ", target.arrived, " of ", target.size, " floats");
     }
     to = target.to + target.arrived;
   }
   CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, to));
   MutexLock lock(mutex_);
   const auto target = targets_.find(KeyOf(piece));
-  if (target == targets_.end()) return refuse("which nobody expects any more");
+  if (target == targets_.end()) return refuse("which is no longer expected");
   target->second.arrived += floats;
   return Taken{.floats = floats, .whole = target->second.arrived == target->second.size};
 }

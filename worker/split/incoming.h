@@ -1,5 +1,6 @@
-// What is expected of the other end of a link, and where it goes: pieces are checked and put together. Owned
-// by a head or a partner; any thread, each thing from one.
+// The tensors expected from the other end of a link, and their destinations: checks tensor fragments and
+// assembles them. Owned by a stage leader or a stage worker. Any thread, but the fragments of one tensor come
+// from one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +16,19 @@ namespace cairn::split {
 
 class Incoming {
  public:
-  // Nothing is expected.
+  // Expects nothing any more.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
-  // `size` floats, to `to`, of what `piece` names by kind, index, slot and micro-batch. They are written
-  // until Clear().
+  // Expects the tensor that `piece` names by kind, index, slot and micro-batch, and receives its `size`
+  // floats into `to`, which may be written until Clear().
   void Expect(const v1::SplitPiece& piece, float* to, int64_t size) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Taken {
     int64_t floats = 0;
-    bool whole = false;  // it was the last of it
+    bool whole = false;  // this was the last fragment of the tensor
   };
-  // INVALID_ARGUMENT for what is not expected, or not next.
+  // INVALID_ARGUMENT for a fragment that is not expected, or not the next one of its tensor.
   absl::StatusOr<Taken> Take(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Null where it has not come whole.
+  // The tensor; null if it is not complete.
   const float* Find(const v1::SplitPiece& piece) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

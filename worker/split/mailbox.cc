@@ -44,8 +44,8 @@ absl::Status Mailbox::OnPiece(const v1::SplitPiece& piece, net::Payload payload)
   MutexLock lock(mutex_);
   const bool fresh = complete_.insert({piece.index(), piece.micro_batch(), backward}).second;
   if (!taken.whole || !fresh) {
-    return absl::InvalidArgumentError(absl::StrCat("split: part ", piece.index(), " is said to be complete ",
-                                                   fresh ? "before it is" : "twice"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "split: stage ", piece.index(), " was reported as complete ", fresh ? "before it was" : "twice"));
   }
   if (started_) pipeline_->Finish(piece.index(), piece.micro_batch(), backward);
   return absl::OkStatus();
@@ -54,8 +54,8 @@ absl::Status Mailbox::OnPiece(const v1::SplitPiece& piece, net::Payload payload)
 absl::StatusOr<const float*> Mailbox::Received(const nn::Crossing& what) {
   const float* const values = incoming_.Find(NameOf(what));
   if (values != nullptr) return values;
-  return absl::InvalidArgumentError(
-      absl::StrCat("split: part ", what.part, " was said to be complete, and ", what.slot, " of it is not"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "split: stage ", what.part, " was reported as complete, but its tensor ", what.slot, " is not"));
 }
 
 void Mailbox::Send(int task, const nn::Crossing& what, absl::Span<const float> values, bool completes) {

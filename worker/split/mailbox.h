@@ -1,8 +1,9 @@
-// What a pipeline's parts of one process and those of others send each other: activations and their
-// gradients. Between the pipeline, whose Elsewhere it is, and the links of a head or a partner.
+// The activations, and their gradients, that pipeline stages of this process exchange with those of others.
+// Connects the pipeline, whose remote stages (nn::Elsewhere) it represents, with the links of a stage leader
+// or a stage worker.
 //
-// One thread begins and ends calls; OnPiece() comes from the links' threads, what is Elsewhere's from the
-// devices'.
+// One thread begins and ends calls. OnPiece() is called by the threads of the links, the methods of
+// nn::Elsewhere by those of the devices.
 #pragma once
 
 #include <cstdint>
@@ -28,33 +29,33 @@ namespace cairn::split {
 
 class Mailbox final : public nn::Elsewhere {
  public:
-  // How pieces leave: to the task that they name. Any thread, must not block.
+  // Sends a tensor to the task that `piece` names. Any thread; must not block.
   using SendFunction = std::function<void(const v1::SplitPiece& piece, absl::Span<const float> values)>;
   explicit Mailbox(SendFunction send) : send_(std::move(send)) {}
-  // Once, before the first call; it outlives the calls.
+  // To be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
 
-  // A batch of so many examples is expected: pieces may come. Nothing of another one is under way.
+  // Expects a batch of this many examples: pieces may arrive. No other batch may be running.
   void Begin(int64_t examples) ABSL_LOCKS_EXCLUDED(mutex_);
-  // In Pipeline::Run(), when it begins: it is told of all that has come, and will.
+  // To be called at the start of Pipeline::Run(), which then learns of everything that has arrived or will.
   void Started() ABSL_LOCKS_EXCLUDED(mutex_);
-  // INVALID_ARGUMENT for what is not expected.
+  // INVALID_ARGUMENT for a piece that is not expected.
   absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<const float*> Received(const nn::Crossing& what) override;
   void Send(int task, const nn::Crossing& what, absl::Span<const float> values, bool completes) override;
 
  private:
-  using Work = std::tuple<int, int, bool>;  // part, micro-batch, backward
+  using Work = std::tuple<int, int, bool>;  // stage, micro-batch, backward
 
   const SendFunction send_;
   nn::Pipeline* pipeline_ = nullptr;
   Incoming incoming_;
-  std::vector<AlignedBuffer> buffers_;  // of the arrivals in their order; the thread's that begins
+  std::vector<AlignedBuffer> buffers_;  // [arrival]; used by the thread that begins calls
 
   Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // of this call
+  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // of the current call
 };
 
 }  // namespace cairn::split

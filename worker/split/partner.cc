@@ -12,7 +12,7 @@ namespace cairn::split {
 namespace {
 
 constexpr auto kSayEvery = std::chrono::seconds(10);
-// How often a wait looks whether it is to end.
+// How often a waiting call checks whether to end.
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
 
@@ -100,10 +100,10 @@ absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
     if (link_ != nullptr) {
       say_at = now + kSayEvery;
     } else if (now > alone_since_ + options_.connect_timeout) {
-      return absl::UnavailableError(
-          absl::StrCat("waited in vain for ", options_.head_name, ", the head of this group, to come"));
+      return absl::UnavailableError(absl::StrCat("timed out waiting for ", options_.head_name,
+                                                 ", the stage leader of this group, to connect"));
     } else if (now >= say_at) {
-      Say(absl::StrCat("waiting for ", options_.head_name, ", the head of this group, to come"));
+      Say(absl::StrCat("waiting for ", options_.head_name, ", the stage leader of this group, to connect"));
       say_at += kSayEvery;
     }
     changed_.WaitUntil(mutex_, now + kLookEvery);
@@ -146,7 +146,7 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
           MutexLock lock(mutex_);
           lost = head == nullptr || link_ != head;
         }
-        if (lost) pipeline_->Fail(absl::AbortedError("the head is lost"));
+        if (lost) pipeline_->Fail(absl::AbortedError("the stage leader is lost"));
       },
       [&](int variable) {
         v1::SplitPiece piece;
@@ -201,7 +201,7 @@ void Partner::Beat() {
   {
     MutexLock lock(mutex_);
     const TimePoint now = Now();
-    // It is this process that stood still, and what came meanwhile is not read yet.
+    // This process was suspended: what arrived meanwhile has not been read yet.
     if (now - std::exchange(last_beat_, now) > options_.lease / 2) heard_ = now;
     head = link_;
     silent = now - heard_ > options_.lease;
@@ -209,7 +209,7 @@ void Partner::Beat() {
   if (head == nullptr) return;
   SendBeat(*head);
   if (!silent) return;
-  const std::string why = absl::StrCat("not heard of for ", ToSeconds(options_.lease), " s");
+  const std::string why = absl::StrCat("not heard from for ", ToSeconds(options_.lease), " s");
   Lose(head.get(), why);
   head->End(absl::AbortedError(why));
 }

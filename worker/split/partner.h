@@ -1,13 +1,14 @@
-// A worker that computes some parts of a model for the head of its group: serves one batch after another,
-// until the head says that training is over. It reads no data, and no server knows it.
+// A worker that computes pipeline stages of a model for the stage leader (`Head`) of its group. It serves one
+// batch after another until the stage leader reports that training is over. It reads no data, and no server
+// knows it.
 //
-//            hello                  begin, and all that comes ahead of it            done
-//   alone ─────────► has a head ───────────────────────────────────────► computes ─────────► has a head
-//     ▲                   │                                                  │
-//     └── the link ends, or the head is silent for a lease ◄─────────────────┘
+//            hello                      begin, and the data it announces            done
+//   alone ─────────► has a leader ─────────────────────────────────────► computes ─────────► has a leader
+//     ▲                    │                                                 │
+//     └── the link ends, or the stage leader is silent for a lease ◄─────────┘
 //
-// Alone it waits for a head, the same or its next life, within the connect timeout. Serve() is called by
-// cairn-worker's main thread; what the listener calls, from any.
+// While alone it waits for a stage leader, the same process or its successor, for the connect timeout.
+// Serve() is called by cairn-worker's main thread, the calls of the listener come from any thread.
 #pragma once
 
 #include <cstdint>
@@ -38,29 +39,29 @@ namespace cairn::split {
 class Partner final : public allreduce::RingHost {
  public:
   struct Options {
-    int worker = 0;               // our index
-    int head = 0;                 // its
+    int worker = 0;               // this task's index
+    int head = 0;                 // the stage leader's task index
     std::string head_name;        // "worker/0 at host:2222"
     uint64_t cluster_hash = 0;    // 0: not compared
     uint64_t incarnation = 0;     // of this process
-    net::DirectAddress direct{};  // where streams come beside gRPC
+    net::DirectAddress direct{};  // the data channel's address of this worker
     v1::SplitPlan plan;
-    Duration lease = std::chrono::seconds(10);  // a head that is silent for so long is lost
+    Duration lease = std::chrono::seconds(10);  // a stage leader that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
-    // What is said while a head is waited for, and when it is lost. May be null.
+    // Called while this worker waits for a stage leader, and when it has lost one. May be null.
     std::function<void(const std::string&)> say{};
-    std::function<bool()> stop{};    // asked again and again; true: CANCELLED. May be null
-    TraceRecorder* trace = nullptr;  // may be; is told of each step
-    FaultPoints* faults =
-        nullptr;  // may be; passes "announced" with each gradient, "computed" with each batch
+    std::function<bool()> stop{};    // may be null; polled; true ends Serve() with CANCELLED
+    TraceRecorder* trace = nullptr;  // may be null; records each step
+    // May be null. Passes "announced" with each gradient and "computed" with each batch.
+    FaultPoints* faults = nullptr;
   };
-  // `pipeline`: all but `elsewhere`.
+  // `pipeline`: everything except `elsewhere`.
   static absl::StatusOr<std::unique_ptr<Partner>> Create(Options options, nn::Pipeline::Options pipeline);
-  // The listener that calls this is gone.
+  // To be destroyed after the listener that calls it.
   ~Partner() override;
 
-  // OK when the head has said that training is over, and what it said when that went wrong; UNAVAILABLE when
-  // no head came in time.
+  // Returns OK when the stage leader has reported that training is over, or the failure that it reported.
+  // UNAVAILABLE if no stage leader has connected in time.
   absl::Status Serve() ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) override
@@ -69,7 +70,8 @@ class Partner final : public allreduce::RingHost {
 
  private:
   struct Inlet;
-  // Host memory for a model's values or gradients, of which only our parts' pages are ever touched.
+  // Host memory for all values or gradients of a model. Only the pages of this worker's stages are ever
+  // touched.
   struct Freed {
     void operator()(float* memory) const { std::free(memory); }
   };
@@ -83,13 +85,13 @@ class Partner final : public allreduce::RingHost {
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Span<float> ValuesOf(const Flat& flat, int variable) const;
 
-  // The head's.
+  // Calls by the stage leader.
   absl::Status OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnBegin(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `link`: it is lost, if it is the head's.
+  // Marks the stage leader as lost if `link` is its link.
   void Lose(const allreduce::RingStream* link, const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Say(const std::string& text) const {
     if (options_.say) options_.say(text);
@@ -98,27 +100,29 @@ class Partner final : public allreduce::RingHost {
   const Options options_;
   const nn::Model& model_;
   const nn::LossSpec loss_;
-  std::vector<int> variables_, reads_;  // of the model: those of our parts, and inputs that these read
-  bool last_ = false;                   // the model's end is ours
+  // Indices in the model: the variables of this worker's stages, and the model inputs that these read.
+  std::vector<int> variables_, reads_;
+  bool last_ = false;  // this worker has the end of the model
   Mailbox mailbox_;
   std::unique_ptr<nn::Pipeline> pipeline_;
   Flat values_, gradients_;  // in the model's flat order
   Incoming incoming_;
-  // Of the batch; made when it begins.
+  // Buffers of the current batch, allocated when it begins.
   std::vector<AlignedBuffer> inputs_;  // [model input]
   AlignedBuffer targets_, weights_, outputs_;
 
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<allreduce::RingStream> link_ ABSL_GUARDED_BY(mutex_);  // null: alone
-  TimePoint heard_ ABSL_GUARDED_BY(mutex_);                              // of the head
+  TimePoint heard_ ABSL_GUARDED_BY(mutex_);  // when the stage leader was last heard
   TimePoint alone_since_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is done
-  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;  // elements that are still to come before it runs
+  std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is finished
+  // Elements that must arrive before the batch runs.
+  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;                  // the last that was begun
-  std::optional<absl::Status> over_ ABSL_GUARDED_BY(mutex_);  // training is
-  TimePoint last_beat_;                                       // the beats' thread's
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;                  // the last one that has begun
+  std::optional<absl::Status> over_ ABSL_GUARDED_BY(mutex_);  // set when training is over
+  TimePoint last_beat_;                                       // used by the heartbeat thread
   std::unique_ptr<Ticker> beats_;
 };
 

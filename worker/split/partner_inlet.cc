@@ -1,4 +1,4 @@
-// What reaches a partner: its head's greeting, stream and frames.
+// Handles what arrives at a stage worker: the stage leader's greeting, stream and frames.
 #include "worker/split/partner_inlet.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace cairn::split {
 namespace {
 
-// More is no batch, but a wish to fill our memory.
+// A larger number of examples is no batch, but an attempt to fill this process's memory.
 constexpr int64_t kMostExamples = int64_t{1} << 20;
 
 v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
@@ -20,9 +20,9 @@ v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
   return piece;
 }
 
-// What is understood otherwise by the head; empty: nothing.
+// The first difference between the two plans; empty: none.
 std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) {
-  if (ours.model_sha256() != theirs.model_sha256()) return "its model is another";
+  if (ours.model_sha256() != theirs.model_sha256()) return "its model is different";
   if (ours.loss() != theirs.loss()) {
     return absl::StrCat("the loss is ", ours.loss(), " here, ", theirs.loss(), " there");
   }
@@ -43,13 +43,13 @@ absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse
     return absl::FailedPreconditionError(absl::StrCat(text...));
   };
   CAIRN_RETURN_IF_ERROR(allreduce::CheckCaller(request, options_.cluster_hash));
-  if (!request.has_plan()) return refuse("its model is divided over workers, and the caller's is not");
+  if (!request.has_plan()) return refuse("its model is divided over workers, but the caller's is not");
   if (request.to() != options_.worker || request.from() != options_.head) {
     return refuse("it is worker ", options_.worker, " of the group of worker ", options_.head,
-                  ", and was called as ", request.to(), " by ", request.from());
+                  ", and was called as worker ", request.to(), " by worker ", request.from());
   }
   const std::string differences = Differences(options_.plan, request.plan());
-  if (!differences.empty()) return refuse("it divides a model otherwise than the caller: ", differences);
+  if (!differences.empty()) return refuse("it divides the model differently from the caller: ", differences);
 
   std::shared_ptr<allreduce::RingStream> before;
   {
@@ -58,11 +58,11 @@ absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse
     before = link_;
   }
   if (before != nullptr) {
-    Lose(before.get(), "another life of it has come");
-    before->End(absl::AbortedError("another head has come"));
+    Lose(before.get(), "it has been restarted");
+    before->End(absl::AbortedError("another stage leader has connected"));
   }
   MutexLock lock(mutex_);
-  if (running_) return absl::UnavailableError("it is still at the batch of the head before");
+  if (running_) return absl::UnavailableError("it is still computing a batch of the previous stage leader");
   response->set_incarnation(options_.incarnation);
   net::Tell(options_.direct, response);
   return absl::OkStatus();
@@ -74,11 +74,11 @@ std::shared_ptr<allreduce::RingHandler> Partner::OnStream(std::shared_ptr<allred
 
 absl::Status Partner::OnHello(Inlet& inlet, const v1::RingHello& hello) {
   if (hello.worker() != options_.head) {
-    return absl::FailedPreconditionError(absl::StrCat("split: a stream of worker ", hello.worker(),
-                                                      " where that of ", options_.head, " belongs"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("split: a stream of worker ", hello.worker(), " (expected worker ", options_.head, ")"));
   }
   MutexLock lock(mutex_);
-  if (link_ != nullptr || running_) return absl::AbortedError("another head has come");
+  if (link_ != nullptr || running_) return absl::AbortedError("another stage leader has connected");
   link_ = inlet.back;
   heard_ = std::chrono::steady_clock::now();
   inlet.greeted = true;
@@ -93,7 +93,7 @@ absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::P
   }
   {
     MutexLock lock(mutex_);
-    if (link_ != inlet.back) return absl::AbortedError("another head has come");
+    if (link_ != inlet.back) return absl::AbortedError("another stage leader has connected");
     heard_ = std::chrono::steady_clock::now();
   }
   if (header.has_beat()) return absl::OkStatus();
@@ -115,15 +115,16 @@ absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::P
       return absl::OkStatus();
     }
     default:
-      return absl::InvalidArgumentError(absl::StrCat("split: a head's frame of kind ", header.kind_case(),
-                                                     ".", header.split().kind_case()));
+      return absl::InvalidArgumentError(absl::StrCat("split: a stage leader's frame of kind ",
+                                                     header.kind_case(), ".", header.split().kind_case()));
   }
 }
 
 absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
   {
     MutexLock lock(mutex_);
-    if (begun_.has_value()) return absl::InvalidArgumentError("split: a batch before the last one is done");
+    if (begun_.has_value())
+      return absl::InvalidArgumentError("split: a batch before the last one is finished");
   }
   const int64_t examples = begin.examples();
   if (examples < 1 || examples > kMostExamples || begin.ahead() < 0) {
@@ -168,7 +169,7 @@ absl::Status Partner::OnPiece(const v1::SplitPiece& piece, net::Payload payload)
     MutexLock lock(mutex_);
     if (!begun_.has_value() || ahead_ == 0) {
       return absl::InvalidArgumentError(absl::StrCat("split: ", v1::SplitKind_Name(piece.kind()), " of ",
-                                                     piece.index(), " in the midst of a batch"));
+                                                     piece.index(), " in the middle of a batch"));
     }
   }
   CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));

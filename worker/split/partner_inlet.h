@@ -1,4 +1,4 @@
-// A stream that has come to a partner. Of partner*.cc alone.
+// A stream that a stage worker has accepted. Only for partner*.cc.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct Partner::Inlet final : allreduce::RingHandler {
 
   Partner& partner;
   const std::shared_ptr<allreduce::RingStream> back;
-  bool greeted = false;  // it has said hello. The transport's threads'
+  bool greeted = false;  // has received Hello. Used by threads of the transport
 };
 
 }  // namespace cairn::split

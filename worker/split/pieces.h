@@ -1,4 +1,4 @@
-// How tensors travel between a head and its partners: cut into frames.
+// How tensors travel between a stage leader and its stage workers: cut into fragments, one per frame.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,11 @@
 
 namespace cairn::split {
 
-// What is sent is shared with the transport until it has gone.
+// Copies values to memory that can be shared with the transport until they have been sent.
 std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values);
 
-// Sends all of `values`, as `piece` says what they are. They stay as they are while `owner` lives.
+// Sends all of `values` in fragments; `piece` names the tensor. The values must not change while `owner`
+// lives.
 void SendPieces(allreduce::RingStream& stream, v1::SplitPiece piece, absl::Span<const float> values,
                 const std::shared_ptr<const void>& owner);
 

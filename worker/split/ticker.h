@@ -1,4 +1,4 @@
-// Does something again and again, on a thread of its own.
+// Calls a function periodically, on a thread of its own.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace cairn::split {
 class Ticker {
  public:
   Ticker(const std::string& name, Duration every, std::function<void()> tick);
-  // Waits for a tick that is under way.
+  // Waits for a running tick.
   ~Ticker();
 
  private:

@@ -197,7 +197,7 @@ TEST(EndOfReplicatedJob, AServerThatWasLostLongBeforeIsWaitedForForTheRestOfItsT
   EXPECT_EQ(client::EndServers(*connection), absl::OkStatus());
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(9500));
   MutexLock lock(mutex);
-  EXPECT_THAT(said, testing::HasSubstr("ps/1 at host1:2222 was lost before it was told"));
+  EXPECT_THAT(said, testing::HasSubstr("ps/1 at host1:2222 was lost before it could be notified"));
 }
 
 }  // namespace

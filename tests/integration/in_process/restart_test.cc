@@ -202,7 +202,7 @@ TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
   const absl::Status status = chief.client().Initialise(JobFor(cluster, toy), first);
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(MessageOf(status),
-              HasSubstr("1 of 2 servers have lost their variables, others stand at version 1"));
+              HasSubstr("1 of 2 servers have lost their variables, the others are at version 1"));
 }
 
 // A worker that was between two steps meets a server that has started again and has a new job, in which the

@@ -28,7 +28,7 @@ v1::RingState New(int worker, bool has_values = false, int64_t version = 0) {
   return state;
 }
 
-TEST(Agreement, AtFirstTheChiefGivesItsValuesToAll) {
+TEST(Agreement, ANewJobUsesTheValuesOfTheChief) {
   const auto agreement = Agree({New(0, /*has_values=*/true), New(1), New(2)}, kNames);
   ASSERT_TRUE(agreement.ok()) << agreement.status();
   EXPECT_EQ(agreement->source, 0);
@@ -38,7 +38,7 @@ TEST(Agreement, AtFirstTheChiefGivesItsValuesToAll) {
   EXPECT_TRUE(agreement->Needs(2));
 }
 
-TEST(Agreement, WhoIsFarthestGivesItsValuesToThoseThatAreNotAsFar) {
+TEST(Agreement, TheMostAdvancedWorkerPassesItsValuesToTheOthers) {
   const auto agreement = Agree({Trained(0, 7), Trained(1, 8), Trained(2, 8)}, kNames);
   ASSERT_TRUE(agreement.ok()) << agreement.status();
   EXPECT_EQ(agreement->source, 1);
@@ -46,31 +46,31 @@ TEST(Agreement, WhoIsFarthestGivesItsValuesToThoseThatAreNotAsFar) {
   EXPECT_FALSE(agreement->Needs(2));
 }
 
-TEST(Agreement, AChiefThatBeginsAtACheckpointYieldsToWhoHasTrained) {
+TEST(Agreement, AWorkerThatHasTrainedTakesPrecedenceOverACheckpoint) {
   const auto agreement = Agree({New(0, /*has_values=*/true, /*version=*/10), Trained(1, 9), New(2)}, kNames);
   ASSERT_TRUE(agreement.ok()) << agreement.status();
   EXPECT_EQ(agreement->source, 1);
   EXPECT_TRUE(agreement->Needs(0));
 }
 
-TEST(Agreement, NothingPassesWhenAllAreAsFar) {
+TEST(Agreement, NoValuesPassWhenAllAreAtOneVersion) {
   const auto agreement = Agree({Trained(0, 3), Trained(1, 3), Trained(2, 3)}, kNames);
   ASSERT_TRUE(agreement.ok()) << agreement.status();
   EXPECT_FALSE(agreement->passes);
 }
 
-TEST(Agreement, TwoRunsAreRefusedWithTheirNames) {
+TEST(Agreement, WorkersOfTwoRunsAreRefusedWithTheirNames) {
   const auto agreement = Agree({Trained(0, 3, "first"), New(1), Trained(2, 5, "second")}, kNames);
   EXPECT_TRUE(absl::IsFailedPrecondition(agreement.status())) << agreement.status();
   EXPECT_THAT(std::string(agreement.status().message()),
-              HasSubstr("worker/0 is of run first, and worker/2 of run second"));
+              HasSubstr("worker/0 belongs to run first, and worker/2 to run second"));
 }
 
-TEST(Agreement, NobodysValuesAreRefused) {
+TEST(Agreement, WorkersWithoutValuesAreRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(Agree({New(0), New(1), New(2)}, kNames).status()));
 }
 
-// Three workers with devices, as the states say.
+// The states of three workers that offer their devices.
 std::vector<v1::RingState> WithDevices() {
   std::vector<v1::RingState> states = {New(0, /*has_values=*/true), New(1), New(2)};
   for (v1::RingState& state : states) {
@@ -80,14 +80,14 @@ std::vector<v1::RingState> WithDevices() {
   return states;
 }
 
-TEST(Agreement, TheDevicesAddUpWhereAllSayTheSameLibrary) {
+TEST(Agreement, DevicesSumIfAllHaveTheSameLibrary) {
   const auto agreement = Agree(WithDevices(), kNames);
   ASSERT_TRUE(agreement.ok());
   EXPECT_EQ(agreement->library, "NCCL 2.28.9");
   EXPECT_EQ(agreement->why_ring, "");
 }
 
-TEST(Agreement, OtherwiseGradientsGoRoundTheRingAndItSaysWhy) {
+TEST(Agreement, OtherwiseTheRingSumsAndTheReasonIsGiven) {
   const auto why = [](const std::function<void(std::vector<v1::RingState>&)>& change) {
     std::vector<v1::RingState> states = WithDevices();
     change(states);
@@ -96,9 +96,9 @@ TEST(Agreement, OtherwiseGradientsGoRoundTheRingAndItSaysWhy) {
     return agreement->why_ring;
   };
   EXPECT_EQ(why([](auto& states) { states[0].clear_device_sums(); }),
-            "worker/1 has NCCL 2.28.9, and worker/0 has no GPU that adds up with others'");
+            "worker/1 has NCCL 2.28.9, but worker/0 has no GPU that can sum with others'");
   EXPECT_EQ(why([](auto& states) { states[2].mutable_device_sums()->set_library("NCCL 2.27.3"); }),
-            "worker/0 has NCCL 2.28.9, and worker/2 NCCL 2.27.3");
+            "worker/0 has NCCL 2.28.9, but worker/2 has NCCL 2.27.3");
   EXPECT_EQ(why([](auto& states) { states[2].mutable_device_sums()->set_device("gpu 1"); }),
             "worker/1 and worker/2 share a GPU");
   EXPECT_EQ(why([](auto& states) {

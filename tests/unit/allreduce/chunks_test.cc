@@ -22,7 +22,7 @@ TEST(ChunkPlan, EveryElementIsInOneChunk) {
   }
 }
 
-TEST(ChunkPlan, TheFirstBucketIsTheGradientsEnd) {
+TEST(ChunkPlan, TheFirstBucketIsTheEndOfTheGradient) {
   const ChunkPlan plan = ChunkPlan::Make(100, 2, /*most_chunk=*/16);
   ASSERT_EQ(plan.buckets(), 4);
   EXPECT_EQ(plan.bucket_end(0), 100);
@@ -30,13 +30,13 @@ TEST(ChunkPlan, TheFirstBucketIsTheGradientsEnd) {
   EXPECT_EQ(plan.bucket_begin(3), 0);
 }
 
-TEST(ChunkPlan, TheBucketsOfALargeGradientAreOfWholePieces) {
+TEST(ChunkPlan, BucketsOfALargeGradientConsistOfFullChunks) {
   const ChunkPlan plan = ChunkPlan::Make(int64_t{16} << 20, 4);
   EXPECT_EQ(plan.chunks[0].size(), kMostChunkFloats);
   EXPECT_EQ(plan.buckets(), 64);
 }
 
-TEST(ChunkPlan, ASmallGradientIsNotCutIntoCrumbs) {
+TEST(ChunkPlan, ASmallGradientIsNotCutIntoTinyChunks) {
   EXPECT_EQ(ChunkPlan::Make(5000, 2).buckets(), 1);
   EXPECT_EQ(ChunkPlan::Make(100000, 2).buckets(), 4);
 }

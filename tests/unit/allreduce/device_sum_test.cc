@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Alone in its group.
+// A group with this one member.
 struct Log {
   struct Begun {
     int64_t begin = 0, count = 0;
@@ -70,7 +70,7 @@ TEST_F(DeviceSumTest, BucketsAreWholeVariablesFromTheEnd) {
   }
 }
 
-TEST_F(DeviceSumTest, NoBucketBeginsBeforeThoseBehindItWhateverIsFinalFirst) {
+TEST_F(DeviceSumTest, BucketsBeginInOrderWhateverIsFinalFirst) {
   DeviceSum sum = Make({0, 2, 4, 6}, /*bucket=*/2);
   Begin(sum);
   sum.Weigh(1, 1);
@@ -81,7 +81,7 @@ TEST_F(DeviceSumTest, NoBucketBeginsBeforeThoseBehindItWhateverIsFinalFirst) {
   EXPECT_THAT(log_.begun, ElementsAre(Log::Begun{4, 2, 1}, Log::Begun{2, 2, 1}, Log::Begun{0, 2, 1}));
 }
 
-TEST_F(DeviceSumTest, NothingBeginsBeforeTheWeightsAreKnown) {
+TEST_F(DeviceSumTest, NoSumBeginsBeforeTheWeightsAreKnown) {
   DeviceSum sum = Make({0, 3, 6}, /*bucket=*/1);
   Begin(sum);
   sum.Announce(1);
@@ -92,7 +92,7 @@ TEST_F(DeviceSumTest, NothingBeginsBeforeTheWeightsAreKnown) {
   EXPECT_EQ(log_.begun.size(), 2u);
 }
 
-TEST_F(DeviceSumTest, WhatIsNoPowerOfTwoIsDividedByAtTheEnd) {
+TEST_F(DeviceSumTest, ATotalThatIsNoPowerOfTwoDividesTheSum) {
   DeviceSum sum = Make({0, 6}, /*bucket=*/1);
   Begin(sum);
   sum.Announce(0);
@@ -102,7 +102,7 @@ TEST_F(DeviceSumTest, WhatIsNoPowerOfTwoIsDividedByAtTheEnd) {
   EXPECT_THAT(mean_, ElementsAre(6, 12, 18, 24, 30, 36));
 }
 
-TEST_F(DeviceSumTest, AVariableOfNoElementsIsNoSum) {
+TEST_F(DeviceSumTest, AVariableWithoutElementsNeedsNoSum) {
   DeviceSum sum = Make({0, 0, 6, 6}, /*bucket=*/1);
   Begin(sum);
   sum.Weigh(1, 1);
@@ -111,7 +111,7 @@ TEST_F(DeviceSumTest, AVariableOfNoElementsIsNoSum) {
   EXPECT_EQ(sum.Await(), absl::OkStatus());
 }
 
-TEST_F(DeviceSumTest, TheGroupsErrorIsItsOwn) {
+TEST_F(DeviceSumTest, AnErrorOfTheGroupIsReturned) {
   DeviceSum sum = Make({0, 6}, /*bucket=*/1);
   Begin(sum);
   sum.Announce(0);

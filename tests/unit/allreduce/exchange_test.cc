@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(RingExchange, AllWorkersEndWithTheOptimizersValues) {
+TEST(RingExchange, AllWorkersEndWithTheValuesOfTheOptimizer) {
   for (const int count : {1, 2, 4}) {
     SCOPED_TRACE(count);
     Workers workers(count, /*final_version=*/4);
@@ -25,7 +25,7 @@ TEST(RingExchange, AllWorkersEndWithTheOptimizersValues) {
   }
 }
 
-TEST(RingExchange, OverSocketsOfTheirOwnTheValuesAreTheSame) {
+TEST(RingExchange, TheDataChannelGivesTheSameValues) {
   for (const auto transport : {net::Transport::kShm, net::Transport::kUnix, net::Transport::kTcp}) {
     SCOPED_TRACE(net::InWords(transport));
     Workers workers(3, /*final_version=*/4, "SGD", {{"learning_rate", 0.5}, {"momentum", 0.5}}, transport);
@@ -38,8 +38,8 @@ TEST(RingExchange, OverSocketsOfTheirOwnTheValuesAreTheSame) {
   }
 }
 
-// Three steps of all, then `lost` is another process, without values; then all train to the end, which is
-// step 6.
+// All workers make three steps. Then `lost` is replaced by a new process without values, and all train to the
+// end, step 6.
 void LoseAndTrain(Workers& workers, int lost) {
   workers.Each([&](int worker) {
     ASSERT_TRUE(workers[worker].Join().ok());
@@ -63,14 +63,14 @@ void LoseAndTrain(Workers& workers, int lost) {
   }
 }
 
-TEST(RingExchange, OverThisHostsSocketsOneThatIsLostComesBack) {
+TEST(RingExchange, ALostWorkerReturnsOverTheSocketsOfThisHost) {
   Workers workers(3, /*final_version=*/6, "SGD", {{"learning_rate", 0.5}, {"momentum", 0.5}},
                   net::Transport::kShm);
   InitialiseChief(workers);
   LoseAndTrain(workers, 1);
 }
 
-TEST(RingExchange, NormsAreOfTheWholeMean) {
+TEST(RingExchange, NormsAreThoseOfTheWholeMean) {
   Workers workers(3, 3, "SGD", {{"learning_rate", 1}, {"global_clipnorm", 0.5}});
   InitialiseChief(workers);
   workers.Each([&](int worker) { EXPECT_TRUE(Train(workers[worker], worker).ok()); });
@@ -84,7 +84,7 @@ TEST(RingExchange, NormsAreOfTheWholeMean) {
   EXPECT_NEAR(std::sqrt(moved), 1.5, 0.05);  // three steps of length 0.5, nearly one way
 }
 
-TEST(RingExchange, OneThatIsLostGetsTheOthersValuesAndNothingIsComputedTwice) {
+TEST(RingExchange, ALostWorkerGetsTheValuesOfTheOthersAndNoStepIsRepeated) {
   Workers workers(3, /*final_version=*/6);
   InitialiseChief(workers);
   LoseAndTrain(workers, 1);
@@ -92,7 +92,7 @@ TEST(RingExchange, OneThatIsLostGetsTheOthersValuesAndNothingIsComputedTwice) {
     EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
 }
 
-TEST(RingExchange, ASenderThatGoesWhileWhatItLentIsReadIsLost) {
+TEST(RingExchange, ASenderThatEndsWhileItsMemoryIsReadIsLost) {
   Workers workers(3, /*final_version=*/6);
   InitialiseChief(workers);
   workers.LoseSenderTo(1);
@@ -101,7 +101,7 @@ TEST(RingExchange, ASenderThatGoesWhileWhatItLentIsReadIsLost) {
     EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
 }
 
-TEST(RingExchange, ALostChiefGetsTheOthersValuesTooAndBeginsNothingAnew) {
+TEST(RingExchange, ALostChiefContinuesWithTheValuesOfTheOthers) {
   Workers workers(2, /*final_version=*/4);
   InitialiseChief(workers);
   workers.Each([&](int worker) {
@@ -134,7 +134,7 @@ TEST(RingExchange, TheChiefEndsTrainingForAll) {
   for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].version(), 1);
 }
 
-TEST(RingExchange, OneThatFailedEndsAll) {
+TEST(RingExchange, AFailedWorkerEndsAllWorkers) {
   Workers workers(3, /*final_version=*/100);
   InitialiseChief(workers);
   workers.Each([&](int worker) {
@@ -150,7 +150,7 @@ TEST(RingExchange, OneThatFailedEndsAll) {
   });
 }
 
-TEST(RingExchange, AMeanThatIsNotFiniteIsNamedOnAll) {
+TEST(RingExchange, AllWorkersNameAMeanThatIsNotFinite) {
   Workers workers(2, /*final_version=*/100);
   InitialiseChief(workers);
   workers.Each([&](int worker) {
@@ -165,7 +165,7 @@ TEST(RingExchange, AMeanThatIsNotFiniteIsNamedOnAll) {
   });
 }
 
-TEST(RingExchange, AnotherJobIsRefusedWithWhatDiffers) {
+TEST(RingExchange, AnotherJobIsRefusedWithTheDifferences) {
   Workers workers(2, /*final_version=*/4);
   v1::Job other = workers.job();
   other.set_batch_size(7);
@@ -178,7 +178,7 @@ TEST(RingExchange, AnotherJobIsRefusedWithWhatDiffers) {
                                                        "caller: batch size: 7 here, 0 with the caller"));
 }
 
-TEST(RingExchange, AStateThatMakesNoSenseIsRefused) {
+TEST(RingExchange, AnInvalidStateIsRefused) {
   struct NoStream final : RingStream {
     void Send(const v1::RingHeader&, net::FloatSpans, const std::shared_ptr<const void>&) override {}
     void End(const absl::Status&) override {}
@@ -189,12 +189,13 @@ TEST(RingExchange, AStateThatMakesNoSenseIsRefused) {
     float learning_rate;
     std::string said;
   };
-  const Case cases[] = {{2, 0, 1, "a state of worker 2 of 2"},
-                        {1, 0, 1, "a state of worker 1 of 2"},
-                        {0, -1, 1, "at version -1, offset 0, of 4"},
-                        {0, std::numeric_limits<int64_t>::max(), 1, "at version 9223372036854775807, offset 0, of 4"},
-                        {0, 4, NAN, "a learning rate of nan"},
-                        {0, 4, -1, "a learning rate of -1"}};
+  const Case cases[] = {
+      {2, 0, 1, "a state of worker 2 of 2"},
+      {1, 0, 1, "a state of worker 1 of 2"},
+      {0, -1, 1, "at version -1, offset 0, of 4"},
+      {0, std::numeric_limits<int64_t>::max(), 1, "at version 9223372036854775807, offset 0, of 4"},
+      {0, 4, NAN, "a learning rate of nan"},
+      {0, 4, -1, "a learning rate of -1"}};
   for (const Case& row : cases) {
     SCOPED_TRACE(row.said);
     Workers workers(2, /*final_version=*/4);
@@ -213,7 +214,7 @@ TEST(RingExchange, AStateThatMakesNoSenseIsRefused) {
   }
 }
 
-TEST(RingExchange, AnUnknownOptimizerIsRefusedAtOnce) {
+TEST(RingExchange, AnUnknownOptimizerIsRefusedAtCreation) {
   v1::Job job;
   job.mutable_optimizer()->set_name("nonsense");
   const auto created =
@@ -221,7 +222,7 @@ TEST(RingExchange, AnUnknownOptimizerIsRefusedAtOnce) {
   EXPECT_TRUE(absl::IsInvalidArgument(created.status())) << created.status();
 }
 
-TEST(RingExchange, ASnapshotIsOfTheVersionThatItWasTakenAt) {
+TEST(RingExchange, ASnapshotHasTheVersionAtWhichItWasTaken) {
   Workers workers(1, /*final_version=*/4);
   InitialiseChief(workers);
   ASSERT_TRUE(workers[0].Join().ok());

@@ -1,4 +1,4 @@
-// Workers whose devices add up between themselves: the CUDA backend's own code, on the processor, with a fake
+// Workers whose devices sum the gradients: the code of the CUDA backend, executed on the CPU, with a fake
 // NCCL between threads that stand for processes.
 #include <utility>
 
@@ -40,7 +40,7 @@ class NcclExchange : public testing::Test {
       EXPECT_TRUE(status.ok()) << status;
     });
   }
-  // All are at the end, by `steps` steps in all.
+  // All workers have finished training, after `steps` steps in total.
   void ExpectTrained(int steps) {
     const int count = workers_->count();
     for (int worker = 0; worker < count; ++worker) {
@@ -49,12 +49,12 @@ class NcclExchange : public testing::Test {
     }
   }
 
-  cuda_on_cpu::FakeNcclPeers nccl_;                            // goes last
+  cuda_on_cpu::FakeNcclPeers nccl_;                            // destroyed last
   std::vector<std::unique_ptr<kernels::PeerDevice>> devices_;  // [worker]
   std::optional<Workers> workers_;
 };
 
-TEST_F(NcclExchange, WhereAllHaveOneTheDevicesAddUp) {
+TEST_F(NcclExchange, DevicesSumIfAllWorkersHaveOne) {
   for (const int count : {2, 3, 4}) {
     SCOPED_TRACE(count);
     const size_t before = nccl_.sums().size();
@@ -67,14 +67,14 @@ TEST_F(NcclExchange, WhereAllHaveOneTheDevicesAddUp) {
   EXPECT_THAT(nccl_.sums(), Each(size_t{kSize}));
 }
 
-TEST_F(NcclExchange, OneAloneAddsUpNothing) {
+TEST_F(NcclExchange, ASingleWorkerNeedsNoSum) {
   Start(1, 4);
   TrainAll();
   ExpectTrained(4);
   EXPECT_THAT(nccl_.sums(0), IsEmpty());
 }
 
-TEST_F(NcclExchange, WhereOneHasNoneAllGoRoundTheRing) {
+TEST_F(NcclExchange, OneWorkerWithoutADeviceSendsAllRoundTheRing) {
   devices_[1] = nullptr;
   Start(3, 4);
   TrainAll();
@@ -82,7 +82,7 @@ TEST_F(NcclExchange, WhereOneHasNoneAllGoRoundTheRing) {
   EXPECT_THAT(nccl_.sums(0), IsEmpty());
 }
 
-TEST_F(NcclExchange, WhereOneHasAnotherNcclAllGoRoundTheRing) {
+TEST_F(NcclExchange, AnotherVersionOfNcclSendsAllRoundTheRing) {
   devices_[2] = MakeNcclPeer(nccl_.older(), 2).value();
   Start(3, 4);
   TrainAll();
@@ -90,7 +90,7 @@ TEST_F(NcclExchange, WhereOneHasAnotherNcclAllGoRoundTheRing) {
   EXPECT_THAT(nccl_.sums(0), IsEmpty());
 }
 
-TEST_F(NcclExchange, WhereTwoShareAGpuAllGoRoundTheRing) {
+TEST_F(NcclExchange, ASharedGpuSendsAllRoundTheRing) {
   devices_[1] = Device(0);
   Start(2, 4);
   TrainAll();
@@ -98,7 +98,7 @@ TEST_F(NcclExchange, WhereTwoShareAGpuAllGoRoundTheRing) {
   EXPECT_THAT(nccl_.sums(0), IsEmpty());
 }
 
-TEST_F(NcclExchange, OneThatIsLostInTheMiddleOfASumComesBackAndTheStepIsDoneAgain) {
+TEST_F(NcclExchange, AWorkerLostDuringASumReturnsAndTheStepIsRepeated) {
   Start(3, /*final_version=*/6);
   Workers& workers = *workers_;
   workers.Each([&](int worker) {
@@ -120,7 +120,7 @@ TEST_F(NcclExchange, OneThatIsLostInTheMiddleOfASumComesBackAndTheStepIsDoneAgai
     EXPECT_TRUE(Train(workers[worker], worker).ok());
   });
   ExpectTrained(6);
-  EXPECT_EQ(nccl_.sums().size(), 6u);  // by the devices again, in a group of their own
+  EXPECT_EQ(nccl_.sums().size(), 6u);  // summed by the devices again, in a new group
 }
 
 TEST_F(NcclExchange, ADeviceThatCannotJoinSendsAllRoundTheRing) {
@@ -135,7 +135,7 @@ TEST_F(NcclExchange, ADeviceThatCannotJoinSendsAllRoundTheRing) {
   }
 }
 
-TEST_F(NcclExchange, DevicesThatNeverComeTogetherAreGivenUpInTime) {
+TEST_F(NcclExchange, DevicesThatNeverFormAGroupAreGivenUpInTime) {
   for (int worker = 0; worker < 3; ++worker) {
     devices_[static_cast<size_t>(worker)] = Device(worker, /*setup=*/Duration::zero());
   }
@@ -147,7 +147,7 @@ TEST_F(NcclExchange, DevicesThatNeverComeTogetherAreGivenUpInTime) {
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-TEST_F(NcclExchange, ASumThatFailsIsDoneAgainAroundTheRing) {
+TEST_F(NcclExchange, AFailedSumIsRepeatedAroundTheRing) {
   Start(3, /*final_version=*/5);
   Workers& workers = *workers_;
   workers.Each([&](int worker) {
@@ -158,15 +158,14 @@ TEST_F(NcclExchange, ASumThatFailsIsDoneAgainAroundTheRing) {
   workers.Each([&](int worker) {
     const absl::Status status = Step(workers[worker], worker);
     EXPECT_TRUE(absl::IsAborted(status)) << status;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("the device of worker/1 at host1:1 does not add up"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the device of worker/1 at host1:1 cannot sum"));
     EXPECT_TRUE(Train(workers[worker], worker).ok());
     EXPECT_FALSE(workers[worker].adds_up_on_device());
   });
   ExpectTrained(5);
 }
 
-TEST_F(NcclExchange, WhoHasNoExamplesAddsNothing) {
+TEST_F(NcclExchange, AWorkerWithoutExamplesAddsNothing) {
   Start(3, /*final_version=*/1);
   Workers& workers = *workers_;
   workers.Each([&](int worker) {
@@ -198,7 +197,7 @@ TEST_F(NcclExchange, TheChiefEndsTrainingForAll) {
   for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].version(), 1);
 }
 
-TEST_F(NcclExchange, OneThatFailsInTheMiddleOfASumEndsAll) {
+TEST_F(NcclExchange, AWorkerThatFailsDuringASumEndsAllWorkers) {
   Start(3, /*final_version=*/100);
   Workers& workers = *workers_;
   workers.Each([&](int worker) {
@@ -217,7 +216,7 @@ TEST_F(NcclExchange, OneThatFailsInTheMiddleOfASumEndsAll) {
   });
 }
 
-// Whole steps, of replicas on devices whose memory is not the host's.
+// Whole steps, by replicas on devices whose memory is not host memory.
 class NcclReplicas : public NcclExchange {
  protected:
   std::vector<float> Trained(bool on_devices) {
@@ -240,7 +239,7 @@ class NcclReplicas : public NcclExchange {
       EXPECT_EQ(exchange.adds_up_on_device(), on_devices);
       AlignedBuffer host(model.num_parameters());
       EXPECT_TRUE(replica->Pin(host.span()).ok());
-      // Recorded from the second time on; a batch of another size; none for one of them.
+      // Recorded from the second step on. One batch has another size, and one worker has none.
       for (const int count : {12, 12, 12, 7, 0, 12}) {
         const nn::Examples examples(model, worker == 0 ? 12 : count);
         const absl::Span<float> gradients = on_devices ? replica->device_gradients() : host.span();
@@ -265,10 +264,10 @@ class NcclReplicas : public NcclExchange {
   }
 };
 
-TEST_F(NcclReplicas, ValuesAreThoseOfTheRing) {
+TEST_F(NcclReplicas, ValuesEqualThoseOfTheRing) {
   const std::vector<float> by_ring = Trained(false);
   EXPECT_THAT(nccl_.sums(0), IsEmpty());
-  // Of two workers a sum has one order.
+  // The sum of two workers has only one order.
   EXPECT_THAT(Trained(true), Pointwise(FloatEq(), by_ring));
   EXPECT_EQ(nccl_.sums().size(), 6u);
 }

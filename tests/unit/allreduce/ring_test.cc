@@ -30,7 +30,7 @@ absl::Status Give(Ring& ring, const Frame& frame) {
   return ring.OnGradient(frame.header.gradient(), AsPayload(frame.payload, run));
 }
 
-// Rings of all workers in one thread: frames wait on each link until they are carried.
+// The rings of all workers in one thread: frames wait on each link until they are delivered.
 class Circle {
  public:
   Circle(int workers, int64_t size, std::vector<int64_t> begins = {}, int64_t version = 0)
@@ -54,7 +54,7 @@ class Circle {
   Ring& operator[](int worker) { return *rings_[static_cast<size_t>(worker)]; }
   std::deque<Frame>& link_to(int worker) { return links_[static_cast<size_t>(worker)]; }
 
-  // Carries frames, from a link at random each time, until there are none.
+  // Delivers frames, each from a random link, until none is left.
   void Carry(uint64_t seed = 0) {
     Random random(seed, "carry");
     for (;;) {
@@ -92,7 +92,7 @@ std::vector<float> MeanOf(Ring& ring, int64_t size, int64_t* examples = nullptr)
   return {step->mean, step->mean + size};
 }
 
-TEST(Ring, TheMeanOfEqualBatchesIsTheSumDividedByTheWorkers) {
+TEST(Ring, TheMeanOfEqualBatchesIsTheSumOverTheNumberOfWorkers) {
   for (const int workers : {1, 2, 3, 4}) {
     for (const int64_t size : {0, 1, 2, 3, 5, 16, 33, 100}) {
       SCOPED_TRACE(testing::Message() << workers << " workers, " << size << " elements");
@@ -121,7 +121,7 @@ TEST(Ring, TheMeanOfEqualBatchesIsTheSumDividedByTheWorkers) {
   }
 }
 
-TEST(Ring, WeightsAreTheExamples) {
+TEST(Ring, WeightsAreTheNumbersOfExamples) {
   Circle circle(3, 2);
   const std::vector<float> first = {4, 8}, second = {16, 0}, third = {1e30f, 1e30f};
   circle[0].Begin(30, first), circle[1].Begin(10, second), circle[2].Begin(0, third);
@@ -135,7 +135,7 @@ TEST(Ring, WeightsAreTheExamples) {
   }
 }
 
-TEST(Ring, TheOnlyWorkerWithExamplesGivesItsGradientToTheBit) {
+TEST(Ring, TheGradientOfTheOnlyWorkerWithExamplesIsTheMeanToTheBit) {
   Circle circle(4, 7);
   const std::vector<float> gradient = {0.1f, 0.2f, 0.3f, 1e-30f, -7.7f, 3e38f, 1.0f / 3};
   for (int worker = 0; worker < 4; ++worker) circle[worker].Begin(worker == 2 ? 17 : 0, gradient);
@@ -144,7 +144,7 @@ TEST(Ring, TheOnlyWorkerWithExamplesGivesItsGradientToTheBit) {
   for (int worker = 0; worker < 4; ++worker) EXPECT_EQ(MeanOf(circle[worker], 7), gradient);
 }
 
-TEST(Ring, AllHaveTheSameBitsWhateverComesFirst) {
+TEST(Ring, AllWorkersHaveTheSameBitsInAnyOrderOfArrival) {
   std::vector<std::vector<float>> seen;
   Random random(7, "gradients");
   std::vector<std::vector<float>> gradients(4);
@@ -168,7 +168,7 @@ TEST(Ring, AllHaveTheSameBitsWhateverComesFirst) {
   EXPECT_THAT(seen, testing::Each(seen[0]));
 }
 
-TEST(Ring, ABucketLeavesWhenItsVariablesAreFinal) {
+TEST(Ring, ABucketIsSentWhenItsVariablesAreFinal) {
   Circle circle(2, 32, {0, 16, 32});
   const std::vector<float> gradient(32, 1);
   circle[0].Begin(1, gradient), circle[1].Begin(1, gradient);
@@ -177,7 +177,7 @@ TEST(Ring, ABucketLeavesWhenItsVariablesAreFinal) {
   circle[0].Announce(1);
   ASSERT_FALSE(circle.link_to(1).empty());
   for (const Frame& frame : circle.link_to(1))
-    EXPECT_LT(frame.header.gradient().index(), 4);  // of the last buckets
+    EXPECT_LT(frame.header.gradient().index(), 4);  // the last buckets
 }
 
 TEST(Ring, WithoutExamplesThereIsNoMean) {
@@ -190,7 +190,7 @@ TEST(Ring, WithoutExamplesThereIsNoMean) {
   EXPECT_FALSE(step->end);
 }
 
-TEST(Ring, OneEndsItForAll) {
+TEST(Ring, OneWorkerEndsTrainingForAll) {
   Circle circle(3, 8);
   const std::vector<float> gradient(8, 1);
   circle[0].Begin(0, {}, /*end=*/true), circle[1].Begin(4, gradient), circle[2].Begin(4, gradient);
@@ -204,7 +204,7 @@ TEST(Ring, OneEndsItForAll) {
   }
 }
 
-TEST(Ring, ALearningRateComesWithTheStepThatItIsFor) {
+TEST(Ring, ALearningRateArrivesWithItsStep) {
   Circle circle(2, 4);
   const std::vector<float> gradient(4, 1);
   circle[0].Begin(1, gradient, /*end=*/false, 0.25f), circle[1].Begin(1, gradient);
@@ -216,7 +216,7 @@ TEST(Ring, ALearningRateComesWithTheStepThatItIsFor) {
   EXPECT_FALSE(step->records[1].has_learning_rate());
 }
 
-TEST(Ring, WhatIsMissingIsSaidWhenTheTimeIsOver) {
+TEST(Ring, ATimeoutNamesTheMissingWorkers) {
   Circle circle(3, 4);
   circle[0].Begin(1, std::vector<float>(4, 1));
   const absl::Status status = circle[0].Await(std::chrono::steady_clock::now()).status();
@@ -232,7 +232,7 @@ TEST(Ring, AFaultEndsTheWait) {
   EXPECT_EQ(circle[0].Await(TimePoint::max()).status(), absl::AbortedError("lost worker/1"));
 }
 
-// What a neighbour may say that makes no sense, on the ring of worker 1 of 3 in step 6.
+// Invalid frames of a neighbour, received by worker 1 of 3 in step 6.
 class RingRefusesTest : public testing::Test {
  protected:
   RingRefusesTest() : gradient_(24, 1) {
@@ -263,7 +263,7 @@ class RingRefusesTest : public testing::Test {
   Circle circle_{3, 24, {}, /*version=*/5};
 };
 
-TEST_F(RingRefusesTest, RecordsThatDoNotBelongHere) {
+TEST_F(RingRefusesTest, InvalidRecords) {
   ExpectRefused(Record(3, 6), "a record of worker 3 of 3");
   ExpectRefused(Record(-1, 6), "a record of worker -1 of 3");
   ExpectRefused(Record(1, 6), "a record of worker 1 of 3");
@@ -281,20 +281,20 @@ TEST_F(RingRefusesTest, RecordsThatDoNotBelongHere) {
   ExpectRefused(Record(0, 6), "a second record of worker 0 for step 6");
 }
 
-TEST_F(RingRefusesTest, ChunksThatDoNotBelongHere) {
+TEST_F(RingRefusesTest, InvalidChunks) {
   ExpectRefused(Sum(-1, 6), "chunk -1 of 6");
   ExpectRefused(Sum(6, 6), "chunk 6 of 6");
   ExpectRefused(Sum(0, 5), "a gradient of step 5 during step 6");
   ExpectRefused(Sum(0, 8), "a gradient of step 8 during step 6");
-  ExpectRefused(Sum(0, 6, 3), "chunk 0 of 12 bytes, and it has 4 elements");
-  ExpectRefused(Sum(0, 6, 5), "chunk 0 of 20 bytes, and it has 4 elements");
-  ExpectRefused(Sum(0, 6, 0), "chunk 0 of 0 bytes, and it has 4 elements");
-  ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which does not come now");  // it begins here
-  ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which does not come now");
+  ExpectRefused(Sum(0, 6, 3), "chunk 0 of 12 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 5), "chunk 0 of 20 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 0), "chunk 0 of 0 bytes instead of 4 elements");
+  ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which is not expected now");  // it begins here
+  ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which is not expected now");
   ExpectRefused(Sum(2, 6, 4, /*mean=*/true),
-                "chunk 2 of step 6, the mean, which does not come now");  // made here
+                "chunk 2 of step 6, the mean, which is not expected now");  // made here
   ASSERT_TRUE(Give(circle_[1], Sum(0, 6)).ok());
-  ExpectRefused(Sum(0, 6), "chunk 0 of step 6, a sum, which does not come now");
+  ExpectRefused(Sum(0, 6), "chunk 0 of step 6, a sum, which is not expected now");
 }
 
 TEST(Ring, AnEmptyChunkIsNeverSent) {

@@ -1,4 +1,4 @@
-// Workers of one process, each with its own thread, over links that stay in the process, or over this host's
+// Workers in one process, each with its own thread, connected by links within the process or by this host's
 // sockets.
 #pragma once
 
@@ -28,12 +28,12 @@ inline constexpr int64_t kSize = 10;
 
 class Pipe;
 
-// Where a worker is reached, while there is one.
+// The address of a worker, while it exists.
 struct Slot {
   Mutex mutex;
   RingHost* host = nullptr;
-  std::set<Pipe*> pipes;                 // to it
-  std::atomic<bool> lender_goes{false};  // while the next payload to it is read
+  std::set<Pipe*> pipes;                 // to this worker
+  std::atomic<bool> lender_goes{false};  // while the next payload to it is being read
 };
 
 class GoneLender final : public net::LentBytes {
@@ -48,10 +48,10 @@ class GoneLender final : public net::LentBytes {
   const size_t size_;
 };
 
-// Frames one way, and Bye the other, by a thread of their own.
+// Carries frames in one direction, and Bye in the other, on a thread of its own.
 class Pipe {
  public:
-  // With the slot's lock held.
+  // The caller holds the slot's lock.
   Pipe(Slot& slot, RingHandler& caller) : slot_(slot), caller_(caller) {
     slot_.pipes.insert(this);
     struct Back final : RingStream {
@@ -80,7 +80,7 @@ class Pipe {
     MutexLock lock(slot_.mutex);
     slot_.pipes.erase(this);
   }
-  // Neither end is called any more.
+  // Calls neither end any more.
   void Stop() {
     End(absl::UnavailableError("closed"));
     MutexLock lock(join_mutex_);
@@ -178,7 +178,7 @@ class InProcessPeer final : public RingPeer {
   Slot& slot_;
 };
 
-// The device of a worker that adds up with others'; null: it has none.
+// The device of a worker that can sum with others'; null: the worker has none.
 using DeviceOf = std::function<kernels::PeerDevice*(int worker)>;
 
 class Workers {
@@ -259,16 +259,16 @@ class Workers {
     graveyard_.push_back(std::move(exchanges_[static_cast<size_t>(worker)]));
   }
 
-  // Whoever sends `worker` something goes while it is read.
+  // The next sender to `worker` ends while its payload is being read.
   void LoseSenderTo(int worker) { slots_[static_cast<size_t>(worker)].lender_goes = true; }
 
-  // How the links say that they go.
+  // The status with which links report that they ended.
   std::set<std::string> said() {
     MutexLock lock(said_mutex_);
     return said_;
   }
 
-  // body(worker), each in a thread of its own.
+  // Calls body(worker) for each worker, in a thread of its own.
   void Each(const std::function<void(int)>& body) {
     std::vector<Thread> threads;
     for (int worker = 0; worker < count(); ++worker)
@@ -282,7 +282,7 @@ class Workers {
   Mutex said_mutex_;
   std::set<std::string> said_ ABSL_GUARDED_BY(said_mutex_);
   std::vector<Slot> slots_;
-  std::vector<std::unique_ptr<RingExchange>> graveyard_;  // outlive what still calls them
+  std::vector<std::unique_ptr<RingExchange>> graveyard_;  // outlive threads that still call them
   std::vector<std::unique_ptr<RingExchange>> exchanges_;
   std::vector<std::unique_ptr<DirectRingService>> services_;
   v1::Job job_;
@@ -295,7 +295,7 @@ inline std::vector<float> First() {
   return values;
 }
 
-// A gradient of worker `worker` at `parameters`: exact for a few steps.
+// The gradient of a worker at `parameters`; exact for a few steps.
 inline std::vector<float> GradientAt(absl::Span<const float> parameters, int worker) {
   std::vector<float> gradient;
   for (const float value : parameters) gradient.push_back(value * 0.25f + static_cast<float>(worker));
@@ -315,7 +315,7 @@ inline absl::Status Step(RingExchange& exchange, int worker, int64_t examples = 
   return exchange.FinishStep().status();
 }
 
-// Joins, and trains to the end, as often as somebody is lost.
+// Joins and trains to the end, and joins again whenever a worker is lost.
 inline absl::Status Train(RingExchange& exchange, int worker) {
   absl::Status status = exchange.Join();
   while (!exchange.finished()) {
@@ -338,7 +338,7 @@ inline void InitialiseChief(Workers& workers, std::vector<float> values = First(
   ASSERT_TRUE(workers[0].Initialise(job, first).ok());
 }
 
-// What momentum SGD makes of the means.
+// The values that momentum SGD computes from the means.
 inline std::vector<float> Expected(int workers, int steps) {
   std::vector<float> values = First(), momentum(kSize);
   for (int step = 0; step < steps; ++step) {

@@ -31,7 +31,7 @@ class ArrivalsTest : public testing::Test {
     layout_ = net::Layout::Create(variables, slices).value();
     arrivals_.Begin(layout_);
   }
-  bool Here(int variable) {  // without waiting
+  bool Here(int variable) {  // does not wait
     return arrivals_.Await(variable, std::chrono::steady_clock::now(), NoFailure, NobodyReceives);
   }
   bool Come(int server, int64_t begin, int64_t end) {
@@ -44,21 +44,21 @@ class ArrivalsTest : public testing::Test {
   Arrivals arrivals_;
 };
 
-TEST_F(ArrivalsTest, AVariableIsHereWhenAllItsPagesAre) {
+TEST_F(ArrivalsTest, AVariableHasArrivedWhenAllItsPagesHave) {
   EXPECT_TRUE(Come(0, 0, 1024));
   EXPECT_TRUE(Here(0));
-  EXPECT_FALSE(Here(1)) << "only its first 24 elements are";
+  EXPECT_FALSE(Here(1)) << "only its first 24 elements have arrived";
   EXPECT_TRUE(Come(0, 2048, 4000));
   EXPECT_FALSE(Here(1));
   EXPECT_TRUE(Come(0, 1024, 2048));
   EXPECT_TRUE(Here(1));
-  EXPECT_FALSE(Here(2)) << "another server's";
+  EXPECT_FALSE(Here(2)) << "it is on another server";
   EXPECT_TRUE(Come(1, 0, 96));
   EXPECT_TRUE(Here(2));
   EXPECT_TRUE(arrivals_.intact());
 }
 
-TEST_F(ArrivalsTest, WhoWaitsIsToldWhenTheyCome) {
+TEST_F(ArrivalsTest, AWaitingCallReturnsWhenTheValuesArrive) {
   Thread stream("stream", [&] {
     EXPECT_TRUE(Come(0, 0, 1024));
     EXPECT_TRUE(Come(0, 1024, 4000));
@@ -67,9 +67,9 @@ TEST_F(ArrivalsTest, WhoWaitsIsToldWhenTheyCome) {
   stream.Join();
 }
 
-TEST_F(ArrivalsTest, WhatComesAgainIsRefusedOnceSomebodyMayHaveReadIt) {
+TEST_F(ArrivalsTest, ASecondArrivalIsRefusedOnceItMayHaveBeenRead) {
   EXPECT_TRUE(Come(0, 0, 1024));
-  EXPECT_TRUE(Come(0, 0, 4000)) << "nobody has";
+  EXPECT_TRUE(Come(0, 0, 4000)) << "no values have been awaited";
   EXPECT_TRUE(Here(1));
   EXPECT_FALSE(Come(0, 1024, 2048));
   EXPECT_FALSE(arrivals_.intact());
@@ -79,9 +79,9 @@ TEST_F(ArrivalsTest, WhatComesAgainIsRefusedOnceSomebodyMayHaveReadIt) {
   EXPECT_TRUE(Come(0, 1024, 2048));
 }
 
-TEST_F(ArrivalsTest, HalfOfWhatWasHereIsNotWhenTheFirstHalfComesAgain) {
+TEST_F(ArrivalsTest, ASecondArrivalOfOneHalfInvalidatesThatHalf) {
   EXPECT_TRUE(Come(0, 0, 4000));
-  EXPECT_TRUE(arrivals_.Admit(0, 0, 1024));  // and is being written
+  EXPECT_TRUE(arrivals_.Admit(0, 0, 1024));  // and is being written now
   EXPECT_FALSE(Here(0));
   arrivals_.Add(0, 0, 1024);
   EXPECT_TRUE(Here(0));
@@ -94,19 +94,19 @@ TEST_F(ArrivalsTest, ChunksThatCutPagesAreNotCounted) {
   EXPECT_TRUE(arrivals_.intact());
 }
 
-TEST_F(ArrivalsTest, ServersThatSayNoMoreAreNotWaitedFor) {
+TEST_F(ArrivalsTest, AClosedServerIsNotWaitedFor) {
   EXPECT_TRUE(Come(0, 0, 1024));
   arrivals_.Close(0);
-  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has come before";
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has arrived before";
   EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
 }
 
 TEST_F(ArrivalsTest, AfterAFailedPushNoServerIsWaitedForUntilTheNextStep) {
   EXPECT_TRUE(Come(0, 0, 1024));
   arrivals_.Fail();
-  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has come before";
+  EXPECT_TRUE(arrivals_.Await(0, InAMinute(), NoFailure, NobodyReceives)) << "it has arrived before";
   EXPECT_FALSE(arrivals_.Await(1, InAMinute(), NoFailure, NobodyReceives));
-  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives)) << "another server's";
+  EXPECT_FALSE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives)) << "it is on another server";
   arrivals_.Begin(layout_);
   Thread stream("stream", [&] { EXPECT_TRUE(Come(1, 0, 96)); });
   EXPECT_TRUE(arrivals_.Await(2, InAMinute(), NoFailure, NobodyReceives));
@@ -118,7 +118,7 @@ TEST_F(ArrivalsTest, AFailureEndsTheWait) {
       arrivals_.Await(1, InAMinute(), [] { return absl::CancelledError("stopped"); }, NobodyReceives));
 }
 
-TEST_F(ArrivalsTest, ElementsThatTheServerDoesNotHaveAreLeftToWhoeverWritesThem) {
+TEST_F(ArrivalsTest, ElementsOutsideTheArenaAreLeftToTheWriter) {
   constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
   EXPECT_TRUE(Come(0, -1024, 1024));
   EXPECT_TRUE(Come(0, 0, 8192));

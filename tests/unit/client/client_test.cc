@@ -20,7 +20,7 @@ std::unique_ptr<Client> ClientOf(test::InProcessCluster& cluster, const std::str
       .value();
 }
 
-TEST(Client, WhatOneWritesAnotherReads) {
+TEST(Client, AClientReadsTheValuesThatAnotherHasWritten) {
   test::InProcessCluster cluster({.servers = 2});
   const auto one = ClientOf(cluster, "one"), another = ClientOf(cluster, "another");
   ASSERT_EQ(one->Create("a", Shape({}), {3.0f}), absl::OkStatus());
@@ -33,20 +33,21 @@ TEST(Client, WhatOneWritesAnotherReads) {
   EXPECT_EQ(listed[1].name, "b");
   EXPECT_EQ(listed[1].shape, Shape({2, 2}));
   EXPECT_THAT(listed[0].servers, ElementsAre(0));
-  EXPECT_THAT(listed[1].servers, ElementsAre(1)) << "on the server that holds least";
+  EXPECT_THAT(listed[1].servers, ElementsAre(1)) << "on the server that stores the fewest elements";
 }
 
-TEST(Client, NamesWhatIsWrong) {
+TEST(Client, ErrorsNameTheVariableAndBothValues) {
   test::InProcessCluster cluster;
   const auto client = ClientOf(cluster);
-  EXPECT_THAT(std::string(client->Read("a").status().message()), HasSubstr("there are none"));
+  EXPECT_THAT(std::string(client->Read("a").status().message()), HasSubstr("they have none"));
   ASSERT_TRUE(client->Create("a", Shape({2}), {1.0f, 2.0f}).ok());
   EXPECT_EQ(client->Create("a", Shape({2}), {1.0f, 2.0f}).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(client->Read("b").status().message()),
-              HasSubstr("no variable 'b' on the servers; there are a"));
+              HasSubstr("no variable 'b' on the servers; they have a"));
   EXPECT_THAT(std::string(client->Write("a", {1.0f}).message()), HasSubstr("takes 2 values, not 1"));
   EXPECT_EQ(client->Create("c", Shape({2}), {1.0f}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound) << "what failed left nothing";
+  EXPECT_EQ(client->Read("c").status().code(), absl::StatusCode::kNotFound)
+      << "a failed call leaves nothing behind";
 }
 
 int64_t BytesSent(test::InProcessCluster& cluster) {
@@ -57,7 +58,7 @@ int64_t BytesSent(test::InProcessCluster& cluster) {
   return bytes;
 }
 
-TEST(VariableReader, WhatHasNotChangedDoesNotTravel) {
+TEST(VariableReader, UnchangedValuesAreNotSent) {
   test::InProcessCluster cluster({.servers = 2});
   const auto client = ClientOf(cluster), another = ClientOf(cluster, "another");
   ASSERT_EQ(client->Create("a", Shape({2}), {1.0f, 2.0f}), absl::OkStatus());
@@ -75,7 +76,7 @@ TEST(VariableReader, WhatHasNotChangedDoesNotTravel) {
   EXPECT_EQ(*reader->Refresh(), false);
 }
 
-TEST(VariableReader, FollowsAVariableWhoseServerHoldsMoreNow) {
+TEST(VariableReader, FollowsAVariableWhenItsServerStoresMore) {
   test::InProcessCluster cluster;
   const auto client = ClientOf(cluster);
   ASSERT_EQ(client->Create("b", Shape({}), {1.0f}), absl::OkStatus());
@@ -86,14 +87,14 @@ TEST(VariableReader, FollowsAVariableWhoseServerHoldsMoreNow) {
   EXPECT_THAT(reader->values(), ElementsAre(2));
 }
 
-TEST(VariableReader, ReadsAllAnewAfterItsStreamBroke) {
+TEST(VariableReader, ReadsEverythingAgainAfterItsStreamBroke) {
   test::InProcessCluster cluster;
   const auto client = ClientOf(cluster);
   ASSERT_EQ(client->Create("a", Shape({}), {1.0f}), absl::OkStatus());
   const auto reader = client->OpenReader("a").value();
   cluster.link("client", 0).Break();
   auto refreshed = reader->Refresh();
-  if (!refreshed.ok()) {  // the break came to be known in the middle of it
+  if (!refreshed.ok()) {  // the broken stream was noticed during the refresh
     EXPECT_EQ(refreshed.status().code(), absl::StatusCode::kUnavailable);
     refreshed = reader->Refresh();
   }
@@ -102,13 +103,13 @@ TEST(VariableReader, ReadsAllAnewAfterItsStreamBroke) {
   EXPECT_THAT(reader->values(), ElementsAre(1));
 }
 
-TEST(VariableReader, NamesAVariableThatIsNotThere) {
+TEST(VariableReader, NamesAVariableThatDoesNotExist) {
   test::InProcessCluster cluster;
   EXPECT_THAT(std::string(ClientOf(cluster)->OpenReader("a").status().message()),
-              HasSubstr("there are none"));
+              HasSubstr("they have none"));
 }
 
-// Writers and creators at the same time: what was acknowledged is there.
+// Several threads write and create variables at the same time: every acknowledged write is kept.
 TEST(Client, NoWriteIsLostWhileVariablesAreAdded) {
   test::InProcessCluster cluster;
   ASSERT_TRUE(ClientOf(cluster)->Create("a", Shape({}), {0.0f}).ok());
@@ -120,7 +121,8 @@ TEST(Client, NoWriteIsLostWhileVariablesAreAdded) {
       } else {
         const float value = static_cast<float>(i);
         const absl::Status written = client->Write("a", {value});
-        if (absl::IsAborted(written)) continue;  // five times overtaken by new variables, and told
+        if (absl::IsAborted(written))
+          continue;  // overtaken by new variables in all five attempts, as reported
         ASSERT_EQ(written, absl::OkStatus());
         const auto read = client->Read("a");
         if (absl::IsAborted(read.status())) continue;
@@ -130,7 +132,7 @@ TEST(Client, NoWriteIsLostWhileVariablesAreAdded) {
   });
 }
 
-TEST(Client, ReadsAndWritesAModelThatIsInTraining) {
+TEST(Client, ReadsAndWritesAModelDuringTraining) {
   test::InProcessCluster cluster({.servers = 2});
   test::ToyJob toy(1, {{"kernel", {4, 1}, {1, 2, 3, 4}}});
   toy.split_bytes = 8;

@@ -40,7 +40,7 @@ class CompressedGradientsTest : public testing::Test {
     return gradient;
   }
 
-  // What the servers read of the kernel's chunks: each element once.
+  // What the servers decode from the kernel's chunks: each element once.
   std::vector<float> Sent(const CompressedGradients& compressed) {
     std::vector<float> sent(kKernel, std::numeric_limits<float>::quiet_NaN());
     for (int server = 0; server < 2; ++server) {
@@ -74,14 +74,14 @@ class CompressedGradientsTest : public testing::Test {
   WireMeters meters_;
 };
 
-TEST_F(CompressedGradientsTest, WhatIsNotItsBusinessIsLeftAlone) {
+TEST_F(CompressedGradientsTest, VariablesWithOtherEncodingsAreIgnored) {
   CompressedGradients compressed = Of(v1::ENCODING_INT8);
   compressed.BeginStep();
   EXPECT_FALSE(compressed.Compress(0, Gradient(1)));
   EXPECT_TRUE(compressed.ready(0).empty());
 }
 
-TEST_F(CompressedGradientsTest, TopKOfAVariableOnSeveralServersAreItsLargest) {
+TEST_F(CompressedGradientsTest, TopKSelectsTheLargestElementsAcrossServers) {
   CompressedGradients compressed = Of(v1::ENCODING_TOPK);
   const std::vector<float> gradient = Gradient(1), sent = Step(compressed, gradient);
   int64_t travelled = 0;
@@ -100,7 +100,7 @@ TEST_F(CompressedGradientsTest, TopKOfAVariableOnSeveralServersAreItsLargest) {
   EXPECT_GE(least, most);
 }
 
-TEST_F(CompressedGradientsTest, NothingIsLostOnlyLate) {
+TEST_F(CompressedGradientsTest, TheResidualIsDelayedAndNotLost) {
   for (const auto encoding : {v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
     CompressedGradients compressed = Of(encoding, 0.25);
     std::vector<double> given(kKernel), came(kKernel);
@@ -111,7 +111,7 @@ TEST_F(CompressedGradientsTest, NothingIsLostOnlyLate) {
         came[i] += sent[i];
       }
     }
-    // What is missing of the sum is what is kept: with a gradient of zeros and all of it travelling it comes.
+    // The difference to the sum is the residual: a gradient of zeros, sent completely, brings it.
     std::vector<float> last;
     if (encoding == v1::ENCODING_ONEBIT) {
       for (size_t i = 0; i < came.size(); ++i) ASSERT_LT(std::abs(given[i] - came[i]), 8);
@@ -127,7 +127,7 @@ TEST_F(CompressedGradientsTest, NothingIsLostOnlyLate) {
   }
 }
 
-TEST_F(CompressedGradientsTest, AStepThatAServerDidNotCountChangesNothingThere) {
+TEST_F(CompressedGradientsTest, AnUncountedStepLeavesTheResidualUnchanged) {
   CompressedGradients compressed = Of(v1::ENCODING_TOPK), same = Of(v1::ENCODING_TOPK);
   Step(compressed, Gradient(1));
   Step(same, Gradient(1));
@@ -138,7 +138,7 @@ TEST_F(CompressedGradientsTest, AStepThatAServerDidNotCountChangesNothingThere) 
   EXPECT_NE(Step(compressed, Gradient(5)), Step(same, Gradient(5)));
 }
 
-TEST_F(CompressedGradientsTest, ANumberThatIsNotFiniteMakesTheVariableTravelWhole) {
+TEST_F(CompressedGradientsTest, AVariableWithANumberThatIsNotFiniteIsNotCompressed) {
   for (const auto encoding : {v1::ENCODING_INT8, v1::ENCODING_TOPK, v1::ENCODING_ONEBIT}) {
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       CompressedGradients compressed = Of(encoding);
@@ -149,14 +149,14 @@ TEST_F(CompressedGradientsTest, ANumberThatIsNotFiniteMakesTheVariableTravelWhol
       EXPECT_FALSE(compressed.compressed(1));
       EXPECT_TRUE(compressed.ready(0).empty());
       compressed.EndStep({true, true});
-      // Nothing of it is kept.
+      // No residual of it is kept.
       CompressedGradients fresh = Of(encoding);
       EXPECT_EQ(Step(compressed, Gradient(2)), Step(fresh, Gradient(2)));
     }
   }
 }
 
-TEST_F(CompressedGradientsTest, TheErrorIsThePartThatDoesNotTravel) {
+TEST_F(CompressedGradientsTest, TheErrorIsTheFractionThatIsNotSent) {
   CompressedGradients compressed = Of(v1::ENCODING_TOPK, 1);
   std::vector<float> gradient(static_cast<size_t>(kSmall + kKernel));
   gradient[kSmall] = 4;

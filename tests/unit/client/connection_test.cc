@@ -15,7 +15,7 @@ ConnectionOptions Within(std::chrono::milliseconds limit) {
   return {.task = "worker/0", .cluster_hash = 0, .connect_timeout = limit, .say = nullptr, .stop = nullptr};
 }
 
-TEST(Connection, ServersThatAreNotReachedAreNamedWithTheReason) {
+TEST(Connection, UnreachableServersAreNamedWithTheReason) {
   test::InProcessCluster cluster({.servers = 3});
   cluster.Kill(1);
   const auto connection = Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::milliseconds(100)));
@@ -30,13 +30,14 @@ TEST(Connection, WaitsForAServerThatStartsLate) {
   test::Link& late = cluster.link("worker/0", 1);
   late.SetReachable(false);
   Thread starts("starts", [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // lateness itself, not a wait for an event
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(50));  // the delay under test, not a wait for an event
     late.SetReachable(true);
   });
   EXPECT_TRUE(Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).ok());
 }
 
-TEST(Connection, EndsTheWaitWhenAskedTo) {
+TEST(Connection, StopEndsTheWait) {
   test::InProcessCluster cluster;
   cluster.Kill(0);
   ConnectionOptions options = Within(std::chrono::seconds(300));
@@ -45,7 +46,7 @@ TEST(Connection, EndsTheWaitWhenAskedTo) {
             absl::StatusCode::kCancelled);
 }
 
-TEST(Connection, ServersInTheWrongOrderAreNoticed) {
+TEST(Connection, ServersInTheWrongOrderAreDetected) {
   test::InProcessCluster cluster({.servers = 2});
   auto stubs = cluster.Stubs("worker/0");
   std::swap(stubs[0], stubs[1]);
@@ -55,7 +56,7 @@ TEST(Connection, ServersInTheWrongOrderAreNoticed) {
               HasSubstr("this is ps/1, and worker/0 takes it for ps/0"));
 }
 
-TEST(Connection, AServerThatWasRestartedIsToldFromTheOneThatWasThere) {
+TEST(Connection, ARestartedServerIsDetected) {
   test::InProcessCluster cluster;
   const auto connection =
       Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();
@@ -64,7 +65,7 @@ TEST(Connection, AServerThatWasRestartedIsToldFromTheOneThatWasThere) {
   EXPECT_EQ(connection->Describe(0).status().code(), absl::StatusCode::kAborted);
 }
 
-TEST(Connection, AWaitThatIsInVainSaysWhatIsMissing) {
+TEST(Connection, AWaitThatTimesOutReportsWhatIsMissing) {
   test::InProcessCluster cluster;
   const auto connection =
       Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();

@@ -21,7 +21,7 @@ v1::DataPosition At(int64_t next, const std::vector<std::pair<int64_t, int64_t>>
   return position;
 }
 
-TEST(DataPosition, CountsWhatIsUsed) {
+TEST(DataPosition, CountsTheUsedExamples) {
   EXPECT_EQ(NumUsed(At(100, {{10, 5}, {20, 10}})), 85);
   EXPECT_EQ(NumUsed(At(0, {})), 0);
 }
@@ -31,7 +31,7 @@ struct Torn {
   int64_t missed, repeated;
 };
 
-TEST(DataPosition, WhatOneServerAloneHasAtASnapshotIsMissedOrRepeated) {
+TEST(DataPosition, ExamplesOnOneServerOnlyAreMissedOrRepeated) {
   const Torn kCases[] = {
       {At(100, {}), At(100, {}), 0, 0},
       {At(100, {}), At(90, {}), 10, 0},
@@ -50,9 +50,9 @@ TEST(DataPosition, WhatOneServerAloneHasAtASnapshotIsMissedOrRepeated) {
   }
 }
 
-TEST(DataPosition, AtTheEndEachServerIsHeldAgainstWhatWasHandedOut) {
+TEST(DataPosition, AtTheEndEachServerIsComparedWithTheAssignedExamples) {
   v1::DataPosition before = At(100, {{30, 10}});
-  before.set_missed(7);  // at a snapshot that the job went on from
+  before.set_missed(7);  // at the snapshot from which the job was resumed
   const v1::DataPosition all = AtTheEnd({before, At(98, {{30, 10}}, 4)});
   EXPECT_EQ(all.missed(), 7 + 10 + 12);
   EXPECT_EQ(all.repeated(), 4);

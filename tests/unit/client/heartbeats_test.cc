@@ -9,7 +9,7 @@
 namespace cairn::client {
 namespace {
 
-TEST(Heartbeats, AServerThatStandsStillCostsNoLeaseOnTheOthers) {
+TEST(Heartbeats, ASuspendedServerCostsNoLeaseOnTheOthers) {
   test::InProcessCluster cluster({.servers = 2});
   const auto connection =
       Connection::Open(cluster.Stubs("worker/0"), {.task = "worker/0",

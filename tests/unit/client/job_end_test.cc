@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(Silence, EndsTheJobForAWorkerWhenNoServerHasAnsweredForLong) {
+TEST(Silence, EndsTheJobForAWorkerWhenNoServerAnswersForTenSeconds) {
   TimePoint now{};
   Silence silence(now);
   for (int look = 0; look < 4; ++look) EXPECT_FALSE(silence.IsTheEnd(/*answered=*/false, now += seconds(2)));
@@ -18,8 +18,8 @@ TEST(Silence, EndsTheJobForAWorkerWhenNoServerHasAnsweredForLong) {
   EXPECT_TRUE(silence.IsTheEnd(/*answered=*/false, now += seconds(2)));
 }
 
-// It was paused, and what it had asked before was not answered in time.
-TEST(Silence, OfAProcessThatStoodStillIsNotThatOfTheServers) {
+// The process was paused, and the answers to its earlier requests did not arrive in time.
+TEST(Silence, TimeInWhichThisProcessWasSuspendedDoesNotCount) {
   Silence silence(TimePoint{});
   EXPECT_FALSE(silence.IsTheEnd(/*answered=*/false, TimePoint(seconds(60))));
 }

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// An empty server that never answers Create, and remembers how long it was waited for.
+// An empty server that never answers Create, and records the timeout of the call.
 class SlowCreator final : public ServerStub {
  public:
   explicit SlowCreator(Timeout& limit) : limit_(limit) {}
@@ -46,7 +46,7 @@ class SlowCreator final : public ServerStub {
   Timeout& limit_;
 };
 
-// How long the chief waits for a server to create a variable of so many elements, and what it says then.
+// Returns how long the chief waits for a server to create a variable of this many elements, and its message.
 std::pair<Timeout, absl::Status> CreateOf(int64_t elements) {
   Timeout limit{};
   std::vector<std::unique_ptr<ServerStub>> stubs;

@@ -10,7 +10,7 @@ namespace {
 
 using Answer = absl::StatusOr<v1::ConnectResponse>;
 
-// The answers of the two places of a part. A backup that accepts Promote serves from the next epoch on.
+// The answers of the two places of a shard. A backup that accepts Promote serves from the next epoch on.
 struct Places {
   Answer home = absl::UnavailableError("Connection refused");
   Answer away = absl::NotFoundError("nothing of the part is here");
@@ -46,21 +46,21 @@ absl::StatusOr<PartSearch::Found> Search(Places places, const PartSearch::Option
   return search.result();
 }
 
-TEST(PartSearch, AServerAtHomeIsFoundWithoutAskingTheOtherPlace) {
+TEST(PartSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherPlace) {
   PartSearch search(From());
   search.OnConnected(Server(v1::STATE_READY));
   EXPECT_FALSE(search.question().has_value());
   EXPECT_FALSE(search.result()->away);
 }
 
-TEST(PartSearch, TheBackupIsPromotedWhereTheServerIsGone) {
+TEST(PartSearch, TheBackupIsPromotedWhenTheServerIsGone) {
   const auto found =
       Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, Knowing(7)).value();
   EXPECT_TRUE(found.away);
   EXPECT_EQ(found.known().epoch, 1);
 }
 
-TEST(PartSearch, ABackupAtThePlaceThatIsAskedFirstIsPromotedWhereTheOtherServesNothing) {
+TEST(PartSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
   for (const Answer& away : {Answer(Server(v1::STATE_EMPTY, 9)), Places().away, Places().home}) {
     const auto found =
         Search({.home = Server(v1::STATE_COPY), .away = away, .promotion = absl::OkStatus()}, From());
@@ -70,19 +70,20 @@ TEST(PartSearch, ABackupAtThePlaceThatIsAskedFirstIsPromotedWhereTheOtherServesN
   }
 }
 
-// Its server has dropped the part: nobody serves it, and the job is to be created anew on it.
-TEST(PartSearch, ABackupThatCannotBePromotedIsFoundAndNotRemembered) {
+// The server has dropped its shard: neither place serves it, and the job must be created again on the server.
+TEST(PartSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   for (const bool away_first : {false, true}) {
     const auto found =
         Search({.home = Server(v1::STATE_COPY), .away = Server(v1::STATE_EMPTY, 9)}, From(away_first));
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_FALSE(found->away);
     EXPECT_EQ(found->response.state(), v1::STATE_COPY);
-    EXPECT_EQ(found->known().incarnation, 0u) << "else its next answer passes for a lost server's";
+    EXPECT_EQ(found->known().incarnation, 0u)
+        << "otherwise its next answer would look like that of a lost server";
   }
 }
 
-TEST(PartSearch, APartIsLostOnlyWhenBothPlacesHaveAnswered) {
+TEST(PartSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
   const Answer restarted = Server(v1::STATE_EMPTY, 9), silent = absl::DeadlineExceededError("no answer");
   EXPECT_EQ(Search({.home = restarted, .away = silent}, Knowing(7)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
@@ -112,7 +113,7 @@ TEST(PartSearch, AServerThatWasReplacedIsNotTheKnownOne) {
   EXPECT_EQ(found.status().code(), absl::StatusCode::kUnavailable);
 }
 
-// A server that stood still while its backup was promoted, and woke up for the rollback.
+// A server that was suspended while its backup was promoted, and resumed for the rollback.
 TEST(PartSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
   PartSearch::Options options = Knowing(7, /*away=*/true);
   options.known.epoch = 1;
@@ -127,9 +128,9 @@ TEST(PartSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
   EXPECT_FALSE(found->known().IsBefore(options.known)) << "else the client would not follow it";
 }
 
-// The known server was lost before it had a backup. The backup of its earlier generation has been promoted,
-// and has a backup in turn.
-TEST(PartSearch, APartIsLostWhereBothPlacesAreOfAnEarlierGeneration) {
+// The known server was lost before it had a backup. The backup of its earlier generation has been promoted
+// and has a backup itself.
+TEST(PartSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
   PartSearch::Options options = Knowing(7);
   options.known.generation = 1;
   const Places places = {.home = Server(v1::STATE_READY, 7, 2),

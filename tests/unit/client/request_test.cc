@@ -20,7 +20,7 @@ v1::Chunk At(int64_t offset) {
   return chunk;
 }
 
-// Servers hold [a: 4 rows of 2 | split after row 3 | the rest on ps/1] and [b: 2 elements].
+// The servers store [a: 4 rows of 2 | split after row 3 | the rest on ps/1] and [b: 2 elements].
 class ExtentsTest : public testing::Test {
  protected:
   ExtentsTest() {
@@ -48,7 +48,7 @@ TEST_F(ExtentsTest, MapBetweenTheFlatBufferAndTheServers) {
   EXPECT_TRUE(layout_.covers(1));
 }
 
-TEST_F(ExtentsTest, NeighboursOnBothSidesAreOneRunAndGoAsOne) {
+TEST_F(ExtentsTest, ExtentsAdjacentOnBothSidesAreSentAsOneRun) {
   const std::vector<net::VariableInfo> variables = {
       {"a", Shape({3}), 0}, {"b", Shape({2}), 3}, {"c", Shape({4}), 5}};
   const std::vector<std::vector<net::Slice>> slices = {{{"a", Shape({3}), 0, 3, 0},
@@ -61,7 +61,7 @@ TEST_F(ExtentsTest, NeighboursOnBothSidesAreOneRunAndGoAsOne) {
   EXPECT_EQ(runs[0].count, 5);
   EXPECT_EQ(runs[1].server_offset, 6);
   EXPECT_EQ(runs[1].local_offset, 5);
-  EXPECT_EQ(layout.extents_of(1)[0].server_offset, 3) << "each variable's stay as they are";
+  EXPECT_EQ(layout.extents_of(1)[0].server_offset, 3) << "the extents of each variable stay unchanged";
 }
 
 // Chunks that begin and end at any element, in runs that begin and end at any byte.
@@ -87,7 +87,7 @@ TEST_F(ExtentsTest, ReceivedChunksMayBeCutAnywhere) {
   }
 }
 
-TEST_F(ExtentsTest, WhatIsLentGoesToAllItsPlaces) {
+TEST_F(ExtentsTest, BorrowedValuesAreScatteredToAllExtents) {
   std::vector<float> arena(9);
   std::iota(arena.begin(), arena.end(), 100.0f);
   for (size_t begin = 0; begin < 9; ++begin) {
@@ -97,14 +97,14 @@ TEST_F(ExtentsTest, WhatIsLentGoesToAllItsPlaces) {
       const net::Lent lent(absl::MakeConstSpan(arena).subspan(begin, end - begin));
       ASSERT_EQ(sink->Add(At(static_cast<int64_t>(begin)), lent), absl::OkStatus());
       for (size_t i = begin; i < end; ++i) {
-        if (i != 6) wanted[i < 6 ? i + 2 : i - 7] = arena[i];  // 6 is unknown
+        if (i != 6) wanted[i < 6 ? i + 2 : i - 7] = arena[i];  // the value of element 6 is undefined
       }
       EXPECT_EQ(buffer, wanted) << begin << " " << end;
     }
   }
 }
 
-TEST_F(ExtentsTest, ChunksThatAreNoneOfOursChangeNothing) {
+TEST_F(ExtentsTest, ChunksOutsideTheExtentsChangeNothing) {
   std::vector<float> buffer(10, -1.0f);
   const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
   const absl::Span<const char> six_bytes("123456", 6), eight_bytes("12345678", 8);
@@ -112,11 +112,11 @@ TEST_F(ExtentsTest, ChunksThatAreNoneOfOursChangeNothing) {
   for (int64_t offset : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
     EXPECT_EQ(sink->Add(At(offset), {&eight_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(sink->Add(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "beyond what we know";
+  EXPECT_EQ(sink->Add(At(100), {&eight_bytes, 1}), absl::OkStatus()) << "after the last extent";
   EXPECT_THAT(buffer, Each(-1));
 }
 
-TEST_F(ExtentsTest, AChunkWithinOneExtentHasItsPlaceInTheBuffer) {
+TEST_F(ExtentsTest, AChunkWithinOneExtentIsReceivedInPlace) {
   std::vector<float> buffer(10, -1.0f);
   const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
   const auto extents = layout_.extents_on(0);
@@ -141,12 +141,12 @@ TEST_F(ExtentsTest, AChunkWithinOneExtentHasItsPlaceInTheBuffer) {
   EXPECT_THAT(buffer, Each(-1));
 }
 
-// A server that records what is sent to it.
+// A server that records what it receives.
 class RecordingStub final : public ServerStub {
  public:
   struct Sent {
     v1::Chunk chunk;
-    std::vector<float> values;  // of the payload, as if it were float32
+    std::vector<float> values;  // of the payload, read as float32
     size_t runs;
   };
   class Stream final : public FrameStream {
@@ -185,10 +185,10 @@ class RecordingStub final : public ServerStub {
   FrameHandler* opened = nullptr;  // of the last stream
 };
 
-TEST_F(ExtentsTest, ASessionHasAPlaceForValuesThatItHasAskedFor) {
+TEST_F(ExtentsTest, RequestedValuesAreReceivedInPlace) {
   RecordingStub stub;
   std::vector<float> buffer(10);
-  PendingDone done, other_done;  // outlive the session, whose end answers what is open
+  PendingDone done, other_done;  // outlive the session, whose end completes open requests
   ServerSession session(stub);
   const uint64_t id =
       session.Begin({}, ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer)), done.Callback()).value();
@@ -202,20 +202,20 @@ TEST_F(ExtentsTest, ASessionHasAPlaceForValuesThatItHasAskedFor) {
   EXPECT_EQ(place.size(), 4u);
   for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->PlaceFor(header, bytes).empty());
   header.set_request_id(other);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "asked for no values";
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "this request asked for no values";
   header.set_request_id(id);
   header.mutable_done();
   stub.opened->OnFrame(header, {});
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "answered";
+  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "this request has been answered";
 }
 
-TEST_F(ExtentsTest, ExtentsThatTouchOnTheServerShareAChunk) {
+TEST_F(ExtentsTest, ExtentsAdjacentOnTheServerShareAChunk) {
   RecordingStub stub;
   ServerSession session(stub);
   std::vector<float> buffer(10);
   std::iota(buffer.begin(), buffer.end(), 0.0f);
-  // In the arena: [0, 2) and [2, 3) touch, [5, 6) does not.
+  // In the arena, [0, 2) and [2, 3) are adjacent, [5, 6) is separate.
   const net::Extent extents[] = {{0, 0, 4, 2}, {0, 2, 9, 1}, {0, 5, 0, 1}};
   SendExtents(session, 1, extents, buffer);
   ASSERT_EQ(stub.chunks.size(), 2u);
@@ -239,7 +239,7 @@ TEST(SendExtents, CutsAtTheLargestPayload) {
   EXPECT_EQ(stub.chunks[2].values.size(), 7u);
 }
 
-TEST_F(ExtentsTest, In16BitsChunksAreOfOneRunAndComeBack) {
+TEST_F(ExtentsTest, ChunksIn16BitsAreOneRunAndDecodeToTheSameValues) {
   RecordingStub stub;
   ServerSession session(stub);
   std::vector<float> buffer(10), room(9), received(10, -1.0f);

@@ -31,7 +31,7 @@ class IncomingTest : public testing::Test {
   Incoming incoming_;
 };
 
-TEST_F(IncomingTest, PiecesComeTogether) {
+TEST_F(IncomingTest, FragmentsAreAssembled) {
   std::vector<float> to(3);
   incoming_.Expect(Piece(4), to.data(), 3);
   EXPECT_FALSE(Take(Piece(4), {1, 2})->whole);
@@ -41,7 +41,7 @@ TEST_F(IncomingTest, PiecesComeTogether) {
   EXPECT_THAT(to, ElementsAre(1, 2, 3));
 }
 
-TEST_F(IncomingTest, WhatIsNotExpectedOrNotNextIsRefusedAndWritesNothing) {
+TEST_F(IncomingTest, UnexpectedFragmentsAreRefusedAndWriteNothing) {
   std::vector<float> to(3);
   incoming_.Expect(Piece(4), to.data(), 3);
   EXPECT_THAT(std::string(Take(Piece(5), {1}).status().message()),

@@ -1,5 +1,5 @@
-// Heads and partners of one process, each with a device of its own, over this host's sockets; held against
-// the same model on one device.
+// Stage leaders and stage workers in one process, each with a device of its own, connected by this host's
+// sockets; compared with the same model on one device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ using nn::RunStep;
 using nn::Train;
 using ::testing::HasSubstr;
 
-// Where a partner is reached, while there is one.
+// The address of a stage worker, while it exists.
 struct Slot {
   Mutex mutex;
   allreduce::RingHost* host = nullptr;
 };
 
-// Greetings that stay in the process.
+// Carries greetings within the process.
 class Greeter final : public allreduce::RingPeer {
  public:
   explicit Greeter(Slot& slot) : slot_(slot) {}
@@ -42,7 +42,7 @@ class Greeter final : public allreduce::RingPeer {
     if (slot_.host == nullptr) return absl::UnavailableError("nobody is there");
     return slot_.host->OnGreet(request, response);
   }
-  // The socket is gone: so is the stream.
+  // The socket is closed, which ends the stream.
   std::unique_ptr<allreduce::RingStream> Open(const v1::GreetResponse&,
                                               allreduce::RingHandler& handler) override {
     struct Dead final : allreduce::RingStream {
@@ -57,7 +57,7 @@ class Greeter final : public allreduce::RingPeer {
   Slot& slot_;
 };
 
-// A model over tasks, its layers in turn.
+// A model whose layers are assigned to the tasks in turn.
 struct Divided {
   Divided(const nn::Model& model, int tasks) {
     std::map<std::string, int> known;
@@ -115,7 +115,7 @@ class PartnerProcess {
     thread_.Join();
     Cut();
   }
-  // As if it were killed.
+  // Acts as if the stage worker were killed.
   void Cut() {
     {
       MutexLock lock(slot_.mutex);
@@ -138,7 +138,7 @@ class PartnerProcess {
   Thread thread_;
 };
 
-// One group.
+// A single group.
 class Group {
  public:
   Group(const nn::Model& model, int tasks, int64_t micro_batches, Duration limit = std::chrono::seconds(60))
@@ -197,7 +197,7 @@ class SplitTest : public testing::Test {
   const std::unique_ptr<kernels::Device> device_ = kernels::CreateCpuDevice(0, 1).value();
 };
 
-TEST_F(SplitTest, AStepIsThatOfOneDevice) {
+TEST_F(SplitTest, AStepEqualsThatOfOneDevice) {
   for (const char* json : {nn::kSmallCnn, nn::kMlp, nn::kGraph}) {
     Load(json);
     const auto alone = Alone();
@@ -223,7 +223,7 @@ TEST_F(SplitTest, AStepIsThatOfOneDevice) {
   }
 }
 
-TEST_F(SplitTest, WithOneMicroBatchTheBitsAreThoseOfOneDevice) {
+TEST_F(SplitTest, OneMicroBatchGivesTheBitsOfOneDevice) {
   for (const char* json : {nn::kMlp, nn::kGraph, nn::kNormalized}) {
     Load(json);
     const Examples examples(*model_, 12);
@@ -233,7 +233,7 @@ TEST_F(SplitTest, WithOneMicroBatchTheBitsAreThoseOfOneDevice) {
   }
 }
 
-TEST_F(SplitTest, TwentyStepsEndWhereOneDeviceEnds) {
+TEST_F(SplitTest, TwentyStepsGiveTheValuesOfOneDevice) {
   Load(nn::kSmallCnn);
   const Examples examples(*model_, 12);
   Group group(*model_, 2, 4);
@@ -242,7 +242,7 @@ TEST_F(SplitTest, TwentyStepsEndWhereOneDeviceEnds) {
              "parameter");
 }
 
-TEST_F(SplitTest, APartnerThatIsLostInTheMidstOfABatchIsWaitedForAndTheBatchDoneAgain) {
+TEST_F(SplitTest, ABatchIsRepeatedWhenALostStageWorkerReturns) {
   Load(nn::kMlp);
   Group group(*model_, 2, 3);
   group.StartAll();
@@ -264,8 +264,8 @@ TEST_F(SplitTest, APartnerThatIsLostInTheMidstOfABatchIsWaitedForAndTheBatchDone
   EXPECT_THAT(announced, testing::Each(1));
 }
 
-TEST_F(SplitTest, AFaultOfAPartnerHasItsNameAndTheNextStepWorks) {
-  Load(nn::kMlp);  // its end is on task 1
+TEST_F(SplitTest, AnErrorOfAStageWorkerNamesItAndTheNextStepWorks) {
+  Load(nn::kMlp);  // the end of the model is on task 1
   Group group(*model_, 2, 3);
   group.StartAll();
   Examples examples(*model_, 6);
@@ -284,7 +284,7 @@ TEST_F(SplitTest, AFaultOfAPartnerHasItsNameAndTheNextStepWorks) {
                  RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
 }
 
-TEST_F(SplitTest, APartnerOfAnotherModelIsRefused) {
+TEST_F(SplitTest, AStageWorkerOfAnotherModelIsRefused) {
   Load(nn::kMlp);
   Group group(*model_, 2, 1);
   group.StartAll();
@@ -296,14 +296,14 @@ TEST_F(SplitTest, APartnerOfAnotherModelIsRefused) {
   v1::GreetResponse response;
   const absl::Status status = slot.host->OnGreet(request, &response);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("its model is another"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its model is different"));
   *request.mutable_plan() = Plan("m");
   request.set_to(3);
   EXPECT_THAT(std::string(slot.host->OnGreet(request, &response).message()),
-              HasSubstr("it is worker 1 of the group of worker 0, and was called as 3 by 0"));
+              HasSubstr("it is worker 1 of the group of worker 0, and was called as worker 3 by worker 0"));
 }
 
-TEST_F(SplitTest, APartnerThatDoesNotComeInTimeIsNamed) {
+TEST_F(SplitTest, AStageWorkerThatIsNotReachedInTimeIsNamed) {
   Load(nn::kMlp);
   Group group(*model_, 2, 1, std::chrono::milliseconds(1));
   const absl::Status status = group.head().Reach();
@@ -311,7 +311,7 @@ TEST_F(SplitTest, APartnerThatDoesNotComeInTimeIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at there:1 was not reached in time: "));
 }
 
-TEST_F(SplitTest, PartnersEndAsTheHeadDoes) {
+TEST_F(SplitTest, StageWorkersEndWithTheStatusOfTheStageLeader) {
   Load(nn::kMlp);
   for (const absl::Status& end : {absl::OkStatus(), absl::InvalidArgumentError("the loss is nan")}) {
     Group group(*model_, 3, 1);

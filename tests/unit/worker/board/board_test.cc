@@ -64,7 +64,7 @@ class BoardTest : public testing::Test {
   test::FakeClock clock_;
 };
 
-TEST_F(BoardTest, TagsAreThoseOfKeras) {
+TEST_F(BoardTest, TagsMatchThoseOfKeras) {
   const auto board = Make();
   board->Begin(0, 0, 0);
   TrainEpoch(*board, 0, 3);
@@ -79,7 +79,7 @@ TEST_F(BoardTest, TagsAreThoseOfKeras) {
   EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n");
 }
 
-TEST_F(BoardTest, ARunThatGoesOnWritesEachStepOnce) {
+TEST_F(BoardTest, AResumedRunWritesEachStepOnce) {
   const auto killed = Make({.update_freq = 5});
   killed->Begin(0, 0, 0);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
@@ -103,8 +103,8 @@ TEST_F(BoardTest, ARunThatGoesOnWritesEachStepOnce) {
   EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n2,1,2\n");
 }
 
-TEST_F(BoardTest, AnEpochThatWasStoppedWhileItWasEvaluatedIsCompletedByTheNextLife) {
-  EXPECT_FALSE(Make()->LacksValidation(0));  // nobody has trained it here
+TEST_F(BoardTest, AnInterruptedEvaluationIsCompletedByTheNextProcess) {
+  EXPECT_FALSE(Make()->LacksValidation(0));  // this directory has no earlier run
   const auto stopped = Make();
   stopped->Begin(0, 0, 0);
   stopped->OnEpochEnd({.epoch = 0, .version = 10, .metrics = {{"loss", 3}}});
@@ -119,7 +119,7 @@ TEST_F(BoardTest, AnEpochThatWasStoppedWhileItWasEvaluatedIsCompletedByTheNextLi
   EXPECT_THAT(Validation()["evaluation_loss_vs_iterations"], ElementsAre(10, 20));
 }
 
-TEST_F(BoardTest, HistogramsComeOnRequestAndAsOftenAsAsked) {
+TEST_F(BoardTest, HistogramsAreWrittenAtTheRequestedFrequency) {
   const auto board = Make({.histogram_freq = 2});
   board->Begin(0, 0, 0);
   for (int64_t epoch = 0; epoch < 3; ++epoch) TrainEpoch(*board, epoch, 1);
@@ -131,7 +131,7 @@ TEST_F(BoardTest, HistogramsComeOnRequestAndAsOftenAsAsked) {
   EXPECT_THAT(Train(), Not(Contains(Key("d/kernel/histogram"))));
 }
 
-TEST_F(BoardTest, OneGraphAndOneSessionHoweverOftenItGoesOn) {
+TEST_F(BoardTest, AResumedRunHasOneGraphAndOneSession) {
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     const auto board = Make();
     board->Begin(epoch, 10 * epoch, 0);
@@ -163,7 +163,7 @@ TEST_F(BoardTest, HyperparametersKeepTheirTypes) {
   EXPECT_EQ(start.session_start_info().hparams().at("momentum").number_value(), 0.5);
 }
 
-TEST_F(BoardTest, WhatCannotBeWrittenEndsTheWritingAndNothingElse) {
+TEST_F(BoardTest, AWriteErrorStopsTheWritingAndNothingElse) {
   std::ofstream(directory_ / "train") << "a file where a directory goes";
   const auto board = Make({.update_freq = 1});
   board->Begin(0, 0, 0);

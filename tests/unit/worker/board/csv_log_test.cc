@@ -22,14 +22,14 @@ class CsvLogTest : public testing::Test {
   const std::string path_ = directory_ / "log.csv";
 };
 
-TEST_F(CsvLogTest, LooksAsKerasWritesIt) {
+TEST_F(CsvLogTest, HasTheFormatOfKeras) {
   CsvLog log = Open(0);
   EXPECT_EQ(log.Add(0, {{"val_loss", 0.5}, {"loss", 0.25}, {"accuracy", 0.1}}), absl::OkStatus());
   EXPECT_EQ(log.Add(1, {{"val_loss", 1e-7}, {"loss", 2}, {"accuracy", 1}}), absl::OkStatus());
   EXPECT_EQ(Text(), "epoch,accuracy,loss,val_loss\n0,0.1,0.25,0.5\n1,1,2,1e-07\n");
 }
 
-TEST_F(CsvLogTest, WhatIsTrainedAgainIsWrittenOnce) {
+TEST_F(CsvLogTest, EpochsThatAreTrainedAgainAreWrittenOnce) {
   Write("epoch,loss\n0,3\n1,2\n2,1\n");
   CsvLog log = Open(1);
   EXPECT_EQ(Text(), "epoch,loss\n0,3\n");
@@ -37,7 +37,7 @@ TEST_F(CsvLogTest, WhatIsTrainedAgainIsWrittenOnce) {
   EXPECT_EQ(Text(), "epoch,loss\n0,3\n1,2\n");
 }
 
-TEST_F(CsvLogTest, ARowCutShortGoes) {
+TEST_F(CsvLogTest, AnIncompleteRowIsRemoved) {
   Write("epoch,loss\n0,3\n1,2");
   Open(9);
   EXPECT_EQ(Text(), "epoch,loss\n0,3\n");
@@ -51,7 +51,7 @@ TEST_F(CsvLogTest, ANewMetricIsEmptyInOlderRows) {
   EXPECT_EQ(Text(), "epoch,accuracy,loss\n0,,3\n1,0.5,2\n2,,1\n");
 }
 
-TEST_F(CsvLogTest, ARowIsCompletedLater) {
+TEST_F(CsvLogTest, AnExistingRowCanBeCompleted) {
   Write("epoch,loss,val_loss\n0,3,4\n1,2,\n");
   CsvLog log = Open(9);
   EXPECT_FALSE(log.Lacks(0, "val_"));
@@ -62,12 +62,12 @@ TEST_F(CsvLogTest, ARowIsCompletedLater) {
   EXPECT_EQ(Text(), "epoch,loss,val_accuracy,val_loss\n0,3,,4\n1,2,0.5,3\n2,,,2\n");
 }
 
-TEST_F(CsvLogTest, AnotherFileOfThatNameIsNotOverwritten) {
+TEST_F(CsvLogTest, AnUnrelatedFileOfThatNameIsNotOverwritten) {
   Write("name,age\nada,36\n");
   EXPECT_THAT(CsvLog::Open(path_, 0).status().message(),
               HasSubstr("its header begins with 'name', not 'epoch'"));
   Write("epoch,loss\n0,1,2\n");
-  EXPECT_THAT(CsvLog::Open(path_, 0).status().message(), HasSubstr(":2: '0,1,2' is no row"));
+  EXPECT_THAT(CsvLog::Open(path_, 0).status().message(), HasSubstr(":2: '0,1,2' does not match"));
 }
 
 }  // namespace

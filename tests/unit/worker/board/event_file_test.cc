@@ -23,7 +23,7 @@ void WriteScalars(const std::string& directory, const std::string& tag, int64_t 
   EXPECT_EQ((*file)->Flush(), absl::OkStatus());
 }
 
-TEST(EventFile, BeginsWithItsVersionAndIsNamedAsTensorBoardWants) {
+TEST(EventFile, BeginsWithItsVersionAndHasANameThatTensorBoardFinds) {
   const TemporaryDirectory directory;
   WriteScalars(directory / "deep/run", "epoch_loss", 7, 8);
   const auto paths = FilesIn(directory / "deep/run");
@@ -39,7 +39,7 @@ TEST(EventFile, BeginsWithItsVersionAndIsNamedAsTensorBoardWants) {
   EXPECT_GT(events[1].wall_time(), 1.5e9);
 }
 
-TEST(EventFile, TwoOfOneSecondAreTwoFiles) {
+TEST(EventFile, TwoFilesOfOneSecondHaveDifferentNames) {
   const TemporaryDirectory directory;
   WriteScalars(directory.path(), "a", 0, 1);
   WriteScalars(directory.path(), "a", 1, 2);
@@ -47,14 +47,14 @@ TEST(EventFile, TwoOfOneSecondAreTwoFiles) {
   EXPECT_THAT(StepsIn(directory.path())["a"], ElementsAre(0, 1));
 }
 
-TEST(EventFile, AFileThatCannotBeMadeNamesItself) {
+TEST(EventFile, AnErrorNamesTheFileThatCannotBeCreated) {
   const TemporaryDirectory directory;
   std::ofstream(directory / "file") << "x";
   const auto file = EventFile::Create(directory / "file");
   EXPECT_THAT(file.status().message(), HasSubstr(directory / "file"));
 }
 
-TEST(KeepEvents, WhatIsNotKeptGoesAndEmptyFilesWithIt) {
+TEST(KeepEvents, OtherEventsAndEmptyFilesAreRemoved) {
   const TemporaryDirectory directory;
   WriteScalars(directory.path(), "a", 0, 3);
   WriteScalars(directory.path(), "a", 3, 5);
@@ -64,7 +64,7 @@ TEST(KeepEvents, WhatIsNotKeptGoesAndEmptyFilesWithIt) {
   EXPECT_THAT(StepsIn(directory.path())["a"], ElementsAre(0, 1));
 }
 
-TEST(KeepEvents, ARecordThatIsCutShortGoes) {
+TEST(KeepEvents, AnIncompleteRecordIsRemoved) {
   const TemporaryDirectory directory;
   WriteScalars(directory.path(), "a", 0, 3);
   const std::string path = FilesIn(directory.path())[0];
@@ -73,14 +73,14 @@ TEST(KeepEvents, ARecordThatIsCutShortGoes) {
   EXPECT_THAT(StepsIn(directory.path())["a"], ElementsAre(0, 1));
 }
 
-TEST(KeepEvents, OthersFilesAreNotTouched) {
+TEST(KeepEvents, FilesOfOtherProgramsAreNotTouched) {
   const TemporaryDirectory directory;
   std::ofstream(directory / "events.out.tfevents.1.host.v2") << "of another program";
   EXPECT_EQ(KeepEvents(directory.path(), [](const board::v1::Event&) { return false; }), absl::OkStatus());
   EXPECT_EQ(ReadFile(directory / "events.out.tfevents.1.host.v2").value(), "of another program");
 }
 
-TEST(KeepEvents, ADirectoryThatIsNotThereHoldsNothing) {
+TEST(KeepEvents, AMissingDirectoryIsNoError) {
   const TemporaryDirectory directory;
   EXPECT_EQ(KeepEvents(directory / "none", [](const board::v1::Event&) { return true; }), absl::OkStatus());
   EXPECT_THAT(FilesIn(directory.path()), IsEmpty());

@@ -1,4 +1,4 @@
-// Reads event files back, for tests.
+// Reads event files for tests.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace cairn::worker {
 
-// A directory of the test's own.
+// A directory for one test.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() : path_(testing::TempDir() + "cairn_board_XXXXXX") {
@@ -28,7 +28,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// The paths of all files there, not of directories, in the order of their names.
+// The paths of all files in `directory`, without subdirectories, sorted by name.
 inline std::vector<std::string> FilesIn(const std::string& directory) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -38,7 +38,7 @@ inline std::vector<std::string> FilesIn(const std::string& directory) {
   return paths;
 }
 
-// All events of all files there, in the order written.
+// All events of all files in the directory, in the order written.
 inline std::vector<board::v1::Event> EventsIn(const std::string& directory) {
   std::vector<board::v1::Event> events;
   for (const std::string& path : FilesIn(directory)) {
@@ -52,7 +52,7 @@ inline std::vector<board::v1::Event> EventsIn(const std::string& directory) {
   return events;
 }
 
-// The steps of each scalar there, in the order written: {"epoch_loss", {0, 1, 2}}.
+// The steps of each scalar in the directory, in the order written: {"epoch_loss", {0, 1, 2}}.
 inline std::map<std::string, std::vector<int64_t>> StepsIn(const std::string& directory) {
   std::map<std::string, std::vector<int64_t>> steps;
   for (const board::v1::Event& event : EventsIn(directory)) {

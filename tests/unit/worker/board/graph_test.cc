@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(GraphOf, LayersAreConnectedAndHoldTheirVariables) {
+TEST(GraphOf, LayersAreConnectedAndContainTheirVariables) {
   const auto model = nn::Model::FromJson(
       nn::SequentialOf(
           R"({"class_name": "Dense", "config": {"name": "hidden", "input_shape": [3], "units": 4}},

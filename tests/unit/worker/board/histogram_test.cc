@@ -10,7 +10,7 @@
 namespace cairn::worker {
 namespace {
 
-TEST(HistogramOf, EveryElementIsBelowItsBucketsLimitAndNotBelowTheOneBefore) {
+TEST(HistogramOf, EveryElementIsBetweenTheLimitsOfItsBucket) {
   const std::vector<float> values = {-3, -0.5f, 0, 1e-20f, 0.5f, 0.5f, 1000};
   const board::v1::Histogram histogram = HistogramOf(values);
   ASSERT_EQ(histogram.bucket_size(), histogram.bucket_limit_size());
@@ -37,7 +37,7 @@ TEST(HistogramOf, LimitsGrowByATenth) {
   EXPECT_NEAR(histogram.bucket_limit(1) / histogram.bucket_limit(0), 1.1, 1e-12);
 }
 
-TEST(HistogramOf, WhatIsNotFiniteIsLeftOut) {
+TEST(HistogramOf, NumbersThatAreNotFiniteAreIgnored) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(HistogramOf(std::vector<float>{nan, inf, -inf, 2}).num(), 1);
   const board::v1::Histogram none = HistogramOf(std::vector<float>{nan});
