@@ -116,13 +116,13 @@ absl::StatusOr<const CudaBackend*> OpenCudaBackend(absl::Span<const std::string>
     }
     const auto entry = reinterpret_cast<const CudaBackend* (*)()>(dlsym(library, kCudaBackendSymbol));
     if (entry == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("no usable GPU: ", path, " is no CUDA backend of this program: ", LastLoaderError()));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no usable GPU: ", path, " is not a CUDA backend of this program: ", LastLoaderError()));
     }
     const CudaBackend* const backend = entry();
     if (absl::string_view(backend->version) != CAIRN_VERSION) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "no usable GPU: ", path, " is of version ", backend->version, ", this program of ", CAIRN_VERSION));
+          "no usable GPU: ", path, " has version ", backend->version, ", this program has ", CAIRN_VERSION));
     }
     return backend;
   }

@@ -70,7 +70,7 @@ class LinearOp {
   // meantime.
   virtual bool splits_backward() const { return false; }
   virtual absl::Status BackwardInput(const float* /*kernel*/, const float* /*dy*/, float* /*dx*/) {
-    return absl::UnimplementedError("the gradient of the input is no pass of its own");
+    return absl::UnimplementedError("the gradient of the input is not computed separately");
   }
 };
 

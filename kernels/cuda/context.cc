@@ -131,7 +131,8 @@ ElementType Context::compute_type() const {
 absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::Allocate(int64_t num_floats, absl::string_view what) {
   constexpr int64_t kMostFloats = int64_t{1} << 60;
   if (num_floats < 0 || num_floats > kMostFloats) {
-    return absl::ResourceExhaustedError(absl::StrCat(what, " on ", name_, ": ", num_floats, " floats asked"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, " on ", name_, ": ", num_floats, " floats requested"));
   }
   const int64_t bytes = num_floats * int64_t{sizeof(float)};
   CAIRN_ASSIGN_OR_RETURN(void* block, pool_->Allocate(bytes, what));

@@ -136,9 +136,9 @@ bool MemoryPool::ReturnIdleSlabs() {
 }
 
 absl::Status MemoryPool::Exhausted(int64_t bytes, absl::string_view what) const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(what, " on ", options_.device, ": ", bytes, " bytes asked, ", in_use_, " bytes in use, ",
-                   taken_, " taken from the device, the limit is ", options_.limit_bytes, " bytes"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, " on ", options_.device, ": ", bytes, " bytes requested, ", in_use_, " bytes in use, ", taken_,
+      " taken from the device, the limit is ", options_.limit_bytes, " bytes"));
 }
 
 }  // namespace cairn::kernels::cuda

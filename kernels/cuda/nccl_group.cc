@@ -93,7 +93,7 @@ class NcclGroup final : public DeviceGroup {
     for (int64_t i = 0; i < count; ++i) {
       const float expected = total * values[static_cast<size_t>(i)];
       if (host[i] == expected) continue;
-      return absl::InternalError(absl::StrCat("adds up wrongly: ", host[i], " instead of ", expected));
+      return absl::InternalError(absl::StrCat("wrong sum: ", host[i], " instead of ", expected));
     }
     return absl::OkStatus();
   }
@@ -148,8 +148,7 @@ class NcclGroup final : public DeviceGroup {
       CAIRN_ASSIGN_OR_RETURN(const Rank* const busy, BusyRank(call));
       if (busy == nullptr) return absl::OkStatus();
       if (Now() >= deadline) {
-        return absl::DeadlineExceededError(
-            absl::StrCat(call, " on ", busy->name, " has not come to an end in time"));
+        return absl::DeadlineExceededError(absl::StrCat(call, " on ", busy->name, " did not finish in time"));
       }
       std::this_thread::sleep_for(kPoll);
     }
@@ -247,7 +246,7 @@ class NcclGroup final : public DeviceGroup {
         Break(waiting.status());
         if (broken_.ok() && Now() >= deadline) {
           Break(absl::DeadlineExceededError(
-              absl::StrCat("a sum of all devices has not come from ", (*waiting)->name, " in time")));
+              absl::StrCat("a sum of all devices did not arrive from ", (*waiting)->name, " in time")));
         }
         if (!broken_.ok()) return broken_;
       }

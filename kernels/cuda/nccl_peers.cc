@@ -33,7 +33,7 @@ class NcclPeerGroup final : public PeerGroup {
     who_ = absl::StrCat(NameOf(nccl_), " between the GPUs of ", seat_.members, " workers");
   }
   ~NcclPeerGroup() override {
-    if (broken_.ok()) Break(absl::CancelledError("the group is given up"));
+    if (broken_.ok()) Break(absl::CancelledError("the group was aborted"));
   }
 
   // Must be called first, once; a group for which it failed is unusable.
@@ -80,7 +80,7 @@ class NcclPeerGroup final : public PeerGroup {
   absl::Status Pause(TimePoint deadline, absl::string_view what) const {
     CAIRN_RETURN_IF_ERROR(seat_.look());
     if (Now() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(what, " has not come to an end in time"));
+      return absl::DeadlineExceededError(absl::StrCat(what, " did not finish in time"));
     }
     std::this_thread::sleep_for(kPoll);
     return absl::OkStatus();
@@ -111,7 +111,7 @@ class NcclPeerGroup final : public PeerGroup {
     ncclUniqueId id;
     if (seat_.group.size() != sizeof(id.internal)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a group of ", seat_.group.size(), " bytes, which is none of NCCL's"));
+          absl::StrCat("a group of ", seat_.group.size(), " bytes, which is not one of NCCL's"));
     }
     std::memcpy(id.internal, seat_.group.data(), sizeof(id.internal));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -145,7 +145,7 @@ class NcclPeerGroup final : public PeerGroup {
     for (int64_t i = 0; i < kTrialFloats; ++i) {
       const float expected = members * (members + 1) / 2 * values[static_cast<size_t>(i)];  // exact
       if (host[i] == expected) continue;
-      return absl::InternalError(absl::StrCat("adds up wrongly: ", host[i], " instead of ", expected));
+      return absl::InternalError(absl::StrCat("wrong sum: ", host[i], " instead of ", expected));
     }
     return absl::OkStatus();
   }

@@ -152,7 +152,7 @@ __global__ void AverageForward(Images images, const Pack<T, kCount>* x, Pack<T, 
   }
 }
 
-// As MaxBackward.
+// As MaxBackward, for the mean.
 template <typename T, int kCount>
 __global__ void AverageBackward(Images images, const Pack<T, kCount>* dy, Pack<T, kCount>* dx) {
   const int64_t inputs = images.inputs();

@@ -27,7 +27,7 @@ namespace {
 constexpr auto kClientsGreeting = std::chrono::seconds(10);
 constexpr auto kServersGreeting = std::chrono::seconds(5);
 
-// Of this process. The other ends may be on the same cores.
+// The pollers of this process. The other ends may be on the same cores.
 BusyPollers<>& Pollers() {
   static BusyPollers<> pollers(UsableCores() / 2);
   return pollers;

@@ -43,7 +43,7 @@ TEST(OpenCudaBackend, AnotherVersionIsRefusedByName) {
   const auto status = OpenFails({Fake("other_version")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), absl::StrCat("no usable GPU: ", Fake("other_version"),
-                                           " is of version 0.0.9, this program of ", CAIRN_VERSION));
+                                           " has version 0.0.9, this program has ", CAIRN_VERSION));
 }
 
 TEST(OpenCudaBackend, AMissingDependencyIsNamed) {
@@ -57,7 +57,7 @@ TEST(OpenCudaBackend, AMissingDependencyIsNamed) {
 TEST(OpenCudaBackend, AnotherLibraryOfThisNameIsRefused) {
   const auto status = OpenFails({Fake("no_backend")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is no CUDA backend of this program: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not a CUDA backend of this program: "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("cairn_cuda_backend"));
 }
 

@@ -176,7 +176,7 @@ TEST(MemoryPool, ExhaustionNamesThePurposeTheSizesAndTheLimit) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(
       status.message(),
-      "layer 'conv2d': output on /gpu:0: 3145728 bytes asked, 1024 bytes in use, 2097152 taken from the "
+      "layer 'conv2d': output on /gpu:0: 3145728 bytes requested, 1024 bytes in use, 2097152 taken from the "
       "device, the limit is 4194304 bytes");
   EXPECT_EQ(pool.bytes_in_use(), 1024);
   EXPECT_NE(Take(pool, 1000), nullptr) << "what fits is given all the same";
@@ -193,7 +193,7 @@ TEST(MemoryPool, ASourceWithoutMemoryIsExhaustion) {
   HostSource source(0);
   MemoryPool pool(source, WithLimit(4 * kMebibyte));
   const auto status = pool.Allocate(10, "test").status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("test on /gpu:0: 10 bytes asked, 0 bytes in use"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("test on /gpu:0: 10 bytes requested, 0 bytes in use"));
 }
 
 TEST(MemoryPool, ThePoolReturnsAllSlabsWhenItIsDestroyed) {

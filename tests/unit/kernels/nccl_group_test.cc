@@ -148,15 +148,15 @@ TEST_F(NcclGroupTest, AFailedCallOfCreationIsNamedAndNothingLeaks) {
 
 TEST_F(NcclGroupTest, WrongSumsAreDetectedWhenAGroupIsMade) {
   nccl_.wrong = true;
-  EXPECT_THAT(Refused(), HasSubstr("between /gpu:0,/gpu:1: adds up wrongly: "));
+  EXPECT_THAT(Refused(), HasSubstr("between /gpu:0,/gpu:1: wrong sum: "));
 }
 
 TEST_F(NcclGroupTest, CreationEndsAtItsLimitIfNcclDoesNotFinish) {
   nccl_.never_done = true;
   EXPECT_THAT(
       Refused({.setup = Duration::zero()}),
-      HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclCommInitRankConfig on /gpu:1 has "
-                "not come to an end in time"));
+      HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclCommInitRankConfig on /gpu:1 did "
+                "not finish in time"));
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
@@ -200,7 +200,7 @@ TEST_F(BrokenNcclGroup, ASumThatDoesNotFinishIsAborted) {
   nccl_.stalls = true;
   operands_.Begin(*group_, 0, {1, 1});
   EXPECT_EQ(group_->Await(0).ToString(),
-            "DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: a sum of all devices has not come from "
+            "DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: a sum of all devices did not arrive from "
             "/gpu:0 in time");
   EXPECT_EQ(nccl_.communicators(), 0);
 }

@@ -129,19 +129,19 @@ TEST_F(NcclPeersTest, AFailedCallOfJoinIsNamed) {
 
 TEST_F(NcclPeersTest, AnInvalidGroupIsRefused) {
   EXPECT_THAT(Join(0, 2, "short").status().ToString(),
-              HasSubstr("a group of 5 bytes, which is none of NCCL's"));
+              HasSubstr("a group of 5 bytes, which is not one of NCCL's"));
 }
 
 TEST_F(NcclPeersTest, WrongSumsAreDetectedWhenAGroupIsMade) {
   nccl_.Set({.wrong = true});
-  EXPECT_THAT(Refused(), HasSubstr("between the GPUs of 2 workers: adds up wrongly: "));
+  EXPECT_THAT(Refused(), HasSubstr("between the GPUs of 2 workers: wrong sum: "));
 }
 
 TEST_F(NcclPeersTest, JoinEndsAtItsLimitIfAMemberIsMissing) {
   const absl::Status status =
       Join(0, 2, Draw(), {.setup = Duration::zero(), .end = Duration::zero()}).status();
   EXPECT_EQ(status, absl::DeadlineExceededError("NCCL 2.28.9 between the GPUs of 2 workers: "
-                                                "ncclCommInitRankConfig has not come to an end in time"));
+                                                "ncclCommInitRankConfig did not finish in time"));
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
