@@ -18,8 +18,8 @@ class Allowance {
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   static constexpr auto kPatience = std::chrono::milliseconds(250);
 
-  // The other end grants `bytes`, counted from the beginning of the stream. A grant that is not above the last
-  // one is outdated and ignored.
+  // The other end grants `bytes`, counted from the beginning of the stream. A grant that is not above the
+  // last one is outdated and ignored.
   void Set(uint64_t bytes) {
     if (lapsed_ && bytes <= sent_) return;
     if (!lapsed_ && allowed_ != kNoLimit && bytes <= allowed_) return;

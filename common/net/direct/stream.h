@@ -278,6 +278,7 @@ class DirectStream {
   std::atomic<bool> lends_{false};    // the other end can borrow
   std::atomic<bool> maps_{false};     // the other end maps regions
   std::atomic<bool> holds_;           // large payloads are pinned: there is no ring, and the system can do it
+
   // Used by the thread that receives: receiving_. [in_begin_, in_end_) of in_ has been received but not
   // parsed.
   std::vector<char> in_;
