@@ -9,7 +9,7 @@
 namespace cairn::kernels {
 namespace {
 
-// Appends an axis of the output with each input's stride, or merges it with the last one where every input
+// Appends an axis of the output with each input's stride, or merges it with the last one if every input
 // treats both alike.
 void AppendAxis(int64_t extent, absl::Span<const int64_t> strides, Broadcast& broadcast) {
   const int last = broadcast.axes - 1;

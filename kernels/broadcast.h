@@ -17,8 +17,9 @@ struct Broadcast {
   static constexpr int kMaxAxes = 8, kMaxInputs = 32;
 
   int inputs = 0, axes = 0;
-  int64_t elements = 0;            // of the output
-  int64_t extents[kMaxAxes] = {};  // of the output; neighbours that every input treats alike are one axis
+  int64_t elements = 0;  // of the output
+  // Extents of the output. Adjacent axes that are broadcast alike for every input are merged.
+  int64_t extents[kMaxAxes] = {};
   // [input][axis] In elements; 0 along an axis over which the input is repeated.
   int64_t strides[kMaxInputs][kMaxAxes] = {};
 
@@ -35,13 +36,15 @@ struct Broadcast {
   }
 };
 
-// Shapes of one rank; along each axis the extents are equal or 1. INVALID_ARGUMENT names the two that differ.
+// The shapes must have one rank; along each axis the extents are equal or 1. INVALID_ARGUMENT names the two
+// that differ.
 absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes);
 // INVALID_ARGUMENT for shapes that do not broadcast, a layout other than row-major, inputs of different
 // types, or more than kMaxInputs inputs or kMaxAxes axes.
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs);
 
-// The output of such a merge. MakeBroadcast()'s errors; INVALID_ARGUMENT for a difference of more than two.
+// The output of a merge. Fails as MakeBroadcast(), or with INVALID_ARGUMENT for a difference of more than two
+// inputs.
 absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params);
 
 // Whether `x` replaces `best`, the maximum or minimum so far. A NaN replaces every number and is never

@@ -40,8 +40,8 @@ std::vector<std::string> UsualPaths() {
   return paths;
 }
 
-// CUDA reserves addresses for the memory of its GPUs and of the machine. Below this limit (ulimit -v) it has
-// no chance, and its libraries would leave no room for anything else.
+// CUDA reserves address space for the memory of its GPUs and of the machine. Below this limit (ulimit -v) it
+// cannot work, and its libraries would leave no room for anything else.
 constexpr int64_t kMinAddressSpace = int64_t{8} << 30;
 
 absl::StatusOr<const CudaBackend*> OpenWithinLimits() {
@@ -51,7 +51,8 @@ absl::StatusOr<const CudaBackend*> OpenWithinLimits() {
                                                     InGiB(static_cast<double>(limit)), " (ulimit -v)"));
 }
 
-// Once for the process, and never closed: threads and memory of NVIDIA's libraries do not survive that.
+// Opened once per process and never closed: the threads and memory of NVIDIA's libraries would not survive
+// that.
 const absl::StatusOr<const CudaBackend*>& Backend() {
   static const auto* const backend = new absl::StatusOr<const CudaBackend*>(OpenWithinLimits());
   return *backend;
@@ -108,20 +109,20 @@ absl::StatusOr<const CudaBackend*> OpenCudaBackend(absl::Span<const std::string>
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const std::string error = LastLoaderError();
-      // It begins with the file that is missing: this one, or one that this one needs.
+      // The loader's error begins with the missing file: this one, or one that it depends on.
       if (is_name && absl::StartsWith(error, absl::StrCat(path, ":"))) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("no usable GPU: ", path, " cannot be opened: ", error));
     }
     const auto entry = reinterpret_cast<const CudaBackend* (*)()>(dlsym(library, kCudaBackendSymbol));
     if (entry == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("no usable GPU: ", path, " is no CUDA backend of this program: ", LastLoaderError()));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no usable GPU: ", path, " is not a CUDA backend of this program: ", LastLoaderError()));
     }
     const CudaBackend* const backend = entry();
     if (absl::string_view(backend->version) != CAIRN_VERSION) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "no usable GPU: ", path, " is of version ", backend->version, ", this program of ", CAIRN_VERSION));
+          "no usable GPU: ", path, " has version ", backend->version, ", this program has ", CAIRN_VERSION));
     }
     return backend;
   }

@@ -1,5 +1,5 @@
-// The way to the CUDA backend, which is a shared library of its own, libcairn_cuda.so: found and opened at
-// run time, so that one build of the programs serves machines with and without CUDA. Any thread.
+// Loads the CUDA backend, the shared library libcairn_cuda.so, at run time. So one build of the programs
+// serves machines with and without CUDA. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace cairn::kernels {
 
-// What matrix products and convolutions compute in. Variables and their gradients are float32 in all of them.
+// The precision of matrix products and convolutions. Variables and their gradients are always float32.
 enum class Precision {
   kFloat32,
-  kTensorFloat32,  // float32 operands, rounded to 10 bits of mantissa on their way into the tensor cores
-  kBFloat16,       // activations and the operands of products in 16 bits, sums in 32
+  kTensorFloat32,  // float32 operands, rounded to 10 bits of mantissa for the tensor cores
+  kBFloat16,       // activations and the operands of products in 16 bits, sums in 32 bits
   kFloat16,
 };
 
@@ -30,13 +30,13 @@ absl::StatusOr<Precision> ParsePrecision(absl::string_view name);
 struct CudaOptions {
   int index = 0;  // among the visible devices
   Precision precision = Precision::kTensorFloat32;
-  // Memory is taken in large pieces ahead of its use, so that later batch sizes find some; false: what the
-  // model needs.
+  // Allocates memory in large slabs ahead of its use, so that larger batches later find some; false: only
+  // what the model needs.
   bool allow_growth = false;
-  double memory_fraction = 1;  // of the card's memory, in (0, 1]: the most that is taken
+  double memory_fraction = 1;  // of the card's memory, in (0, 1]: the limit
 };
 
-// As a person is told of it.
+// A description for the user.
 struct CudaDeviceInfo {
   std::string name;  // "NVIDIA H200"
   int major = 0, minor = 0;
@@ -44,42 +44,43 @@ struct CudaDeviceInfo {
   std::string pci_bus_id{};
   int64_t total_bytes = 0, free_bytes = 0;
 
-  // In TensorFlow's words, on one line: "name: NVIDIA H200 major: 9 minor: 0 memoryClockRate (GHz): 3.201
+  // In TensorFlow's format, on one line: "name: NVIDIA H200 major: 9 minor: 0 memoryClockRate (GHz): 3.201
   // pciBusID: 0000:3b:00.0 totalMemory: 139.81GiB freeMemory: 139.21GiB".
   std::string ToString() const;
 };
 
-// What a shared library of the backend gives, by its one symbol, kCudaBackendSymbol. `version` tells one
-// build from another: what stands behind it is only called by a program of the same.
+// The functions of the backend library, returned by its one symbol, kCudaBackendSymbol. A program calls them
+// only if `version` is its own version.
 struct CudaBackend {
   const char* version = nullptr;
   absl::StatusOr<std::unique_ptr<Device>> (*create_device)(const CudaOptions& options) = nullptr;
-  // Touches none of them. NOT_FOUND, "no usable GPU: ...", where the driver shows none.
+  // Initializes no device. NOT_FOUND, "no usable GPU: ...", if the driver finds none.
   absl::StatusOr<int> (*count_devices)() = nullptr;
-  // Sets up the device, which takes time and some of its memory.
+  // Initializes the device, which takes time and some of its memory.
   absl::StatusOr<CudaDeviceInfo> (*describe_device)(int index) = nullptr;
   absl::StatusOr<std::unique_ptr<DeviceGroup>> (*create_group)(absl::Span<const int> indices) = nullptr;
   absl::StatusOr<std::unique_ptr<PeerDevice>> (*create_peer)(int index) = nullptr;
 };
 inline constexpr char kCudaBackendSymbol[] = "cairn_cuda_backend";  // const CudaBackend* (), extern "C"
 
-// Of the library that is found beside the running program, in ../lib or ../lib/cairn from there, or where the
-// system looks. Errors say in one line why there is no usable GPU: NOT_FOUND where there is nothing to use,
-// no CUDA in this installation, no driver, no device (of that index); FAILED_PRECONDITION where what is there
-// cannot be used: a library of NVIDIA's is missing, the backend is of another build, the driver too old.
+// These functions use the library next to the running program, in ../lib or ../lib/cairn relative to it, or
+// in the system's library path. Errors say in one line why there is no usable GPU. NOT_FOUND: nothing is
+// there to use, because this installation has no CUDA backend, or there is no driver or no device (with that
+// index). FAILED_PRECONDITION: something is there and cannot be used, because a library of NVIDIA is missing,
+// the backend is from another build, or the driver is too old.
 absl::StatusOr<int> CountCudaDevices();  // at least 1
 absl::StatusOr<CudaDeviceInfo> DescribeCudaDevice(int index);
-// Also RESOURCE_EXHAUSTED, when the card has no memory left.
+// Also RESOURCE_EXHAUSTED, if the card has no memory left.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& options);
-// Of these devices, two or more, whatever has been created on them; sets each of them up, and has all add up
-// a few numbers on trial. NOT_FOUND where there is no NCCL; FAILED_PRECONDITION, INTERNAL or
-// DEADLINE_EXCEEDED, after half a minute, where what is there does not work.
+// A group of at least two devices, independent of the Device objects created for them. Initializes each
+// device, and lets all sum some known numbers as a test. NOT_FOUND without NCCL; FAILED_PRECONDITION,
+// INTERNAL or DEADLINE_EXCEEDED (after half a minute) if NCCL does not work.
 absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const int> indices);
-// This device for sums with those of other processes. NOT_FOUND where there is no NCCL; FAILED_PRECONDITION
-// where what is there cannot be used.
+// The device for sums with devices of other processes. NOT_FOUND without NCCL; FAILED_PRECONDITION if NCCL
+// cannot be used.
 absl::StatusOr<std::unique_ptr<PeerDevice>> CreateCudaPeer(int index);
 
-// The first of `paths` that is there; one without a slash is looked for by the system. Stays open for good.
+// Opens the first of `paths` that exists; the system searches for a path without a slash. It is never closed.
 absl::StatusOr<const CudaBackend*> OpenCudaBackend(absl::Span<const std::string> paths);
 
 }  // namespace cairn::kernels

@@ -1,8 +1,8 @@
-// Devices of one process that add up between themselves what lies in the memory of each: GPUs by NCCL
-// (kernels/cuda/nccl_group). Devices without such a group have their sums taken by the host.
+// Devices of one process that sum data among themselves: GPUs over NCCL (kernels/cuda/nccl_group). For
+// devices without such a group, the host computes the sums.
 //
-// Made when its devices are there, goes before them. Any thread; sums are begun one at a time. No call takes
-// part in what the devices' own threads ask of them: a sum has streams of its own.
+// Created after its devices and destroyed before them. Any thread; sums are begun one at a time. The calls do
+// not order themselves with the work that the devices' own threads request: a sum has its own streams.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +18,23 @@ class DeviceGroup {
  public:
   // host[i] = the sum over all devices d of weights[d] * parts[d][i], for i in [0, count).
   struct Sum {
-    absl::Span<float* const> parts;   // [device] in its memory; what is there afterwards is not defined
+    absl::Span<float* const> parts;   // [device] in its memory; undefined afterwards
     absl::Span<const float> weights;  // [device]
     int64_t count = 0;                // at least 1
-    float* host = nullptr;            // pinned, or Begin() may wait for the sum
+    float* host = nullptr;            // pinned; otherwise Begin() may wait for the sum
   };
 
   virtual ~DeviceGroup() = default;
   virtual const std::string& name() const = 0;  // "NCCL 2.28.9"
 
-  // Begins a sum, which `slot` stands for until it has been awaited; slots are counted from 0, and one is
-  // used again and again. What writes the parts is done: the host has waited for it. The spans are the
-  // call's, the memory stays untouched until the sum has been awaited. Does not wait for the sum; errors are
-  // Await()'s.
+  // Begins a sum in `slot`, which is occupied until Await() has returned. Slots are numbered from 0 and
+  // reused. The host must have waited for the work that writes the parts. The spans are only used during the
+  // call; the memory must stay untouched until Await() has returned. Does not wait for the sum; errors are
+  // returned by Await().
   virtual void Begin(size_t slot, const Sum& sum) = 0;
   // Blocks until the sum of `slot`, whose Begin() has returned, is on the host. INTERNAL names the call that
-  // failed and its device; DEADLINE_EXCEEDED when the devices do not come to an end. After either the group
-  // is of no use: every later sum ends with the same status, and no device is left waiting for another.
+  // failed and its device; DEADLINE_EXCEEDED if the devices do not finish. After either error the group is
+  // unusable: every later sum ends with the same status, and no device is left waiting for another.
   virtual absl::Status Await(size_t slot) = 0;
 };
 

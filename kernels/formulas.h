@@ -1,7 +1,7 @@
-// The scalar formulas of the operations, written once: every backend compiles these lines.
+// The scalar formulas of the operations, written once: every backend compiles this file.
 //
 // NaN and infinity pass through all of them as through Keras' own formulas (kernels/README.md). So nothing
-// here uses fmin() or fmax(), which drop a NaN, and a comparison decides in favor of the NaN.
+// here uses fmin() or fmax(), which drop a NaN, and comparisons keep the NaN.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ inline constexpr float kProbabilityEpsilon = 1e-7f;
 
 // The element-wise functions, as Keras defines them, and their derivatives with respect to x.
 CAIRN_HOST_DEVICE inline float Sigmoid(float x) {
-  // Neither form overflows on its side.
+  // Neither form overflows on its side of 0.
   if (x >= 0) return 1.0f / (1.0f + std::exp(-x));
   const float e = std::exp(x);
   return e / (1.0f + e);
@@ -43,8 +43,8 @@ CAIRN_HOST_DEVICE inline float Relu(float x) {
   return x < 0 ? 0.0f : x;
 }
 
-// Whether `candidate`, which comes later, replaces `largest` as a maximum: the first of equal values stays,
-// and NaN is larger than every number.
+// Whether `candidate`, which comes later, replaces `largest` as the maximum. The first of equal values stays,
+// and NaN counts as larger than every number.
 CAIRN_HOST_DEVICE inline bool IsLarger(float candidate, float largest) {
   return candidate > largest || candidate != candidate;
 }
@@ -81,8 +81,7 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
     case Activation::kLinear:
       return 1;
     case Activation::kRelu:
-      // 0 at the threshold itself, and for NaN, as TensorFlow has it. Infinity is not above an infinite
-      // limit.
+      // 0 at the threshold itself, and for NaN, as in TensorFlow. Infinity is not above an infinite limit.
       if (x > f.threshold)
         return x < f.limit || f.limit == std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
       return x < f.threshold ? f.slope : 0.0f;
@@ -115,15 +114,14 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
   return 1;
 }
 
-// dx for y = Activate(f, x). Where a relu is closed this is 0 even if dy is not finite, so that a fused relu,
-// which selects, and one that is not agree (as in JAX; TensorFlow multiplies by 0 on the CPU and selects on
-// the GPU).
+// dx for y = Activate(f, x). Where a relu is 0 this is 0 even if dy is not finite, so that fused relus, which
+// select, and separate ones agree (as in JAX; TensorFlow multiplies by 0 on the CPU and selects on the GPU).
 CAIRN_HOST_DEVICE inline float ActivationGradient(const ActivationParams& f, float x, float dy) {
   const float derivative = ActivationDerivative(f, x);
   return f.kind == Activation::kRelu && derivative == 0 ? 0.0f : dy * derivative;
 }
 
-// One softmax output's share of the gradient: dx_j = y_j (dy_j - sum_k y_k dy_k).
+// The gradient of softmax for one output: dx_j = y_j (dy_j - sum_k y_k dy_k).
 CAIRN_HOST_DEVICE inline float SoftmaxGradient(float y, float dy, float dot) {
   return y * (dy - dot);
 }
@@ -135,8 +133,8 @@ CAIRN_HOST_DEVICE inline float Sign(float x) {
   return x == 0 ? 0.0f : x;
 }
 
-// The penalty l1 sum |w| + l2 sum w^2, and its gradient with respect to w. As in Keras a term whose factor is
-// 0 is left out: 0 * infinity is NaN.
+// The penalty l1 * sum |w| + l2 * sum w^2, and its gradient with respect to w. As in Keras, a term whose
+// factor is 0 is omitted, because 0 * infinity is NaN.
 CAIRN_HOST_DEVICE inline double WeightPenalty(float l1, float l2, double sum, double sum_of_squares) {
   return (l1 == 0 ? 0.0 : l1 * sum) + (l2 == 0 ? 0.0 : l2 * sum_of_squares);
 }
@@ -144,11 +142,11 @@ CAIRN_HOST_DEVICE inline float PenaltyGradient(float l1, float l2, float w) {
   return (l1 == 0 ? 0.0f : l1 * Sign(w)) + (l2 == 0 ? 0.0f : 2 * l2 * w);
 }
 
-// The losses are those of keras/src/losses/losses.py over keras/src/backend/{jax,torch}/nn.py, which agree;
-// in all of them y is an output and t its target. The gradients are with respect to y, before weights.
+// The losses of keras/src/losses/losses.py over keras/src/backend/{jax,torch}/nn.py, which agree. y is an
+// output and t its target. Gradients are with respect to y, before weights.
 
-// Keras' label_smoothing: (1 - s) t + s u, where u is the target of one who knows nothing: 1 / width for
-// categories, 1/2 for binary classes.
+// Keras' label_smoothing: (1 - s) t + s u, where u is the uniform target: 1 / width for categories, 1/2 for
+// binary classes.
 struct LabelSmoothing {
   float keep = 1;  // 1 - s
   float add = 0;   // s u
@@ -161,24 +159,25 @@ inline LabelSmoothing MakeSmoothing(const LossParams& params) {
           .add = static_cast<float>(params.label_smoothing * ignorant)};
 }
 
-// Whether a label names one of `classes`.
+// Whether a label is the index of one of `classes`.
 CAIRN_HOST_DEVICE inline bool IsClassIndex(float label, int64_t classes) {
   return label >= 0 && label < static_cast<float>(classes) && label == std::floor(label);
 }
 
-// One class' share of the cross entropy of logits x: log(sum_j exp(x_j)) - x_k, times its target. `largest` =
-// max_j x_j was taken out of the exponents: log_sum = log(sum_j exp(x_j - largest)).
+// One class's term of the cross entropy of logits x: log(sum_j exp(x_j)) - x_k, to be multiplied by its
+// target. `largest` = max_j x_j has been subtracted from the exponents: log_sum = log(sum_j exp(x_j -
+// largest)).
 CAIRN_HOST_DEVICE inline float LogitLoss(float logit, float largest, float log_sum) {
   return log_sum - (logit - largest);
 }
 
-// Its gradient with respect to x_k: softmax_k * (sum_j t_j) - t_k.
+// The gradient with respect to x_k: softmax_k * (sum_j t_j) - t_k.
 CAIRN_HOST_DEVICE inline float LogitLossGradient(float probability, float target, float sum_of_targets) {
   return probability * sum_of_targets - target;
 }
 
-// The same of outputs that are probabilities already: they are divided by their sum, then clipped, and a
-// class' share is -log(clip(y_k / sum)) times its target.
+// The cross entropy of outputs that are already probabilities: they are divided by their sum, then clipped. A
+// class's term is -log(clip(y_k / sum)), to be multiplied by its target.
 CAIRN_HOST_DEVICE inline bool IsClipped(float probability) {
   return probability < kProbabilityEpsilon || probability > 1.0f - kProbabilityEpsilon;
 }
@@ -190,14 +189,14 @@ CAIRN_HOST_DEVICE inline float ProbabilityLoss(float output, float sum) {
   return -std::log(Clip(output / sum));
 }
 
-// Its gradient with respect to y_k: (sum of the targets whose outputs were not clipped) / sum - t_k / y_k,
-// the last without the outputs that were.
+// The gradient with respect to y_k: (sum of the targets whose outputs were not clipped) / sum - t_k / y_k,
+// where the last term is omitted for a clipped output.
 CAIRN_HOST_DEVICE inline float ProbabilityLossGradient(float output, float sum, float target,
                                                        float sum_of_unclipped_targets) {
   return sum_of_unclipped_targets / sum - (IsClipped(output / sum) ? 0.0f : target / output);
 }
 
-// The losses whose outputs stand for themselves: Value() and Gradient() of one output.
+// The losses that are computed for each output separately: Value() and Gradient() of one output.
 
 struct BinaryCrossentropyOfLogits {
   LabelSmoothing smooth;
@@ -230,7 +229,7 @@ struct SquaredError {
 
 struct AbsoluteError {
   CAIRN_HOST_DEVICE float Value(float y, float t) const { return std::fabs(y - t); }
-  // 0 where the error is 0, as all of Keras' backends.
+  // 0 where the error is 0, as in all of Keras' backends.
   CAIRN_HOST_DEVICE float Gradient(float y, float t) const { return Sign(y - t); }
 };
 

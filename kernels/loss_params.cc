@@ -4,7 +4,7 @@
 namespace cairn::kernels {
 namespace {
 
-// Class indices come as floats, which hold every whole number up to here.
+// Class indices are floats, which represent every whole number up to this one.
 constexpr int64_t kMostClasses = int64_t{1} << 24;
 
 }  // namespace

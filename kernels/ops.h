@@ -1,15 +1,14 @@
 // The contract of every operation, the same for all backends.
 //
 // An op is made once for fixed shapes (a descriptor, a primitive, a workspace) and then run many times;
-// running allocates nothing. Making an op tells which layout it wants to write: the output of one is the
-// input of the next, so a chain of ops keeps its preferred layout end to end and only the edges are
-// row-major.
+// running allocates nothing. When an op is made it chooses the layout of its output, which is the input of
+// the next op. So a chain of ops keeps its preferred layout, and only the edges of a network are row-major.
 //
-// All pointers are device memory and never alias unless said so. Outputs are overwritten, not added to.
-// Weights and their gradients are always float32 and row-major in Keras' shapes, whatever the activations'
-// layout. An activation lies as its TensorDesc says, in elements of that type, though the pointer says float;
-// the gradient with respect to it likewise. Linear maps take activations of any type and write the device's
-// own; other ops write the type that they read.
+// All pointers are device memory and do not alias unless the comment says so. Outputs are overwritten, not
+// added to. Weights and their gradients are always float32 and row-major in Keras' shapes, whatever the
+// activations' layout. An activation, and the gradient with respect to it, has the layout and element type of
+// its TensorDesc, although the pointer's type is float. Linear maps accept activations of any type and write
+// the device's own; other ops write the type that they read.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@
 
 namespace cairn::kernels {
 
-// Element-wise functions, with Keras' meanings.
+// Element-wise functions, as Keras defines them.
 enum class Activation {
   kLinear,
   kRelu,  // with `slope`, `limit` and `threshold`: ReLU, LeakyReLU, relu6
@@ -36,16 +35,16 @@ enum class Activation {
   kSoftplus,
   kSilu,
   kGelu,      // exact: x Phi(x)
-  kGeluTanh,  // its approximation
+  kGeluTanh,  // the approximation with tanh
 };
 
 struct ActivationParams {
   Activation kind = Activation::kLinear;
   float slope = 0;                                       // kRelu: below the threshold; kElu: alpha
   float limit = std::numeric_limits<float>::infinity();  // kRelu: the largest output
-  float threshold = 0;                                   // kRelu: smaller inputs are cut
+  float threshold = 0;                                   // kRelu: smaller inputs use `slope`
 
-  // max(x, 0), which convolutions and dense layers compute on the way out.
+  // max(x, 0), which convolutions and dense layers can fuse.
   bool is_plain_relu() const;
   // f(0) = 0, so that padding channels stay 0.
   bool keeps_zero() const;
@@ -60,16 +59,18 @@ class LinearOp {
  public:
   virtual ~LinearOp() = default;
   virtual const TensorDesc& output() const = 0;
-  // bias [channels out] or null.
+  // bias is [channels out], or null.
   virtual absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) = 0;
-  // dy is the gradient of y and may be overwritten. dx is null when not needed, dbias when there is no bias.
+  // dy is the gradient of y and may be overwritten. dx is null if it is not needed, dbias if there is no
+  // bias.
   virtual absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                 float* dkernel, float* dbias) = 0;
-  // Whether dx is a pass of its own: then Backward() may be told that it is not needed, and BackwardInput()
-  // computes it from the dy that Backward() has left, so that the others can be used meanwhile.
+  // Whether dx can be computed separately. If so, Backward() may be called without dx, and BackwardInput()
+  // computes it later from the dy that Backward() has left, so that the other gradients can be used in the
+  // meantime.
   virtual bool splits_backward() const { return false; }
   virtual absl::Status BackwardInput(const float* /*kernel*/, const float* /*dy*/, float* /*dx*/) {
-    return absl::UnimplementedError("the gradient of the input is no pass of its own");
+    return absl::UnimplementedError("the gradient of the input is not computed separately");
   }
 };
 
@@ -85,13 +86,13 @@ struct Conv2DParams {
   Padding padding = Padding::kValid;
   bool use_bias = true;
   bool relu = false;                 // fused
-  bool needs_input_gradient = true;  // false for the first layer: nothing is computed
-  // Fused behind the relu: the largest of windows that lie side by side, as far as they fit. 0: no pooling.
+  bool needs_input_gradient = true;  // false for the first layer: dx is not computed
+  // Max pooling fused after the relu, with adjacent windows as far as they fit. 0: no pooling.
   int64_t pool_height = 0, pool_width = 0;
 };
 
-// The transpose of a convolution from [n, oh, ow, filters] to the input: kernel [kh, kw, filters, c]. Output
-// extents: input * stride, and for kValid max(kernel - stride, 0) more.
+// The transpose of a convolution that maps [n, oh, ow, filters] to the input; the kernel is [kh, kw, filters,
+// c]. Output extents are input * stride, plus max(kernel - stride, 0) for kValid.
 struct Conv2DTransposeParams {
   TensorDesc input;  // [n, h, w, c], any layout
   int64_t filters = 0;
@@ -111,12 +112,12 @@ struct DenseParams {
   bool needs_input_gradient = true;
 };
 
-// Rows of a table: x holds `indices` row numbers as floats, the kernel is the table [rows, width]. There is
-// no bias and no dx. INVALID_ARGUMENT from Forward, or from the next Synchronize(), names an index that is
-// not in [0, rows).
+// Rows of a table: x contains `indices` row numbers as floats; the kernel is the table [rows, width]. There
+// is no bias and no dx. INVALID_ARGUMENT, from Forward or the next Synchronize(), names an index outside [0,
+// rows).
 struct EmbeddingParams {
   int64_t indices = 0, rows = 0, width = 0;
-  std::string what{};  // "layer 'words'": what an error names that Synchronize() tells
+  std::string what{};  // "layer 'words'": appears in the error that Synchronize() returns
 };
 
 // --- One input, no weights ---
@@ -125,14 +126,14 @@ class UnaryOp {
  public:
   virtual ~UnaryOp() = default;
   virtual const TensorDesc& output() const = 0;
-  // May remember what the Backward that follows needs.
+  // May store what the next Backward needs.
   virtual absl::Status Forward(const float* x, float* y) = 0;
   virtual absl::Status Backward(const float* x, const float* y, const float* dy, float* dx) = 0;
 };
 
 enum class Pooling { kMax, kAverage };
 
-// Average: over the part of the window that is inside the image.
+// The average is over the part of the window inside the image.
 struct Pool2DParams {
   Pooling pooling = Pooling::kMax;
   TensorDesc input;  // [n, h, w, c], any layout; the output has the same
@@ -146,18 +147,18 @@ struct ZeroPad2DParams {
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-// y = x * scale + offset; each of one value, or one per element of the last axis.
+// y = x * scale + offset, each with one value, or with one per element of the last axis.
 struct AffineParams {
   TensorDesc input;  // row-major
   std::vector<float> scale, offset;
 };
 
 // y = (x - mean) / max(sqrt(variance), epsilon), or with `invert` y = x * max(sqrt(variance), epsilon) +
-// mean: Keras' Normalization, by statistics that are variables.
+// mean: Keras' Normalization, with statistics that are variables.
 struct StandardizeParams {
   TensorDesc input;  // row-major
-  int64_t width =
-      1;  // the last `width` elements of x have a mean and a variance each; it divides their number
+  // The last `width` elements of x have a mean and a variance each; divides the number of elements.
+  int64_t width = 1;
   float epsilon = 1e-7f;
   bool invert = false;
 };
@@ -166,7 +167,7 @@ class Standardize {
  public:
   virtual ~Standardize() = default;
   virtual const TensorDesc& output() const = 0;
-  // mean and variance [width], constants as far as gradients go.
+  // mean and variance are [width]; gradients treat them as constants.
   virtual absl::Status Forward(const float* x, const float* mean, const float* variance, float* y) = 0;
   virtual absl::Status Backward(const float* variance, const float* dy, float* dx) = 0;
 };
@@ -178,47 +179,47 @@ class NaryOp {
   virtual ~NaryOp() = default;
   virtual const TensorDesc& output() const = 0;
   virtual absl::Status Forward(absl::Span<const float* const> xs, float* y) = 0;
-  // Each of `dxs` is null when not needed.
+  // Each of `dxs` may be null if it is not needed.
   virtual absl::Status Backward(absl::Span<const float* const> xs, const float* dy,
                                 absl::Span<float* const> dxs) = 0;
 };
 
 enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum };
 
-// y = x0 op x1 op ... of inputs of one rank that are broadcast to one shape: along each axis their extents
-// are equal or 1. Gradients are summed over what an input was repeated to; that of a maximum or minimum goes
-// to the first of equals. NaN in any input is NaN in y.
+// y = x0 op x1 op ..., with inputs of one rank broadcast to one shape: along each axis their extents are
+// equal or 1. The gradient of a broadcast input is summed over its repetitions; that of a maximum or minimum
+// goes to the first of equal inputs. A NaN in any input gives NaN in y.
 struct MergeParams {
   MergeKind kind = MergeKind::kAdd;
-  std::vector<TensorDesc> inputs;  // 2 to 32, of kSubtract 2; row-major, of one type
+  std::vector<TensorDesc> inputs;  // 2 to 32, exactly 2 for kSubtract; row-major, of one type
 };
 
 // --- Normalization ---
 
-// Over all axes but the last (channels). gamma and beta [channels], or null: 1 and 0.
+// Over all axes but the last (channels). gamma and beta are [channels], or null for 1 and 0.
 struct BatchNormParams {
-  TensorDesc input;  // any layout; any rank of at least 2 where row-major
+  TensorDesc input;  // any layout; any rank from 2 up if row-major
   float epsilon = 1e-3f;
   bool scale = true, center = true;
-  bool frozen = false;  // Backward is of Infer: mean and variance do not depend on x
+  bool frozen = false;  // Backward belongs to Infer: mean and variance do not depend on x
 };
 
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
   virtual const TensorDesc& output() const = 0;
-  // Normalizes by the batch's own mean and biased variance, and writes them [channels].
+  // Normalizes by the mean and biased variance of the batch, and writes them to mean and variance [channels].
   virtual absl::Status Forward(const float* x, const float* gamma, const float* beta, float* mean,
                                float* variance, float* y) = 0;
-  // Normalizes by the given ones.
+  // Normalizes by the given mean and variance.
   virtual absl::Status Infer(const float* x, const float* gamma, const float* beta, const float* mean,
                              const float* variance, float* y) = 0;
-  // mean and variance as Forward wrote them. dgamma and dbeta are written where the op has them.
+  // mean and variance as Forward wrote them. dgamma and dbeta are written if the op has gamma and beta.
   virtual absl::Status Backward(const float* x, const float* gamma, const float* mean, const float* variance,
                                 const float* dy, float* dx, float* dgamma, float* dbeta) = 0;
 };
 
-// Over the last axis. gamma and beta [width], or null: 1 and 0.
+// Over the last axis. gamma and beta are [width], or null for 1 and 0.
 struct LayerNormParams {
   int64_t rows = 0, width = 0;
   ElementType type = ElementType::kFloat32;  // of x and y
@@ -229,7 +230,7 @@ struct LayerNormParams {
 class LayerNorm {
  public:
   virtual ~LayerNorm() = default;
-  // Remembers each row's mean and deviation for the Backward that follows.
+  // Stores each row's mean and deviation for the next Backward.
   virtual absl::Status Forward(const float* x, const float* gamma, const float* beta, float* y) = 0;
   virtual absl::Status Backward(const float* x, const float* gamma, const float* dy, float* dx, float* dgamma,
                                 float* dbeta) = 0;
@@ -237,8 +238,8 @@ class LayerNorm {
 
 // --- Training only ---
 
-// Inverted dropout: y = x / (1 - rate) with probability 1 - rate, else 0. Which, depends on the device's seed
-// and first example (SeedRandom), the op's stream and the element's place alone.
+// Inverted dropout: y = x / (1 - rate) with probability 1 - rate, otherwise 0. The choice depends only on the
+// device's seed and first example (SeedRandom), the op's stream and the element's index.
 struct DropoutParams {
   TensorDesc input;  // batch first, any layout
   float rate = 0;    // in [0, 1)
@@ -249,55 +250,55 @@ class Dropout {
  public:
   virtual ~Dropout() = default;
   virtual absl::Status Forward(const float* x, float* y) = 0;
-  // With the choice of the last Forward.
+  // Uses the choice of the last Forward.
   virtual absl::Status Backward(const float* dy, float* dx) = 0;
 };
 
-// A penalty on a variable: l1 sum |w| + l2 sum w^2.
+// A penalty on a variable: l1 * sum |w| + l2 * sum w^2.
 class Regularizer {
  public:
   virtual ~Regularizer() = default;
-  // Adds the penalty's gradient to `gradient`, unless that is null, and writes the penalty to the host's
-  // `penalty` by the next Synchronize().
+  // Adds the penalty's gradient to `gradient`, unless that is null. The penalty is in host memory at
+  // `penalty` after the next Synchronize().
   virtual absl::Status Run(const float* w, float* gradient, double* penalty) = 0;
 };
 
-// Loss scaling (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2): gradients on their way
-// through float16 are multiplied by a factor, so that the small ones do not fall to 0, and divided by it at
+// Loss scaling (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2): gradients that pass
+// through float16 are multiplied by a factor, so that small ones do not become 0, and are divided by it at
 // the end.
 struct LossScalerParams {
-  int64_t outputs = 0;  // of the network, the batch included
+  int64_t outputs = 0;  // elements of the network's output, batch included
   struct Range {
     int64_t begin = 0, end = 0;
   };
-  std::vector<Range> gradients;  // in the flat vector; what else lies there came another way
+  std::vector<Range> gradients;  // ranges of the flat vector; the rest was not scaled
 };
 
 class LossScaler {
  public:
   virtual ~LossScaler() = default;
-  // The factor of what is run from here on. Not within a recording.
+  // Sets the factor for all work that runs from now on, recordings included. Must not be recorded itself.
   virtual absl::Status SetScale(float scale) = 0;
   virtual absl::Status Scale(float* doutputs) = 0;
-  // Writes to the host's `finite` by the next Synchronize() whether all are finite numbers.
+  // Whether all gradients are finite is in host memory at `finite` after the next Synchronize().
   virtual absl::Status Unscale(float* gradients, bool* finite) = 0;
 };
 
 // --- Layouts ---
 
-// Copies an activation from one layout, or one type, to another.
+// Copies an activation to another layout or element type.
 class Reorder {
  public:
   virtual ~Reorder() = default;
   virtual absl::Status Run(const float* from, float* to) = 0;
 };
 
-// Keras 3's losses (keras/src/losses/losses.py). The cross entropies take probabilities, or logits with
+// The losses of Keras 3 (keras/src/losses/losses.py). The cross entropies take probabilities, or logits with
 // `from_logits`.
 enum class LossKind {
   kSparseCategoricalCrossentropy,  // targets are class indices
-  kCategoricalCrossentropy,        // targets are a share for each class, as a rule one-hot
-  kBinaryCrossentropy,             // each output is a class of its own, its target 0 or 1
+  kCategoricalCrossentropy,        // targets are a weight for each class, usually one-hot
+  kBinaryCrossentropy,             // each output is an independent class with target 0 or 1
   kMeanSquaredError,
   kMeanAbsoluteError,
   kHuber,
@@ -307,20 +308,21 @@ enum class LossKind {
 struct LossParams {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t batch = 0;
-  int64_t mean_over = 0;         // examples that the mean is over, of which the batch is a part; 0: the batch
-  int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of an image of classes
+  // The number of examples for the mean, of which the batch is a part; 0: the batch.
+  int64_t mean_over = 0;
+  int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of a segmented image
   int64_t width = 0;
   bool from_logits = false;
   double label_smoothing = 0;  // in [0, 1]; categorical and binary
-  double delta = 1;            // Huber: where the parabola ends
+  double delta = 1;            // Huber: the error at which it becomes linear
 
-  // Floats of one example's target: a class index for each row, or one float for each output.
+  // Floats per example's target: a class index for each row, or one float for each output.
   int64_t targets_per_example() const {
     return kind == LossKind::kSparseCategoricalCrossentropy ? rows_per_example : rows_per_example * width;
   }
-  // What a gradient is divided by.
+  // The divisor of a gradient.
   int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
-  // What the sum of an example's terms is divided by to be its loss.
+  // The divisor of the sum of an example's terms that gives its loss.
   int64_t terms_per_example() const {
     const bool categorical =
         kind == LossKind::kSparseCategoricalCrossentropy || kind == LossKind::kCategoricalCrossentropy;
@@ -328,12 +330,12 @@ struct LossParams {
   }
 };
 
-// INVALID_ARGUMENT for extents below 1, options out of range, and more classes than a float counts.
+// INVALID_ARGUMENT for extents below 1, options out of range, and more classes than a float can count.
 absl::Status Validate(const LossParams& params);
-// The error that Loss::Run() speaks of: of the `index`-th label of a batch.
+// The error of Loss::Run() for the `index`-th label of a batch.
 absl::Status BadLabelError(const LossParams& params, int64_t index, float label);
 
-// What one batch adds to the sum that an epoch's mean loss is made of. Host memory.
+// What one batch contributes to an epoch's mean loss. Host memory.
 struct LossSums {
   double loss = 0;  // sum over examples, each times its weight
   int64_t examples = 0;
@@ -342,12 +344,12 @@ struct LossSums {
 class Loss {
  public:
   virtual ~Loss() = default;
-  // `targets` [batch, targets_per_example()]; `weights` [batch], or null where every example weighs 1. An
-  // example's loss is the mean over its rows, and over a row's outputs for all but the categorical losses.
-  // Writes to the host's `sums` by the next Synchronize(). `doutputs`, of the outputs' shape, is the gradient
-  // of (sum of weight * loss) / mean_over: Keras' sum_over_batch_size divides by the examples, not by their
-  // weights. Null in evaluation. INVALID_ARGUMENT naming the label and its example when a class index is no
-  // whole number or out of range.
+  // `targets` is [batch, targets_per_example()]; `weights` is [batch], or null if every example weighs 1. An
+  // example's loss is the mean over its rows and, except for categorical losses, over a row's outputs. `sums`
+  // is written in host memory by the next Synchronize(). `doutputs`, with the shape of the outputs, is the
+  // gradient of (sum of weight * loss) / mean_over: Keras' sum_over_batch_size divides by the number of
+  // examples, not by their weights. It is null in evaluation. INVALID_ARGUMENT names the label and its
+  // example if a class index is not a whole number or out of range.
   virtual absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
                            float* doutputs) = 0;
 };
@@ -355,8 +357,8 @@ class Loss {
 class OpFactory {
  public:
   virtual ~OpFactory() = default;
-  // Each refuses, with INVALID_ARGUMENT, shapes that make no sense, and with UNIMPLEMENTED what the backend
-  // lacks.
+  // Each returns INVALID_ARGUMENT for invalid shapes, and UNIMPLEMENTED for what the backend does not
+  // support.
   virtual absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(const Conv2DParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(
       const Conv2DTransposeParams& params) = 0;
@@ -368,19 +370,19 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(const StandardizeParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) = 0;
-  // [n, h, w, c], any layout, to [n, c].
+  // From [n, h, w, c], any layout, to [n, c].
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling,
                                                                   const TensorDesc& input) = 0;
   // Over the last axis of a row-major tensor.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) = 0;
 
-  // Of inputs of one shape and layout. Add's y may be its first x.
+  // For inputs of one shape and layout. Add's y may alias its first x.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(const MergeParams& params) = 0;
-  // Along `axis`, of inputs that agree in the other extents; row-major, or of one blocked layout along the
-  // channels where each but the last fills its blocks.
+  // Concatenates along `axis`; the inputs agree in the other extents. They are row-major, or of one blocked
+  // layout and joined along the channels, if each but the last fills its blocks.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                                   int axis) = 0;
 
@@ -390,7 +392,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;
 
-  // Where the device's own type is float16.
+  // Only if the device's compute_type() is float16.
   virtual absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,

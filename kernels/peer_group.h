@@ -1,8 +1,8 @@
-// A device that adds up, with devices of other processes, what lies in the memory of each: GPUs by NCCL
-// (kernels/cuda/nccl_peers). Those of one process are a kernels::DeviceGroup.
+// A device that sums data with devices of other processes: GPUs over NCCL (kernels/cuda/nccl_peers). Devices
+// of one process form a kernels::DeviceGroup.
 //
-// Made when the device is there, goes before it. All calls come from one thread, that of the device. A sum
-// has streams of its own: it goes on beside what the device computes.
+// Created after the device and destroyed before it. All calls come from one thread, that of the device. A sum
+// has its own streams, so it runs beside the device's computations.
 #pragma once
 
 #include <cstddef>
@@ -17,48 +17,50 @@
 
 namespace cairn::kernels {
 
-// A place in one group. A fault, of a member or of a link, is the end of a group, for each member when it
-// finds out; what is left then makes another one. When the group goes away nothing is under way any more.
+// A member of a group. A failure of a member or link ends the group for each member as soon as that member
+// notices it; the surviving members then form another group. When the object has been destroyed, no sum is in
+// progress any more.
 class PeerGroup {
  public:
-  // host[i] = the sum over all members of weight * part[i], for i in [0, count): the same bits for all.
+  // host[i] = the sum over all members of weight * part[i], for i in [0, count), bit for bit the same for all
+  // members.
   struct Sum {
-    float* part = nullptr;  // this member's, in its device's memory; what is there afterwards is not defined
+    float* part = nullptr;  // this member's, in its device's memory; undefined afterwards
     float weight = 1;       // this member's
-    int64_t count = 0;      // the same of all members; at least 1
-    float* host = nullptr;  // pinned, or it is copied when it is awaited, and no sooner
+    int64_t count = 0;      // the same for all members; at least 1
+    float* host = nullptr;  // pinned; otherwise it is only copied by Await()
   };
 
   virtual ~PeerGroup() = default;
 
-  // Begins a sum, which `slot` stands for until it has been awaited; slots are counted from 0, and one is
-  // used again and again. All members begin the same sums in the same order. What writes the part is done:
-  // the host has waited for it; the memory stays untouched until the sum has been awaited. Does not wait for
-  // the sum, but, of the first ones, perhaps for the others to begin it: until `deadline`. Errors are
-  // Await()'s.
+  // Begins a sum in `slot`, which is occupied until Await() has returned. Slots are numbered from 0 and
+  // reused. All members begin the same sums in the same order. The host must have waited for the work that
+  // writes the part; the memory must stay untouched until Await() has returned. Does not wait for the sum,
+  // but the first sums may wait until the other members begin them, at most until `deadline`. Errors are
+  // returned by Await().
   virtual void Begin(size_t slot, const Sum& sum, TimePoint deadline) = 0;
   // Blocks until the sum of `slot`, whose Begin() has returned, is on the host. INTERNAL names the call that
-  // failed; DEADLINE_EXCEEDED; or what Seat::look said. After any of them the group is of no use: every later
-  // sum ends with the same status.
+  // failed; DEADLINE_EXCEEDED; or the status that Seat::look returned. After any error the group is unusable:
+  // every later sum ends with the same status.
   virtual absl::Status Await(size_t slot, TimePoint deadline) = 0;
 };
 
 class PeerDevice {
  public:
   struct Seat {
-    std::string group;  // DrawGroup()'s, of one member
+    std::string group;  // what DrawGroup() returned to one of the members
     int member = 0, members = 2;
-    // Asked again and again while the group waits: a status that is not OK ends the wait, and the group.
+    // Called repeatedly while the group waits. A status other than OK ends the wait, and the group.
     std::function<absl::Status()> look;
   };
 
   virtual ~PeerDevice() = default;
-  virtual const std::string& library() const = 0;  // "NCCL 2.28.9": one group's members all have the same
-  virtual const std::string& id() const = 0;       // no other device's: a group takes each once
-  // Stands for a group that there is not yet, for all who are to be in it.
+  virtual const std::string& library() const = 0;  // "NCCL 2.28.9"; must be the same for all members
+  virtual const std::string& id() const = 0;       // unique; a group contains each device once
+  // Draws the identity of a new group, which all its members pass to Join().
   virtual absl::StatusOr<std::string> DrawGroup() = 0;
-  // Blocks until all members have joined and have added up a few numbers on trial. As PeerGroup::Await(); the
-  // limit is a minute.
+  // Blocks until all members have joined and have summed some known numbers as a test. Errors as those of
+  // PeerGroup::Await(); the time limit is a minute.
   virtual absl::StatusOr<std::unique_ptr<PeerGroup>> Join(Seat seat) = 0;
 };
 

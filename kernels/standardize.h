@@ -1,4 +1,4 @@
-// Standardization by given statistics: the checks and formulas that all backends share.
+// Standardization by given statistics: checks and formulas that all backends share.
 #pragma once
 
 #include <cmath>

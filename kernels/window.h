@@ -1,5 +1,5 @@
-// Windows that slide over an image, as Keras counts them: the shapes of convolutions and poolings, the same
-// for the layers that infer them and for every backend that computes them.
+// Windows that slide over an image, by Keras' rules: the shapes of convolutions and poolings. The layers that
+// infer shapes and every backend share them.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct Window {
 };
 Window MakeWindow(int64_t input, int64_t window, int64_t stride, Padding padding);
 
-// What a kernel spans when its elements lie `dilation` apart.
+// The extent of a kernel whose elements are `dilation` apart.
 inline int64_t Dilated(int64_t kernel, int64_t dilation) {
   return (kernel - 1) * dilation + 1;
 }
 
-// The shape [n, oh, ow, channels] of what these parameters produce. INVALID_ARGUMENT for an input that is no
-// image, sizes below 1, groups that do not divide the channels, and a window larger than its input.
+// The shape [n, oh, ow, channels] of the output. INVALID_ARGUMENT for an input that is not an image, sizes
+// below 1, groups that do not divide the channels, and a window larger than its input.
 absl::StatusOr<Shape> OutputShape(const Conv2DParams& params);
 absl::StatusOr<Shape> OutputShape(const Conv2DTransposeParams& params);
 absl::StatusOr<Shape> OutputShape(const Pool2DParams& params);

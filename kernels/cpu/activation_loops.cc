@@ -8,7 +8,7 @@ namespace {
 constexpr int kLanes = CAIRN_LANES;
 using Vector = Floats<kLanes>;
 
-// Of formulas.h, which a *_loops.cc cannot include: it has functions that other sources compile too.
+// Copied from formulas.h, which a *_loops.cc must not include: other sources compile its functions too.
 constexpr float kSeluAlpha = 1.6732632423543772f, kSeluScale = 1.0507009873554805f;
 constexpr float kInverseSqrt2Pi = 0.39894228040143268f;
 constexpr float kGeluTanhScale = 0.79788456080286536f, kGeluTanhCubic = 0.044715f;
@@ -48,7 +48,7 @@ struct Relu {
   }
 };
 
-// The others multiply.
+// The other functions multiply dy by the derivative.
 template <typename Function>
 struct ByDerivative : Function {
   inline __attribute__((always_inline)) void Gradient(const Vector& x, const Vector& dy, Vector& dx) const {
@@ -152,7 +152,7 @@ inline __attribute__((always_inline)) void ForEachVector(int64_t count, const Vi
   for (; i + kLanes <= count; i += kLanes) visit(i, kLanes);
   if (i < count) visit(i, static_cast<int>(count - i));
 }
-// The first `count` lanes; the others become 0.
+// Loads the first `count` lanes; the others become 0.
 inline __attribute__((always_inline)) void LoadSome(const float* from, int count, Vector& to) {
   if (count == kLanes) {
     Load(from, to);
@@ -240,7 +240,7 @@ void Backward(const ActivationParams& f, const float* x, const float* dy, int64_
   Run(f, BackwardLoop{x, dy, count, dx});
 }
 
-// What fills no register is left to the C library: most rows are of few classes.
+// Elements that do not fill a register are left to the C library: most rows have few classes.
 RowSum Exponentials(const float* x, int64_t count, float* e) {
   const int64_t whole = count / kLanes * kLanes;
   float largest = x[0];

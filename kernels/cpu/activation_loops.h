@@ -17,7 +17,7 @@ struct ActivationCode {
   // y = f(x) and dx = dy f'(x) for `count` floats, as kernels/formulas.h defines them.
   void (*forward)(const ActivationParams& f, const float* x, int64_t count, float* y);
   void (*backward)(const ActivationParams& f, const float* x, const float* dy, int64_t count, float* dx);
-  // e_j = exp(x_j - max x) of a row of at least one. `e` may be `x`.
+  // e_j = exp(x_j - max x) for a row of at least one element. `e` may alias `x`.
   RowSum (*exponentials)(const float* x, int64_t count, float* e);
 };
 

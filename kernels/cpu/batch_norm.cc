@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& contex
     return absl::InvalidArgumentError(absl::StrCat("batch normalization of ", params.input.ToString(),
                                                    ": expected [batch, ..., channels]"));
   }
-  // Row-major tensors of any rank are images of one column to oneDNN.
+  // For oneDNN, a row-major tensor of any rank is an image with one column.
   const int64_t channels = shape[shape.rank() - 1];
   const TensorDesc image = params.input.layout == Layout::kRowMajor
                                ? TensorDesc{.shape = {shape.num_elements() / channels, 1, 1, channels}}
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& contex
                                                     {DNNL_ARG_VARIANCE, statistics},
                                                     {DNNL_ARG_DIFF_DST, args.activation},
                                                     {DNNL_ARG_SCALE, scale},
-                                                    {DNNL_ARG_SHIFT, shift},  // asked for, never read
+                                                    {DNNL_ARG_SHIFT, shift},  // required, never read
                                                     {DNNL_ARG_DIFF_SRC, args.activation},
                                                     {DNNL_ARG_DIFF_SCALE, scale},
                                                     {DNNL_ARG_DIFF_SHIFT, shift}}));

@@ -86,8 +86,8 @@ class CpuBroadcastMerge final : public NaryOp {
     return dy[run.output + i] * MergeDerivative(kKind, b_.inputs, k, value);
   }
 
-  // An input that is repeated along some axis sums over it; the first axis is shared out to the threads
-  // unless it is one of those.
+  // The gradient of a broadcast input is a sum over the axes along which it is repeated. Threads divide the
+  // first axis, unless that is one of them.
   void BackwardOf(int k, absl::Span<const float* const> xs, const float* dy, float* dx) const {
     const bool repeats = b_.repeats(k);
     if (repeats) std::fill_n(dx, b_.elements_of(k), 0.0f);

@@ -1,4 +1,4 @@
-// Tensors one after another along an axis.
+// Concatenates tensors along an axis.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-// Every input is [rows, width of its own] in memory, and the output their rows side by side.
+// In memory every input is [rows, its width], and the output contains their rows side by side.
 class CpuConcatenate final : public NaryOp {
  public:
   CpuConcatenate(onednn::Context& context, TensorDesc output, int64_t rows, std::vector<int64_t> widths)
@@ -35,7 +35,7 @@ class CpuConcatenate final : public NaryOp {
   }
 
  private:
-  // body(input, offset in it, offset in the output, bytes)
+  // Calls body(input, offset in it, offset in the output, bytes).
   template <typename Body>
   void ForParts(const Body& body) const {
     ParallelFor(context_, rows_, 1 + kElementGrain / width_, [&](int64_t begin, int64_t end) {
@@ -56,7 +56,7 @@ class CpuConcatenate final : public NaryOp {
   int64_t width_ = 0;                  // of the output
 };
 
-// Blocked images can be joined along the channels where no padding channels come to lie inside.
+// Whether blocked images can be joined along the channels: there must be no padding channels in between.
 bool CanJoinBlocks(absl::Span<const TensorDesc> inputs, int axis) {
   const int64_t block = BlockOf(inputs[0].layout);
   for (const TensorDesc& input : inputs.first(inputs.size() - 1)) {

@@ -1,5 +1,5 @@
-// Convolution by oneDNN. It chooses the formats of the activations and of the kernel; the output keeps the
-// chosen one where it is a layout of ours, so that a chain of layers is never reordered, and the kernel is
+// Convolution by oneDNN. It chooses the formats of the activations and of the kernel. The output keeps the
+// chosen format if that is one of our layouts, so that a chain of layers is never reordered. The kernel is
 // reordered from and to Keras' [kh, kw, c, filters] on every run (measured: 3 % of a step).
 #include <optional>
 #include <utility>

@@ -1,5 +1,5 @@
-// Transposed convolution: the gradient of a convolution by its input run forwards, and the convolution run
-// backwards, by the same primitives of oneDNN.
+// Transposed convolution with the convolution primitives of oneDNN: forward is the convolution's gradient
+// with respect to its input, and backward is the convolution.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -56,7 +56,7 @@ class OnednnConv2DTranspose final : public LinearOp {
 
   const TensorDesc output_;  // row-major
   LinearPart forward_, weights_;
-  std::optional<LinearPart> input_;  // absent when no input gradient is needed
+  std::optional<LinearPart> input_;  // absent if no input gradient is needed
 };
 
 }  // namespace
@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& c
                                                               const Conv2DTransposeParams& params) {
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  // The convolution that is transposed: from our output to our input.
+  // The convolution that is transposed: it maps our output to our input.
   const Shape& input = params.input.shape;
   const Window rows = MakeWindow(shape[1], params.kernel_height, params.stride_height, params.padding);
   const Window columns = MakeWindow(shape[2], params.kernel_width, params.stride_width, params.padding);

@@ -1,5 +1,6 @@
-// Dense layers by oneDNN's inner product. The kernel is used in Keras' [inputs, units] where that has fast
-// code, so that a large one is never copied (reordering it on every step costs a third of the rate).
+// Dense layers by oneDNN's inner product. The kernel stays in Keras' format [inputs, units] if oneDNN has
+// fast code for it, so that a large kernel is never copied (reordering it in every step costs a third of the
+// speed).
 #include <optional>
 #include <utility>
 

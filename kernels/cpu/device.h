@@ -1,4 +1,4 @@
-// The CPU backend: convolutions and matrix products by oneDNN, loops of our own for the rest.
+// The CPU backend: oneDNN for convolutions and matrix products, loops of our own for the rest.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace cairn::kernels {
 
-// The processor, as a person is told of it.
+// A description of the processor, for the user.
 struct CpuDeviceInfo {
   std::string processor;        // "AMD EPYC 9B45"
   std::string instruction_set;  // "AVX-512", "AVX2" or "no AVX2"
@@ -19,14 +19,14 @@ struct CpuDeviceInfo {
 };
 CpuDeviceInfo DescribeCpu();
 
-// "/cpu:<index>", computing with `threads` threads: those of OpenMP under the thread that makes and runs the
-// ops. Every op must run in a thread that sees the same OpenMP runtime; the number of threads is set per
-// calling thread. With the same number of threads, results are the same on every run, bit for bit.
-// INVALID_ARGUMENT when `threads` < 1. Where several processes share the machine, start them with
-// OMP_WAIT_POLICY=passive: spinning threads of one steal the cores of the other.
+// Creates "/cpu:<index>", which computes with `threads` threads: the OpenMP threads of the thread that makes
+// and runs the ops. Every op must run in a thread that sees the same OpenMP runtime; the number of threads is
+// set per calling thread. With the same number of threads, results are the same on every run, bit for bit.
+// INVALID_ARGUMENT if `threads` < 1. If several processes share the machine, start them with
+// OMP_WAIT_POLICY=passive, because spinning threads take cores from the other processes.
 //
-// Several devices of one process are as separate as GPUs are: each counts the memory that is allocated on it,
-// up to `memory_limit_bytes` (0: what the machine has), and each of them computes in threads of its own.
+// Several devices of one process are as independent as GPUs: each counts the memory allocated on it, up to
+// `memory_limit_bytes` (0: the memory of the machine), and each computes in its own threads.
 absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads,
                                                         int64_t memory_limit_bytes = 0);
 

@@ -1,4 +1,4 @@
-// Inverted dropout by counter-based random numbers: which elements fall does not depend on threads.
+// Inverted dropout with counter-based random numbers: the choice of elements does not depend on threads.
 #include <array>
 #include <vector>
 
@@ -26,7 +26,7 @@ class CpuDropout final : public Dropout {
     const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
     const int64_t first = context_.first_example() * elements_per_example_;
     ParallelFor(context_, elements_, kElementGrain, [=, this](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end;) {  // four words for every four places from 0 on
+      for (int64_t i = begin; i < end;) {  // four words for every four indices from 0 on
         const auto counter = static_cast<uint64_t>((first + i) / 4);
         const auto words =
             Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
@@ -54,7 +54,7 @@ class CpuDropout final : public Dropout {
   const int64_t elements_, elements_per_example_;
   const uint64_t stream_;
   const uint64_t threshold_;   // words below it drop their element
-  const float factor_;         // of what stays
+  const float factor_;         // of elements that are kept
   std::vector<uint8_t> kept_;  // [element] 0 or 1
 };
 

@@ -1,4 +1,4 @@
-// Rows of a table by index. The gradient is dense: rows that no index named are 0.
+// Rows of a table by index. The gradient is dense: rows without an index are 0.
 #include <cstring>
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-// The largest or the mean value of each channel of an image, from any layout to [n, c].
+// The maximum or mean of each channel of an image, from any layout to [n, c].
 #include <limits>
 #include <utility>
 #include <vector>
@@ -69,7 +69,7 @@ class CpuGlobalPool final : public UnaryOp {
   }
 
  private:
-  // body(slab, first element of its channels in the output, channels that are no padding).
+  // Calls body(slab, first element of its channels in the output, channels without padding).
   template <typename Body>
   void ForSlabs(const Body& body) const {
     ParallelFor(context_, output_.shape[0] * blocks_, 1, [&](int64_t begin, int64_t end) {
@@ -84,8 +84,8 @@ class CpuGlobalPool final : public UnaryOp {
   const Pooling pooling_;
   const TensorDesc output_;
   const int64_t pixels_, channels_;
-  const int64_t lanes_;          // channels that lie together
-  const int64_t blocks_;         // of them in one example
+  const int64_t lanes_;          // channels that are adjacent
+  const int64_t blocks_;         // of channels in one example
   std::vector<int64_t> places_;  // [output] the pixel of the maximum
 };
 

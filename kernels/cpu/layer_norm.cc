@@ -9,7 +9,7 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-// Rows whose shares of dgamma and dbeta are summed together.
+// The number of rows whose contributions to dgamma and dbeta are summed together.
 constexpr int64_t kRows = 64;
 
 class CpuLayerNorm final : public LayerNorm {

@@ -1,5 +1,5 @@
-// The pieces of which convolutions and dense layers are made: oneDNN primitives that map between a source, a
-// kernel and a destination, and what stands between their formats and the caller's.
+// The parts of convolutions and dense layers: oneDNN primitives that map between a source, a kernel and a
+// destination, and the conversions between their formats and the caller's.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace cairn::kernels::cpu {
 
-// The formats in which the caller keeps what a part reads and writes.
+// The formats in which the caller keeps the operands of a part.
 struct Owned {
   onednn::MemoryDesc source, kernel, destination;
 };
 
 // One of the three primitives (forward, backward by the kernel, backward by the source) with its staging. Its
-// arguments are source, kernel, destination and bias in this order, or the gradients in their places.
+// arguments are the source, kernel, destination and bias, in this order, or the gradients in their places.
 class LinearPart {
  public:
   // `bias` may be an empty descriptor.
@@ -28,8 +28,8 @@ class LinearPart {
                                            const onednn::Primitive::Argument& destination,
                                            const onednn::Primitive::Argument& bias);
 
-  // Copies what the primitive reads into its formats, runs it, and copies what it wrote back. Which of the
-  // four it writes is the primitive's.
+  // Copies the inputs into the primitive's formats, runs it, and copies its outputs back. The primitive
+  // determines which of the four arguments it writes.
   absl::Status Run(const float* source, const float* kernel, const float* destination, const float* bias);
 
  private:
@@ -45,12 +45,12 @@ class LinearPart {
   Operand operands_[3];  // source, kernel, destination
 };
 
-// y = relu(map(x, kernel) + bias) with all three maps by oneDNN.
+// y = relu(map(x, kernel) + bias), with all three maps by oneDNN.
 class OnednnLinear final : public LinearOp {
  public:
   struct Parts {
     LinearPart forward, weights;
-    std::optional<LinearPart> input;  // absent when no input gradient is needed
+    std::optional<LinearPart> input;  // absent if no input gradient is needed
     std::optional<ReluInPlace> relu;
   };
   OnednnLinear(TensorDesc output, Parts parts) : output_(std::move(output)), parts_(std::move(parts)) {}

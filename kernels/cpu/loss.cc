@@ -81,7 +81,7 @@ class CpuLoss final : public Loss {
     return absl::OkStatus();
   }
 
-  // The sum of the row's terms. `doutput`, where it is not null, becomes their gradient times `scale`.
+  // Returns the sum of the row's terms. `doutput`, unless it is null, becomes their gradient times `scale`.
   double Row(const float* output, const float* target, float scale, float* doutput) {
     switch (params_.kind) {
       case LossKind::kSparseCategoricalCrossentropy:

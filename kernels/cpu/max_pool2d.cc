@@ -1,7 +1,7 @@
-// Max pooling by loops of our own, in whatever layout the input has: in each of them the channels of a block
-// lie together, and the loops run over those. The seed network at batch 64 on one thread of a Xeon (Sapphire
-// Rapids, other load on the machine): 5,300-5,500 images/s in the best step with oneDNN's pooling, 7,000 with
-// this (step_bench).
+// Max pooling by loops of our own, in any layout of the input: in each of them the channels of a block are
+// adjacent, and the loops run over those. The seed network at batch 64, on one thread of a Xeon (Sapphire
+// Rapids) with other load, in the best step: 5,300 to 5,500 images/s with oneDNN's pooling, 7,000 with this
+// (step_bench).
 #include <limits>
 #include <utility>
 #include <vector>

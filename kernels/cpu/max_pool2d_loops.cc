@@ -24,8 +24,8 @@ inline __attribute__((always_inline)) Clipped Clip(const PoolSlab& slab, int64_t
           columns < slab.window_width ? columns : slab.window_width};
 }
 
-// kLanes neighbouring channels of one window; of equal values the first stays, and NaN is larger than all
-// numbers.
+// kLanes adjacent channels of one window. The first of equal values stays, and NaN counts as larger than
+// every number.
 template <int kLanes>
 inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, const Clipped& window,
                                                          const float* x, float* y, Place* places) {
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, c
   Store(__builtin_convertvector(where, Places<kLanes>), places);
 }
 
-// Adds dy to the places that the maxima came from.
+// Adds dy to the places of the maxima.
 template <int kLanes>
 inline __attribute__((always_inline)) void BackwardWindow(const PoolSlab& slab, const Clipped& window,
                                                           const float* dy, const Place* places, float* dx) {
@@ -69,8 +69,8 @@ inline __attribute__((always_inline)) void BackwardWindow(const PoolSlab& slab, 
   }
 }
 
-// Calls visit(number of lanes, window, lane, the output's offset) for all windows of a slab, in pieces of a
-// register's lanes, then of 8, then of 1.
+// Calls visit(number of lanes, window, lane, offset in the output) for all windows of a slab: first with as
+// many lanes as a register has, then with 8, then with 1.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachWindow(const PoolSlab& slab, const Visit& visit) {
   constexpr int kLanes = CAIRN_LANES;

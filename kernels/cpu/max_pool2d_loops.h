@@ -1,5 +1,5 @@
-// The loops of max pooling over one slab, compiled for each instruction set: in whatever layout, the channels
-// of a block lie together, and the lanes run over those.
+// The loops of max pooling over one slab, compiled for each instruction set. In every layout the channels of
+// a block are adjacent, and the vector lanes run over them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace cairn::kernels::cpu {
 
-// A slab is [height, width, lanes] floats: one example and one block of channels, or all channels where they
-// are not blocked. Pooled it is [out_height, out_width, lanes].
+// A slab is [height, width, lanes] floats: one example and one block of channels, or all channels if they are
+// not blocked. The pooled slab is [out_height, out_width, lanes].
 struct PoolSlab {
   int64_t height, width, lanes;
   int64_t out_height, out_width;
@@ -21,9 +21,10 @@ struct PoolSlab {
 };
 
 struct MaxPoolCode {
-  // y and places: pooled. Of equal values the first stays; NaN is larger than all numbers.
+  // y and places have the pooled shape. The first of equal values stays; NaN counts as larger than every
+  // number.
   void (*forward)(const PoolSlab& slab, const float* x, float* y, Place* places);
-  // dx = dy at the places that the maxima came from, summed where windows overlap, and 0 elsewhere.
+  // dx = dy at the places of the maxima, summed where windows overlap, and 0 elsewhere.
   void (*backward)(const PoolSlab& slab, const float* dy, const Place* places, float* dx);
 };
 

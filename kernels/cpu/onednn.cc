@@ -29,7 +29,7 @@ absl::Status StatusOf(dnnl_status_t status, const char* what) {
   }
 }
 
-// The one place where exceptions of the library end.
+// The only place that catches exceptions of the library.
 template <typename Make>
 auto Guarded(const char* what, Make make) -> absl::StatusOr<decltype(make())> {
   try {
@@ -43,7 +43,7 @@ bool IsReference(const dnnl::primitive_desc_base& desc) {
   return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
 }
 
-// Makes a descriptor for the candidates in turn; see the header for which one wins.
+// Makes a descriptor from the candidates in turn; the header says which one is chosen.
 template <typename Candidate, typename Make>
 auto FirstFast(const char* what, std::initializer_list<Candidate> candidates, Make make)
     -> absl::StatusOr<decltype(make(*candidates.begin()))> {
@@ -180,7 +180,7 @@ MemoryDesc ActivationDesc(const TensorDesc& desc) {
       return Describe(dims, Format::nChw8c);
     case Layout::kBlocked16:
       return Describe(dims, Format::nChw16c);
-    // One channel: both formats are the same bytes, and the fast first convolution asks for this one.
+    // With one channel both formats are the same bytes, and the fast first convolution requires this one.
     case Layout::kRowMajor:
       return Describe(dims, shape[3] == 1 ? Format::nchw : Format::nhwc);
   }
@@ -202,7 +202,7 @@ int64_t NumFloats(const MemoryDesc& desc) {
   return static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
 }
 
-// From here on: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
+// Below this line: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
 // descriptor's fields directly, without the `desc` object.
 
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(

@@ -1,9 +1,9 @@
-// Everything that Cairn asks of oneDNN, in one place: versions 2 and 3 differ in how descriptors are made,
-// and only onednn.cc knows it. No exception of the library leaves these functions.
+// All uses of oneDNN. Versions 2 and 3 differ in how descriptors are made, and only onednn.cc depends on
+// that. Exceptions of the library do not leave these functions.
 //
-// A factory tries the memory formats it is given in order, and takes the first whose implementation is no
-// reference code ("ref..."), which is hundreds of times slower; only if there is none, the first that works
-// at all.
+// A factory tries the given memory formats in order, and takes the first whose implementation is not
+// reference code ("ref..."), which is hundreds of times slower. If there is only reference code, it takes the
+// first that works.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +27,21 @@ using MemoryDesc = dnnl::memory::desc;
 
 std::string Version();  // "2.6.3"
 
-// The best instructions that oneDNN uses here, for our own loops as well: ONEDNN_MAX_CPU_ISA limits both.
+// The best instruction set that oneDNN uses here, also for our own loops: ONEDNN_MAX_CPU_ISA limits both.
 enum class InstructionSet { kBasic, kAvx2, kAvx512 };
 InstructionSet AvailableInstructionSet();
 
-// What the ops of one device share. Made with the device; used by one thread at a time.
+// What the ops of one device share. Created with the device; used by one thread at a time.
 class Context {
  public:
   explicit Context(int threads);
 
-  // Gives the calling thread this device's number of OpenMP threads. oneDNN plans a primitive for the number
-  // it sees when the primitive is made, so makers and runners both call this first.
+  // Sets the calling thread's number of OpenMP threads to this device's. oneDNN plans a primitive for the
+  // number that it sees when the primitive is made, so both makers and runners call this first.
   void UseThreads() const;
 
-  // Working memory that any one running primitive may use. Grows while ops are made, never while they run.
+  // Working memory that any one primitive may use while it runs. Grows while ops are made, never while they
+  // run.
   void ReserveScratch(size_t bytes);
   float* scratch() { return scratch_.data(); }
 
@@ -48,7 +49,7 @@ class Context {
   const dnnl::stream& stream() const { return stream_; }
   int threads() const { return threads_; }
 
-  // What is drawn at random depends on them.
+  // The inputs of the random number generator.
   void set_seed(uint64_t seed, int64_t first_example) {
     seed_ = seed;
     first_example_ = first_example;
@@ -70,7 +71,7 @@ class Primitive {
  public:
   struct Argument {
     int index;        // DNNL_ARG_*
-    MemoryDesc desc;  // an empty one: the primitive has no such argument, its pointer is ignored
+    MemoryDesc desc;  // empty: the primitive has no such argument, and its pointer is ignored
   };
   // `desc`: any primitive descriptor; its scratchpad is the context's. `context` must outlive the primitive.
   static absl::StatusOr<Primitive> Create(Context& context, const dnnl::primitive_desc_base& desc,
@@ -92,17 +93,17 @@ class Primitive {
   std::vector<dnnl_exec_arg_t> bound_;  // [argument], the same
 };
 
-// Data that a primitive wants in another format than its owner keeps it in. Where both agree nothing is
-// copied.
+// Converts data between the format of its owner and the format that a primitive needs. If the formats are
+// equal nothing is copied.
 class Staging {
  public:
   enum class Direction { kIn, kOut };  // into the primitive, out of it
   static absl::StatusOr<Staging> Create(Context& context, Direction direction, const MemoryDesc& owner,
                                         const MemoryDesc& primitive);
 
-  // kIn: what to give the primitive, after copying `owner` where needed.
+  // kIn: returns what to pass to the primitive, after copying `owner` if necessary.
   absl::StatusOr<const float*> Load(const float* owner);
-  // kOut: where the primitive shall write, and then the copy to the owner.
+  // kOut: Target() is where the primitive must write; Store() then copies to the owner if necessary.
   float* Target(float* owner) { return copy_.has_value() ? buffer_.data() : owner; }
   absl::Status Store(float* owner);
 
@@ -111,16 +112,16 @@ class Staging {
  private:
   Staging() = default;
   std::optional<Primitive> copy_;
-  AlignedBuffer buffer_;  // in the primitive's format; empty where nothing is copied
+  AlignedBuffer buffer_;  // in the primitive's format; empty if nothing is copied
 };
 
 // An activation [n, h, w, c] or [n, c] as oneDNN describes it.
 MemoryDesc ActivationDesc(const TensorDesc& desc);
-// The layout of ours that `desc`, of an image of this logical shape, is; nothing when it is none of them.
+// The Layout that equals `desc`, for an image of this logical shape; nullopt if none does.
 std::optional<Layout> LayoutOf(const MemoryDesc& desc, const Shape& shape);
 // float32 with these extents in this format; Format::any leaves the choice to the primitive.
 MemoryDesc Describe(const Dims& dims, Format format);
-// Floats of memory behind `desc`, padding included, rounded up.
+// The number of floats that `desc` occupies, padding included, rounded up.
 int64_t NumFloats(const MemoryDesc& desc);
 
 struct ConvolutionArgs {
@@ -139,7 +140,7 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
     const Context& context, const ConvolutionArgs& args,
     const dnnl::convolution_forward::primitive_desc& forward);
 
-// Row-major activations, the kernel [inputs, units] as Keras keeps it where that has fast code.
+// Activations are row-major. The kernel keeps Keras' format [inputs, units] if oneDNN has fast code for it.
 struct InnerProductArgs {
   int64_t batch = 0, inputs = 0, units = 0;
   bool use_bias = true;
@@ -167,7 +168,7 @@ struct BatchNormArgs {
   MemoryDesc activation;
   float epsilon = 0;
   bool scale = true, center = true;
-  bool given_statistics = false;  // in place of the batch's own, which forward writes
+  bool given_statistics = false;  // instead of the batch's own, which forward computes and writes
 };
 absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormForward(
     const Context& context, const BatchNormArgs& args);

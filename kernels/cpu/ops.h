@@ -1,5 +1,5 @@
-// The CPU's makers of ops, one per source file; device.cc offers them as its OpFactory. `context` outlives
-// the ops.
+// The functions that make the CPU's ops, one per source file; device.cc offers them as its OpFactory.
+// `context` must outlive the ops.
 #pragma once
 
 #include <memory>

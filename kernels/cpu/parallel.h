@@ -8,8 +8,8 @@
 
 namespace cairn::kernels::cpu {
 
-// body(begin, end) for pieces of [0, count) of at least `grain` each but the last. Which piece an index falls
-// into depends on `count` and `grain` alone, never on the number of threads.
+// Calls body(begin, end) for pieces of [0, count), each of `grain` elements except the last. The pieces
+// depend only on `count` and `grain`, never on the number of threads.
 template <typename Body>
 void ParallelFor(const onednn::Context& context, int64_t count, int64_t grain, const Body& body) {
   const int64_t pieces = (count + grain - 1) / grain;
@@ -26,7 +26,7 @@ void ParallelFor(const onednn::Context& context, int64_t count, int64_t grain, c
   }
 }
 
-// Elements of a piece of an element-wise loop: some microseconds of work.
+// Elements per piece of an element-wise loop: a few microseconds of work.
 inline constexpr int64_t kElementGrain = 16 << 10;
 
 }  // namespace cairn::kernels::cpu

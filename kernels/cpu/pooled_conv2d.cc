@@ -1,7 +1,6 @@
-// A convolution, its relu and 2x2 max pooling as one op, by loops of our own: three quarters of the gradients
-// behind a pooling are 0, and a convolution that knows it has a quarter of the work. The unpooled image is
-// never written. The seed network at batch 64 on one thread of a Xeon (Sapphire Rapids): see
-// docs/benchmarks.md.
+// A convolution, its relu and 2x2 max pooling as one op, by loops of our own: behind a pooling, three
+// quarters of the gradients are 0, and a convolution that uses this has a quarter of the work. The unpooled
+// image is never written. docs/benchmarks.md has the speed.
 #include "kernels/cpu/pooled_conv2d.h"
 
 #include <omp.h>
@@ -24,16 +23,16 @@ int64_t RoundUp(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// The images of a batch in pieces whose gradients of the kernel are summed apart, so that the sum does not
+// The most pieces of a batch whose kernel gradients are summed separately, so that the sum does not
 // depend on the threads.
 constexpr int64_t kMostPieces = 16;
-// Up to here images are planar, and lanes lie along the filters backward where only the kernel's gradient is
-// asked: neither pixels nor the kernel's rows would fill them.
+// Up to this number of channels, images are planar, and the backward loops for the kernel's gradient alone
+// use lanes along the filters: neither pixels nor the kernel's rows would fill the lanes.
 constexpr int64_t kFewChannels = 4;
 
-// Where oneDNN's convolution and a pooling behind it are slower: measured on shapes of 1 to 256 channels,
-// with AVX-512 and with AVX2. Past these sizes the kernel and its gradient no longer fit the second cache, or
-// four rows of the image and of its gradient the first.
+// Whether this op is faster than oneDNN's convolution followed by pooling: measured on shapes of 1 to 256
+// channels, with AVX-512 and with AVX2. Beyond these sizes the kernel and its gradient no longer fit the
+// second-level cache, or four rows of the image and its gradient the first-level cache.
 bool Fits(const Conv2DParams& params, const Shape& unpooled) {
   constexpr int64_t kMostWeights = 96 << 10, kMostFloatsOfRows = 16 << 10;
   const int64_t channels = params.input.shape[3];
@@ -41,8 +40,8 @@ bool Fits(const Conv2DParams& params, const Shape& unpooled) {
          (params.kernel_height + 1) * (unpooled[2] + params.kernel_width - 1) * channels <= kMostFloatsOfRows;
 }
 
-// Rows of windows whose part of the image, and of its gradient, fit the nearest cache; all rows in parts of
-// one size.
+// How many rows of windows to process at once: their part of the image and its gradient must fit the
+// first-level cache. All rows are divided into equal parts.
 int64_t RowsAtOnce(const PooledShape& shape) {
   constexpr int64_t kFloats = 8 << 10;
   const int64_t in_row = shape.columns * shape.channels;
@@ -138,14 +137,14 @@ class PooledConv2D final : public LinearOp {
   }
 
  private:
-  // How a padded image lies in working memory.
+  // The layout of a padded image in working memory.
   enum class Form {
     kPlanar,   // [channels, rows, columns]
     kBlocked,  // [channel blocks, rows, columns, lanes]
     kRows,     // [rows, columns, channels]
   };
 
-  // Of one thread. Each holds images of one form, so that their padding stays 0.
+  // Working memory of one thread. Each image buffer holds only one form, so that its padding stays 0.
   struct Scratch {
     AlignedBuffer image;         // of `form_`
     AlignedBuffer rows, drows;   // Form::kRows, the image and its gradient
@@ -177,7 +176,8 @@ class PooledConv2D final : public LinearOp {
     }
     return 0;
   }
-  // The sums of padding filters are 0, but not where the image is infinite or NaN: 0 * infinity is NaN.
+  // Clears the sums of padding filters: they are not 0 where the image is infinite or NaN, because 0 *
+  // infinity is NaN.
   void ClearPaddingFilters(float* y) const {
     const int64_t filters = filters_ % code_.lanes;
     if (filters == 0) return;
@@ -199,8 +199,8 @@ class PooledConv2D final : public LinearOp {
     }
   }
 
-  // Calls visit(offset in the input, offset in a padded image, channels) for the runs of channels that lie
-  // together in the input and in the lanes of a block.
+  // Calls visit(offset in the input, offset in a padded image, channels) for the runs of channels that are
+  // adjacent both in the input and in the lanes of a block.
   template <typename Visit>
   void ForEachRun(Form form, const Visit& visit) const {
     const int64_t height = input_.shape[1], width = input_.shape[2], channels = shape_.channels;
@@ -248,8 +248,8 @@ class PooledConv2D final : public LinearOp {
     if (drows != nullptr) CopyOut(drows, dx);
   }
 
-  // Where Keras' kernel [i, j, c, filter] lies: in [blocks, taps, lanes], taps in the order of `offsets_`, or
-  // in [blocks, lanes, kernel_height, span].
+  // The index of Keras' kernel [i, j, c, filter] in [blocks, taps, lanes], with taps in the order of
+  // `offsets_`, or in [blocks, lanes, kernel_height, span].
   int64_t BlocksTap(int64_t i, int64_t j, int64_t c) const {
     return ((c * shape_.kernel_height + i) * shape_.kernel_width + j) * code_.lanes;
   }
@@ -287,7 +287,7 @@ class PooledConv2D final : public LinearOp {
     });
   }
 
-  // The pieces' sums, in their order.
+  // Sums the pieces in order.
   void SumPartials(float* dkernel, float* dbias) {
     float* const sum = partial_.data();
     for (int64_t piece = 1; piece < pieces_; ++piece) {
@@ -314,17 +314,17 @@ class PooledConv2D final : public LinearOp {
   const int64_t filters_;
   const bool needs_input_gradient_;
   const PooledCode code_;
-  const bool planar_;               // in forward
-  const bool lanes_along_filters_;  // in backward
+  const bool planar_;               // in the forward pass
+  const bool lanes_along_filters_;  // in the backward pass
   const PooledShape shape_;
   const int64_t pad_top_, pad_left_;
   const TensorDesc output_;
-  const Form form_;      // of images in forward
-  const bool in_place_;  // the input has it already
-  const int64_t span_;   // floats of a row of the kernel, whole vectors
+  const Form form_;      // of images in the forward pass
+  const bool in_place_;  // the input already has this form
+  const int64_t span_;   // floats of a row of the kernel, in whole vectors
   const int64_t rows_at_once_;
   const int64_t pieces_;
-  std::vector<int64_t> offsets_;  // [taps] of a tap in an image of `form_`
+  std::vector<int64_t> offsets_;  // [taps] of each tap in an image of `form_`
   std::vector<Place> places_;     // [output, padding filters included]
   AlignedBuffer kernel_;          // packed, for forward or for backward
   AlignedBuffer bias_;            // [padded filters]

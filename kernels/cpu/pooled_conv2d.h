@@ -1,5 +1,4 @@
-// Convolutions whose relu and 2x2 max pooling are fused: what MakeConv2D() makes of Conv2DParams with
-// pooling.
+// Convolutions with fused relu and 2x2 max pooling: what MakeConv2D() makes of Conv2DParams with pooling.
 #pragma once
 
 #include <memory>
@@ -10,9 +9,10 @@
 
 namespace cairn::kernels::cpu {
 
-// Strides and dilations of 1, one group, a relu, windows of 2x2, and images and kernels small enough for the
-// caches: the rest is UNIMPLEMENTED, or was found faster apart. Results do not depend on the number of
-// threads; of a batch's gradients at most 16 pieces are computed side by side.
+// Supports strides and dilations of 1, one group, a relu, windows of 2x2, and images and kernels small enough
+// for the caches. UNIMPLEMENTED for anything else, which is impossible here or was measured to be faster
+// unfused. Results do not depend on the number of threads; the gradients of a batch are computed in at most
+// 16 pieces in parallel.
 absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(onednn::Context& context,
                                                            const Conv2DParams& params);
 

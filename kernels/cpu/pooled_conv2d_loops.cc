@@ -5,10 +5,10 @@
 namespace cairn::kernels::cpu::CAIRN_ISA {
 namespace {
 
-// --- Forward: kPixel floats of a pixel lie together: 1 in a planar image, kLanes in a blocked one ---
+// --- Forward: the kPixel floats of a pixel are adjacent: 1 in a planar image, kLanes in a blocked one ---
 
-// kWindows neighbouring windows and kBlocks blocks of filters. `offsets` [taps] of each tap in the image;
-// kernel [block, taps, lanes]; y and places [block, windows, lanes].
+// kWindows adjacent windows and kBlocks blocks of filters. `offsets` [taps] of each tap in the image; kernel
+// [block, taps, lanes]; y and places [block, windows, lanes].
 template <int kLanes, int kPixel, int kBlocks, int kWindows>
 inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, const float* corner,
                                                        const int64_t* offsets, const float* kernel,
@@ -45,8 +45,8 @@ inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, con
         largest = larger ? value : largest;
         where = larger ? Ints<kLanes>{} + place : where;
       }
-      // A comparison is false of NaN, so one NaN among the four may have been passed over. Only y matters:
-      // behind a relu whose output is NaN no gradient flows.
+      // A comparison with NaN is false, so a NaN among the four may have been skipped. Only y matters: no
+      // gradient passes a relu whose output is NaN.
 #pragma GCC unroll 4
       for (int place = 0; place < 3; ++place) {
         const Floats<kLanes> value = sums[b][place / 2][2 * window + place % 2];
@@ -106,7 +106,7 @@ void ForwardImage(const PooledShape& s, const float* image, const int64_t* offse
 
 // --- Backward with lanes along the filters, for few taps: the image is planar ---
 
-// Adds to dkernel [kTaps, lanes], whose offsets are given.
+// Adds to dkernel [kTaps, lanes], for the taps with these offsets.
 template <int kLanes, int kTaps>
 inline __attribute__((always_inline)) void KernelGradientOfTaps(const PooledShape& s, const float* image,
                                                                 const int64_t* offsets, const float* y,
@@ -182,8 +182,8 @@ void BiasGradientImage(const PooledShape& s, const float* y, const float* dy, fl
 
 // --- Backward with lanes along a row of the kernel: the image is [rows, columns, channels] ---
 
-// The passed gradients of a block of filters and some rows of windows: passed [lanes, windows], counts
-// [lanes].
+// Collects the selected gradients of a block of filters and some rows of windows: passed [lanes, windows],
+// counts [lanes].
 template <int kLanes>
 inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t first_row, int64_t last_row,
                                                   const float* y, const float* dy, const Place* places,
@@ -196,7 +196,7 @@ inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t 
     for (int64_t column = 0; column < s.out_width; ++column, from += kLanes) {
       const int64_t corner = 2 * row * in_row + 2 * column * s.channels;
       for (int lane = 0; lane < kLanes; ++lane) {
-        // Written always and kept where the relu let it through: faster than a branch that nobody foresees.
+        // Always written, and kept if the relu was open: faster than an unpredictable branch.
         passed[lane * windows + counts[lane]] = {corner + of_place[places[from + lane]], dy[from + lane]};
         counts[lane] += y[from + lane] > 0 ? 1 : 0;
       }
@@ -204,14 +204,15 @@ inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t 
   }
 }
 
-// The compiler sees no further back than here. It would else compute each vector's address by itself, out of
-// more numbers than there are registers: a quarter of a backward's time.
+// Hides the pointer's origin from the compiler. Otherwise it would compute each vector's address separately,
+// from more numbers than there are registers, which costs a quarter of the backward pass.
 template <typename Pointer>
 inline __attribute__((always_inline)) void KeepOnePointer(Pointer& pointer) {
   asm("" : "+r"(pointer));
 }
 
-// dkernel [kRows, kVectors * lanes] of rows `span` apart += sum over `passed` of gradient * what it sees.
+// dkernel [kRows, kVectors * lanes], with rows `span` apart, += the sum over `passed` of gradient * the
+// place's part of the image.
 template <int kLanes, int kRows, int kVectors>
 inline __attribute__((always_inline)) void KernelGradientTile(const Passed* passed, int64_t count,
                                                               const float* image, int64_t in_row,
@@ -243,7 +244,7 @@ inline __attribute__((always_inline)) void KernelGradientTile(const Passed* pass
   }
 }
 
-// What each of `passed` sees += gradient * kernel.
+// The part of the image of each of `passed` += gradient * kernel.
 template <int kLanes, int kRows, int kVectors>
 inline __attribute__((always_inline)) void ImageGradientTile(const Passed* passed, int64_t count,
                                                              const float* kernel, int64_t in_row,
@@ -272,7 +273,7 @@ inline __attribute__((always_inline)) void ImageGradientTile(const Passed* passe
 }
 
 // Calls visit(rows, vectors, row, vector) for tiles of a kernel of kernel_height rows of `vectors` vectors:
-// as many as fit the registers, then what is left.
+// first tiles that fill the registers, then the rest.
 template <int kRows, int kVectors, typename Visit>
 inline __attribute__((always_inline)) void ForEachTile(int64_t kernel_height, int64_t vectors,
                                                        const Visit& visit) {
@@ -287,9 +288,9 @@ inline __attribute__((always_inline)) void ForEachTile(int64_t kernel_height, in
   for (; row < kernel_height; ++row) visit_rows(std::integral_constant<int, 1>(), row);
 }
 
-// Adds to dkernel [blocks, lanes, kernel_height, span], span = vectors * lanes, and, where it is not null, to
-// dimage [rows, columns, channels]; both images are followed by kLanes floats of slack. `kernel` is of
-// dkernel's shape, 0 behind the kernel_width * channels floats of a row. passed [lanes, windows]: working
+// Adds to dkernel [blocks, lanes, kernel_height, span], span = vectors * lanes, and to dimage [rows, columns,
+// channels], unless it is null. Both images are followed by kLanes floats of slack. `kernel` has dkernel's
+// shape, with zeros after the kernel_width * channels floats of a row. passed [lanes, windows] is working
 // memory.
 template <int kLanes, int kRows, int kVectors>
 void PassedGradientImage(const PooledShape& s, const float* image, const float* kernel, const float* y,

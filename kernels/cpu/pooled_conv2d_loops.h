@@ -1,9 +1,9 @@
-// The loops of a convolution whose relu and 2x2 max pooling are fused, for one image, compiled for each
+// The loops of a convolution with fused relu and 2x2 max pooling, for one image, compiled for each
 // instruction set.
 //
-// Forward computes the four sums of a window in registers and writes the largest. Backward visits only the
-// place of each window that the pooling let through: a quarter of the multiplications. Filters go in blocks
-// of `lanes`, and padding filters are 0.
+// The forward loop computes the four sums of a window in registers and writes the largest. The backward loop
+// only visits the place of each window that the pooling selected: a quarter of the multiplications. Filters
+// are processed in blocks of `lanes`; padding filters are 0.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,15 @@ struct PooledShape {
   int64_t windows() const { return out_height * out_width; }
 };
 
-// A gradient that the pooling let through, and where the part of the image begins that its place sees.
+// The gradient of a selected place, and the beginning of the part of the image from which the place was
+// computed.
 struct Passed {
   int64_t corner;  // in floats
   float gradient;
 };
 
-// An image is planar, [channels, rows, columns], or blocked, [channel blocks, rows, columns, lanes];
-// `offsets` [taps] are those of each tap in it. y, dy and places are [blocks, windows, lanes].
+// An image is planar, [channels, rows, columns], or blocked, [channel blocks, rows, columns, lanes].
+// `offsets` [taps] are the offsets of the taps in it. y, dy and places are [blocks, windows, lanes].
 struct PooledCode {
   int64_t lanes;
   // kernel [blocks, taps, lanes], bias [blocks, lanes].
@@ -40,15 +41,14 @@ struct PooledCode {
                           const float* kernel, const float* bias, float* y, Place* places);
   // Adds to dbias [blocks, lanes].
   void (*bias_gradient)(const PooledShape& s, const float* y, const float* dy, float* dbias);
-  // Lanes along the filters, for few taps: adds to dkernel [blocks, taps, lanes], of a planar image.
+  // With lanes along the filters, for few taps and a planar image: adds to dkernel [blocks, taps, lanes].
   void (*kernel_gradient)(const PooledShape& s, const float* image, const int64_t* offsets, const float* y,
                           const float* dy, const Place* places, float* dkernel);
-  // Lanes along a row of the kernel, of an image [rows, columns, channels]: adds to dkernel [blocks, lanes,
-  // kernel_height, span], span = vectors * lanes, and, where it is not null, to dimage, of the image's shape;
-  // both images are followed by `lanes` floats of slack. `kernel` is of dkernel's shape, 0 behind the
-  // kernel_width * channels floats of a row. Goes through the
-  // image `rows_at_once` rows of windows at a time, which shall fit the nearest cache. passed [lanes,
-  // windows]: working memory.
+  // With lanes along a row of the kernel, for an image [rows, columns, channels]: adds to dkernel [blocks,
+  // lanes, kernel_height, span], span = vectors * lanes, and to dimage, with the image's shape, unless it is
+  // null. Both images are followed by `lanes` floats of slack. `kernel` has dkernel's shape, with zeros after
+  // the kernel_width * channels floats of a row. Processes `rows_at_once` rows of windows at a time, whose
+  // part of the image should fit the first-level cache. passed [lanes, windows] is working memory.
   void (*passed_gradient)(const PooledShape& s, const float* image, const float* kernel, const float* y,
                           const float* dy, const Place* places, int64_t vectors, int64_t rows_at_once,
                           Passed* passed, float* dkernel, float* dimage);

@@ -1,9 +1,9 @@
-// max(x, 0) in place, after a linear map by oneDNN, and its gradient.
+// max(x, 0) in place, after a linear map of oneDNN, and its gradient.
 //
-// oneDNN's own fused relu is the processor's maximum of the sum and 0, which for NaN is 0 (eltwise_relu
-// without a slope, with AVX-512, AVX2 and SSE4.1 alike): a network with NaN in its weights would compute
-// finite outputs. A separate pass over the output that was just written keeps the NaN. It costs as much as
-// the gradient's pass, which oneDNN does not fuse either.
+// oneDNN's fused relu is the processor's maximum of the sum and 0, which is 0 for NaN (eltwise_relu without a
+// slope, with AVX-512, AVX2 and SSE4.1): a network with NaN in its weights would compute finite outputs. A
+// separate pass over the output that was just written keeps the NaN. It costs as much as the gradient's pass,
+// which oneDNN does not fuse either.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// From one layout to another by oneDNN; padding channels of a blocked result become 0.
+// Converts between layouts by oneDNN; padding channels of a blocked result become 0.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

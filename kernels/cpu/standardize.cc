@@ -1,4 +1,4 @@
-// Standardization by given mean and variance: Keras' Normalization.
+// Standardization by a given mean and variance: Keras' Normalization.
 #include "kernels/standardize.h"
 
 #include <utility>

@@ -1,5 +1,6 @@
-// Exponentials and their like on vectors, for the *_loops.cc. Errors are against the exact value, in units in
-// the last place (ulp), over all floats; without fused multiply-add about one more. NaN gives NaN.
+// Exponentials and related functions on vectors, for the *_loops.cc. Errors are relative to the exact value,
+// in units in the last place (ulp), over all floats; without fused multiply-add they are about one larger.
+// NaN gives NaN.
 #pragma once
 
 #include "kernels/cpu/vectors.h"
@@ -10,8 +11,9 @@ namespace cairn::kernels::cpu::CAIRN_ISA {
   template <int kLanes> \
   inline __attribute__((always_inline))
 
-// GCC tells a vector's lanes from its type, but not through Floats<kLanes>: functions take and return by
-// reference, which also keeps vectors out of calling conventions that depend on the instruction set.
+// GCC cannot deduce kLanes from an argument of type Floats<kLanes>, so calls name it. Functions take and
+// return vectors by reference, which keeps vectors out of calling conventions that depend on the instruction
+// set.
 
 // x = n log(2) + r, |r| <= log(2) / 2, for |x| < 2^22. 0x4B400000 are the bits of 1.5 * 2^23, where floats
 // are the whole numbers.
@@ -47,7 +49,7 @@ CAIRN_MATH void Exp(const Floats<kLanes>& x, Floats<kLanes>& y) {
   Floats<kLanes> r, e, half, rest;
   Reduce<kLanes>(clamped, n, r);
   Expm1OfReduced<kLanes>(r, e);
-  // In two steps, for 2^n alone may be no normal number.
+  // In two steps, because 2^n alone may not be a normal number.
   PowerOfTwo<kLanes>(n >> 1, half);
   PowerOfTwo<kLanes>(n - (n >> 1), rest);
   y = (e + 1.0f) * half * rest;

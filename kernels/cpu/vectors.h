@@ -1,10 +1,10 @@
-// GCC's and clang's vectors: arithmetic on all lanes at once, on whatever registers the processor has. (GCC
-// 12 leaves the same loops over arrays scalar.)
+// Vectors of GCC and clang: arithmetic on all lanes at once, in whatever registers the processor has. (GCC 12
+// does not vectorize the same loops over arrays.)
 //
 // The *_loops.cc are compiled once for each instruction set, into the namespace that CAIRN_ISA names: avx512,
-// avx2 or portable. (A function's target attribute is not enough: GCC 12 then takes comparisons of 16 lanes
-// apart.) What they use is in unnamed namespaces or inlined always, for of a function that several sources
-// compile the linker keeps one copy, which may be the one that this processor cannot run.
+// avx2 or portable. (A function's target attribute is not enough: GCC 12 then splits comparisons of 16
+// lanes.) Everything that they use is in unnamed namespaces or always inlined: if several sources compile the
+// same function, the linker keeps one copy, which may be one that this processor cannot run.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace cairn::kernels::cpu {
 
-// Which place of its window a maximum came from: row * window_width + column.
+// The place of a maximum in its window: row * window_width + column.
 using Place = uint16_t;
 
 #ifdef CAIRN_ISA

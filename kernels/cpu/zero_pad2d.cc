@@ -1,4 +1,4 @@
-// A frame of zeros around every image.
+// Adds a border of zeros around every image.
 #include <cstring>
 #include <utility>
 
@@ -38,8 +38,8 @@ class CpuZeroPad2D final : public UnaryOp {
  private:
   size_t RowBytes() const { return static_cast<size_t>(width_ * lanes_) * sizeof(float); }
 
-  // begin_slab(slab, floats of an output slab), then copy(offset in the input, offset in the output) for each
-  // of its rows.
+  // Calls begin_slab(slab, floats of an output slab), then copy(offset in the input, offset in the output)
+  // for each of its rows.
   template <typename Copy, typename BeginSlab>
   void ForRows(const Copy& copy, const BeginSlab& begin_slab) const {
     const int64_t out_height = output_.shape[1], out_width = output_.shape[2];
@@ -57,7 +57,7 @@ class CpuZeroPad2D final : public UnaryOp {
   onednn::Context& context_;
   const TensorDesc output_;
   const int64_t top_, left_, height_, width_;
-  const int64_t lanes_;  // channels that lie together
+  const int64_t lanes_;  // channels that are adjacent
   const int64_t slabs_;  // [height, width, lanes]
 };
 

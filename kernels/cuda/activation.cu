@@ -1,4 +1,4 @@
-// Element-wise functions by the shared formulas.
+// Element-wise functions with the shared formulas.
 #include <type_traits>
 #include <utility>
 

@@ -63,7 +63,8 @@ class CudaAffine final : public UnaryOp {
 
   Context& context_;
   const TensorDesc output_;
-  const std::vector<float> scale_, offset_;  // [width], or one; the copies to the device may come late
+  // [width], or one value. Kept because the copies to the device may be made late.
+  const std::vector<float> scale_, offset_;
   std::unique_ptr<DeviceMemory> constants_;  // both
 };
 

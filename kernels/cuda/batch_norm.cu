@@ -1,5 +1,5 @@
-// Batch normalization: one launch where a block holds all rows of its channels, else one that sums and one
-// that normalizes.
+// Batch normalization: one launch if a block holds all rows of its channels, otherwise one launch that sums
+// and one that normalizes.
 #include <cmath>
 #include <type_traits>
 #include <utility>
@@ -16,9 +16,9 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-constexpr int kChunk = 8;  // rows that a thread has on their way at once
+constexpr int kChunk = 8;  // rows that a thread loads at once
 
-// Of the channels, each [channels] at any address; gamma and beta may be null.
+// Values per channel, each [channels] at any address; gamma and beta may be null.
 struct Channels {
   const float* gamma = nullptr;
   const float* beta = nullptr;
@@ -31,7 +31,7 @@ __device__ float InverseDeviation(const Channels& channels, int64_t channel) {
   return 1.0f / std::sqrt(channels.variance[channel] + channels.epsilon);
 }
 
-// This thread's rows and channels of y.
+// Normalizes this thread's rows and channels, and writes y.
 template <typename T, int kUnit>
 __device__ void NormalizeRows(const ColumnPlan& plan, const Channels& channels, const T* x, T* y) {
   if (plan.unit() >= plan.units) return;
@@ -67,9 +67,10 @@ __global__ void Normalize(ColumnPlan plan, Channels channels, const T* x, T* y) 
   NormalizeRows<T, kUnit>(plan, channels, x, y);
 }
 
-// mean and variance [channels], where channels.mean and channels.variance are; and y, if there is one slab.
-// Moments are of x minus the channel's first value: they keep their digits where the mean is far from 0. A
-// chunk's are taken in two passes over registers, chunks and threads are merged. Deterministic.
+// Writes mean and variance [channels] to channels.mean and channels.variance, and y if there is one slab. The
+// moments are those of x minus the channel's first value, which keeps precision where the mean is far from 0.
+// A chunk's moments are computed in two passes over registers, then chunks and threads are merged.
+// Deterministic.
 template <typename T, int kUnit>
 __global__ void TakeStatistics(ColumnPlan plan, Channels channels, const T* x, Pair* partials,
                                unsigned* counters, float* mean, float* variance, T* y) {
@@ -118,9 +119,9 @@ __global__ void TakeStatistics(ColumnPlan plan, Channels channels, const T* x, P
   NormalizeRows<T, kUnit>(plan, channels, x, y);
 }
 
-// What the gradient needs besides: means [channels] of dy and of dy times normalized x, in `a` and `b`; null
-// where mean and variance do not depend on x.
-// With n = (x - mean) / deviation: dx = gamma / deviation (dy - mean(dy) - n mean(dy n)).
+// Computes dx. `means` [channels] has the means of dy and of dy times normalized x, in `a` and `b`; it is
+// null if mean and variance do not depend on x. With n = (x - mean) / deviation: dx = gamma / deviation (dy -
+// mean(dy) - n mean(dy n)).
 template <typename T, int kUnit>
 __device__ void DifferentiateRows(const ColumnPlan& plan, const Channels& channels, const Pair* means,
                                   const T* x, const T* dy, T* dx) {
@@ -163,7 +164,7 @@ __global__ void Differentiate(ColumnPlan plan, Channels channels, const Pair* me
   DifferentiateRows<T, kUnit>(plan, channels, means, x, dy, dx);
 }
 
-// Where sums of gradients go: dgamma and dbeta [channels] at any address, or null; `means` for
+// The destinations of the sums of gradients: dgamma and dbeta [channels] at any address, or null; `means` for
 // DifferentiateRows().
 struct Gradients {
   Pair* means = nullptr;
@@ -172,8 +173,8 @@ struct Gradients {
   bool frozen = false;
 };
 
-// The sums of dy and of dy times normalized x over the rows; and dx, unless that is null, if there is one
-// slab. Deterministic.
+// Computes the sums of dy and of dy times normalized x over the rows, and also dx, unless it is null, if
+// there is one slab. Deterministic.
 template <typename T, int kUnit>
 __global__ void SumGradients(ColumnPlan plan, Channels channels, Gradients gradients, const T* x, const T* dy,
                              Pair* partials, unsigned* counters, T* dx) {
@@ -233,7 +234,7 @@ class CudaBatchNorm final : public BatchNorm {
     const int64_t channels = shape[shape.rank() - 1], rows = shape.num_elements() / channels;
     const int64_t multiprocessors = context.multiprocessors();
     std::unique_ptr<CudaBatchNorm> op(new CudaBatchNorm(context, params));
-    // Rows of a thread: so few that one block does them, or so many that its work outweighs the merging.
+    // Rows per thread: few enough for a single block, or enough that the work outweighs the merging.
     constexpr int64_t kRowsOfOneBlock = 4 * kChunk, kLeastRows = 2 * kChunk;
     op->sum_ = ColumnPlan::Make(rows, channels, kUnit, 2 * multiprocessors, kRowsOfOneBlock);
     if (op->sum_.slabs > 1) {
@@ -300,7 +301,7 @@ class CudaBatchNorm final : public BatchNorm {
   const BatchNormParams params_;
   ColumnPlan sum_, map_;
   std::unique_ptr<DeviceMemory> counters_;  // [tiles]
-  std::unique_ptr<DeviceMemory> means_;     // [channels] pairs
+  std::unique_ptr<DeviceMemory> means_;     // [channels] of Pair
 };
 
 }  // namespace

@@ -17,14 +17,14 @@ struct Inputs {
   const T* at[Broadcast::kMaxInputs] = {};
 };
 
-// The element of input `input` that belongs to an element of the output, given by its index along each axis.
+// The offset in input `input` for an element of the output, given by its index along each axis.
 CAIRN_HOST_DEVICE inline int64_t OffsetOf(const Broadcast& b, int input, const int64_t* index) {
   int64_t offset = 0;
   for (int axis = 0; axis < b.axes; ++axis) offset += index[axis] * b.strides[input][axis];
   return offset;
 }
 
-// The inputs' values at one element of the output.
+// The values of the inputs at one element of the output.
 template <typename T>
 struct ValuesAt {
   const Broadcast& b;
@@ -52,8 +52,9 @@ __global__ void MergeForward(Broadcast b, MergeKind kind, Inputs<T> xs, T* y) {
   }
 }
 
-// dx of input `k` = the sum of dy times the derivative over all elements of the output that `k` is repeated
-// to. One thread for each of `count` elements of dx, grid-strided; neighbours read neighbours. Deterministic.
+// dx of input `k` = the sum of dy times the derivative over all elements of the output to which an element of
+// `k` is broadcast. One thread for each of `count` elements of dx, grid-strided; adjacent threads read
+// adjacent elements. Deterministic.
 template <typename T>
 __global__ void MergeBackward(Broadcast b, MergeKind kind, int k, int64_t count, int64_t repeats,
                               Inputs<T> xs, const T* dy, T* dx) {

@@ -1,5 +1,5 @@
-// Sums down the columns of a matrix [rows, columns] that is read once, in two stages of fixed order: blocks
-// leave what their slabs of rows sum to, and the last block of each tile of columns merges that.
+// Sums over the columns of a matrix [rows, columns] that is read once, in two stages of fixed order: each
+// block sums its slab of rows, and the last block of each tile of columns merges these partial sums.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,21 +13,21 @@
 
 namespace cairn::kernels::cuda {
 
-// Two numbers of a column: what is summed.
+// The two numbers that are summed for each column.
 struct Pair {
   float a, b;
 };
 
-// Sums of both, whatever the rows are.
+// Adds both numbers. The numbers of rows do not matter.
 struct MergeSums {
   static __device__ void Merge(float /*count*/, float /*share*/, Pair& into, const Pair& other) {
     into.a += other.a;
     into.b += other.b;
   }
 };
-// Mean and sum of squared deviations from it (Chan, Golub, LeVeque, "Updating Formulae and a Pairwise
-// Algorithm for Computing Sample Variances", 1979). `count` rows are in `into`; `share` is the part of both
-// that is the other's.
+// Merges a mean and a sum of squared deviations from it (Chan, Golub, LeVeque, "Updating Formulae and a
+// Pairwise Algorithm for Computing Sample Variances", 1979). `count` rows are in `into`; `share` is the
+// other's fraction of all rows.
 struct MergeMoments {
   static __device__ void Merge(float count, float share, Pair& into, const Pair& other) {
     const float delta = other.a - into.a;
@@ -36,7 +36,7 @@ struct MergeMoments {
   }
 };
 
-// Adds values over `other_count` rows to values over `count` rows.
+// Merges values over `other_count` rows into values over `count` rows.
 template <typename Merging, int kUnit>
 __device__ void MergePairs(float& count, Pair (&into)[kUnit], float other_count, const Pair (&other)[kUnit]) {
   if (other_count == 0) return;
@@ -46,16 +46,16 @@ __device__ void MergePairs(float& count, Pair (&into)[kUnit], float other_count,
   count += other_count;
 }
 
-// Which threads do what: a block of kBlock threads has 2^shift units of kUnit neighbouring columns side by
-// side, and the rest of its threads above each other in a slab of rows.
+// The mapping of threads to the matrix: in a block of kBlock threads, 2^shift units of kUnit adjacent columns
+// are side by side, and the remaining threads are stacked in a slab of rows.
 struct ColumnPlan {
   int64_t rows = 0, columns = 0;
   int64_t units = 0;      // of all columns
-  int64_t slab_rows = 0;  // of a block, but for the last slab's
+  int64_t slab_rows = 0;  // of a block; the last slab may have fewer
   int shift = 0;
-  unsigned tiles = 1, slabs = 1;  // blocks beside, and above, each other
+  unsigned tiles = 1, slabs = 1;  // blocks side by side, and stacked
 
-  // With about `blocks` blocks, unless that would leave a thread less than `least_rows`.
+  // Makes a plan with about `blocks` blocks, but at least `least_rows` rows per thread.
   static ColumnPlan Make(int64_t rows, int64_t columns, int unit, int64_t blocks, int64_t least_rows) {
     ColumnPlan plan = {.rows = rows, .columns = columns, .units = columns / unit};
     while (1 << plan.shift < std::min<int64_t>(plan.units, kWarp)) ++plan.shift;
@@ -67,7 +67,7 @@ struct ColumnPlan {
     return plan;
   }
   unsigned grid() const { return tiles * slabs; }
-  // Of partials, and of counters for the tiles, where there are several slabs.
+  // The sizes of the partial sums, and of the tiles' counters, if there are several slabs.
   int64_t partial_bytes() const { return slabs * columns * int64_t{sizeof(Pair)}; }
 
   __device__ unsigned tile() const { return blockIdx.x % tiles; }
@@ -81,13 +81,14 @@ struct ColumnPlan {
     const int64_t end = (slab + int64_t{1}) * slab_rows;
     return end < rows ? end : rows;
   }
-  // This thread's rows: from first_row() to end_row(), thread_rows() apart. None beyond the last column.
+  // This thread's rows: from first_row() to end_row(), thread_rows() apart. None if it is beyond the last
+  // column.
   __device__ int64_t first_row() const { return slab() * slab_rows + thread_row(); }
   __device__ int64_t end_row() const { return unit() < units ? end_of(slab()) : 0; }
 };
 
-// Calls rows(std::integral_constant n, row) for this thread's rows, n of them from `row` on at a time: kChunk
-// while there are as many, then 1.
+// Calls rows(std::integral_constant n, row) for this thread's rows, n of them from `row` on: kChunk at a time
+// while there are as many, then one at a time.
 template <int kChunk, typename Rows>
 __device__ void ForChunks(const ColumnPlan& plan, const Rows& rows) {
   const int64_t step = plan.thread_rows(), end = plan.end_row();
@@ -98,7 +99,7 @@ __device__ void ForChunks(const ColumnPlan& plan, const Rows& rows) {
   for (; row < end; row += step) rows(std::integral_constant<int, 1>(), row);
 }
 
-// Merges what the threads above each other have; the first thread row has the result.
+// Merges the values of stacked threads of the block; the first thread row has the result.
 template <typename Merging, int kUnit>
 __device__ void MergeBlock(const ColumnPlan& plan, float& count, Pair (&values)[kUnit]) {
   __shared__ float counts[kBlock / 2];
@@ -121,9 +122,9 @@ __device__ void MergeBlock(const ColumnPlan& plan, float& count, Pair (&values)[
   }
 }
 
-// Merges what the threads of all slabs have, `count` rows each. True where the first thread row has the
-// result: in the last block of each tile. partials [slabs, columns], counters [tiles], 0 before and after;
-// neither is touched where there is one slab.
+// Merges the values of the threads of all slabs, `count` rows each. Returns true in the first thread row of
+// the last block of each tile, which has the result. partials [slabs, columns]; counters [tiles] are 0 before
+// and after. With one slab neither is used.
 template <typename Merging, int kUnit>
 __device__ bool MergeColumns(const ColumnPlan& plan, float& count, Pair (&values)[kUnit], Pair* partials,
                              unsigned* counters) {

@@ -1,4 +1,4 @@
-// Tensors one after another along an axis. The type of the elements does not matter.
+// Concatenates tensors along an axis. The type of the elements does not matter.
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -13,8 +13,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// Copies [rows, width] from one matrix into another, each with a distance of its own between its rows. One
-// thread for each unit, grid-strided. Deterministic.
+// Copies [rows, width] from one matrix into another; each has its own distance between rows. One thread for
+// each unit, grid-strided. Deterministic.
 template <typename Unit>
 __global__ void CopyColumns(int64_t rows, int64_t width, const Unit* from, int64_t from_width, Unit* to,
                             int64_t to_width) {
@@ -25,7 +25,7 @@ __global__ void CopyColumns(int64_t rows, int64_t width, const Unit* from, int64
   }
 }
 
-// Every input is [rows, width of its own] in memory, and the output their rows side by side.
+// In memory every input is [rows, its width], and the output contains their rows side by side.
 class CudaConcatenate final : public NaryOp {
  public:
   CudaConcatenate(Context& context, TensorDesc output, int64_t rows, std::vector<int64_t> widths)
@@ -57,7 +57,7 @@ class CudaConcatenate final : public NaryOp {
   }
 
  private:
-  // copy(input, its width, where it begins in a row of the output, the output's width), in units.
+  // Calls copy(input, its width, its offset in a row of the output, the output's width), in units.
   template <typename Copy>
   absl::Status ForParts(const Copy& copy) const {
     return VisitUnit(unit_, [&](auto* unit) -> absl::Status {

@@ -13,7 +13,7 @@ class Context::SlabSource final : public MemoryPool::Source {
   void* Take(int64_t bytes) override {
     void* slab = nullptr;
     if (cudaMalloc(&slab, static_cast<size_t>(bytes)) == cudaSuccess) return slab;
-    static_cast<void>(cudaGetLastError());  // or the next launch would report it
+    static_cast<void>(cudaGetLastError());  // otherwise the next launch would report it
     return nullptr;
   }
   void Return(void* slab) override { static_cast<void>(cudaFree(slab)); }
@@ -52,7 +52,7 @@ class Context::CudaMarker final : public Marker {
   CudaMarker(Context& context, Event event) : context_(context), event_(std::move(event)) {}
   absl::Status Set() override {
     CAIRN_RETURN_IF_ERROR(context_.FollowCompute());
-    // Within a recording an event is an edge of the graph, unless it is asked for from outside.
+    // Within a recording an event is an edge of the graph, unless the host needs it.
     const unsigned flags = context_.recording_ ? cudaEventRecordExternal : cudaEventRecordDefault;
     CAIRN_CUDA(cudaEventRecordWithFlags(event_.get(), context_.down_.get(), flags));
     return absl::OkStatus();
@@ -87,7 +87,7 @@ Context::Context(const CudaOptions& options)
     : options_(options), name_(absl::StrCat("/gpu:", options.index)) {}
 
 Context::~Context() {
-  static_cast<void>(cudaDeviceSynchronize());  // nothing may run on memory that goes away
+  static_cast<void>(cudaDeviceSynchronize());  // nothing may use memory that is about to be freed
 }
 
 absl::StatusOr<std::unique_ptr<Context>> Context::Create(const CudaOptions& options) {
@@ -131,7 +131,8 @@ ElementType Context::compute_type() const {
 absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::Allocate(int64_t num_floats, absl::string_view what) {
   constexpr int64_t kMostFloats = int64_t{1} << 60;
   if (num_floats < 0 || num_floats > kMostFloats) {
-    return absl::ResourceExhaustedError(absl::StrCat(what, " on ", name_, ": ", num_floats, " floats asked"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, " on ", name_, ": ", num_floats, " floats requested"));
   }
   const int64_t bytes = num_floats * int64_t{sizeof(float)};
   CAIRN_ASSIGN_OR_RETURN(void* block, pool_->Allocate(bytes, what));
@@ -161,7 +162,7 @@ absl::Status Context::SeedRandom(const RandomSeed& seed) {
 }
 
 absl::Status Context::UploadSeed() {
-  // So small a copy from pageable memory is taken over at once, into the stream's order.
+  // So small a copy from pageable memory is taken at once, in the order of the stream.
   CAIRN_CUDA(
       cudaMemcpyAsync(seed_->data(), &last_seed_, sizeof(last_seed_), cudaMemcpyHostToDevice, stream_.get()));
   return absl::OkStatus();
@@ -214,7 +215,7 @@ absl::Status Context::Synchronize() {
 }
 
 absl::StatusOr<std::unique_ptr<PinnedMemory>> Context::Pin(const void* host, int64_t bytes) {
-  void* const memory = const_cast<void*>(host);  // the call's signature; the device only copies
+  void* const memory = const_cast<void*>(host);  // only the signature needs it: the device only copies
   CAIRN_CUDA(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
   return std::make_unique<RegisteredMemory>(memory);
 }

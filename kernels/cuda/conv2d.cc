@@ -1,4 +1,4 @@
-// Convolutions: by cuDNN where it has them, else by loops of our own.
+// Convolutions: by cuDNN if it supports them, otherwise by our own kernels.
 #include <utility>
 
 #include "common/core/status.h"

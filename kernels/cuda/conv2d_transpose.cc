@@ -1,5 +1,5 @@
-// Transposed convolutions: a convolution's maps the other way round, from its destination, which is our
-// input, to its source, which is our output.
+// Transposed convolutions: the maps of a convolution in the reverse direction, from its destination, which is
+// our input, to its source, which is our output.
 #include <utility>
 
 #include "common/core/status.h"

@@ -8,7 +8,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// All kernels here: a thread for each element written, grid-strided. Deterministic.
+// All kernels in this file use one thread for each element written, grid-strided. Deterministic.
 
 template <typename T>
 __global__ void Convert(int64_t count, const float* from, T* to) {

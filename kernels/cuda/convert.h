@@ -11,23 +11,23 @@
 
 namespace cairn::kernels::cuda {
 
-// `count` floats at any address, as elements of `type`.
+// Converts `count` floats at any address to elements of `type`.
 absl::Status FromFloats(Context& context, const float* from, ElementType type, void* to, int64_t count);
 
-// A kernel [places, c, f] in floats at any address, as [f, places, c] of `type`: cuDNN's order for images
-// whose channels are last.
+// Converts a kernel [places, c, f] of floats at any address to [f, places, c] of `type`: cuDNN's order for
+// images whose channels are last.
 absl::Status KernelToCudnn(Context& context, const float* from, ElementType type, void* to, int64_t places,
                            int64_t c, int64_t f);
-// And back.
+// The reverse of KernelToCudnn().
 absl::Status KernelFromCudnn(Context& context, ElementType type, const void* from, float* to, int64_t places,
                              int64_t c, int64_t f);
 
-// An input of a linear map as elements of the device's type: itself, or a copy. Likewise its gradient.
+// An input of a linear map, converted to the device's type if necessary, and the gradient with respect to it.
 class ConvertedInput {
  public:
   static absl::StatusOr<ConvertedInput> Create(Context& context, const TensorDesc& input,
                                                bool needs_input_gradient);
-  // The map's own view of x, and of dx, which may be null.
+  // Converts x if necessary. The map then uses Of(x) and GradientOf(dx); dx may be null.
   absl::Status Convert(const float* x);
   const float* Of(const float* x) const { return value_ == nullptr ? x : value_->data(); }  // after Convert()
   float* GradientOf(float* dx) const {
@@ -36,7 +36,7 @@ class ConvertedInput {
   absl::Status ConvertGradient(float* dx);
 
  private:
-  // Null where the type is the device's.
+  // Null if the input already has the device's type.
   std::unique_ptr<Reorder> there_, back_;
   std::unique_ptr<DeviceMemory> value_, gradient_;
 };

@@ -1,5 +1,5 @@
-// A convolution's three maps, between a source [n, h, w, c] and a destination [n, oh, ow, f] by a kernel
-// [kh, kw, c / groups, f]: what Conv2D and, the other way round, Conv2DTranspose are made of.
+// The three maps of a convolution, between a source [n, h, w, c] and a destination [n, oh, ow, f], with a
+// kernel [kh, kw, c / groups, f]. Conv2D uses them, and Conv2DTranspose uses them in the reverse direction.
 #pragma once
 
 #include <cstdint>
@@ -31,32 +31,33 @@ struct ConvolutionParams {
   ConvolutionShape shape;
   ElementType type = ElementType::kFloat32;  // of source and destination
   bool bias = false, relu = false;           // of Forward
-  // Which of the maps will be asked for; BackwardKernel always.
+  // Which of the maps are needed; BackwardKernel always is.
   bool forward = true, backward_source = true;
 };
 
-// Activations are device memory of the params' type, 256-byte aligned; kernels, biases and their gradients
-// are float32 at any address.
+// Activations are device memory of the params' type, aligned to 256 bytes. Kernels, biases and their
+// gradients are float32 at any address.
 class Convolution {
  public:
   virtual ~Convolution() = default;
-  // The kernel that the two maps below use until the next call.
+  // Sets the kernel that the two maps below use until the next call.
   virtual absl::Status SetKernel(const float* kernel) = 0;
   virtual absl::Status Forward(const void* source, const float* bias, void* destination) = 0;
   virtual absl::Status BackwardSource(const void* ddestination, void* dsource) = 0;
-  // `source` is that of the last Forward(), where that is one of the maps asked for.
+  // `source` must be that of the last Forward(), if the params include Forward().
   virtual absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) = 0;
 };
 
-// By whichever of the two below is there and fast.
+// Chooses between the two implementations below, by availability and speed.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(Context& context,
                                                              const ConvolutionParams& params);
 
-// By cuDNN. UNIMPLEMENTED where it has nothing for these shapes.
+// With cuDNN. UNIMPLEMENTED if cuDNN does not support these shapes.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(Context& context,
                                                                   const ConvolutionParams& params);
 
-// By loops of our own, for all shapes: fast where a channel meets few others, as in depthwise convolutions.
+// With kernels of our own, for all shapes: fast if a channel is combined with few others, as in depthwise
+// convolutions.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDirectConvolution(Context& context,
                                                                    const ConvolutionParams& params);
 

@@ -1,6 +1,7 @@
 // Convolutions by cuDNN's legacy calls, channels last.
 //
-// Legacy, not the graph API: its heuristics are one call, and its kernels for these shapes are the same.
+// The legacy calls, not the graph API: their heuristics are one call, and their kernels for these shapes are
+// the same.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -22,8 +23,8 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
 
-// The first of cuDNN's proposals, fastest first, that works, gives the same bits on every run, and fits the
-// workspace. UNIMPLEMENTED where there is none.
+// Chooses the first of cuDNN's proposals, fastest first, that works, is deterministic, and fits the
+// workspace. UNIMPLEMENTED if there is none.
 template <typename Performance>
 absl::StatusOr<Performance> Choose(const std::vector<Performance>& proposals) {
   for (const Performance& proposal : proposals) {
@@ -82,7 +83,7 @@ class CudnnConvolution final : public Convolution {
   }
 
   absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) override {
-    if (!params_.forward) CAIRN_RETURN_IF_ERROR(Pad(source));  // else Forward() has done it
+    if (!params_.forward) CAIRN_RETURN_IF_ERROR(Pad(source));  // otherwise Forward() has done it
     const void* const from = Padded(source);
     const float one = 1, zero = 0;
     CAIRN_RETURN_IF_ERROR(UseMath(backward_kernel_.mathType));
@@ -109,8 +110,8 @@ class CudnnConvolution final : public Convolution {
   }
   const void* Padded(const void* source) const { return padded_ == nullptr ? source : padded_->data(); }
 
-  // The kind of arithmetic is the convolution's in cuDNN, but the algorithm's in its proposals. Where float32
-  // was asked for, nothing may round it.
+  // cuDNN sets the kind of arithmetic for the convolution, but proposes it with each algorithm. If float32
+  // was requested, nothing may round it.
   absl::Status UseMath(cudnnMathType_t math) {
     if (context_.precision() == Precision::kFloat32) return absl::OkStatus();
     CAIRN_CUDNN(cudnnSetConvolutionMathType(d_.convolution.get(), math));
@@ -178,7 +179,7 @@ class CudnnConvolution final : public Convolution {
   cudnnConvolutionBwdDataAlgoPerf_t backward_source_{};
   cudnnConvolutionBwdFilterAlgoPerf_t backward_kernel_{};
   std::unique_ptr<DeviceMemory> kernel_, kernel_gradient_;  // [f, kh, kw, c]
-  // The source with its border, and the way there; null where it has none.
+  // The source with its border, and the op that adds it; null if there is no border.
   std::unique_ptr<UnaryOp> pad_;
   std::unique_ptr<DeviceMemory> padded_, padded_gradient_;
 };

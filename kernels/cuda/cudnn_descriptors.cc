@@ -20,7 +20,7 @@ cudnnDataType_t DataType(ElementType type) {
   return CUDNN_DATA_FLOAT;
 }
 
-// Of float32 images the default math is TensorFloat-32, and of 16 bits it is none of the tensor cores'.
+// The default math for float32 images is TensorFloat-32, and for 16 bits it does not use the tensor cores.
 cudnnMathType_t MathType(Precision precision) {
   switch (precision) {
     case Precision::kFloat32:
@@ -34,7 +34,7 @@ cudnnMathType_t MathType(Precision precision) {
   return CUDNN_TENSOR_OP_MATH;
 }
 
-// Fits: all extents of what has less than 2^31 elements do.
+// The value fits an int, because the tensor has less than 2^31 elements.
 int Narrow(int64_t value) {
   return static_cast<int>(value);
 }

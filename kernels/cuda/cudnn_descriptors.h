@@ -1,4 +1,4 @@
-// A convolution in cuDNN's words. Needs no handle, so that it can be tested without a card.
+// The descriptors of a convolution for cuDNN. They need no handle, so they can be tested without a GPU.
 #pragma once
 
 #include <cudnn.h>
@@ -16,14 +16,14 @@ struct CudnnDescriptors {
   Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> source, destination;
   Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> filter;  // [f, kh, kw, c]
   Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> convolution;
-  // cuDNN pads alike on both sides: rows and columns that the shape has more behind than before are added to
-  // the source beforehand, and `source` describes the result.
+  // cuDNN pads both sides equally. Rows and columns that the shape has more after the image than before it
+  // are added to the source beforehand, and `source` describes the result.
   int64_t more_rows = 0, more_columns = 0;
   bool has_border() const { return more_rows + more_columns > 0; }
 };
 
-// UNIMPLEMENTED for groups, for which loops of our own are faster, for more elements than cuDNN counts, and
-// for padding that it has no words for.
+// UNIMPLEMENTED for groups, for which our own kernels are faster, for more elements than cuDNN supports, and
+// for padding that cuDNN cannot express.
 absl::StatusOr<CudnnDescriptors> Describe(const ConvolutionShape& shape, ElementType type,
                                           Precision precision);
 

@@ -1,4 +1,4 @@
-// Dense layers: three matrix products, with the bias added on the way out of the first.
+// Dense layers: three matrix products; the first one adds the bias.
 #include <optional>
 #include <utility>
 
@@ -21,7 +21,8 @@ class CudaDense final : public LinearOp {
     std::unique_ptr<CudaDense> dense(new CudaDense(context, params));
     CAIRN_ASSIGN_OR_RETURN(dense->input_,
                            ConvertedInput::Create(context, params.input, params.needs_input_gradient));
-    // In 16 bits the kernel is converted, and the bias with it, which the product wants of its result's type.
+    // In 16 bits the kernel is converted, and so is the bias, which must have the type of the product's
+    // result.
     if (type != ElementType::kFloat32) {
       const auto allocate = [&](int64_t elements) {
         return context.Allocate(TensorDesc{.shape = {elements}, .type = type}.num_floats(),

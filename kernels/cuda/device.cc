@@ -1,5 +1,5 @@
-// The CUDA backend: convolutions and matrix products by NVIDIA's libraries where they are good at them,
-// kernels of our own for the rest.
+// The CUDA backend: NVIDIA's libraries for convolutions and matrix products, where they are fast, and our own
+// kernels for the rest.
 #include "kernels/cuda/device.h"
 
 #include <cuda_runtime.h>

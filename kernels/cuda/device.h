@@ -1,4 +1,4 @@
-// The CUDA backend from within its own library; others come here through kernels/cuda_backend.h.
+// The CUDA backend inside its library; programs use kernels/cuda_backend.h.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace cairn::kernels::cuda {
 
-// What CudaBackend offers, in the same words.
+// The functions of CudaBackend, with the same contracts.
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const CudaOptions& options);
 absl::StatusOr<int> CountDevices();
 absl::StatusOr<CudaDeviceInfo> DescribeDevice(int index);

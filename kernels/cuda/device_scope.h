@@ -1,4 +1,4 @@
-// The thread's device is afterwards what it was before.
+// Restores the calling thread's current CUDA device when it goes out of scope.
 #pragma once
 
 #include <cuda_runtime.h>

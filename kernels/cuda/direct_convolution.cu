@@ -1,4 +1,4 @@
-// Convolutions from their definition, one thread for each element that is written.
+// Convolutions computed from their definition, with one thread for each element that is written.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -12,7 +12,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// A thread for each y[n, oh, ow, f]; neighbours share x and read neighbouring kernel elements. Deterministic.
+// A thread for each y[n, oh, ow, f]; adjacent threads share x and read adjacent kernel elements.
+// Deterministic.
 template <typename T>
 __global__ void DirectForward(ConvolutionShape s, bool relu, const T* x, const float* kernel,
                               const float* bias, T* y) {
@@ -60,8 +61,8 @@ __global__ void DirectBackwardSource(ConvolutionShape s, const T* dy, const floa
   }
 }
 
-// Each split of the destination's places sums its part of dkernel: partial [splits, kernel elements]. A
-// thread for each element of it, blockIdx.y for the split. Deterministic.
+// Each split of the destination's positions sums its part of dkernel: partial [splits, kernel elements]. A
+// thread for each element, blockIdx.y for the split. Deterministic.
 template <typename T>
 __global__ void DirectBackwardKernel(ConvolutionShape s, int64_t places_per_split, const T* x, const T* dy,
                                      float* partial) {
@@ -85,7 +86,7 @@ __global__ void DirectBackwardKernel(ConvolutionShape s, int64_t places_per_spli
   }
 }
 
-// A thread for each element; the splits in order. Deterministic.
+// A thread for each element, which adds the splits in order. Deterministic.
 __global__ void SumSplits(int64_t elements, int64_t splits, const float* partial, float* sum) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < elements; i += CAIRN_GLOBAL_THREADS) {
     float total = 0;
@@ -135,7 +136,7 @@ class DirectConvolution final : public Convolution {
  private:
   DirectConvolution(Context& context, const ConvolutionParams& params)
       : context_(context), shape_(params.shape), relu_(params.relu) {
-    // Threads for the whole card, but no split of less than 256 places.
+    // Enough threads for the whole card, but at least 256 positions per split.
     const int64_t wanted = CeilDiv(int64_t{context.multiprocessors()} * 2048, shape_.kernel_elements());
     const int64_t most = CeilDiv(shape_.n * shape_.oh * shape_.ow, 256);
     splits_ = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(most, 1024));

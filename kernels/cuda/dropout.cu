@@ -1,4 +1,4 @@
-// Inverted dropout by counter-based random numbers: the same elements fall as on a CPU.
+// Inverted dropout with counter-based random numbers: the same elements are dropped as on a CPU.
 #include <array>
 #include <type_traits>
 #include <utility>
@@ -14,15 +14,15 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// What decides who stays.
+// What determines which elements are kept.
 struct Choice {
   uint64_t stream = 0;
   uint64_t threshold = 0;  // words below it drop their element
-  float factor = 1;        // of what stays
+  float factor = 1;        // of elements that are kept
   uint64_t elements_per_example = 0;
 };
 
-// The four random words of the places from `place` on, of which four share a block.
+// The random words of the four elements from `place` on. Four elements share a block of random words.
 __device__ std::array<uint32_t, 4> WordsFrom(uint64_t place, const std::array<uint32_t, 2>& key) {
   const auto block = [&](uint64_t counter) {
     return Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
@@ -41,9 +41,9 @@ __device__ std::array<uint32_t, 4> WordsFrom(uint64_t place, const std::array<ui
   }
 }
 
-// `to` = `from` where it stays, times the factor. One thread for each vector of elements, grid-strided, and
-// four random words for every four elements; memory is padded to whole vectors. The first thread keeps the
-// seed in `kept_seed`, unless that is null. Deterministic.
+// Writes the kept elements of `from`, times the factor, to `to`, and 0 for the others. One thread for each
+// vector of elements, grid-strided, and four random words for every four elements; memory is padded to whole
+// vectors. The first thread copies the seed to `kept_seed`, unless that is null. Deterministic.
 template <typename T>
 __global__ void Drop(Choice choice, int64_t vectors, const Context::RandomSeed* seed,
                      Context::RandomSeed* kept_seed, const Vector<T>* from, Vector<T>* to) {
@@ -86,7 +86,7 @@ class CudaDropout final : public Dropout {
     return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_,
                         next_seed_, seed(), As<Vector<T>>(x), As<Vector<T>>(y));
   }
-  // Draws again what Forward drew: cheaper than to remember who stayed.
+  // Draws the numbers of Forward again, which is cheaper than storing the choice.
   absl::Status Backward(const float* dy, float* dx) override {
     return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_, seed(),
                         static_cast<Context::RandomSeed*>(nullptr), As<Vector<T>>(dy), As<Vector<T>>(dx));

@@ -1,4 +1,5 @@
-// The elements of activations on a device, and the way to and from the floats that all arithmetic is done in.
+// The element types of activations on a device, and conversion from and to float, in which all arithmetic is
+// done.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -53,7 +54,7 @@ auto VisitType(ElementType type, const Visit& visit) {
   return visit(static_cast<float*>(nullptr));
 }
 
-// Activations travel as float* whatever their elements are.
+// Pointers to activations are float* in interfaces, whatever the element type.
 template <typename T>
 const T* As(const float* pointer) {
   return reinterpret_cast<const T*>(pointer);
@@ -63,7 +64,7 @@ T* As(float* pointer) {
   return reinterpret_cast<T*>(pointer);
 }
 
-// Elements that a thread loads and stores at once: 16 bytes.
+// The number of elements that a thread loads and stores at once: 16 bytes.
 template <typename T>
 inline constexpr int kVector = 16 / sizeof(T);
 template <typename T>

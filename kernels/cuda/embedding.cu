@@ -1,10 +1,10 @@
-// Rows of a table by index. The gradient is dense: rows that no index named are 0.
+// Rows of a table by index. The gradient is dense: rows without an index are 0.
 //
-// Backward first strings the places of each row of the table together to a list, in whatever order the
-// threads come, then one warp takes each row, sorts its list, which is short as a rule, and adds up in the
-// order of the places: no sort of all indices, no sum in an order of chance. A row of more than 32 places is
-// the whole block's: its warps look through a part of all indices each. That costs one reading of the indices
-// for each such row.
+// Backward first links the positions of each row of the table into a list, in arbitrary order. Then one warp
+// takes each row, sorts its list, which is usually short, and adds in the order of the positions. So the sums
+// are deterministic, and not all indices need to be sorted. A row with more than 32 positions is processed by
+// the whole block: each warp scans a part of all indices, which costs one pass over the indices for each such
+// row.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -22,13 +22,14 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// The row of the table that an index names, or -1.
+// The row of the table for an index, or -1.
 __device__ int64_t RowOf(float index, int64_t table_rows) {
   return index >= 0 && index < static_cast<float>(table_rows) ? static_cast<int64_t>(index) : -1;
 }
 
-// x [plan.rows] indices, table [table_rows, width] at any address for kUnit 1, y [plan.rows, width], by rows
-// of y. An index outside of the table goes to `fault`, its row is 0. Deterministic.
+// x [plan.rows] are indices, table [table_rows, width] is at any address for kUnit 1, y is [plan.rows,
+// width]; by rows of y. An index outside the table is reported to `fault`, and its row of y is 0.
+// Deterministic.
 template <typename T, int kUnit>
 __global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const float* x, const float* table,
                          T* y, FaultWord* fault) {
@@ -48,8 +49,8 @@ __global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const 
   }
 }
 
-// heads [table_rows], all 0 before, and next [indices]: lists of places + 1, ended by 0. One thread an index.
-// The lists' order is not deterministic.
+// Links the positions into lists: heads [table_rows], all 0 before, and next [indices] contain positions + 1;
+// 0 ends a list. One thread for each index. The order of the lists is not deterministic.
 __global__ void LinkPlaces(int64_t indices, int64_t table_rows, const float* x, uint32_t* heads,
                            uint32_t* next) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < indices; i += CAIRN_GLOBAL_THREADS) {
@@ -59,10 +60,10 @@ __global__ void LinkPlaces(int64_t indices, int64_t table_rows, const float* x, 
 }
 
 constexpr int kWarps = 16;   // of a block that adds rows
-constexpr int kColumns = 4;  // a lane's, 32 apart
+constexpr int kColumns = 4;  // of a lane, 32 apart
 
-// Adds to `sums` this lane's columns, from `column` on, of the rows of dy that `matches` names, counted from
-// `first`, in their order. Four rows are on their way at once.
+// Adds to `sums` this lane's columns, from `column` on, of the rows of dy for which `matches` has a bit,
+// counted from `first`, in order. Loads four rows at once.
 template <typename T>
 __device__ void AddMatches(unsigned matches, int64_t first, int64_t width, int64_t column, const T* dy,
                            float (&sums)[kColumns]) {
@@ -88,7 +89,7 @@ __device__ void AddMatches(unsigned matches, int64_t first, int64_t width, int64
 }
 
 // This lane's columns, from `column` on, of the sum of the rows of dy whose index is `row`, in the order of
-// their places from `begin` to `end`. Whole warps.
+// their positions from `begin` to `end`. For whole warps.
 template <typename T>
 __device__ void AddPart(int64_t begin, int64_t end, int64_t row, int64_t table_rows, int64_t width,
                         int64_t column, const float* x, const T* dy, float (&sums)[kColumns]) {
@@ -108,9 +109,9 @@ __device__ void AddPart(int64_t begin, int64_t end, int64_t row, int64_t table_r
   }
 }
 
-// dtable [table_rows, width] at any address, of dy [indices, width]. Each warp has a row of the table, and
-// neighbours are in different blocks, for frequent indices are as a rule neighbours. Leaves the heads at 0.
-// Deterministic.
+// Computes dtable [table_rows, width], at any address, from dy [indices, width]. Each warp has a row of the
+// table. Adjacent rows are in different blocks, because frequent indices are usually adjacent. Leaves the
+// heads at 0. Deterministic.
 template <typename T>
 __global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, const float* x, uint32_t* heads,
                         const uint32_t* next, const T* dy, float* dtable) {
@@ -120,7 +121,7 @@ __global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, cons
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int64_t row = blockIdx.x + int64_t{warp} * gridDim.x;
 
-  // The warp walks its list, lane k keeps the k-th place.
+  // The warp walks along its list; lane k keeps the k-th position.
   uint32_t at = row < table_rows ? heads[row] : 0, own = 0;
   int count = 0;
   for (; at != 0 && count < kWarp; ++count) {

@@ -1,5 +1,5 @@
-// Bad input that only the device sees: kernels note it in pinned memory, which the host looks at when it
-// delivers results. Costs nothing while all is well.
+// Bad input that only the device sees: kernels record it in pinned memory, which the host checks when it
+// delivers results. Costs nothing if there is no fault.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,8 @@
 
 namespace cairn::kernels::cuda {
 
-// The place in the upper half, the value's bits in the lower: the smallest is the first place.
+// The index in the upper half, the bits of the value in the lower half, so that the smallest word has the
+// first index.
 using FaultWord = unsigned long long;
 inline constexpr FaultWord kNoFault = ~FaultWord{0};
 inline constexpr int64_t kMostFaultPlaces = int64_t{1} << 32;
@@ -37,7 +38,7 @@ class Fault {
     int64_t place = 0;
     float value = 0;
   };
-  // The first one, which is forgotten with that. The device is at rest.
+  // Returns and clears the first fault. The device must be idle.
   std::optional<Noted> Take() {
     const FaultWord word = std::exchange(word_[0], kNoFault);
     if (word == kNoFault) return std::nullopt;

@@ -1,6 +1,6 @@
-// The first convolution of a network of images, with few channels, its relu and its 2x2 max pooling, in
-// registers: a network's largest image is never written, and its gradient is computed for the quarter of
-// places that the pooling lets through.
+// The first convolution of a network, for images with few channels, with its relu and its 2x2 max pooling, in
+// registers: the largest image of the network is never written, and its gradient is only computed for the
+// quarter of the positions that the pooling selected.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -17,15 +17,15 @@ namespace {
 constexpr int kWarps = 8;      // of a block
 constexpr int kSumWarps = 16;  // of a block of the second stage
 
-// What the kernels need of the shape, in 32 bits: divisions by 64-bit numbers would cost more than the sums.
+// The kernels' view of the shape, in 32 bits: divisions of 64-bit numbers would cost more than the sums.
 struct Places {
-  uint32_t count = 0;  // of pooled places: n * ph * pw
+  uint32_t count = 0;  // pooled positions: n * ph * pw
   uint32_t ph = 0, pw = 0;
   int h = 0, w = 0, pad_top = 0, pad_left = 0;
   int filters = 0;
 };
 
-// Where a pooled place's four windows start in x.
+// The beginning of the four windows of a pooled position in x.
 template <int KH, int KW, int C>
 struct Patch {
   static constexpr int kHeight = KH + 1, kWidth = KW + 1;
@@ -45,8 +45,9 @@ struct Patch {
   }
 };
 
-// A warp for a pooled place and 32 filters (blockIdx.y): each thread holds its filter's weights in registers,
-// all share the patch of x. argmax: which of the four, row by row, the first of equals. Deterministic.
+// A warp for a pooled position and 32 filters (blockIdx.y): each thread keeps its filter's weights in
+// registers, and all share the patch of x. argmax: the index of the first maximum among the four, row by row.
+// Deterministic.
 template <int KH, int KW, int C, typename T>
 __global__ void __launch_bounds__(kWarps* kWarp)
     FirstForward(Places p, const float* x, const float* kernel, const float* bias, T* y, uint8_t* argmax) {
@@ -84,14 +85,14 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     }
     if (!mine) continue;
     const int64_t to = static_cast<int64_t>(place) * p.filters + f;
-    y[to] = FromFloat<T>(Relu(largest + offset));  // relu and bias change nothing of the order
+    y[to] = FromFloat<T>(Relu(largest + offset));  // relu and bias do not change the order
     argmax[to] = static_cast<uint8_t>(at);
   }
 }
 
-// A warp strides over pooled places for 32 filters: each thread sums its filter's gradients in registers, the
-// block's warps meet in shared memory. partial [gridDim.x, taps + 1, filters], the biases' sums last.
-// Deterministic.
+// A warp strides over pooled positions for 32 filters: each thread sums its filter's gradients in registers,
+// and the warps of a block add theirs in shared memory. partial [gridDim.x, taps + 1, filters], the sums for
+// the bias last. Deterministic.
 template <int KH, int KW, int C, typename T>
 __global__ void __launch_bounds__(kWarps* kWarp)
     FirstBackward(Places p, const float* x, const T* y, const uint8_t* argmax, const T* dy, float* partial) {
@@ -123,8 +124,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// dkernel [weights] and dbias [filters], the latter unless it is null: partial [splits, weights + filters]
-// summed over the splits, in order. A block for 32 columns; each warp walks along rows. Deterministic.
+// Sums partial [splits, weights + filters] over the splits, in order, into dkernel [weights] and dbias
+// [filters], unless that is null. A block for 32 columns; each warp walks along rows. Deterministic.
 __global__ void SumSplits(int64_t weights, int64_t filters, int64_t splits, const float* partial,
                           float* dkernel, float* dbias) {
   const int64_t columns = weights + filters;
@@ -195,7 +196,7 @@ class FirstPooledConv2D final : public LinearOp {
                  .pad_top = static_cast<int>(params.convolution.shape.pad_top),
                  .pad_left = static_cast<int>(params.convolution.shape.pad_left),
                  .filters = static_cast<int>(params.convolution.shape.f)}),
-        // Some blocks a multiprocessor, so that weights are read seldom and partial sums stay few.
+        // A few blocks per multiprocessor, so that weights are read rarely and there are few partial sums.
         most_blocks_(static_cast<unsigned>(context.multiprocessors()) * 8),
         splits_(std::min<unsigned>(GridFor(places_.count, kWarps * 4),
                                    static_cast<unsigned>(context.multiprocessors()) * 2)) {}

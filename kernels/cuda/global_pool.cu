@@ -1,4 +1,4 @@
-// The largest or the mean value of each channel of an image, to [n, c].
+// The maximum or mean of each channel of an image, to [n, c].
 #include <type_traits>
 #include <utility>
 
@@ -13,8 +13,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// A block takes 32 neighbouring channels of one example: threadIdx.x is the channel, and each threadIdx.y
-// goes through a part of the pixels of its own, in their order.
+// A block takes 32 adjacent channels of one example: threadIdx.x is the channel, and each threadIdx.y
+// processes its own part of the pixels, in order.
 constexpr int kChannels = 32, kParts = 8;
 
 struct Images {
@@ -23,7 +23,7 @@ struct Images {
   __host__ __device__ int64_t tiles() const { return examples * ((channels + kChannels - 1) / kChannels); }
 };
 
-// The largest of a part, as IsLarger() has it.
+// The maximum of a part, by the rules of IsLarger().
 struct Largest {
   float value;
   int64_t pixel;
@@ -35,7 +35,7 @@ struct Largest {
     pixel = at;
     any = true;
   }
-  // What comes after.
+  // Joins the part that follows.
   __device__ void Join(const Largest& next) {
     if (next.any) Take(next.value, next.pixel);
   }
@@ -48,8 +48,8 @@ struct Sum {
   __device__ void Join(const Sum& next) { value += next.value; }
 };
 
-// One block for each tile of y, blocks stride over what exceeds the grid; reads x once. `pixels` [y] is
-// written where the reduction is Largest. Deterministic.
+// One block for each tile of y, grid-strided; reads x once. `pixels` [y] is written if the reduction is
+// Largest. Deterministic.
 template <typename T, typename Reduction>
 __global__ void PoolForward(Images images, const T* x, T* y, int64_t* pixels) {
   __shared__ Reduction parts[kParts][kChannels];
@@ -78,12 +78,12 @@ __global__ void PoolForward(Images images, const T* x, T* y, int64_t* pixels) {
         y[to] = FromFloat<T>(own.value / static_cast<float>(images.pixels));
       }
     }
-    __syncthreads();  // `parts` is written anew
+    __syncthreads();  // `parts` is about to be overwritten
   }
 }
 
-// One thread for each pack of dx, grid-strided; `packs` of channels. The gradient goes to the largest pixel,
-// or where there are no `pixels` to all in equal shares. Deterministic.
+// One thread for each pack of dx, grid-strided; `packs` of channels. The gradient goes to the pixel of the
+// maximum or, without `pixels`, in equal parts to all pixels. Deterministic.
 template <typename T, int kCount>
 __global__ void PoolBackward(Images images, const Pack<T, kCount>* dy, const int64_t* pixels,
                              Pack<T, kCount>* dx) {
@@ -142,7 +142,7 @@ class CudaGlobalPool final : public UnaryOp {
   Context& context_;
   const TensorDesc output_;
   const Images images_;
-  const std::unique_ptr<DeviceMemory> pixels_;  // int64_t [output]: where the maximum was
+  const std::unique_ptr<DeviceMemory> pixels_;  // int64_t [output]: the pixel of the maximum
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Move-only owners of what CUDA's runtime gives: streams, events, pinned memory, graphs. Their destructors
-// neither throw nor abort.
+// Move-only owners of resources of the CUDA runtime: streams, events, pinned memory, graphs. Their
+// destructors neither throw nor abort.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,20 +39,20 @@ using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-// One that runs beside the default stream, not in turn with it.
+// A stream that does not synchronize with the default stream.
 inline absl::StatusOr<Stream> MakeStream() {
   Stream stream;
   CAIRN_CUDA(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking));
   return stream;
 }
-// For order, not for time.
+// An event without timing.
 inline absl::StatusOr<Event> MakeEvent() {
   Event event;
   CAIRN_CUDA(cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming));
   return event;
 }
 
-// `count` values of host memory that the device writes at its own pace; zeroed.
+// `count` values of host memory that the device can write asynchronously; zeroed.
 template <typename T>
 class PinnedArray {
  public:

@@ -1,4 +1,4 @@
-// How kernels are launched: CAIRN_LAUNCH works for nvcc, and for the tests that run kernels on a CPU.
+// Launching kernels: CAIRN_LAUNCH works for nvcc, and for the tests that run kernels on a CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,14 +34,15 @@
 namespace cairn::kernels::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kBlock = 256;  // threads of a block where nothing speaks for another number
+inline constexpr int kBlock = 256;  // the default number of threads per block
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Blocks for `items`, one a thread, in kernels that stride over what exceeds the grid:
-//   for (int64_t i = GlobalThread(); i < items; i += GlobalThreads())
+// The number of blocks for `items`, one thread each, of a kernel whose threads stride over the items beyond
+// the grid:
+//   for (int64_t i = CAIRN_GLOBAL_THREAD; i < items; i += CAIRN_GLOBAL_THREADS)
 inline unsigned GridFor(int64_t items, int block = kBlock) {
   constexpr int64_t kMostBlocks = 1 << 20;
   return static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(items, block), 1, kMostBlocks));

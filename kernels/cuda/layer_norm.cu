@@ -1,4 +1,4 @@
-// Layer normalization, by rows; the gradients of gamma and beta by columns.
+// Layer normalization by rows; the gradients of gamma and beta by columns.
 #include <cmath>
 #include <type_traits>
 #include <utility>
@@ -16,7 +16,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// What a row is normalized by.
+// The statistics that normalize a row.
 struct RowStatistics {
   float mean, inverse_deviation;
 };
@@ -26,8 +26,8 @@ __device__ float At(const float* values, int64_t j, float otherwise) {
 }
 
 // x, y [rows, width], by rows; gamma and beta [width] at any address, or null; statistics [rows]. The mean is
-// taken in two steps, and the deviations from the first, which keeps their digits where it is far from 0.
-// Deterministic.
+// computed in two steps, and deviations are from the result of the first step, which keeps precision where
+// the mean is far from 0. Deterministic.
 template <typename T, int kUnit>
 __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const T* x, const float* gamma,
                               const float* beta, RowStatistics* statistics, T* y) {
@@ -54,7 +54,7 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
       }
     });
     rest = plan.Reduce(rest, Sum()) * each;
-    const float variance = Relu(plan.Reduce(squares, Sum()) * each - rest * rest);  // not below 0, but NaN
+    const float variance = Relu(plan.Reduce(squares, Sum()) * each - rest * rest);  // NaN stays
     const float mean = near + rest, inverse = 1.0f / std::sqrt(variance + epsilon);
     if (own > 0 && plan.rank() == 0) statistics[row] = {mean, inverse};
     plan.ForEach<kUnit>(own, [&](int64_t j) {

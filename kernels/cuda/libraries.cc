@@ -32,7 +32,7 @@ absl::Status ToStatus(cublasStatus_t status, absl::string_view what) {
 absl::Status ToStatus(cudnnStatus_t status, absl::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
   const std::string text = absl::StrCat(what, ": ", cudnnGetErrorString(status));
-  // All that says "not with these shapes" lies in one range of codes.
+  // All codes for unsupported shapes are in one range.
   const bool unsupported = status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
   return unsupported ? absl::UnimplementedError(text) : absl::InternalError(text);
 }

@@ -1,4 +1,4 @@
-// NVIDIA's libraries on one device: handles bound to the stream of its context.
+// NVIDIA's libraries on one device: handles that are bound to the stream of its context.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-// What cublasLt.h and cudnn.h call cublasLtHandle_t and cudnnHandle_t; neither is needed to own a Libraries.
+// The types behind cublasLtHandle_t and cudnnHandle_t, so that this header needs neither library's header.
 struct cublasLtContext;
 struct cudnnContext;
 

@@ -1,4 +1,4 @@
-// Losses and their gradients by the shared formulas; sums over examples are in double.
+// Losses and their gradients with the shared formulas; sums over examples are in double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,15 +17,15 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// Everything that a launch needs to know but for the formula. A row is what shares a sum: the classes of a
-// categorical loss, all outputs of an example otherwise, in pieces where they are many.
+// The arguments of a launch, except the formula. A row consists of the outputs that share a sum: the classes
+// of a categorical loss, otherwise all outputs of an example. A long row is divided into pieces.
 struct Batch {
   int64_t width = 0;         // outputs of a row
-  int64_t piece = 0;         // outputs of a piece, but for a row's last
+  int64_t piece = 0;         // outputs of a piece; a row's last one may have fewer
   int64_t pieces = 1;        // of a row
   int64_t row_targets = 0;   // floats of a row's target
   int64_t example_rows = 1;  // rows of an example
-  double terms = 1;          // what an example's sum is divided by
+  double terms = 1;          // the divisor of an example's sum
   float scale = 1;           // of the gradient of one term of an example of weight 1
   const float* outputs = nullptr;
   const float* targets = nullptr;
@@ -33,7 +33,7 @@ struct Batch {
   float* doutputs = nullptr;       // or null
 };
 
-// One piece as the threads that share it see it. Those without a piece look at one of no outputs.
+// One piece, as seen by the threads that share it. Threads without a piece get one with no outputs.
 struct Piece {
   int64_t width = 0;
   bool present = false;
@@ -89,8 +89,8 @@ class Shares {
   const LabelSmoothing smooth_;
 };
 
-// Of each formula: Run() returns this thread's part of the sum of the piece's terms, and writes their
-// gradients times `scale`.
+// The formulas: Run() returns this thread's part of the sum of the piece's terms, and writes their gradients
+// times `scale`.
 
 template <typename Targets>
 struct OfLogits {
@@ -184,8 +184,8 @@ struct OfElements {
   }
 };
 
-// By rows or their pieces. Blocks leave their sums in `partials` [blocks], and the last one to end adds them
-// up and writes the host's `loss`; a label that is none goes to `fault` and counts nothing. Deterministic.
+// By rows or their pieces. Blocks write their sums to `partials` [blocks], and the last block adds them and
+// writes the host's `loss`. An invalid label is reported to `fault` and adds nothing. Deterministic.
 template <int kUnit, typename Formula>
 __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* partials, unsigned* counter,
                         FaultWord* fault, double* loss) {
@@ -227,7 +227,7 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
   if (threadIdx.x == 0) *loss = sum / batch.terms;
 }
 
-// What the host is told.
+// The results for the host.
 struct Results {
   Fault fault;
   PinnedArray<double> loss;
@@ -312,7 +312,7 @@ class CudaLoss final : public Loss, public Delivery {
   const LossParams params_;
   const Batch batch_;  // without pointers
   const RowPlan plan_;
-  const bool packed_;  // outputs are read 16 bytes at once
+  const bool packed_;  // outputs are read 16 bytes at a time
   const std::unique_ptr<DeviceMemory> counter_;
   Results results_;
   LossSums* to_ = nullptr;  // of the last Run
@@ -340,7 +340,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
 
   const bool packed = batch.width % kVector<float> == 0;
   const int64_t rows = params.batch * batch.example_rows * batch.pieces;
-  // A second block costs more than a few rounds of one: it has to be waited for.
+  // A second block costs more than a few rounds of one, because the blocks must wait for each other.
   constexpr int64_t kRoundsOfOneBlock = 4, kBlocksOfMultiprocessor = 8;
   const int64_t units = packed ? batch.piece / kVector<float> : batch.piece;
   RowPlan plan = RowPlan::Make(rows, units, 1);

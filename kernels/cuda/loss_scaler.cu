@@ -1,5 +1,5 @@
-// Loss scaling: two passes over what enters and leaves the backward pass. The factor lies in device memory,
-// for a recorded step reads it anew each time.
+// Loss scaling: a pass over the input and a pass over the output of the backward pass. The factor is in
+// device memory, because a recorded step must read its current value.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,8 @@ __global__ void MultiplyBy(const float* scale, int64_t count, float* values) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < count; i += CAIRN_GLOBAL_THREADS) values[i] *= *scale;
 }
 
-// The same; whoever meets a value that is not finite sets the host's word. Every writer writes the same.
+// Divides. A thread that finds a value that is not finite sets the host's word; all write the same value.
+// Otherwise as above.
 __global__ void DivideBy(const float* scale, int64_t count, float* values, uint32_t* not_finite) {
   constexpr float kLargest = 3.402823466e38f;
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < count; i += CAIRN_GLOBAL_THREADS) {

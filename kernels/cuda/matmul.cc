@@ -12,7 +12,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// What cuBLAS recommends for Hopper; older cards need less.
+// The size that cuBLAS recommends for Hopper; older cards need less.
 constexpr int64_t kWorkspace = int64_t{32} << 20;
 constexpr uint32_t kAligned = 16, kUnaligned = 4;
 
@@ -32,7 +32,7 @@ cudaDataType_t DataType(ElementType type) {
   return CUDA_R_32F;
 }
 
-// cuBLAS' matrices are column-major: what we have row-major as [rows, columns] it sees as [columns, rows].
+// cuBLAS' matrices are column-major: our row-major [rows, columns] is [columns, rows] for cuBLAS.
 absl::StatusOr<MatrixLayout> Layout(ElementType type, int64_t rows, int64_t columns) {
   MatrixLayout layout;
   CAIRN_CUBLAS(cublasLtMatrixLayoutCreate(layout.out(), DataType(type), static_cast<uint64_t>(columns),
@@ -40,7 +40,7 @@ absl::StatusOr<MatrixLayout> Layout(ElementType type, int64_t rows, int64_t colu
   return layout;
 }
 
-// So it computes c' = b' a', where ' is the same memory read column by column.
+// So the product is computed as c' = b' a', where ' denotes the same memory in column-major order.
 class LtMatmul final : public Matmul {
  public:
   static absl::StatusOr<std::unique_ptr<Matmul>> Create(Context& context, const MatmulParams& params) {
@@ -82,7 +82,7 @@ class LtMatmul final : public Matmul {
     CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, params.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (params.bias) {
       CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
-      // Some address, or there are no proposals; each run gives its own.
+      // Any address: without one there are no proposals. Each run passes its own addresses.
       const void* const some = context_.scratch();
       CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some));
     }

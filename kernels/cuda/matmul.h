@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, on row-major matrices.
+// Products of row-major matrices with cuBLASLt.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace cairn::kernels::cuda {
 
-// c [m, n] = a b, of a [m, k] and b [k, n], each possibly stored transposed: a as [k, m], b as [n, k].
+// c [m, n] = a b, where a is [m, k] and b is [k, n]. Each may be stored transposed: a as [k, m], b as [n, k].
 struct MatmulParams {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -23,8 +23,7 @@ class Matmul {
  public:
   static absl::StatusOr<std::unique_ptr<Matmul>> Create(Context& context, const MatmulParams& params);
   virtual ~Matmul() = default;
-  // Addresses are those of float32 at least: 4-byte aligned; on multiples of 16 it is faster. `bias` is null
-  // where there is none.
+  // Addresses must be aligned to 4 bytes; alignment to 16 bytes is faster. `bias` is null if there is none.
   virtual absl::Status Run(const void* a, const void* b, const void* bias, void* c) = 0;
 };
 

@@ -17,7 +17,7 @@ int64_t RoundUp(int64_t bytes, int64_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// Where the tests of a CPU give slabs of host memory, AddressSanitizer sees what is written beside a block.
+// In tests on a CPU, slabs are host memory, and AddressSanitizer detects writes outside a block.
 #if defined(__SANITIZE_ADDRESS__)
 void Lock(const char* begin, int64_t bytes) {
   ASAN_POISON_MEMORY_REGION(begin, static_cast<size_t>(bytes));
@@ -45,7 +45,7 @@ absl::StatusOr<void*> MemoryPool::Allocate(int64_t bytes, absl::string_view what
   CAIRN_CHECK(bytes >= 0);
   if (bytes > options_.limit_bytes) return Exhausted(bytes, what);
   const int64_t size = RoundUp(std::max<int64_t>(bytes, 1), kAlignment);
-  // The smallest that is large enough: large ones stay whole for what is large.
+  // Best fit, so that large blocks stay whole for large requests.
   auto fit = free_.lower_bound(size);
   if (fit == free_.end()) {
     if (!TakeSlab(size)) return Exhausted(bytes, what);
@@ -102,7 +102,7 @@ bool MemoryPool::TakeSlab(int64_t bytes) {
   const int64_t enough = RoundUp(bytes, kSlabGrain);
   const int64_t ahead = std::max(last_slab_ * 2, kFirstSlab);
   do {
-    // Near the limit, or on a card that others use too, less than we would like is good enough.
+    // Near the limit, or on a card that others also use, a smaller slab than desired is good enough.
     for (const int64_t wish : {options_.growth ? std::max(enough, ahead) : enough, enough, bytes}) {
       const int64_t slab = std::min(wish, (options_.limit_bytes - taken_) / kAlignment * kAlignment);
       if (slab < bytes) break;
@@ -136,9 +136,9 @@ bool MemoryPool::ReturnIdleSlabs() {
 }
 
 absl::Status MemoryPool::Exhausted(int64_t bytes, absl::string_view what) const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(what, " on ", options_.device, ": ", bytes, " bytes asked, ", in_use_, " bytes in use, ",
-                   taken_, " taken from the device, the limit is ", options_.limit_bytes, " bytes"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, " on ", options_.device, ": ", bytes, " bytes requested, ", in_use_, " bytes in use, ", taken_,
+      " taken from the device, the limit is ", options_.limit_bytes, " bytes"));
 }
 
 }  // namespace cairn::kernels::cuda

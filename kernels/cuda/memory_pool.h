@@ -1,5 +1,5 @@
-// The memory of one device: slabs taken from the driver, blocks handed out of them. Taking a slab stalls the
-// device; handing out a block costs a search. One thread, the device's.
+// The memory of one device: slabs from the driver, which are split into blocks. To allocate a slab stalls the
+// device; to allocate a block costs a search. Used by the device's thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,37 @@ namespace cairn::kernels::cuda {
 class MemoryPool {
  public:
   static constexpr int64_t kAlignment = 256;  // of every block, in bytes
-  // What is asked is rounded up to whole vectors, which kernels read and write.
+  // Sizes are rounded up to whole vectors, which kernels read and write.
   static constexpr int64_t kPadding = 16;
 
-  // Where slabs come from: cudaMalloc, or a test.
+  // The source of slabs: cudaMalloc, or a test.
   class Source {
    public:
     virtual ~Source() = default;
-    // Aligned to kAlignment. Null: there is no more.
+    // Aligned to kAlignment. Null: out of memory.
     virtual void* Take(int64_t bytes) = 0;
     virtual void Return(void* slab) = 0;
   };
   struct Options {
     std::string device;       // "/gpu:0", for messages
-    int64_t limit_bytes = 0;  // the most that is taken from the source
-    // Slabs double from kFirstSlab on; false: each is as large as what is asked, in pieces of kSlabGrain.
+    int64_t limit_bytes = 0;  // the limit of all slabs together
+    // Each slab is twice as large as the last one, from kFirstSlab up; false: it has the requested size, in
+    // multiples of kSlabGrain.
     bool growth = false;
   };
   static constexpr int64_t kSlabGrain = int64_t{2} << 20;
   static constexpr int64_t kFirstSlab = int64_t{64} << 20;
 
-  // `source` outlives the pool, which gives all slabs back.
+  // `source` must outlive the pool, whose destructor returns all slabs.
   MemoryPool(Source& source, Options options);
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // RESOURCE_EXHAUSTED names `what` ("layer 'conv2d': output"), the bytes asked, in use, and the limit; slabs
-  // in which nothing is used have been given back by then. `bytes` is at least 0, and 0 takes a block too.
+  // RESOURCE_EXHAUSTED names `what` ("layer 'conv2d': output"), the bytes requested, in use, and the limit;
+  // unused slabs have been returned by then. `bytes` is at least 0; a size of 0 is a block too.
   absl::StatusOr<void*> Allocate(int64_t bytes, absl::string_view what);
-  // Of Allocate().
+  // `block` comes from Allocate().
   void Free(void* block);
 
   int64_t bytes_in_use() const { return in_use_; }  // whole blocks
@@ -58,15 +59,15 @@ class MemoryPool {
     bool free = true;
     bool first_of_slab = false;
   };
-  using Blocks = std::list<Block>;  // in the order of addresses within a slab, slab after slab
+  using Blocks = std::list<Block>;  // ordered by address within a slab; slab after slab
 
-  // A slab that holds `bytes`; false: there is none to be had.
+  // Takes a slab for at least `bytes` from the source; false: out of memory.
   bool TakeSlab(int64_t bytes);
   bool ReturnIdleSlabs();
   absl::Status Exhausted(int64_t bytes, absl::string_view what) const;
   void AddFree(Blocks::iterator block) { free_.emplace(block->bytes, block); }
   void RemoveFree(Blocks::iterator block);
-  // `block` takes in the one behind it.
+  // Merges the block that follows `block` into it.
   void Absorb(Blocks::iterator block, Blocks::iterator behind);
 
   Source& source_;

@@ -1,5 +1,5 @@
-// Sums and products of tensors of one shape. Unlike most ops these may be given parts of larger memory, which
-// begin anywhere and are written to their last element and no further.
+// Sums and products of tensors of one shape. Unlike those of most ops, the tensors may be parts of larger
+// memory: they may begin at any address, and nothing after their last element is written.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -21,7 +21,7 @@ struct Times {
   __host__ __device__ float operator()(float a, float b) const { return a * b; }
 };
 
-// What one launch takes; more are combined by several.
+// The number of inputs of one launch; more inputs need several launches.
 constexpr int kMostInputs = 8;
 template <typename Pointer>
 struct Pointers {
@@ -29,8 +29,8 @@ struct Pointers {
   int count = 0;
 };
 
-// How many vectors of T there are before the rest, which is taken one by one: none where a pointer is not
-// aligned to vectors.
+// The number of vectors of T that can be processed before single elements: 0 if a pointer is not aligned to
+// vectors.
 template <typename T>
 int64_t VectorsOf(int64_t count, bool aligned) {
   return aligned ? count / kVector<T> : 0;
@@ -39,8 +39,8 @@ inline bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
 }
 
-// y = x0 op x1 op ..., where y may be x0. kCount inputs, or where that is 0 as many as there are. One thread
-// for each vector of elements, then one for each of the rest, grid-strided. Deterministic.
+// y = x0 op x1 op ..., where y may be x0. kCount inputs; a kCount of 0 means any number. One thread for each
+// vector of elements, then one for each of the rest, grid-strided. Deterministic.
 template <typename T, typename Op, int kCount>
 __global__ void Combine(int64_t vectors, int64_t count, Pointers<const T*> xs, T* y) {
   const int inputs = kCount == 0 ? xs.count : kCount;

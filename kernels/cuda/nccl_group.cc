@@ -18,7 +18,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// The fewest floats that are worth a chunk: below, a call's fixed cost is more than the bytes'.
+// The fewest floats of a chunk: below, the fixed cost of a call exceeds the cost of the bytes.
 constexpr int64_t kLeastChunk = 16 << 10;
 constexpr auto kPoll = std::chrono::microseconds(20);
 
@@ -42,7 +42,7 @@ class NcclGroup final : public DeviceGroup {
     Abort();
   }
 
-  // Once, before all else; a group that failed in it, or in Try(), is of no use.
+  // Must be called first, once; a group for which this, or Try(), failed is unusable.
   absl::Status Open() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     const DeviceScope scope;
@@ -66,10 +66,11 @@ class NcclGroup final : public DeviceGroup {
     });
   }
 
-  // All add up numbers whose sum is known. NCCL finds ways between devices by what the machine says it can
-  // do, and where that is not so (a virtual machine, an IOMMU in between) reductions hang, or come out wrong.
+  // Lets all devices sum numbers with a known result. NCCL chooses the connections between devices by what
+  // the machine reports, and where the report is wrong (a virtual machine, an IOMMU in between) reductions
+  // hang or give wrong results.
   absl::Status Try() ABSL_LOCKS_EXCLUDED(mutex_) {
-    const auto count = static_cast<int64_t>(ranks_.size()) * kLeastChunk;  // a chunk for each
+    const auto count = static_cast<int64_t>(ranks_.size()) * kLeastChunk;  // one chunk per device
     std::vector<Owned<void*, cudaFree>> memory(ranks_.size());
     std::vector<float*> parts;
     std::vector<float> weights, values(static_cast<size_t>(count));
@@ -83,16 +84,16 @@ class NcclGroup final : public DeviceGroup {
       weights.push_back(static_cast<float>(i + 1));
       const cudaStream_t stream = ranks_[i].down.get();
       CAIRN_CUDA(cudaMemcpyAsync(parts[i], values.data(), bytes, cudaMemcpyHostToDevice, stream));
-      CAIRN_CUDA(cudaStreamSynchronize(stream));  // the numbers are here before anything reads them
+      CAIRN_CUDA(cudaStreamSynchronize(stream));  // the numbers are in place before anything reads them
     }
     CAIRN_ASSIGN_OR_RETURN(const auto host, PinnedArray<float>::Create(count));
     Begin(0, {.parts = parts, .weights = weights, .count = count, .host = host.data()});
     CAIRN_RETURN_IF_ERROR(AwaitUntil(0, Now() + limits_.setup));
-    const auto total = static_cast<float>(ranks_.size() * (ranks_.size() + 1) / 2);  // all of it is exact
+    const auto total = static_cast<float>(ranks_.size() * (ranks_.size() + 1) / 2);  // all sums are exact
     for (int64_t i = 0; i < count; ++i) {
       const float expected = total * values[static_cast<size_t>(i)];
       if (host[i] == expected) continue;
-      return absl::InternalError(absl::StrCat("adds up wrongly: ", host[i], " instead of ", expected));
+      return absl::InternalError(absl::StrCat("wrong sum: ", host[i], " instead of ", expected));
     }
     return absl::OkStatus();
   }
@@ -113,26 +114,27 @@ class NcclGroup final : public DeviceGroup {
 
  private:
   struct Rank {
-    int index = 0;       // CUDA's
+    int index = 0;       // for CUDA
     std::string name{};  // "/gpu:1"
     ncclComm_t comm = nullptr;
     ncclRedOp_t weighted_sum = ncclSum;  // by weights_
-    Stream reduce{}, down{};             // of reductions, of copies to the host
+    Stream reduce{}, down{};             // for reductions, for copies to the host
   };
-  // Of a sum: when a chunk has been reduced, and when it is on the host.
+  // The events of a sum: a chunk has been reduced, and a chunk is on the host.
   struct Slot {
-    std::vector<Event> reduced{}, arrived{};  // [chunk] which is of the device of that number
+    // [chunk] Of the device with the chunk's number.
+    std::vector<Event> reduced{}, arrived{};
     size_t chunks = 0;
   };
 
-  // `rank`: whose call it was; null: nobody's.
+  // `rank` made the call; null if the call has no rank.
   absl::Status Check(ncclResult_t result, const char* call, const Rank* rank) const {
     return rank == nullptr ? CheckNccl(nccl_, result, call, nullptr)
                            : CheckNccl(nccl_, result, absl::StrCat(call, " on ", rank->name), rank->comm);
   }
 
-  // One group of calls: `ask` makes them, up to the first that fails, on all devices. Waits until NCCL has
-  // taken them over.
+  // One NCCL group call: `ask` makes the calls for all devices, up to the first that fails. Waits until NCCL
+  // has accepted them.
   template <typename Ask>
   absl::Status InGroup(const char* call, TimePoint deadline, const Ask& ask)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -146,14 +148,14 @@ class NcclGroup final : public DeviceGroup {
       CAIRN_ASSIGN_OR_RETURN(const Rank* const busy, BusyRank(call));
       if (busy == nullptr) return absl::OkStatus();
       if (Now() >= deadline) {
-        return absl::DeadlineExceededError(
-            absl::StrCat(call, " on ", busy->name, " has not come to an end in time"));
+        return absl::DeadlineExceededError(absl::StrCat(call, " on ", busy->name, " did not finish in time"));
       }
       std::this_thread::sleep_for(kPoll);
     }
   }
 
-  // One whose last call NCCL has not taken over yet; null: none. The error of one that failed, if only later.
+  // A rank whose last call NCCL has not accepted yet; null if there is none. Also returns the error of a call
+  // that failed later.
   absl::StatusOr<const Rank*> BusyRank(const char* call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Rank* busy = nullptr;
     for (const Rank& rank : ranks_) {
@@ -203,7 +205,7 @@ class NcclGroup final : public DeviceGroup {
     return absl::OkStatus();
   }
 
-  // NCCL multiplies what a device gives as it reads it: a pass over the gradient less.
+  // NCCL multiplies a device's values as it reads them, which saves a pass over the gradient.
   absl::Status UseWeights(absl::Span<const float> weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (weights == absl::MakeConstSpan(weights_)) return absl::OkStatus();
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -225,7 +227,7 @@ class NcclGroup final : public DeviceGroup {
     while (slots_.size() <= slot) {
       Slot made;
       for (const Rank& rank : ranks_) {
-        CAIRN_CUDA(cudaSetDevice(rank.index));  // an event is of one
+        CAIRN_CUDA(cudaSetDevice(rank.index));  // an event belongs to a device
         CAIRN_ASSIGN_OR_RETURN(made.reduced.emplace_back(), MakeEvent());
         CAIRN_ASSIGN_OR_RETURN(made.arrived.emplace_back(), MakeEvent());
       }
@@ -244,7 +246,7 @@ class NcclGroup final : public DeviceGroup {
         Break(waiting.status());
         if (broken_.ok() && Now() >= deadline) {
           Break(absl::DeadlineExceededError(
-              absl::StrCat("a sum of all devices has not come from ", (*waiting)->name, " in time")));
+              absl::StrCat("a sum of all devices did not arrive from ", (*waiting)->name, " in time")));
         }
         if (!broken_.ok()) return broken_;
       }
@@ -252,7 +254,7 @@ class NcclGroup final : public DeviceGroup {
     }
   }
 
-  // A device whose chunk has not arrived; null: none.
+  // A device whose chunk has not arrived; null if there is none.
   absl::StatusOr<const Rank*> WaitingFor(const Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (size_t root = 0; root < slot.chunks; ++root) {
       const cudaError_t error = cudaEventQuery(slot.arrived[root].get());
@@ -260,15 +262,15 @@ class NcclGroup final : public DeviceGroup {
       if (error != cudaErrorNotReady) {
         return Annotate(ToStatus(error, "a sum of all devices"), ranks_[root].name);
       }
-      static_cast<void>(cudaGetLastError());  // it is none
+      static_cast<void>(cudaGetLastError());  // not an error
       CAIRN_RETURN_IF_ERROR(BusyRank("ncclReduce").status());
       return &ranks_[root];
     }
     return nullptr;
   }
 
-  // Where `why` is an error, the end of all sums. What was on its way to the host comes there before that is
-  // told, for its memory may go then.
+  // If `why` is an error, ends all sums. Copies to the host that are in progress finish before the error is
+  // reported, because their memory may be freed afterwards.
   void Break(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (why.ok()) return;
     broken_ = why;
@@ -279,11 +281,11 @@ class NcclGroup final : public DeviceGroup {
         std::this_thread::sleep_for(kPoll);
       }
     }
-    static_cast<void>(cudaGetLastError());  // told already, or none
+    static_cast<void>(cudaGetLastError());  // already reported, or no error
   }
 
-  // Also the way a group goes that is whole: nothing of it is under way then. In one group, or one device's
-  // end would wait for the others'.
+  // Also called for a group without errors, which then has nothing in progress. All ranks are aborted in one
+  // NCCL group call, because otherwise one device would wait for the others.
   void Abort() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     static_cast<void>(nccl_.group_start());
     for (Rank& rank : ranks_) {
@@ -296,10 +298,12 @@ class NcclGroup final : public DeviceGroup {
   const NcclLimits limits_;
   std::string name_, who_;  // "NCCL 2.28.9", "NCCL 2.28.9 between /gpu:0,/gpu:1"
   Mutex mutex_;
-  // But for constants used under the lock: NCCL wants a communicator's calls one at a time.
+  // Used under the lock, except for constants: NCCL requires that a communicator's calls are made one at a
+  // time.
   std::vector<Rank> ranks_;
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mutex_);
-  std::vector<float> weights_ ABSL_GUARDED_BY(mutex_);  // [device] of each weighted_sum; empty: there is none
+  // [device] The weights of weighted_sum; empty: not set.
+  std::vector<float> weights_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };
 

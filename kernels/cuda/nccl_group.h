@@ -1,13 +1,12 @@
-// The sums of several GPUs by NCCL.
+// Sums over several GPUs of one process with NCCL.
 //
-// A sum is cut into as many chunks as there are devices; each chunk is reduced to another device, which
-// copies it to the host. So every device sends and receives what a reduce-scatter does, (N - 1) / N of the
-// sum, which is half of an all-reduce, and the way to the host is N links wide. One group of calls begins the
-// reductions on all devices, when what they read is there: no device ever waits for one that has not been
-// asked.
+// A sum is cut into as many chunks as there are devices. Each chunk is reduced to another device, which
+// copies it to the host. So every device transfers as much as in a reduce-scatter, (N - 1) / N of the sum and
+// half of an all-reduce, and N links carry the result to the host. One NCCL group call begins the reductions
+// on all devices once their inputs are ready: no device waits for one whose reduction was not requested.
 //
-// Communicators do not block: what NCCL has not done within a limit is given up, and ends on all devices.
-// NCCL reduces around rings, in an order of its own, which is the same on every run that finds the same
+// Communicators are non-blocking: a call that NCCL has not finished within its limit is aborted on all
+// devices. NCCL reduces around rings, in its own order, which is the same on every run that finds the same
 // links.
 #pragma once
 
@@ -23,13 +22,14 @@
 namespace cairn::kernels::cuda {
 
 struct NcclLimits {
-  Duration setup = std::chrono::seconds(30);  // to make communicators, and to add up on trial
-  Duration call = std::chrono::seconds(30);   // for NCCL to take a sum over
-  Duration sum =
-      std::chrono::seconds(60);  // for the devices to come to its end: they have nothing else to wait for
+  Duration setup = std::chrono::seconds(30);  // to create communicators and to compute the test sums
+  Duration call = std::chrono::seconds(30);   // for NCCL to accept a sum
+  // For the devices to finish a sum, for which they only wait for each other.
+  Duration sum = std::chrono::seconds(60);
 };
 
-// Of CUDA's devices of these indices, each once: CreateCudaGroup() of kernels/cuda_backend.h.
+// A group of the CUDA devices with these indices, which must be distinct: CreateCudaGroup() in
+// kernels/cuda_backend.h.
 absl::StatusOr<std::unique_ptr<DeviceGroup>> MakeNcclGroup(const NcclLibrary& nccl,
                                                            absl::Span<const int> indices,
                                                            const NcclLimits& limits = {});

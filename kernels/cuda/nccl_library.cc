@@ -21,7 +21,7 @@ absl::Status Load(void* library, const std::string& file, const char* symbol, Fu
 }  // namespace
 
 std::string NcclVersionText(int version) {
-  // Since 2.9; no older one is taken.
+  // The format since 2.9; older versions are refused.
   return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
@@ -45,7 +45,7 @@ absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file) {
   if (library == nullptr) {
     const char* const text = dlerror();
     const std::string error = text == nullptr ? "unknown error" : text;
-    // It begins with the file that is missing: this one, or one that this one needs.
+    // The loader's error begins with the missing file: this one, or a dependency.
     if (absl::StartsWith(error, absl::StrCat(file, ": cannot open"))) {
       return absl::NotFoundError(absl::StrCat(file, " was not found"));
     }

@@ -1,7 +1,7 @@
-// NCCL as a table of what is called of it, opened at run time: what adds up between GPUs is of use on
-// machines with several of them alone, and a program whose libcairn_cuda.so were linked with libnccl.so.2
-// would have no GPU at all where that is missing. (A weak link does not help: the loader wants the file all
-// the same.) A test fills the table with its own.
+// The NCCL functions that are used, as a table, loaded at run time. Only machines with several GPUs need
+// NCCL, and if libcairn_cuda.so were linked with libnccl.so.2, a program could use no GPU at all where that
+// file is missing. (A weak link does not help: the loader still requires the file.) Tests fill the table with
+// their own functions.
 #pragma once
 
 #include <nccl.h>
@@ -30,18 +30,18 @@ struct NcclLibrary {
   decltype(&ncclAllReduce) all_reduce = nullptr;
 };
 
-// `file`: with a path, or a name that the system looks for. It stays open for good. NOT_FOUND where there is
-// none; FAILED_PRECONDITION where it cannot be used: it lacks something itself, or is no NCCL of 2.14 or
-// later, the first whose calls need not block.
+// Opens `file`, a path or a name for which the system searches. It is never closed. NOT_FOUND if the file
+// does not exist; FAILED_PRECONDITION if it cannot be used: a dependency is missing, or it is older than NCCL
+// 2.14, the first version with non-blocking calls.
 absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file = "libnccl.so.2");
 
-// "2.28.9" of 22809.
+// "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 // "NCCL 2.28.9"
 std::string NameOf(const NcclLibrary& nccl);
 
-// OK also for what is still in progress; INTERNAL with `call` and NCCL's own words. Null `comm`: the call was
-// nobody's.
+// OK also for calls in progress; otherwise INTERNAL with `call` and NCCL's message. `comm` is null if the
+// call has no communicator.
 absl::Status CheckNccl(const NcclLibrary& nccl, ncclResult_t result, absl::string_view call, ncclComm_t comm);
 
 }  // namespace cairn::kernels::cuda

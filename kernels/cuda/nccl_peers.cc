@@ -33,10 +33,10 @@ class NcclPeerGroup final : public PeerGroup {
     who_ = absl::StrCat(NameOf(nccl_), " between the GPUs of ", seat_.members, " workers");
   }
   ~NcclPeerGroup() override {
-    if (broken_.ok()) Break(absl::CancelledError("the group is given up"));
+    if (broken_.ok()) Break(absl::CancelledError("the group was aborted"));
   }
 
-  // Once, before all else; a group that failed in it is of no use.
+  // Must be called first, once; a group for which it failed is unusable.
   absl::Status Open() {
     const DeviceScope scope;
     const TimePoint deadline = Now() + limits_.setup;
@@ -68,24 +68,25 @@ class NcclPeerGroup final : public PeerGroup {
  private:
   struct Slot {
     Event reduced{}, arrived{};  // on the device, and on the host
-    std::optional<Sum> late{};   // has arrived when it is reduced: its copy would have blocked till then
+    // Set if a copy to the host would have blocked: the copy is made once the sum is reduced.
+    std::optional<Sum> late{};
   };
 
   absl::Status Check(ncclResult_t result, absl::string_view call) const {
     return CheckNccl(nccl_, result, call, comm_);
   }
 
-  // Between two looks at what is waited for.
+  // Waits a moment between two checks, and calls Seat::look.
   absl::Status Pause(TimePoint deadline, absl::string_view what) const {
     CAIRN_RETURN_IF_ERROR(seat_.look());
     if (Now() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(what, " has not come to an end in time"));
+      return absl::DeadlineExceededError(absl::StrCat(what, " did not finish in time"));
     }
     std::this_thread::sleep_for(kPoll);
     return absl::OkStatus();
   }
 
-  // Waits until NCCL has taken over the call that answered `result`.
+  // Waits until NCCL has accepted the call that returned `result`.
   absl::Status TakenOver(ncclResult_t result, absl::string_view call, TimePoint deadline) const {
     CAIRN_RETURN_IF_ERROR(Check(result, call));
     for (;;) {
@@ -95,7 +96,7 @@ class NcclPeerGroup final : public PeerGroup {
     }
   }
 
-  // Whether NCCL is still at the last call; the error of one that failed, if only later.
+  // Whether NCCL is still processing the last call. Also returns the error of a call that failed later.
   absl::StatusOr<bool> Busy(absl::string_view call) const {
     ncclResult_t state = ncclSuccess;
     CAIRN_RETURN_IF_ERROR(Check(nccl_.comm_get_async_error(comm_, &state), "ncclCommGetAsyncError"));
@@ -110,7 +111,7 @@ class NcclPeerGroup final : public PeerGroup {
     ncclUniqueId id;
     if (seat_.group.size() != sizeof(id.internal)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a group of ", seat_.group.size(), " bytes, which is none of NCCL's"));
+          absl::StrCat("a group of ", seat_.group.size(), " bytes, which is not one of NCCL's"));
     }
     std::memcpy(id.internal, seat_.group.data(), sizeof(id.internal));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -119,8 +120,8 @@ class NcclPeerGroup final : public PeerGroup {
                      "ncclCommInitRankConfig", deadline);
   }
 
-  // All add up numbers whose sum is known, member m's m + 1 times: where the machine's links are not what
-  // they are said to be reductions hang, or come out wrong.
+  // Lets all members sum numbers with a known result; member m contributes m + 1 times the numbers. If the
+  // machine's links are not what they are reported to be, reductions hang or give wrong results.
   absl::Status Try(TimePoint deadline) {
     constexpr int kPeriod = 61;
     std::vector<float> values(kTrialFloats);
@@ -142,9 +143,9 @@ class NcclPeerGroup final : public PeerGroup {
     CAIRN_RETURN_IF_ERROR(summed);
     const auto members = static_cast<float>(seat_.members);
     for (int64_t i = 0; i < kTrialFloats; ++i) {
-      const float expected = members * (members + 1) / 2 * values[static_cast<size_t>(i)];  // all is exact
+      const float expected = members * (members + 1) / 2 * values[static_cast<size_t>(i)];  // exact
       if (host[i] == expected) continue;
-      return absl::InternalError(absl::StrCat("adds up wrongly: ", host[i], " instead of ", expected));
+      return absl::InternalError(absl::StrCat("wrong sum: ", host[i], " instead of ", expected));
     }
     return absl::OkStatus();
   }
@@ -160,8 +161,8 @@ class NcclPeerGroup final : public PeerGroup {
     cudaPointerAttributes attributes{};
     CAIRN_CUDA(cudaPointerGetAttributes(&attributes, sum.host));
     begun.late.reset();
-    if (attributes.type ==
-        cudaMemoryTypeUnregistered) {  // the host would wait in the call, beyond all limits
+    // Otherwise the host would block in the call, without a limit.
+    if (attributes.type == cudaMemoryTypeUnregistered) {
       begun.late = sum;
       CAIRN_CUDA(cudaEventRecord(begun.arrived.get(), reduce_.get()));
       return absl::OkStatus();
@@ -174,7 +175,8 @@ class NcclPeerGroup final : public PeerGroup {
     return absl::OkStatus();
   }
 
-  // NCCL multiplies the part as it reads it: a pass over the gradient less. With 1 it need not.
+  // NCCL multiplies the part as it reads it, which saves a pass over the gradient. Not needed for a weight of
+  // 1.
   absl::Status UseWeight(float weight) {
     if (weight == weight_) return absl::OkStatus();
     if (weight_ != 1) {
@@ -203,16 +205,16 @@ class NcclPeerGroup final : public PeerGroup {
   absl::StatusOr<bool> Arrived(const Slot& slot) const {
     const cudaError_t error = cudaEventQuery(slot.arrived.get());
     if (error == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());  // it is none
+      static_cast<void>(cudaGetLastError());  // not an error
     } else if (error != cudaSuccess) {
       return ToStatus(error, "a sum");
     }
-    // A kernel that was stopped by a fault has come to an end too.
+    // A kernel that was stopped by a failure has ended too.
     CAIRN_RETURN_IF_ERROR(Busy("ncclAllReduce").status());
     return error == cudaSuccess;
   }
 
-  // Waits for nobody but the device.
+  // Waits only for the device.
   absl::Status Fetch(Slot& slot) {
     if (!slot.late.has_value()) return absl::OkStatus();
     const DeviceScope scope;
@@ -225,8 +227,8 @@ class NcclPeerGroup final : public PeerGroup {
     return absl::OkStatus();
   }
 
-  // Where `why` is an error, the end of all sums. What was on its way to the host comes there before that is
-  // told, for its memory may go then.
+  // If `why` is an error, ends all sums. Copies to the host that are in progress finish before the error is
+  // reported, because their memory may be freed afterwards.
   void Break(const absl::Status& why) {
     if (why.ok()) return;
     broken_ = why;
@@ -237,7 +239,7 @@ class NcclPeerGroup final : public PeerGroup {
     while (down_.get() != nullptr && cudaStreamQuery(down_.get()) == cudaErrorNotReady && Now() < deadline) {
       std::this_thread::sleep_for(kPoll);
     }
-    static_cast<void>(cudaGetLastError());  // told already, or none
+    static_cast<void>(cudaGetLastError());  // already reported, or no error
   }
 
   const NcclLibrary nccl_;
@@ -247,9 +249,9 @@ class NcclPeerGroup final : public PeerGroup {
   std::string who_;  // "NCCL 2.28.9 between the GPUs of 4 workers"
   absl::Status broken_;
   ncclComm_t comm_ = nullptr;
-  Stream reduce_, down_;  // of reductions, of copies to the host
+  Stream reduce_, down_;  // for reductions, for copies to the host
   std::deque<Slot> slots_;
-  float weight_ = 1;  // which sum_op_ multiplies by
+  float weight_ = 1;  // the factor of sum_op_
   ncclRedOp_t sum_op_ = ncclSum;
 };
 

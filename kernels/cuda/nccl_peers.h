@@ -1,10 +1,11 @@
-// Sums of the GPUs of several processes by NCCL: each process has one, and is a rank of its own.
+// Sums over the GPUs of several processes with NCCL: each process has one GPU and is one rank.
 //
-// A sum is one ncclAllReduce in place, and a copy to the host beside the next sum's reduction. Communicators
-// do not block: whatever is waited for has a limit, and is given up as soon as the caller says so, as when a
-// member has gone. NCCL alone may notice that late, or never: the others' kernels wait for its part.
+// A sum is one ncclAllReduce in place, and a copy to the host that overlaps the next sum's reduction.
+// Communicators are non-blocking: every wait has a limit and is aborted as soon as the caller requests it,
+// for example because a member has failed. NCCL alone may notice that late or never, because the other
+// members' kernels wait for the failed one.
 //
-// NCCL adds in an order of its own, which is the same on every run that finds the same links.
+// NCCL adds in its own order, which is the same on every run that finds the same links.
 #pragma once
 
 #include <chrono>
@@ -18,11 +19,11 @@
 namespace cairn::kernels::cuda {
 
 struct NcclPeerLimits {
-  Duration setup = std::chrono::seconds(60);  // for all members to join, and to add up on trial
-  Duration end = std::chrono::seconds(30);    // for what is under way when a group is given up
+  Duration setup = std::chrono::seconds(60);  // for all members to join and to compute the test sums
+  Duration end = std::chrono::seconds(30);    // for sums in progress when a group is aborted
 };
 
-// CUDA's device of this index: CreateCudaPeer() of kernels/cuda_backend.h.
+// The CUDA device with this index: CreateCudaPeer() in kernels/cuda_backend.h.
 absl::StatusOr<std::unique_ptr<PeerDevice>> MakeNcclPeer(const NcclLibrary& nccl, int index,
                                                          const NcclPeerLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// In the place of nccl_group.cc, nccl_library.cc and nccl_peers.cc, in a build that found no nccl.h.
+// Replaces nccl_group.cc, nccl_library.cc and nccl_peers.cc in a build without nccl.h.
 #include "kernels/cuda/device.h"
 
 namespace cairn::kernels::cuda {

@@ -1,5 +1,5 @@
-// CUDA's makers of ops, one per source file; device.cc offers them as its OpFactory. `context` outlives the
-// ops. All activations are row-major.
+// The functions that make the CUDA ops, one per source file; device.cc offers them as its OpFactory.
+// `context` must outlive the ops. All activations are row-major.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Neighbouring elements that a thread loads and stores at once.
+// Adjacent elements that a thread loads and stores at once.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@ struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
-// Where elements are moved and not computed with, their type does not matter. Calls `visit` with a null
-// pointer to the largest type that divides `bytes`, an even number.
+// For kernels that move elements without computing with them. Calls `visit` with a null pointer to the
+// largest type whose size divides `bytes`, an even number.
 template <typename Visit>
 auto VisitUnit(int64_t bytes, const Visit& visit) {
   if (bytes % 16 == 0) return visit(static_cast<uint4*>(nullptr));

@@ -1,4 +1,4 @@
-// What libcairn_cuda.so shows to the programs that open it.
+// The symbol that libcairn_cuda.so exports.
 #include "kernels/cuda/device.h"
 
 extern "C" __attribute__((visibility("default"))) const cairn::kernels::CudaBackend* cairn_cuda_backend() {

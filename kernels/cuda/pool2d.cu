@@ -1,4 +1,4 @@
-// The largest or the mean value of every window. Neighbouring threads take neighbouring channels.
+// The maximum or mean of every window. Adjacent threads take adjacent channels.
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -19,12 +19,12 @@ namespace {
 struct Axis {
   int64_t input, output, window, stride, pad;
 
-  // Where window `o` begins in the image; before it where it reaches into the padding.
+  // The beginning of window `o` in the image; negative if it is in the padding.
   __device__ int64_t Begin(int64_t o) const { return o * stride - pad; }
   // The part of window `o` that is inside the image.
   __device__ int64_t First(int64_t o) const { return Begin(o) < 0 ? 0 : Begin(o); }
   __device__ int64_t Last(int64_t o) const { return Begin(o) + window < input ? Begin(o) + window : input; }
-  // The windows that contain place `i`.
+  // The windows that contain position `i`.
   __device__ int64_t FirstWindow(int64_t i) const {
     return i + pad < window ? 0 : (i + pad - window) / stride + 1;
   }
@@ -43,7 +43,7 @@ struct Images {
   __host__ __device__ int64_t outputs() const { return examples * rows.output * columns.output * packs; }
 };
 
-// Where pack `i` of images [n, height, width, packs] stands.
+// The position of pack `i` in images [n, height, width, packs].
 struct Place {
   int64_t n, h, w, c;
 
@@ -56,8 +56,8 @@ struct Place {
   }
 };
 
-// One thread for each pack of y, grid-strided; reads its window, writes y and where in the window each
-// maximum was: row * width + column. Deterministic.
+// One thread for each pack of y, grid-strided. Reads its window, writes y and the position of each maximum in
+// the window: row * width + column. Deterministic.
 template <typename T, int kCount, typename Argmax>
 __global__ void MaxForward(Images images, const Pack<T, kCount>* x, Pack<T, kCount>* y,
                            Pack<Argmax, kCount>* maxima) {
@@ -98,7 +98,7 @@ __global__ void MaxForward(Images images, const Pack<T, kCount>* x, Pack<T, kCou
   }
 }
 
-// One thread for each pack of dx, grid-strided; gathers from the windows that contain it, in their order.
+// One thread for each pack of dx, grid-strided. Gathers from the windows that contain it, in order.
 // Deterministic.
 template <typename T, int kCount, typename Argmax>
 __global__ void MaxBackward(Images images, const Pack<T, kCount>* dy, const Pack<Argmax, kCount>* maxima,
@@ -127,7 +127,7 @@ __global__ void MaxBackward(Images images, const Pack<T, kCount>* dy, const Pack
   }
 }
 
-// As MaxForward: the mean over the part of the window that is inside the image.
+// As MaxForward, but computes the mean over the part of the window inside the image.
 template <typename T, int kCount>
 __global__ void AverageForward(Images images, const Pack<T, kCount>* x, Pack<T, kCount>* y) {
   const int64_t outputs = images.outputs();
@@ -152,7 +152,7 @@ __global__ void AverageForward(Images images, const Pack<T, kCount>* x, Pack<T, 
   }
 }
 
-// As MaxBackward.
+// As MaxBackward, for the mean.
 template <typename T, int kCount>
 __global__ void AverageBackward(Images images, const Pack<T, kCount>* dy, Pack<T, kCount>* dx) {
   const int64_t inputs = images.inputs();

@@ -1,6 +1,6 @@
-// A convolution by whichever way is there, with the pooling in kernels of our own: the unpooled image is
-// written once and read once; backward it is never read, and its gradient, the sums for the bias included, is
-// written in one pass from the pooled one.
+// A convolution by whichever implementation is available, and pooling by our own kernels. Forward, the
+// unpooled image is written once and read once. Backward, it is never read, and its gradient and the sums for
+// the bias are computed in one pass from the pooled gradient.
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -23,8 +23,9 @@ struct PoolShape {
   int64_t ph = 0, pw = 0;  // pooled
 };
 
-// y = relu(the largest of a window), which is the largest of relu(window). A thread for each pooled element, neighbours
-// along the channels. argmax: which of the window's, row by row, the first of equals. Deterministic.
+// y = relu(the maximum of a window), which equals the maximum of relu(window). A thread for each pooled
+// element, adjacent along the channels. argmax: the index of the first maximum in the window, row by row.
+// Deterministic.
 template <typename T>
 __global__ void Pool(PoolShape s, const T* x, T* y, uint8_t* argmax) {
   const int64_t elements = s.n * s.ph * s.pw * s.c;
@@ -45,8 +46,8 @@ __global__ void Pool(PoolShape s, const T* x, T* y, uint8_t* argmax) {
   }
 }
 
-// The plan's rows are the windows, those cut off at the edges included, whose gradients are 0. Each thread
-// writes its windows' dx and sums what it writes: dbias [c] at any address, or null. Deterministic.
+// The plan's rows are the windows, including those cut off at the edges, whose gradients are 0. Each thread
+// writes dx for its windows and sums what it writes: dbias [c] at any address, or null. Deterministic.
 template <typename T, int kUnit>
 __global__ void Unpool(ColumnPlan plan, PoolShape s, const T* y, const T* dy, const uint8_t* argmax, T* dx,
                        Pair* partials, unsigned* counters, float* dbias) {
@@ -107,7 +108,7 @@ class PooledConv2D final : public LinearOp {
     CAIRN_ASSIGN_OR_RETURN(op->input_,
                            ConvertedInput::Create(context, params.input, params.needs_input_gradient));
     ConvolutionParams convolution = params.convolution;
-    convolution.relu = false;  // it follows the pooling
+    convolution.relu = false;  // relu follows the pooling
     CAIRN_ASSIGN_OR_RETURN(op->convolution_, MakeConvolution(context, convolution));
     const TensorDesc unpooled = {.shape = {shape.destination_elements()}, .type = params.convolution.type};
     CAIRN_ASSIGN_OR_RETURN(op->unpooled_, context.Allocate(unpooled.num_floats(), "unpooled output"));
@@ -130,7 +131,7 @@ class PooledConv2D final : public LinearOp {
 
   absl::Status Backward(const float* x, const float* /*kernel*/, const float* y, float* dy, float* dx,
                         float* dkernel, float* dbias) override {
-    float* const gradient = unpooled_->data();  // nobody reads the value any more
+    float* const gradient = unpooled_->data();  // the value is not needed any more
     CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH((Unpool<T, kUnit>), plan_.grid(), kBlock, 0, context_.stream(), plan_,
                                        pool_, As<T>(y), As<T>(dy), argmax(), As<T>(gradient),
                                        static_cast<Pair*>(context_.scratch()),
@@ -158,7 +159,7 @@ class PooledConv2D final : public LinearOp {
         plan_(ColumnPlan::Make(pool_.n * CeilDiv(pool_.h, pool_.pool_h) * CeilDiv(pool_.w, pool_.pool_w),
                                pool_.c, kUnit, 2 * context.multiprocessors(), kLeastWindows)) {}
 
-  static constexpr int64_t kLeastWindows = 8;  // of a thread
+  static constexpr int64_t kLeastWindows = 8;  // per thread
 
   uint8_t* argmax() const { return reinterpret_cast<uint8_t*>(argmax_->data()); }
 

@@ -1,4 +1,4 @@
-// A convolution with relu and max pooling fused behind it.
+// A convolution with fused relu and max pooling.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,8 @@
 
 namespace cairn::kernels::cuda {
 
-// The convolution, relu included, from an input of type `input` to images of the params' type; then the
-// largest of windows pool_h x pool_w side by side, as far as they fit: output [n, oh / pool_h, ow / pool_w,
-// f].
+// The convolution, with relu, maps an input of type `input` to images of the params' type. The output is the
+// maximum of adjacent windows pool_h x pool_w, as far as they fit: [n, oh / pool_h, ow / pool_w, f].
 struct PooledConvolutionParams {
   ConvolutionParams convolution;
   TensorDesc input;
@@ -26,8 +25,8 @@ struct PooledConvolutionParams {
 absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(Context& context,
                                                            const PooledConvolutionParams& params);
 
-// For the first layer of a network of images with few channels: one kernel forward and two backward, none of
-// which writes an unpooled image. UNIMPLEMENTED for all but a few sizes.
+// For the first layer of a network, whose images have few channels: one kernel forward and two backward, none
+// of which writes an unpooled image. UNIMPLEMENTED for all but a few sizes.
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeFirstPooledConv2D(Context& context,
                                                                 const PooledConvolutionParams& params);
 

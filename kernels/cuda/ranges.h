@@ -1,6 +1,6 @@
-// Names of stretches of work for NVIDIA's profilers (`nsys profile`), by NVTX, in a domain of our own.
-// Nothing where the toolkit lacks NVTX 3; next to nothing where no profiler looks. Owned by a device, used by
-// its thread.
+// Named ranges of work for NVIDIA's profilers (`nsys profile`), with NVTX, in a domain of our own. They do
+// nothing if the toolkit lacks NVTX 3, and cost almost nothing if no profiler is attached. Owned by a device
+// and used by its thread.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -15,7 +15,7 @@ class Ranges {
   Ranges(const Ranges&) = delete;
   Ranges& operator=(const Ranges&) = delete;
 
-  // They nest. `name` is copied.
+  // Begins a range. Ranges nest. `name` is copied.
   void Begin(const char* name) {
     nvtxEventAttributes_t range = {};
     range.version = NVTX_VERSION;

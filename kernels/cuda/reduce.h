@@ -1,4 +1,4 @@
-// Reductions of warps and blocks, in an order that depends on the launch alone: the same bits every time.
+// Reductions over warps and blocks, in an order that only depends on the launch: the same bits every time.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,8 @@ struct Largest {
   __device__ float operator()(float a, float b) const { return a < b ? b : a; }
 };
 
-// Of `lanes` neighbours, a power of 2 up to 32, in each of them. Whole warps call it.
+// Reduces over groups of `lanes` adjacent threads, a power of 2 up to 32; each of them gets the result. Must
+// be called by whole warps.
 template <typename T, typename Operation>
 __device__ T ReduceLanes(int lanes, T value, const Operation& operation) {
   for (int offset = lanes / 2; offset > 0; offset /= 2) {
@@ -28,21 +29,21 @@ __device__ T ReduceLanes(int lanes, T value, const Operation& operation) {
   return value;
 }
 
-// Of all threads of the block, in each of them: 1, 2, 4, ... 32 whole warps.
+// Reduces over all threads of the block, which has 1, 2, 4, ... 32 whole warps; each thread gets the result.
 template <typename T, typename Operation>
 __device__ T ReduceBlock(T value, const Operation& operation) {
   __shared__ T of_warp[kWarp];
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   const int thread = static_cast<int>(threadIdx.x);
   value = ReduceLanes(kWarp, value, operation);
-  __syncthreads();  // nobody reads the last call's any more
+  __syncthreads();  // all threads have read the last call's values
   if (thread % kWarp == 0) of_warp[thread / kWarp] = value;
   __syncthreads();
   return ReduceLanes(warps, of_warp[thread % warps], operation);
 }
 
-// True in all threads of the one block that comes last of `blocks`, which sees what the others wrote before.
-// `counter` is 0 before and after.
+// Returns true in all threads of the last of `blocks` blocks to arrive, which sees what the others have
+// written. `counter` is 0 before and after.
 __device__ inline bool IsLastBlock(unsigned* counter, unsigned blocks) {
   __shared__ bool last;
   __threadfence();

@@ -20,9 +20,9 @@ struct Penalty {
   float l1 = 0, l2 = 0;
 };
 
-// w, gradient [elements] at any address; `gradient` may be null. One thread an element, grid-strided. Blocks
-// leave their sums in `partials` [blocks], the last one to end adds them up and writes the host's `penalty`.
-// Deterministic.
+// w, gradient [elements] at any address; `gradient` may be null. One thread for each element, grid-strided.
+// Blocks write their sums to `partials` [blocks], and the last block adds them and writes the host's
+// `penalty`. Deterministic.
 __global__ void Penalize(Penalty p, const float* w, float* gradient, double* partials, unsigned* counter,
                          double* penalty) {
   double sum = 0;

@@ -12,8 +12,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// y and dy [rows, channels], dbias [channels] at any address, or null: what ReluBias::Backward() tells.
-// Deterministic.
+// ReluBias::Backward(): y and dy [rows, channels], dbias [channels] at any address, or null. Deterministic.
 template <typename T, int kUnit>
 __global__ void MaskAndSum(ColumnPlan plan, bool relu, const T* y, T* dy, Pair* partials, unsigned* counters,
                            float* dbias) {

@@ -1,4 +1,4 @@
-// From one type of elements to another.
+// Converts between element types.
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// What is 16 bytes of floats: memory is padded to as much.
+// The number of floats in 16 bytes: memory is padded to multiples of that.
 constexpr int kTogether = 4;
 
 // One thread for each pack of elements, grid-strided. Deterministic.

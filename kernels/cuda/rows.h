@@ -1,5 +1,5 @@
-// Work on the rows of a matrix: 1 to 32 lanes of a warp share a row, or a whole block does. Rows are read
-// again where they are needed again, out of the cache.
+// Kernels over the rows of a matrix: a row is shared by 1 to 32 lanes of a warp, or by a whole block. A row
+// that is needed again is read again, from the cache.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace cairn::kernels::cuda {
 
-// Neighbours that one thread loads and stores at once.
+// Adjacent elements that one thread loads and stores at once.
 template <typename T, int kUnit>
 struct alignas(sizeof(T) * kUnit) Pack {
   T at[kUnit];
@@ -28,16 +28,16 @@ __device__ void Store(T* to, const Pack<T, kUnit>& pack) {
   *reinterpret_cast<Pack<T, kUnit>*>(to) = pack;
 }
 
-// Calls visit(std::integral_constant<int, kUnit>) with 16 bytes of elements where rows of this width begin at
-// multiples of that, else with 1.
+// Calls visit(std::integral_constant<int, kUnit>), with 16 bytes of elements if rows of this width begin at
+// multiples of 16 bytes, otherwise with 1.
 template <typename T, typename Visit>
 auto VisitUnit(int64_t width, const Visit& visit) {
   if (width % kVector<T> == 0) return visit(std::integral_constant<int, kVector<T>>());
   return visit(std::integral_constant<int, 1>());
 }
 
-// Which threads do which rows. All threads of the grid go through all rounds, for they meet in reductions; in
-// the last one some have no row.
+// The mapping of threads to rows. All threads of the grid take part in all rounds, because they meet in
+// reductions; in the last round some have no row.
 struct RowPlan {
   int64_t rows = 0;
   int64_t rounds = 1;
@@ -45,7 +45,7 @@ struct RowPlan {
   unsigned grid = 1;
   int block = kBlock;
 
-  // Of `units` packs per row, by at most `most_blocks` blocks.
+  // A plan for `units` packs per row, with at most `most_blocks` blocks.
   static RowPlan Make(int64_t rows, int64_t units, int64_t most_blocks) {
     constexpr int64_t kMostUnitsOfALane = 32, kWideBlock = 512;
     RowPlan plan = {.rows = rows};
@@ -67,13 +67,13 @@ struct RowPlan {
   __device__ int threads() const { return 1 << shift; }
   __device__ int rank() const { return static_cast<int>(threadIdx.x) & (threads() - 1); }
 
-  // Of the threads that share a row, in each of them.
+  // Reduces over the threads that share a row; each of them gets the result.
   template <typename T, typename Operation>
   __device__ T Reduce(T value, const Operation& operation) const {
     return threads() > kWarp ? ReduceBlock(value, operation) : ReduceLanes(threads(), value, operation);
   }
 
-  // Calls visit(j) for the packs that are this thread's; the width is a multiple of kUnit.
+  // Calls visit(j) for this thread's packs; the width is a multiple of kUnit.
   template <int kUnit, typename Visit>
   __device__ void ForEach(int64_t width, const Visit& visit) const {
     for (int64_t j = int64_t{rank()} * kUnit; j < width; j += int64_t{threads()} * kUnit) visit(j);

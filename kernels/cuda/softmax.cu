@@ -15,8 +15,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// x, y [rows, width], by rows. Reads x three times, the second and third time out of the cache.
-// Deterministic.
+// x, y [rows, width], by rows. Reads x three times, the second and third time from the cache. Deterministic.
 template <typename T, int kUnit>
 __global__ void SoftmaxForward(RowPlan plan, int64_t width, const T* x, T* y) {
   for (int64_t round = 0; round < plan.rounds; ++round) {

@@ -1,4 +1,4 @@
-// Standardization by given mean and variance: Keras' Normalization.
+// Standardization by a given mean and variance: Keras' Normalization.
 #include <type_traits>
 
 #include "common/core/status.h"
@@ -21,7 +21,7 @@ __global__ void StandardizeForward(int64_t count, int64_t width, float epsilon, 
   }
 }
 
-// As above.
+// dx for dy. One thread for each element, grid-strided. Deterministic.
 template <typename T>
 __global__ void StandardizeBackward(int64_t count, int64_t width, float epsilon, bool invert,
                                     const float* variance, const T* dy, T* dx) {

@@ -9,7 +9,8 @@
 
 namespace cairn::kernels::cuda {
 
-// `what` was being done: "cudaMemcpyAsync". RESOURCE_EXHAUSTED when memory ran out, else INTERNAL.
+// Converts an error; `what` is the call that returned it: "cudaMemcpyAsync". RESOURCE_EXHAUSTED if memory ran
+// out, otherwise INTERNAL.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
 }  // namespace cairn::kernels::cuda

@@ -1,4 +1,4 @@
-// A frame of zeros around every image. The type of the elements does not matter.
+// Adds a border of zeros around every image. The type of the elements does not matter.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// In units: an image [height, width, channels] at (top, left) of a larger one.
+// An image [height, width, channels] at (top, left) of a larger one, in units.
 struct Frame {
   int64_t examples, height, width, channels;
   int64_t outer_height, outer_width;

@@ -25,13 +25,13 @@ std::unique_ptr<kernels::Device> CreateCpu() {
   return kernels::CreateCpuDevice(0, kThreads).value();
 }
 
-// The backend's own kernels, without NVIDIA's libraries: tests/support/cuda_on_cpu.
+// The kernels of the CUDA backend, without NVIDIA's libraries: tests/support/cuda_on_cpu.
 template <Precision kPrecision>
 std::unique_ptr<kernels::Device> CreateCudaOnCpu() {
   return kernels::cuda::CreateDevice({.precision = kPrecision}).value();
 }
 
-// A card, where there is one.
+// A GPU, if there is one.
 template <Precision kPrecision>
 std::unique_ptr<kernels::Device> CreateGpu() {
   return kernels::CreateCudaDevice({.precision = kPrecision}).value();
@@ -83,7 +83,7 @@ float Decode(uint16_t bits, ElementType type) {
   return value;
 }
 
-// Where the row-major element `index` of this image lies.
+// The index of the row-major element `index` in this image's layout.
 int64_t Place(const TensorDesc& desc, int64_t index) {
   const int64_t block = kernels::BlockOf(desc.layout);
   if (block == 1) return index;

@@ -1,4 +1,4 @@
-// The devices that this machine can test, and the traffic between reference tensors and device memory.
+// The devices that this machine can test, and copies between reference tensors and device memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,25 +15,25 @@
 
 namespace cairn::conformance {
 
-// A row per backend and setting: "cpu_1_thread", "cuda_on_cpu", "cuda_on_cpu_bfloat16"; "gpu_tf32" and its
-// like where there is a card.
+// A row per backend and setting: "cpu_1_thread", "cuda_on_cpu", "cuda_on_cpu_bfloat16", and on a machine with
+// a GPU "gpu_tf32" etc.
 struct Backend {
   std::string name;
   std::unique_ptr<kernels::Device> (*create)();
-  std::vector<kernels::Layout> layouts;  // of images; row-major is the first
+  std::vector<kernels::Layout> layouts;  // of images; the first is row-major
   kernels::Precision precision = kernels::Precision::kFloat32;
 
-  // Of the activations.
+  // The element type of activations.
   kernels::ElementType type() const;
-  // What the numbers of this precision leave right of a result as a whole: see ExpectClose().
+  // The relative error of a whole result that this precision allows: see ExpectClose().
   double tolerance() const;
 };
 const std::vector<Backend>& AvailableBackends();
 
-// A fixture for every backend; suites are instantiated with INSTANTIATE_CONFORMANCE(Suite) for the rows that
-// compute in float32, with INSTANTIATE_16_BIT_CONFORMANCE(Suite) for those whose activations have 16 bits, or
-// with INSTANTIATE_CONFORMANCE_OF_ALL_TYPES(Suite): such a suite's activations go through the functions of
-// that name.
+// A fixture for every backend. Suites are instantiated with INSTANTIATE_CONFORMANCE(Suite) for the rows that
+// compute in float32, with INSTANTIATE_16_BIT_CONFORMANCE(Suite) for those with activations of 16 bits, or
+// with INSTANTIATE_CONFORMANCE_OF_ALL_TYPES(Suite) for all; then activations must go through the functions
+// with "Activation" in their name.
 class ConformanceTest : public testing::TestWithParam<const Backend*> {
  protected:
   void SetUp() override { device_ = GetParam()->create(); }
@@ -41,29 +41,28 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
   const std::vector<kernels::Layout>& layouts() const { return GetParam()->layouts; }
   kernels::ElementType type() const { return GetParam()->type(); }
 
-  // Device memory holding `tensor` in this layout; padding channels are 0.
+  // Device memory with `tensor` in this layout; padding channels are 0.
   std::unique_ptr<kernels::DeviceMemory> Put(const reference::Tensor& tensor,
                                              kernels::Layout layout = kernels::Layout::kRowMajor);
   std::unique_ptr<kernels::DeviceMemory> Put(const std::vector<double>& values);
-  // Row-major, in elements of this type, which hold the values exactly: see Rounded().
+  // Row-major, with elements of this type, which must represent the values exactly: see Rounded().
   std::unique_ptr<kernels::DeviceMemory> PutAs(const reference::Tensor& tensor, kernels::ElementType type);
-  // Memory full of NaN, of whatever type: whoever adds to an output, or leaves a part of it unwritten, is
-  // found out.
+  // Memory full of NaN, of any type: it shows if an op adds to an output, or does not write all of it.
   std::unique_ptr<kernels::DeviceMemory> Poisoned(int64_t num_floats);
-  // Row-major values; fails the test when a padding channel is not 0.
+  // Row-major values; fails the test if a padding channel is not 0.
   std::vector<float> Get(kernels::DeviceMemory& memory, const kernels::TensorDesc& desc);
   std::vector<float> GetAs(kernels::DeviceMemory& memory, const Shape& shape, kernels::ElementType type);
 
-  // In elements of the backend's type.
+  // With elements of the backend's type.
   kernels::TensorDesc ActivationDesc(const Shape& shape,
                                      kernels::Layout layout = kernels::Layout::kRowMajor) const {
     return {.shape = shape, .layout = layout, .type = type()};
   }
-  // `tensor` was rounded to it.
+  // `tensor` must have been rounded to that type.
   std::unique_ptr<kernels::DeviceMemory> PutActivation(const reference::Tensor& tensor,
                                                        kernels::Layout layout = kernels::Layout::kRowMajor);
   std::vector<float> GetActivation(kernels::DeviceMemory& memory, const kernels::TensorDesc& desc);
-  // ExpectNear() and ExpectGradient(), or what 16 bits allow.
+  // ExpectNear() and ExpectGradient(), or for 16 bits what they allow.
   void ExpectActivation(const std::vector<float>& got, const std::vector<double>& expected,
                         int64_t terms) const;
   void ExpectActivationGradient(const std::vector<float>& got, std::vector<double>& values,
@@ -73,28 +72,29 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
   std::unique_ptr<kernels::Device> device_;
 };
 
-// Values that no rounding makes equal: uniform in [-1, 1), from (seed).
+// Random values, uniform in [-1, 1), from (seed); rounding makes no two of them equal.
 reference::Tensor RandomTensor(const Shape& shape, uint64_t seed);
 
-// To the nearest values of this type, ties to even: what a reference must be given, so that it sees what the
-// device sees.
+// Rounds to the nearest values of this type, ties to even. A reference must be given rounded values, so that
+// it sees what the device sees.
 reference::Tensor Rounded(reference::Tensor tensor, kernels::ElementType type);
 
-// |got - expected| <= tolerance (1 + |expected|) everywhere. The tolerance grows with the number of terms
-// that each value sums, whose order is the backend's own; with 0 terms it is 0.
+// |got - expected| <= tolerance (1 + |expected|) for every value. The tolerance grows with the number of
+// terms that each value sums, in the backend's own order; with 0 terms it is 0.
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, int64_t terms);
 
-// Of an op that computes reference::GroupedConv2D(), with a bias.
+// For an op that computes reference::GroupedConv2D(), with a bias.
 kernels::Conv2DParams ParamsOf(const reference::Convolution& convolution, const kernels::TensorDesc& input);
 
-// The root of the sum of (got - expected)^2 is at most this part of that of expected^2: what 16 bits allow.
+// The root of the sum of (got - expected)^2 is at most this fraction of that of expected^2: what 16 bits
+// allow.
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& expected, double tolerance = 1e-2);
 
 std::string BackendName(const testing::TestParamInfo<const Backend*>& info);
 std::vector<const Backend*> AllBackends();
 std::vector<const Backend*> Float32Backends();
 std::vector<const Backend*> Backends16Bit();
-// All whose code is kernels/cuda, in every precision.
+// All backends that use the code of kernels/cuda, in every precision.
 std::vector<const Backend*> CudaBackends();
 
 #define INSTANTIATE_CONFORMANCE(Suite) \

@@ -71,7 +71,7 @@ void Conv2DConformance::Check(const Case& c, Layout layout) {
                              dx_memory->data(), dkernel_memory->data(),
                              c.bias ? dbias_memory->data() : nullptr)
                   .ok());
-  // The relu's mask from the values that the backend itself computed: rounding may move a zero.
+  // The relu's mask comes from the values that the backend computed, because rounding may move a zero.
   if (c.relu) {
     const std::vector<float> computed = Get(*y_memory, y_desc);
     for (size_t i = 0; i < computed.size(); ++i) {

@@ -1,5 +1,4 @@
-// Two devices that add up by NCCL: two GPUs where there are two, and the same code on the processor, where
-// NCCL is a fake.
+// Two devices that sum with NCCL: two GPUs if available, and the same code on the CPU with a fake NCCL.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -62,7 +61,7 @@ class TwoDevices : public testing::TestWithParam<const char*> {
     return nn::MakeMirroredReplica(model, nn::kLogits, pointers_).value();
   }
 
-  std::optional<cuda_on_cpu::FakeNccl> fake_;  // goes last
+  std::optional<cuda_on_cpu::FakeNccl> fake_;  // must be destroyed last
   std::unique_ptr<DeviceThread> threads_[2];
   DeviceThread* pointers_[2] = {};
 };
@@ -101,7 +100,7 @@ TEST_P(TwoDevices, SumsOfWholeNumbersAreExact) {
   }
 }
 
-TEST_P(TwoDevices, StepsAreThoseOfSumsByTheHost) {
+TEST_P(TwoDevices, StepsEqualThoseWithSumsByTheHost) {
   Start();
   for (const char* json : {nn::kSmallCnn, nn::kNormalized, nn::kGraph}) {
     const Model model = Model::FromJson(json, "m").value();
@@ -131,8 +130,8 @@ TEST_P(TwoDevices, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(nn::Train(*second, model, examples, 10), ended);
 }
 
-// Whose devices may each need a step anew, with a smaller scale of the loss.
-TEST_P(TwoDevices, StepsInFloat16AreThoseOfSumsByTheHost) {
+// Devices that may each need to repeat a step with a smaller loss scale.
+TEST_P(TwoDevices, StepsInFloat16EqualThoseWithSumsByTheHost) {
   Start(Precision::kFloat16);
   const Model model = Model::FromJson(nn::kMlp, "m").value();
   const auto by_host = ByHost(model), by_group = ByGroup(model);

@@ -1,4 +1,4 @@
-// What a device does beside its ops: copies, markers, recordings.
+// The functions of a device besides its ops: copies, markers, recordings.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 namespace cairn::conformance {
 namespace {
 
-// gmock's Each() takes its time over millions of them.
+// gmock's Each() is slow for millions of elements.
 bool AllAre(absl::Span<const float> values, float expected) {
   return std::all_of(values.begin(), values.end(), [&](float value) { return value == expected; });
 }
 
 class DeviceConformance : public ConformanceTest {};
 
-// Doubles `count` floats of x into y, `times` over, and brings them home. All that a step's recording holds.
+// Doubles `count` floats of x into y, `times` over, and copies them to the host: everything that a recorded
+// step contains.
 class Doubling {
  public:
   Doubling(kernels::Device& device, int64_t count, int times)
@@ -58,7 +59,7 @@ class Doubling {
   const std::unique_ptr<kernels::Marker> marker_;
 };
 
-TEST_P(DeviceConformance, WhatStandsBeforeAMarkerIsDoneWhenItWasWaitedFor) {
+TEST_P(DeviceConformance, WorkBeforeAMarkerIsDoneAfterWait) {
   Doubling doubling(device(), 1 << 18, 20);
   for (float value : {1.0f, 2.0f, 3.0f}) {
     ASSERT_TRUE(doubling.Put(value).ok());
@@ -69,7 +70,7 @@ TEST_P(DeviceConformance, WhatStandsBeforeAMarkerIsDoneWhenItWasWaitedFor) {
   }
 }
 
-TEST_P(DeviceConformance, ARecordingRunsAgainOnWhatIsThereThen) {
+TEST_P(DeviceConformance, ARecordingUsesTheCurrentContentsOfMemory) {
   Doubling doubling(device(), 1 << 18, 20);
   ASSERT_TRUE(doubling.Put(1).ok());
   ASSERT_TRUE(doubling.Work().ok());
@@ -96,7 +97,7 @@ TEST_P(DeviceConformance, MemoryBeyondTheLimitIsRefusedWithItsPurpose) {
 
 INSTANTIATE_CONFORMANCE(DeviceConformance);
 
-// So that a run without a card says so.
+// Makes a run without a GPU say so.
 TEST(Gpu, IsTested) {
   const auto devices = kernels::CountCudaDevices();
   if (!devices.ok()) GTEST_SKIP() << devices.status().message();

@@ -1,5 +1,5 @@
-// The seed network must run on oneDNN's compiled kernels: its reference code is right, and 200 times slower.
-// What ran is read from the library's own log.
+// The seed network must run on oneDNN's compiled kernels: its reference code is correct, but 200 times
+// slower. The library's own log shows what ran.
 #include <dnnl.hpp>
 
 #include "absl/strings/match.h"
@@ -51,7 +51,7 @@ TEST(FastKernels, TheSeedNetworkNeverRunsReferenceCode) {
   }
 }
 
-TEST(FastKernels, OnlyTheImageOnItsWayToFlattenIsReordered) {
+TEST(FastKernels, OnlyTheInputOfFlattenIsReordered) {
   if (dnnl_get_effective_cpu_isa() < dnnl_cpu_isa_avx512_core) {
     GTEST_SKIP() << "without AVX-512, oneDNN wants different formats in the two directions";
   }

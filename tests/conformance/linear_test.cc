@@ -149,7 +149,7 @@ Looked LookUp(const Table& t, const std::vector<double>& indices, const Tensor& 
   return looked;
 }
 
-TEST_P(LinearConformance, AnEmbeddingTakesRowsAndAddsUpTheirGradients) {
+TEST_P(LinearConformance, AnEmbeddingReadsRowsAndSumsTheirGradients) {
   for (const Table& t : {Table{5, 4, 3}, Table{1500, 40, 5}, Table{300, 7, 132}, Table{40, 700, 8}}) {
     SCOPED_TRACE(testing::Message() << t.indices << " rows of [" << t.rows << "," << t.width << "]");
     auto op = device().ops().MakeEmbedding({.indices = t.indices, .rows = t.rows, .width = t.width}).value();

@@ -123,7 +123,7 @@ class LossConformance : public ConformanceTest {
     EXPECT_EQ(result.sums.examples, params.batch);
     ASSERT_EQ(result.gradient.size(), outputs.size());
     double expected = 0;
-    // Of large batches a part of the outputs is tried.
+    // For large batches only some of the outputs are tried.
     constexpr int64_t kMostTried = 2000;
     const int64_t stride = std::max<int64_t>(1, rows * params.width * params.width / 5 / kMostTried) | 1;
     for (int64_t n = 0; n < params.batch; ++n) {
@@ -149,7 +149,7 @@ class LossConformance : public ConformanceTest {
   }
 
  private:
-  // What the device gets when it is given these.
+  // The results of the device for these arguments.
   static Values Floats(const Tensor& tensor) {
     Values values;
     for (double value : tensor.values) values.push_back(static_cast<float>(value));
@@ -214,7 +214,7 @@ TEST_P(LossConformance, HuberIsLinearBeyondDelta) {
 
 // The numbers of keras/src/losses/losses_test.py and of the functions' documentation, as exact as they are
 // there, where digits are cut off as often as rounded.
-TEST_P(LossConformance, AgreesWithTheNumbersThatKerasPublishes) {
+TEST_P(LossConformance, AgreesWithPublishedNumbersOfKeras) {
   struct Published {
     LossParams params;
     Values outputs, targets, weights;
@@ -302,14 +302,14 @@ TEST_P(LossConformance, AgreesWithTheNumbersThatKerasPublishes) {
   }
 }
 
-TEST_P(LossConformance, TheMeanIsOverTheExamplesAndNotOverTheirWeights) {
+TEST_P(LossConformance, TheMeanDividesByTheNumberOfExamplesNotByTheirWeights) {
   const Result result =
       Run({.kind = LossKind::kMeanSquaredError, .width = 2}, {1, 2, 3, 4}, {0, 0, 0, 0}, {1, 3});
   EXPECT_EQ(result.sums.loss, 1 * 2.5 + 3 * 12.5);
   EXPECT_EQ(result.gradient, (std::vector<float>{0.5f, 1, 4.5f, 6}));  // weight * 2 y / (batch * width)
 }
 
-TEST_P(LossConformance, APieceOfABatchHasItsPartInTheGradientOfTheWholesMean) {
+TEST_P(LossConformance, APartOfABatchGivesItsPartOfTheGradientOfTheMean) {
   const Result result =
       Run({.kind = LossKind::kMeanSquaredError, .mean_over = 8, .width = 2}, {1, 2, 3, 4}, {0, 0, 0, 0});
   EXPECT_EQ(result.sums.loss, 2.5 + 12.5);
@@ -347,7 +347,7 @@ TEST_P(LossConformance, HugeLogitsGiveFiniteLosses) {
   EXPECT_EQ(binary.gradient, (std::vector<float>{-0.5f, 0.5f}));
 }
 
-TEST_P(LossConformance, AnErrorOfZeroHasNoSlope) {
+TEST_P(LossConformance, AnErrorOfZeroHasAGradientOfZero) {
   for (LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
     const Result result = Run({.kind = kind, .width = 1}, {2}, {2});
     EXPECT_EQ(result.sums.loss, 0);
@@ -355,7 +355,7 @@ TEST_P(LossConformance, AnErrorOfZeroHasNoSlope) {
   }
 }
 
-TEST_P(LossConformance, ALabelThatIsNoClassIndexIsRefused) {
+TEST_P(LossConformance, ALabelThatIsNotAClassIndexIsRefused) {
   const Values outputs = RandomTensor({3, 10}, 1).values;
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -371,7 +371,7 @@ TEST_P(LossConformance, ALabelThatIsNoClassIndexIsRefused) {
   }
 }
 
-TEST_P(LossConformance, TheFirstOfManyBadLabelsIsNamedAndForgotten) {
+TEST_P(LossConformance, TheFirstOfManyBadLabelsIsNamedOnce) {
   auto op = device().ops().MakeLoss({.batch = 1500, .width = 3, .from_logits = true}).value();
   const auto outputs = Put(RandomTensor({1500, 3}, 1).values);
   Values labels(1500, 1.0);
@@ -388,14 +388,14 @@ TEST_P(LossConformance, TheFirstOfManyBadLabelsIsNamedAndForgotten) {
   EXPECT_EQ(sums.examples, 1500);
 }
 
-TEST_P(LossConformance, ALabelOfARowIsNamedWithItsRow) {
+TEST_P(LossConformance, ABadLabelIsNamedWithItsRow) {
   const Values outputs = RandomTensor({6, 5}, 1).values;
   const Result result = Run({.rows_per_example = 3, .width = 5}, outputs, {0, 0, 0, 0, 0, 7});
   EXPECT_NE(result.status.message().find("label 7 of example 1 of the batch, row 2"), absl::string_view::npos)
       << result.status;
 }
 
-TEST_P(LossConformance, WhatMakesNoSenseIsRefused) {
+TEST_P(LossConformance, InvalidParametersAreRefused) {
   for (const LossParams& params : {
            LossParams{.batch = 1, .width = 0},
            LossParams{.batch = 0, .width = 1},

@@ -41,7 +41,7 @@ class MaxPool2DConformance : public ConformanceTest {
   }
 };
 
-// Values that floats hold exactly, so that the reference decides the same maxima.
+// Values that floats represent exactly, so that the reference finds the same maxima.
 Tensor Exact(const Shape& shape, int64_t distinct) {
   Tensor tensor = RandomTensor(shape, 5);
   for (double& value : tensor.values) {

@@ -17,7 +17,7 @@ using reference::Tensor;
 
 constexpr int64_t kClasses = 4;
 
-// Layers whose channels are no multiples of a block, both paddings, strides, a softmax at the end.
+// Layers whose channels are not multiples of a block, both paddings, strides, a softmax at the end.
 constexpr char kNetwork[] = R"({
   "class_name": "Sequential",
   "config": {"layers": [
@@ -124,7 +124,7 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
-TEST_P(NetworkConformance, TheSameStepTwiceIsTheSameBitForBit) {
+TEST_P(NetworkConformance, RepeatingAStepGivesTheSameBits) {
   const nn::Model model = MakeModel(false);
   const std::vector<float> parameters = model.InitialParameters(3);
   std::vector<float> first(parameters.size()), second(parameters.size());

@@ -1,6 +1,7 @@
-// What the tests of NaN and infinity share. Every operation passes them on as its definition in double does,
+// Helpers of the tests of NaN and infinity. Every operation passes them on as its definition in double does,
 // forward and backward: the result is NaN where the definition's is and nowhere else, and the same holds for
-// infinity. One element at a time is poisoned, in what vector registers hold and in the remainder.
+// infinity. One element at a time is poisoned, both among those that vector registers process and in the
+// remainder.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,7 @@ struct Poison {
   int64_t place;
 };
 
-// NaN as the first element, the last, and two between, and each infinity as one of those.
+// NaN as the first element, the last, and two between; each infinity as one of those.
 inline std::vector<Poison> PoisonsOf(const Shape& shape) {
   const int64_t last = shape.num_elements() - 1;
   return {{kNaN, 0},    {kNaN, last / 3},  {kNaN, std::min(last / 2 + 1, last)},

@@ -150,7 +150,7 @@ TEST_P(NonFinite, PassesThroughMaxPooling) {
   }
 }
 
-// The gradient of a maximum that is NaN goes where the NaN is.
+// The gradient of a maximum that is NaN goes to the NaN.
 TEST_P(NonFinite, GradientsOfMaximaGoToTheNaN) {
   for (const int64_t nan : {0, 1, 2, 3}) {
     Tensor x({1, 2, 2, 1}), expected({1, 2, 2, 1}), one({1, 1, 1, 1});
@@ -344,7 +344,7 @@ TEST_P(NonFinite, PassesThroughReorders) {
 }
 
 // A dropped element is 0, whatever its value was.
-TEST_P(NonFinite, PassesThroughDropoutWhereItStays) {
+TEST_P(NonFinite, PassesThroughDropoutIfKept) {
   const TensorDesc desc = ActivationDesc({4, 37});
   auto op = device().ops().MakeDropout({.input = desc, .rate = 0.5f, .stream = 7}).value();
   Tensor ones(desc.shape), poisoned(desc.shape);
@@ -365,7 +365,7 @@ TEST_P(NonFinite, PassesThroughDropoutWhereItStays) {
 
 INSTANTIATE_CONFORMANCE_OF_ALL_TYPES(NonFinite);
 
-// Ops that compute in float32 whatever the backend's type.
+// Ops that compute in float32 with any type of the backend.
 class NonFiniteInFloat32 : public NonFiniteTest {};
 
 TEST_P(NonFiniteInFloat32, PassesThroughNormalization) {
@@ -446,7 +446,7 @@ TEST_P(NonFiniteInFloat32, PassesThroughPenalties) {
   }
 }
 
-// Whatever the loss, of an output that is NaN it is NaN, and so is the gradient: no clipping hides it.
+// For an output that is NaN, every loss and its gradient are NaN: clipping does not hide it.
 TEST_P(NonFiniteInFloat32, LossesOfNaNAreNaN) {
   for (const LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy,
                               LossKind::kBinaryCrossentropy, LossKind::kMeanSquaredError,
@@ -485,7 +485,7 @@ INSTANTIATE_CONFORMANCE(NonFiniteInFloat32);
 class NonFiniteOnCuda : public NonFiniteTest {};
 
 // With loss scaling, a step whose gradients are not finite is skipped.
-TEST_P(NonFiniteOnCuda, ScaledGradientsAreKnownNotToBeFinite) {
+TEST_P(NonFiniteOnCuda, ScaledGradientsThatAreNotFiniteAreDetected) {
   const Shape shape = {37};
   auto op = device().ops().MakeLossScaler({.outputs = 1, .gradients = {{0, 37}}}).value();
   ASSERT_TRUE(op->SetScale(8).ok());

@@ -18,7 +18,7 @@ struct Statistics {
   std::vector<double> mean, variance;
 };
 
-// Of each channel, the last axis.
+// Per channel, the last axis.
 Statistics StatisticsOf(const Tensor& x) {
   const auto channels = static_cast<size_t>(x.shape[x.shape.rank() - 1]);
   const double count = static_cast<double>(x.values.size() / channels);
@@ -81,7 +81,7 @@ TEST_P(NormalizationConformance, BatchNormalizationInTraining) {
   }
 }
 
-TEST_P(NormalizationConformance, BatchNormalizationByGivenStatistics) {
+TEST_P(NormalizationConformance, BatchNormalizationWithGivenStatistics) {
   for (Layout layout : layouts()) {
     const TensorDesc desc = {{2, 3, 2, 5}, layout};
     auto op = device().ops().MakeBatchNorm({.input = desc,
@@ -109,7 +109,7 @@ TEST_P(NormalizationConformance, BatchNormalizationByGivenStatistics) {
   }
 }
 
-TEST_P(NormalizationConformance, VarianceKeepsItsDigitsFarFromZero) {
+TEST_P(NormalizationConformance, VarianceIsPreciseForAMeanFarFromZero) {
   for (const Shape& shape : {Shape{100, 4}, Shape{5000, 3}}) {
     SCOPED_TRACE(shape.ToString());
     auto op = device().ops().MakeBatchNorm({.input = {shape}}).value();
@@ -171,7 +171,7 @@ TEST_P(NormalizationConformance, LayerNormalization) {
   }
 }
 
-TEST_P(NormalizationConformance, DropoutKeepsTheMeanAndDependsOnTheSeedAlone) {
+TEST_P(NormalizationConformance, DropoutKeepsTheMeanAndDependsOnlyOnTheSeed) {
   constexpr int64_t kCount = 100003;
   auto op = device().ops().MakeDropout({.input = {.shape = {kCount}}, .rate = 0.25f, .stream = 5}).value();
   const Tensor ones = [] {
@@ -220,8 +220,8 @@ TEST_P(NormalizationConformance, DropoutDrawsFromTheSeedThatWasSetBeforeItWasMad
   EXPECT_EQ(drop(*second), of_7);
 }
 
-// Philox's words decide, four elements a block: whatever the device, and whichever part of a batch it is
-// given, the same elements stay.
+// Philox's words decide, four elements per block: the same elements are kept on every device, for every part
+// of a batch.
 TEST_P(NormalizationConformance, DropoutDrawsTheSameOnEveryDevice) {
   constexpr uint64_t kSeed = 0x123456789ABCDEF, kStream = 0xFEDCBA987654321;
   const Shape shape = {3, 67};
@@ -243,7 +243,7 @@ TEST_P(NormalizationConformance, DropoutDrawsTheSameOnEveryDevice) {
   }
 }
 
-TEST_P(NormalizationConformance, PenaltiesOfManyElementsAnywhere) {
+TEST_P(NormalizationConformance, PenaltiesOfManyElementsAtAnyAddress) {
   constexpr int64_t kCount = 20001;
   auto op = device().ops().MakeRegularizer(kCount, 0.5f, 0.25f).value();
   const Tensor values = RandomTensor({kCount + 1}, 1);

@@ -1,5 +1,5 @@
-// Convolutions whose relu and pooling are fused. First layers of a network, which need no gradient of their
-// input, may be computed by a way of their own.
+// Convolutions with fused relu and pooling. The first layer of a network needs no gradient of its input, and
+// may use another implementation.
 #include "kernels/cpu/device.h"
 #include "tests/conformance/backends.h"
 
@@ -48,7 +48,8 @@ void PooledConv2DConformance::Check(const Case& c, Layout layout) {
   ASSERT_TRUE(op.ok()) << op.status();
   const Windows windows = {c.kernel, c.kernel, 1, 1, c.padding == Padding::kSame};
   const Windows pool = {c.pool, c.pool, c.pool, c.pool, false};
-  // Numbers whose products no precision rounds: which place is the largest must not hang on that.
+  // Numbers whose products are exact in every precision, so that rounding does not decide which place is the
+  // largest.
   const ElementType few_digits =
       type() == ElementType::kFloat16 ? ElementType::kFloat16 : ElementType::kBFloat16;
   const Tensor x = Rounded(RandomTensor(c.input, 1), few_digits),

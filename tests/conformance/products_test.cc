@@ -15,8 +15,8 @@ class ProductConformance : public ConformanceTest {
   // Kernels are float32, but enter products as the activations' type.
   Tensor Values(const Shape& shape, uint64_t seed) { return Rounded(RandomTensor(shape, seed), type()); }
 
-  // Runs the op both ways and holds it against what `forward` and `backward` make of the same values.
-  // `input`: the type of x, which may be other than the op's own.
+  // Runs the op forward and backward and compares it with what `forward` and `backward` compute from the same
+  // values. `input` is the type of x, which may differ from the op's own.
   template <typename Forward, typename Backward>
   void Check(kernels::LinearOp& op, const Tensor& x, ElementType input, const Tensor& kernel,
              const Tensor& bias, const Forward& forward, const Backward& backward) {

@@ -1,5 +1,5 @@
-// What every op must compute, written naively in double precision, row-major, straight from the definitions.
-// It shares nothing with the backends but Keras' rule for windows, which it spells out again.
+// The definition of every op, written naively in double precision, row-major. It shares nothing with the
+// backends except Keras' rule for windows, which it implements again.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ struct Windows {
     return {x[0], Output(x[1], height, stride_height, same), Output(x[2], width, stride_width, same),
             channels};
   }
-  // Calls visit(n, oh, ow, h, w, i, j) for every output place and every input place of its window that is
-  // inside.
+  // Calls visit(n, oh, ow, h, w, i, j) for every output position and every input position of its window that
+  // is inside the image.
   template <typename Visit>
   void ForEach(const Shape& x, const Visit& visit) const {
     const Shape y = OutputShape(x, 1);

@@ -196,7 +196,7 @@ TEST_P(UnaryConformance, ZeroPadding) {
   }
 }
 
-TEST_P(UnaryConformance, AffineByOneValueOrOnePerColumn) {
+TEST_P(UnaryConformance, AffineWithOneValueOrOnePerColumn) {
   const Tensor x = RandomTensor({3, 2, 4}, 1);
   for (const bool single : {true, false}) {
     const std::vector<float> scale = single ? std::vector<float>{0.5f} : std::vector<float>{1, 2, -3, 0.25f};
@@ -244,7 +244,7 @@ class MergeConformance : public ConformanceTest {
       ExpectActivationGradient(GetActivation(*gradients[k], ActivationDesc(xs[k].shape, layout)),
                                xs[k].values, [&] { return Dot(forward(xs).values, dy.values); });
     }
-    // What nobody needs is not written.
+    // A gradient that is not needed is not written.
     dx_pointers[0] = nullptr;
     ASSERT_TRUE(op.Backward(x_pointers, dy_memory->data(), absl::MakeConstSpan(dx_pointers)).ok());
   }
@@ -347,8 +347,8 @@ TEST_P(MergeConformance, InputsOfDifferentExtentsAreBroadcast) {
       std::vector<Tensor> xs;
       kernels::MergeParams params = {.kind = kind, .inputs = {}};
       for (const Shape& shape : each.shapes) {
-        // In steps of 1/8 with an offset of its own: no two inputs are equal, in 16 bits either, where a
-        // maximum has no slope.
+        // In steps of 1/8, each input with its own offset: no two inputs are equal, even in 16 bits, because
+        // the maximum of equal inputs has no derivative.
         const double offset = static_cast<double>(xs.size() + 1) / 32;
         xs.push_back(RandomTensor(shape, 20 + xs.size()));
         for (double& value : xs.back().values) value = std::floor(value * 8) / 8 + offset;
@@ -361,7 +361,7 @@ TEST_P(MergeConformance, InputsOfDifferentExtentsAreBroadcast) {
   }
 }
 
-TEST_P(MergeConformance, NanInAnyInputComesThroughAndOfEqualsTheFirstHasTheGradient) {
+TEST_P(MergeConformance, NaNsPassAndTheFirstOfEqualInputsGetsTheGradient) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const kernels::MergeKind kind : kMergeKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
@@ -421,8 +421,8 @@ TEST_P(MergeConformance, StandardizationDividesByTheDeviation) {
   }
 }
 
-// As gradients of variables lie, one after the other.
-TEST_P(MergeConformance, SumsOfPartsThatBeginAnywhereWriteNothingBeside) {
+// Adjacent, like the gradients of variables.
+TEST_P(MergeConformance, SumsOfUnalignedPartsWriteNothingElse) {
   constexpr int64_t kCount = 13, kAll = 20;
   const Tensor x = RandomTensor({kAll}, 1), y = RandomTensor({kAll}, 2);
   auto op = device().ops().MakeAdd({{kCount}}, 2).value();

@@ -17,7 +17,7 @@ using kernels::ActivationParams;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Every 9973rd float of both signs, the denormal ones too, and the ends.
+// Every 9973rd float of both signs, including denormal ones, and the ends of the range.
 std::vector<float> FloatsOfAllSizes() {
   std::vector<float> floats = {0.0f,
                                -0.0f,
@@ -31,12 +31,12 @@ std::vector<float> FloatsOfAllSizes() {
     floats.push_back(std::bit_cast<float>(bits));
     floats.push_back(-floats.back());
   }
-  // Where exponentials are neither 0, 1 nor infinite.
+  // Where exponentials are not 0, 1 or infinite.
   for (float x = -110; x < 110; x += 0.00137f) floats.push_back(x);
   return floats;
 }
 
-// Of a float as large as `value`.
+// The unit in the last place of a float as large as `value`.
 double Ulp(double value) {
   const auto size = static_cast<float>(std::fabs(value));
   if (!std::isfinite(size)) return std::ldexp(1.0, 104);
@@ -127,7 +127,7 @@ const Function kFunctions[] = {
      1e12f},
 };
 
-TEST(VectorMath, FunctionsAreRightToSomeUnitsInTheLastPlaceOverTheWholeRange) {
+TEST(VectorMath, FunctionsAreAccurateToAFewUlpsOverTheWholeRange) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const std::vector<float> x = FloatsOfAllSizes(), ones(x.size(), 1.0f);
   std::vector<float> y(x.size()), dx(x.size());

@@ -10,7 +10,8 @@
 namespace cairn::net {
 namespace {
 
-// gRPC has just reached the host; who drops what goes to another port of it does not answer later either.
+// gRPC has just reached the host, so a connection that gets no answer for so long is being dropped by a
+// firewall.
 constexpr auto kConnecting = std::chrono::seconds(2);
 
 }  // namespace
@@ -26,7 +27,7 @@ absl::StatusOr<FileDescriptor> ConnectDirectly(const std::string& server, Transp
   if (transport > Transport::kTcp && !address.local_socket.empty()) {
     return ConnectLocally(address.local_socket);
   }
-  return absl::UnavailableError("the task offers no such way");
+  return absl::UnavailableError("the task does not offer this transport");
 }
 
 }  // namespace cairn::net

@@ -1,4 +1,4 @@
-// Where a task takes streams that are not gRPC's, and the way there.
+// The address at which a task accepts data channel streams, and connecting to it.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace cairn::net {
 
-// What a task tells, over gRPC, those that may open streams to it.
+// What a task announces over gRPC to the tasks that may open streams to it.
 struct DirectAddress {
   std::string local_socket{};  // LocalListener::name; empty: none
-  int port = 0;                // of TCP, at the host that gRPC reaches; 0: none
+  int port = 0;                // the TCP port, at the host that gRPC reaches; 0: none
   std::string key{};           // DirectStream::Options::key
 
   friend bool operator==(const DirectAddress&, const DirectAddress&) = default;
 };
 
-// As messages have it that tell it.
+// Reads the address from, and writes it to, a response message that announces it.
 template <typename Response>
 DirectAddress DirectAddressIn(const Response& response) {
   return {.local_socket = response.local_socket(),
@@ -33,9 +33,9 @@ void Tell(const DirectAddress& address, Response* response) {
   response->set_direct_key(address.key);
 }
 
-// A socket to the task whose address for gRPC is `server`, "host:port". UNAVAILABLE when there is no such
-// way, saying why; so, too, when a TCP connection does not come within 2 s: what is sent to that port is
-// dropped.
+// Connects to the task whose gRPC address is `server`, "host:port". UNAVAILABLE, with the reason, if the task
+// does not offer this transport or cannot be reached by it. A TCP connection that is not established within 2
+// s counts as unreachable: something drops the packets to that port.
 absl::StatusOr<FileDescriptor> ConnectDirectly(const std::string& server, Transport transport,
                                                const DirectAddress& address);
 

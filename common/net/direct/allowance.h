@@ -1,6 +1,8 @@
-// How much payload the other end of a stream wants to have been sent. It is advice: who has waited for more
-// for kPatience goes on without, so an end that says nothing more, or wrong things, costs that much and no
-// more. Not thread-safe.
+// Credit-based flow control: how many payload bytes the other end of a stream allows this end to have sent.
+// Credit is advice. A sender that has waited kPatience for more credit sends without it, so a peer that stops
+// granting credit, or grants nonsense, costs only that delay.
+//
+// Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -16,7 +18,8 @@ class Allowance {
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   static constexpr auto kPatience = std::chrono::milliseconds(250);
 
-  // The other end: so many bytes, from the stream's beginning. What is less than it said before is old.
+  // The other end grants `bytes`, counted from the beginning of the stream. A grant that is not above the
+  // last one is outdated and ignored.
   void Set(uint64_t bytes) {
     if (lapsed_ && bytes <= sent_) return;
     if (!lapsed_ && allowed_ != kNoLimit && bytes <= allowed_) return;
@@ -24,9 +27,10 @@ class Allowance {
     allowed_ = bytes;
     waits_until_.reset();
   }
-  // So many more bytes are being sent.
+  // Records that `bytes` more are being sent.
   void Add(uint64_t bytes) { sent_ += bytes; }
-  // Whether another payload may be sent now; if not, until when to wait for that.
+  // Returns nullopt if another payload may be sent now, otherwise the time until which to wait for more
+  // credit.
   std::optional<TimePoint> WaitsUntil(TimePoint now) {
     if (sent_ < allowed_) return std::nullopt;
     if (!waits_until_.has_value()) waits_until_ = now + kPatience;
@@ -40,7 +44,9 @@ class Allowance {
  private:
   uint64_t sent_ = 0;
   uint64_t allowed_ = kNoLimit;
-  bool lapsed_ = false;  // what allows less than has been sent comes late
+  // The credit ran out and the sender goes on without it. Grants below what has been sent are too late, and
+  // ignored.
+  bool lapsed_ = false;
   std::optional<TimePoint> waits_until_;
 };
 

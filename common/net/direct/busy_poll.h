@@ -1,9 +1,10 @@
-// Waits for a message without sleeping where that pays: in an exchange of small messages an answer takes some
-// microseconds, and waking who sleeps takes several times as long, most of all in a virtual machine.
+// Busy polling: waits for a message by spinning instead of sleeping, where that pays. In an exchange of small
+// messages an answer takes a few microseconds, and waking a sleeping thread takes several times as long,
+// above all in a virtual machine.
 //
-// Elsewhere a processor less would cost more than is won. So the last waits must have been short; nobody else
-// may want the processor; and of those who wait at one time all stay awake or none does, since those that are
-// asleep would have to be woken on processors that the others keep.
+// In other situations spinning wastes a core. A thread spins only if its last waits were short and no other
+// thread wants the core. The pollers of a process spin all together or not at all: if too many wait, those
+// that sleep would have to be woken on cores that the spinning ones occupy.
 #pragma once
 
 #include <sched.h>
@@ -15,16 +16,16 @@
 
 namespace cairn::net {
 
-// How many would stay awake at one time. Thread-safe.
+// Counts the threads that want to spin at the same time. Thread-safe.
 template <typename Clock = std::chrono::steady_clock>
 class BusyPollers {
  public:
-  // After more than `most` at one time none stays awake for so long.
+  // After more than `most` threads have wanted to spin at the same time, none spins for this long.
   static constexpr std::chrono::milliseconds kCrowded{100};
 
   explicit BusyPollers(int most) : most_(most) {}
 
-  // One more, until Leave(). Whether it may stay awake.
+  // Counts the calling thread until Leave(). Returns whether it may spin.
   bool Enter() {
     const auto now = Clock::now();
     if (++count_ > most_) crowded_until_ = now + kCrowded;
@@ -38,29 +39,29 @@ class BusyPollers {
   std::atomic<typename Clock::time_point> crowded_until_{};
 };
 
-// One thread at a time.
+// For one thread at a time.
 template <typename Clock = std::chrono::steady_clock>
 class BusyPoll {
  public:
-  // So many short waits in a row first.
+  // The number of consecutive short waits before a wait spins.
   static constexpr int kTrusted = 2;
-  // What asking once takes at most, if nobody else wants the processor.
+  // The longest time that one poll takes if no other thread wants the core.
   static constexpr std::chrono::microseconds kAlone{4};
 
   struct Options {
-    // A wait is short if it is over by then, asleep or not.
+    // A wait shorter than this is short, whether it slept or not.
     std::chrono::microseconds short_wait{100};
-    // How long it is worth while to stay awake.
+    // The time to spin before sleeping.
     std::chrono::microseconds awake{50};
-    // What was done between two waits, if it took longer than a short one, and what Distrust() is told of,
-    // make one begin anew: for who has to do with many others.
+    // Whether the count of short waits starts again when the thread was busy between two waits for longer
+    // than `short_wait`, or when Distrust() is called. Set for a thread that serves many others.
     bool exchanges_alone = true;
   };
-  // `pollers` outlives it.
+  // `pollers` must outlive this object.
   BusyPoll(BusyPollers<Clock>& pollers, const Options& options) : pollers_(pollers), options_(options) {}
 
-  // What `poll(timeout_ms)`, as poll(2), returns: asked with 0 for as long as this stays awake, and then with
-  // `timeout_ms`.
+  // Returns the result of `poll(timeout_ms)`, which behaves as poll(2). Calls it with 0 while spinning, then
+  // with `timeout_ms`.
   template <typename Poll>
   int Wait(int timeout_ms, Poll poll) {
     if (timeout_ms == 0) return poll(0);
@@ -69,7 +70,7 @@ class BusyPoll {
     int ready = 0;
     if (short_waits_ == kTrusted) {
       if (pollers_.Enter()) ready = StayAwake(begin, poll);
-      pollers_.Leave();  // who sleeps keeps nobody from staying awake
+      pollers_.Leave();  // a sleeping thread does not count
     }
     if (ready == 0) ready = poll(timeout_ms);
     end_ = Clock::now();
@@ -77,7 +78,8 @@ class BusyPoll {
     return ready;
   }
 
-  // The short waits so far do not count: they were for parts of something large.
+  // Starts the count of short waits again: the last waits were short only because a large payload was
+  // arriving in pieces.
   void Distrust() {
     if (options_.exchanges_alone) short_waits_ = 0;
   }
@@ -96,7 +98,7 @@ class BusyPoll {
   BusyPollers<Clock>& pollers_;
   const Options options_;
   int short_waits_ = 0;
-  typename Clock::time_point end_{};  // of the last
+  typename Clock::time_point end_{};  // of the last wait
 };
 
 }  // namespace cairn::net

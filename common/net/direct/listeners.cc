@@ -14,7 +14,7 @@
 namespace cairn::net {
 namespace {
 
-// The pause before another accept() when no descriptor is free: others will be closed.
+// The pause before the next accept() when no descriptor is free: some will be closed.
 constexpr auto kPause = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -36,8 +36,8 @@ std::optional<DirectListeners::Connection> DirectListeners::Accept(std::chrono::
 void DirectListeners::Wait(std::chrono::milliseconds limit) {
   std::vector<pollfd> ready = {
       {.fd = local_.socket.get(), .events = POLLIN, .revents = 0},
-      {.fd = tcp_.socket.get(), .events = POLLIN, .revents = 0}};  // poll() passes over -1
-  // A greeting of which a part has come would wake us at once: it is looked at when the time is over.
+      {.fd = tcp_.socket.get(), .events = POLLIN, .revents = 0}};  // poll() ignores -1
+  // A partial handshake would end the wait at once, so its socket is only looked at again after the wait.
   for (const Pending& one : pending_) {
     if (one.greeting == Greeting::kSilent) {
       ready.push_back({.fd = one.connection.socket.get(), .events = POLLIN, .revents = 0});

@@ -1,4 +1,4 @@
-// Where a task takes streams that are not gRPC's: a Unix socket for tasks of its host, a TCP port for others.
+// Accepts data channel connections: on a Unix socket for tasks of this host, on a TCP port for others.
 //
 // Accept() returns a connection once its handshake has arrived. Until then, the connection takes only a
 // socket, no thread, and is closed after a time limit.
@@ -23,21 +23,21 @@ class DirectListeners {
  public:
   struct Connection {
     FileDescriptor socket;
-    bool local = false;  // of this host, by the Unix socket
-    std::string key{};   // DirectStream::Options::key, of who accepts
+    bool local = false;  // from this host, over the Unix socket
+    std::string key{};   // DirectStream::Options::key for the accepting end
   };
-  // Connections whose greeting has not come: of one more, the oldest is closed. Each has so long.
+  // The limits of connections without a complete handshake. With one more connection, the oldest is closed.
   static constexpr size_t kMaxPending = 64;
   static constexpr auto kGreetingLimit = std::chrono::seconds(10);
 
-  DirectListeners() = default;  // none
-  // Draws the key that streams must begin with.
+  DirectListeners() = default;  // accepts nothing
+  // Draws the key with which clients must begin their streams.
   DirectListeners(LocalListener local, TcpListener tcp);
 
   bool any() const { return local_.socket.valid() || tcp_.socket.valid(); }
   DirectAddress address() const { return {.local_socket = local_.name, .port = tcp_.port, .key = key_}; }
-  // The next connection whose greeting can be read at once: waits for one at most `limit`. What is no
-  // greeting is closed.
+  // Returns the next connection whose handshake can be read at once, and waits for one for at most `limit`. A
+  // connection that begins with anything else is closed.
   std::optional<Connection> Accept(std::chrono::milliseconds limit);
   // Refuses new connections at once, and closes those that Accept() has not returned.
   void Close();
@@ -51,7 +51,7 @@ class DirectListeners {
   };
   static Greeting GreetingOf(const FileDescriptor& socket);
 
-  // Waits until somebody connects or speaks.
+  // Waits until a client connects or sends, for at most `limit`.
   void Wait(std::chrono::milliseconds limit);
   void Admit(FileDescriptor accepted, bool local);
   std::optional<Connection> TakeGreeted();

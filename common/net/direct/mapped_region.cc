@@ -17,7 +17,7 @@ absl::StatusOr<std::shared_ptr<const MappedRegion>> MappedRegion::Open(const Dir
       SharedMemory::Open(std::move(memory), SharedMemory::Access::kRead, /*most_bytes=*/told.bytes));
   if (mapped.size() != told.bytes || told.bytes == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: a region of ", told.bytes, " bytes, of which there are ", mapped.size()));
+        absl::StrCat("frame: region of ", told.bytes, " bytes, but its memory has ", mapped.size()));
   }
   (void)mapped.TakeDescriptor();  // the mapping is enough
   return std::shared_ptr<const MappedRegion>(new MappedRegion(std::move(mapped), told.address));
@@ -36,8 +36,7 @@ absl::StatusOr<MappedBytes> MappedBytes::Of(std::shared_ptr<const MappedRegion> 
   for (const LentRun& run : runs) {
     const auto here = bytes.region_->Here(run);
     if (!here.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("frame: ", run.bytes, " bytes outside the region that they are said to be in"));
+      return absl::InvalidArgumentError(absl::StrCat("frame: ", run.bytes, " bytes outside the region"));
     }
     bytes.size_ += here->size();
     auto& known = bytes.runs_;
@@ -56,7 +55,7 @@ absl::Status MappedBytes::Scatter(size_t begin, absl::Span<const absl::Span<char
     while (!place.empty()) {
       for (; run != runs_.end() && begin >= run->size(); ++run) begin -= run->size();
       if (run == runs_.end()) {
-        return absl::InvalidArgumentError(absl::StrCat(place.size(), " bytes behind what is lent"));
+        return absl::InvalidArgumentError(absl::StrCat(place.size(), " bytes beyond the end of the payload"));
       }
       const size_t count = std::min(place.size(), run->size() - begin);
       std::memcpy(place.data(), run->data() + begin, count);
@@ -64,7 +63,7 @@ absl::Status MappedBytes::Scatter(size_t begin, absl::Span<const absl::Span<char
       begin += count;
     }
   }
-  return CheckOtherEnd(socket_);  // after the copy: as PeerMemory::Read()
+  return CheckOtherEnd(socket_);  // after the copy, as in PeerMemory::Read()
 }
 
 }  // namespace cairn::net

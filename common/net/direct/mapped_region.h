@@ -1,5 +1,5 @@
-// A region of the other end's memory, mapped here: what it lends from there is used where it lies, or copied
-// without asking the system.
+// A memory region of the other end, mapped read-only into this process. A payload in it is used in place, or
+// copied without a system call.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,13 @@ namespace cairn::net {
 
 class MappedRegion {
  public:
-  // `memory` came with `told`. INVALID_ARGUMENT when it is not what it is said to be, UNAVAILABLE when it
-  // cannot be mapped.
+  // Maps `memory`, which came with the announcement `told`. INVALID_ARGUMENT if the memory does not match the
+  // announcement, UNAVAILABLE if it cannot be mapped.
   static absl::StatusOr<std::shared_ptr<const MappedRegion>> Open(const DirectRegion& told,
                                                                   FileDescriptor memory);
 
-  // What `run` of the other end's memory is here; none when it is not all of this region.
+  // Translates `run`, in the other end's addresses, to this process's mapping; nullopt if it is not wholly
+  // inside the region.
   std::optional<absl::Span<const char>> Here(const LentRun& run) const;
   absl::Span<const char> all() const { return {memory_.data(), memory_.size()}; }
 
@@ -36,10 +37,11 @@ class MappedRegion {
   const uint64_t address_;  // in the other end's memory
 };
 
-// A payload that lies in one. `socket`, which the other end closes before it writes there, outlives it.
+// A mapped payload. `socket` must outlive it: the other end shuts the socket down before it overwrites the
+// payload.
 class MappedBytes final : public LentBytes {
  public:
-  // INVALID_ARGUMENT for a run that is not in the region.
+  // INVALID_ARGUMENT for a run that is not inside the region.
   static absl::StatusOr<MappedBytes> Of(std::shared_ptr<const MappedRegion> region,
                                         absl::Span<const LentRun> runs, int socket);
 
@@ -53,7 +55,7 @@ class MappedBytes final : public LentBytes {
 
   std::shared_ptr<const MappedRegion> region_;
   int socket_;
-  std::vector<absl::Span<const char>> runs_;  // no two of them touch
+  std::vector<absl::Span<const char>> runs_;  // adjacent runs are merged
   size_t size_ = 0;
 };
 

@@ -12,12 +12,12 @@
 namespace cairn::net {
 namespace {
 
-// A piece of a payload (DirectStream::kPieceFloats) goes through in one go. Of larger ones the system lets a
-// user have fewer; with the 64 KiB that pipes have of themselves a byte costs half as much again.
+// One piece of a payload (DirectStream::kPieceFloats) passes at a time. The system limits how much larger a
+// user's pipes may be; with the default of 64 KiB each byte costs half as much again.
 constexpr int kPipeBytes = 256 << 10;
 
-// splice(2) cannot be told, as send(2) can, that a socket which is closed is no reason to end the process; it
-// may also find that out when it has moved a part.
+// splice(2) has no equivalent of send(2)'s MSG_NOSIGNAL, so a closed socket would end the process. It may
+// also find the socket closed after it has moved a part.
 ssize_t SpliceWithoutSigpipe(int from, int to, size_t count, unsigned flags) {
   sigset_t sigpipe, before, pending;
   sigemptyset(&sigpipe);

@@ -1,6 +1,6 @@
-// Memory on its way into a socket without being copied: the socket refers to its pages (vmsplice(2),
-// splice(2)) until the other end has read them. So the memory must stay as it is until that end says so, or
-// knows that what it reads from now on does not count.
+// Zero-copy sending of pinned payloads: the socket refers to the sender's pages (vmsplice(2), splice(2))
+// until the other end has read them. The memory must not change until the other end has confirmed that it has
+// read the payload, or knows that whatever it reads from now on is invalid.
 //
 // Not thread-safe.
 #pragma once
@@ -18,12 +18,12 @@ namespace cairn::net {
 
 class PagePipe {
  public:
-  // UNAVAILABLE where the system has no such thing, or no more pipes.
+  // UNAVAILABLE if the system does not support this, or has no more pipes.
   static absl::StatusOr<std::unique_ptr<PagePipe>> Open();
 
-  // How many bytes of `runs` the socket, which must not block, has taken now; 0: it has no room. The next
-  // call begins with what it has not taken. After a failure, whose reason the socket itself may tell, this is
-  // of no use any more.
+  // Sends from `runs` and returns how many bytes the socket, which must be non-blocking, has taken; 0 if the
+  // socket has no room. The next call must begin after these bytes. After an error the object must not be
+  // used again; if the socket is the cause, the next send on it reports the reason.
   absl::StatusOr<size_t> Send(const FileDescriptor& socket, absl::Span<const iovec> runs);
 
  private:

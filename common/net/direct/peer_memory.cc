@@ -20,18 +20,18 @@ namespace cairn::net {
 
 namespace {
 
-// Linux 6.5 has added this option; older headers lack it.
+// Linux 6.5 added this option, and older headers lack it.
 #ifndef SO_PEERPIDFD
 constexpr int SO_PEERPIDFD = 77;
 #endif
 
-// A pidfd of the process that connected. On an older kernel it is that of the process that has the number
-// now, which Open() limits to processes of our own user.
+// Returns a pidfd of the process that connected. An older kernel returns one of the process that has its ID
+// now, which Open() restricts to processes of the same user.
 FileDescriptor HoldPeer(int socket, pid_t process) {
   int held = -1;
   socklen_t size = sizeof held;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &held, &size) == 0) return FileDescriptor(held);
-  if (errno != ENOPROTOOPT) return FileDescriptor();  // it has ended
+  if (errno != ENOPROTOOPT) return FileDescriptor();  // the process has ended
   return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
 }
 
@@ -63,8 +63,8 @@ absl::Status PeerMemory::Read(absl::Span<const LentRun> runs, uint64_t begin,
     for (const absl::Span<char>& place : places) begin += place.size();
     to.remove_prefix(places.size());
   }
-  // After the copy, whatever came of it: a peer that has closed may have written to the memory again, and the
-  // number of one that has ended may be another process'.
+  // Checked after the copy, even if the copy failed: a peer that has closed the socket may have overwritten
+  // the memory, and the process ID of one that has ended may belong to another process.
   CAIRN_RETURN_IF_ERROR(CheckPeer());
   return copied;
 }
@@ -95,11 +95,12 @@ absl::Status PeerMemory::Copy(absl::Span<const LentRun> runs, uint64_t begin,
     left -= count;
     begin = 0;
   }
-  if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes behind what is lent"));
+  if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes beyond the end of the payload"));
   const ssize_t got = process_vm_readv(process_, into.data(), into.size(), from.data(), from.size(), 0);
   if (got == static_cast<ssize_t>(bytes)) return absl::OkStatus();
-  if (got < 0 && errno != EFAULT) return SystemFailure("lent memory");
-  return absl::InvalidArgumentError("lent memory: it is not there");  // it stops where a page is missing
+  if (got < 0 && errno != EFAULT) return SystemFailure("reading borrowed memory");
+  return absl::InvalidArgumentError(
+      "borrowed memory: no such address");  // a short read ends at a missing page
 }
 
 }  // namespace cairn::net

@@ -1,10 +1,11 @@
-// The memory of the process at the other end of a socket, read without its doing (process_vm_readv(2)): bytes
-// that it lends go from its memory to their place in one copy, where a ring takes two and a socket three.
+// Reads borrowed payloads: memory of the process at the other end of a socket, read without its help
+// (process_vm_readv(2)). The bytes reach their destination in one copy, where a ring needs two and a socket
+// three.
 //
-// It is open to processes of one user that see each other's numbers (containers as a rule do not), as far as
-// the system lets these trace each other at all (kernel.yama.ptrace_scope). A server of root, which could
-// read anybody's memory, reads that of root alone. The process is held by a pidfd: when it has ended, its
-// number may be another's, and what was read then is refused.
+// It works between processes of one user that see each other's process IDs (containers usually do not), as
+// far as the system lets one trace the other (kernel.yama.ptrace_scope). A server that runs as root could
+// read any process, but only reads processes of root. A pidfd refers to the other process: after the process
+// has ended, its ID may be reused, so whatever was read by then is rejected.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@
 
 namespace cairn::net {
 
-// A run of bytes in the lender's memory.
+// A run of bytes in the sender's memory.
 struct LentRun {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -27,33 +28,34 @@ struct LentRun {
 
 class PeerMemory {
  public:
-  // What the other end says that it holds at `address`: whoever finds it there reads the memory of that end.
+  // A value at an address of the other end. Whoever finds the value there is reading the memory of that end.
   struct Probe {
-    uint64_t address = 0;  // 0: it lends nothing
+    uint64_t address = 0;  // 0: the other end lends no memory
     uint64_t value = 0;
   };
 
-  // Null when that memory cannot be read from here, or the other end is another user's. `socket` outlives it.
+  // Null if the memory cannot be read from here, or if the other end belongs to another user. `socket` must
+  // outlive the object.
   static std::unique_ptr<PeerMemory> Open(int socket, const Probe& probe);
 
-  // Copies what `runs` are together, from byte `begin` on, to one place after another. What has been copied
-  // is what the other end had lent: it takes its memory back, to write there, only after it has closed the
-  // socket, and what was copied when it may have done so is UNAVAILABLE. INVALID_ARGUMENT for an address that
-  // it does not have.
+  // Copies from the concatenation of `runs`, from byte `begin` on, into the spans of `to` in turn. OK means
+  // that the bytes are those of the payload: the sender overwrites borrowed memory only after it has shut the
+  // socket down. UNAVAILABLE if that may have happened before the copy ended. INVALID_ARGUMENT for an address
+  // that the sender does not have.
   absl::Status Read(absl::Span<const LentRun> runs, uint64_t begin,
                     absl::Span<const absl::Span<char>> to) const;
 
  private:
   PeerMemory(int socket, pid_t process, FileDescriptor held)
       : socket_(socket), process_(process), held_(std::move(held)) {}
-  // The process that connected is there, and has not closed the socket.
+  // OK if the process that connected still runs and has not closed the socket.
   absl::Status CheckPeer() const;
   absl::Status Copy(absl::Span<const LentRun> runs, uint64_t begin,
                     absl::Span<const absl::Span<char>> to) const;
 
   const int socket_;
   const pid_t process_;
-  const FileDescriptor held_;  // a pidfd of process_: readable when it has ended
+  const FileDescriptor held_;  // a pidfd of process_, readable once the process has ended
 };
 
 }  // namespace cairn::net

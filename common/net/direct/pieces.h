@@ -1,4 +1,4 @@
-// Chunks of a size that goes best through a socket or a ring.
+// Cuts large payloads into pieces of the size that suits the stream best.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace cairn::net {
 
-// Sends a frame over a stream: one that has a payload, which only chunks have, as as many smaller chunks as
-// it takes, unless it is lent. Those of encodings of gradients alone are small and go whole. `ranked`: chunks
-// that still wait go by their place in the server's arena, as the next forward pass needs them. `Header`:
-// v1::ClientHeader or v1::ServerHeader.
+// Sends a frame over a stream. A large payload, which only chunks have, is cut into several smaller chunks,
+// unless it is borrowed or mapped. Chunks with a gradient encoding are small and are sent whole. `ranked`:
+// chunks that wait are sent in the order of their offsets in the server's arena, which is the order in which
+// the next forward pass needs them. `Header` is v1::ClientHeader or v1::ServerHeader.
 template <typename Header>
 void SendInPieces(DirectStream& stream, const Header& header, FloatSpans payload,
                   const std::shared_ptr<const void>& owner, bool ranked) {
@@ -33,8 +33,9 @@ void SendInPieces(DirectStream& stream, const Header& header, FloatSpans payload
     return;
   }
   Header of_piece = header;
-  size_t run = 0, at = 0;                                                  // where the next piece begins
-  const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;  // in 16 bits
+  size_t run = 0, at = 0;  // the beginning of the next piece
+  // Two elements of 16 bits in each float of the payload.
+  const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;
   int64_t count = header.chunk().count();
   while (left > 0) {
     const int64_t floats = std::min(left, most);

@@ -1,6 +1,6 @@
 #include "common/net/direct/round_trip.h"
 
-#include <linux/tcp.h>  // the C library's own lacks the least
+#include <linux/tcp.h>  // the C library's header lacks tcpi_min_rtt
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -13,7 +13,7 @@ std::chrono::microseconds LeastRoundTrip(const FileDescriptor& socket) {
   socklen_t length = sizeof info;
   if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
   if (length < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt) return {};
-  if (info.tcpi_min_rtt == ~__u32{0}) return {};  // none has been seen
+  if (info.tcpi_min_rtt == ~__u32{0}) return {};  // nothing measured yet
   return std::chrono::microseconds(info.tcpi_min_rtt);
 }
 

@@ -1,4 +1,4 @@
-// How far away the other end of a TCP connection is.
+// The network distance of the other end of a TCP connection.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace cairn::net {
 
-// The shortest round trip that the system has seen of late, so without what waits in queues; 0 where it does
-// not say. Any thread.
+// The shortest round trip that the system has measured recently, which excludes time spent in queues; 0 if
+// the system does not report it. Any thread.
 std::chrono::microseconds LeastRoundTrip(const FileDescriptor& socket);
 
 }  // namespace cairn::net

@@ -67,7 +67,7 @@ class Registry {
  private:
   struct Entry {
     SharedMemory* buffer = nullptr;
-    std::shared_ptr<const SharedRegion> region;  // null: it is not shared
+    std::shared_ptr<const SharedRegion> region;  // null: not shared
   };
 
   std::shared_ptr<const SharedRegion> NewRegion(SharedMemory& buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -79,7 +79,7 @@ class Registry {
                      .bytes = buffer.size(),
                      .memory = std::move(memory)});
   }
-  // The buffer that holds all of `run`.
+  // The buffer that contains all of `run`.
   Entry* Find(absl::Span<const float> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto begin = reinterpret_cast<uint64_t>(run.data());
     const auto after = entries_.upper_bound(begin);

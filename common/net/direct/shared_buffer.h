@@ -1,9 +1,9 @@
-// Floats that other processes of this host can map: what is sent from there, by a stream that shares memory,
-// need not be copied by who receives it (stream.h).
+// A buffer of floats that other processes of this host can map. A payload in it, sent over a stream that
+// shares memory, need not be copied by the receiver (stream.h).
 //
-// Who has mapped it uses it for as long as what the two ends say to each other allows: a gradient until its
-// push has been answered. Where that is never said, as when a server cannot be reached any more, Renew() must
-// come before the memory is written again: the other end keeps the pages that it has.
+// The receiver uses a mapped payload for as long as the protocol of the two ends allows: a gradient until its
+// push has been answered. If that answer never comes, for example because the server cannot be reached any
+// more, Renew() must be called before the memory is written again: the other end keeps the old pages.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace cairn::net {
 
-// What a stream tells the other end of, for it to map.
+// A region that a stream announces to the other end for mapping.
 struct SharedRegion {
-  uint64_t number = 0;  // from 1; no other region of this process ever has it
+  uint64_t number = 0;  // from 1; never reused in this process
   uint64_t address = 0;
   uint64_t bytes = 0;
   FileDescriptor memory;
 };
 
-// Stays where it is. Where the system has no memory to share, it is as any other.
+// The memory never moves. If the system has no memory to share, the buffer is ordinary memory.
 class SharedBuffer {
  public:
-  // `count` floats, all 0; on pages of its own. Throws OutOfMemory as AlignedBuffer does. Not `shared`: as
-  // any other, and Renew() leaves it alone; for memory that is pinned.
+  // Allocates `count` floats, all 0, on pages of their own. Throws OutOfMemory as AlignedBuffer does. With
+  // `shared` false it is ordinary memory that Renew() leaves alone: for memory that a device has pinned.
   explicit SharedBuffer(int64_t count, bool shared = true);
   ~SharedBuffer();
   SharedBuffer(const SharedBuffer&) = delete;
@@ -40,10 +40,11 @@ class SharedBuffer {
   absl::Span<float> span() { return {data(), static_cast<size_t>(size_)}; }
   absl::Span<const float> span() const { return {data(), static_cast<size_t>(size_)}; }
 
-  // The region in which all of `runs` lie; null when there is none. Any thread.
+  // The region that contains all of `runs`; null if there is none. Any thread.
   static std::shared_ptr<const SharedRegion> RegionOf(FloatSpans runs);
-  // Puts other pages, another region with the same contents, at the addresses of the buffer in which `memory`
-  // lies; nothing when it lies in none. Nobody may write there meanwhile.
+  // Replaces the pages of the buffer that contains `memory` by other pages with the same contents, at the
+  // same addresses: a new region. Does nothing if no buffer contains it. No thread may write to the buffer
+  // during the call.
   static void Renew(absl::Span<const float> memory);
 
  private:

@@ -22,7 +22,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 #ifdef MADV_COLLAPSE
 constexpr int kCollapse = MADV_COLLAPSE;
 #else
-constexpr int kCollapse = 25;  // Linux 6.1; older ones refuse it
+constexpr int kCollapse = 25;  // Linux 6.1; older kernels refuse it
 #endif
 
 bool IsLarge(size_t bytes) {
@@ -33,7 +33,7 @@ size_t RoundedUp(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-// As mmap(), where huge pages may lie if it is large.
+// As mmap(); a large mapping is aligned so that it can be on huge pages.
 void* Map(size_t bytes, int protection, int flags, int descriptor) {
   if (!IsLarge(bytes)) return mmap(nullptr, bytes, protection, flags, descriptor, 0);
   const size_t reserved = bytes + kHugePage;
@@ -56,7 +56,7 @@ void* Map(size_t bytes, int protection, int flags, int descriptor) {
 absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes, Access others) {
   const size_t size = RoundedUp(bytes);
   FileDescriptor memory(memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // Allocated now: a page that cannot be had later would end the process that touches it.
+  // Allocated now: if a page cannot be allocated later, the process that touches it is killed.
   if (!memory.valid() || fallocate(memory.get(), 0, 0, static_cast<off_t>(size)) != 0) {
     return SystemFailure("shared memory");
   }
@@ -64,7 +64,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes, Access others) {
   const int seals = others == Access::kRead ? kSeals | F_SEAL_FUTURE_WRITE : kSeals;
   if (fcntl(mapped.descriptor().get(), F_ADD_SEALS, seals) != 0)
     return SystemFailure("sealing shared memory");
-  // Whatever /sys/kernel/mm/transparent_hugepage/shmem_enabled says of those who do not ask. Best effort.
+  // Asks explicitly, since shmem_enabled in /sys/kernel/mm/transparent_hugepage may be "advise". Best effort.
   if (IsLarge(size)) (void)madvise(mapped.data(), size, kCollapse);
   return mapped;
 }
@@ -81,7 +81,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Open(FileDescriptor memory, Access ac
   struct stat about;
   const int seals = fcntl(memory.get(), F_GET_SEALS);
   struct statfs of;
-  // Of hugetlbfs' pages a seal does not keep: reading one that was taken back may fail.
+  // A seal does not protect hugetlbfs pages: reading one that was taken back may fail.
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(memory.get(), &about) != 0 ||
       fstatfs(memory.get(), &of) != 0 || of.f_type == HUGETLBFS_MAGIC) {
     return absl::InvalidArgumentError("the shared memory is not sealed");

@@ -1,5 +1,5 @@
-// Memory that several processes map. It has no name, so nothing is left of it when all of them are gone,
-// however they went. Its size is sealed: nobody can take pages away from under another.
+// Memory that several processes map. It has no name, so nothing is left behind when all of them are gone,
+// even if they were killed. Its size is sealed: no process can remove pages that another one uses.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace cairn::net {
 
-// Move-only; what it maps stays where it is.
+// Move-only; a move does not move the mapping.
 class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
-  // `bytes` of zeros, or up to a page more, allocated; on huge pages where it is large and the system has
-  // them. `others`: what other processes may do there. UNAVAILABLE when it cannot be had.
+  // Allocates `bytes`, rounded up to whole pages, all 0; on huge pages if it is large and the system has
+  // them. `others`: what other processes may do with it. UNAVAILABLE if the memory cannot be allocated.
   static absl::StatusOr<SharedMemory> Create(size_t bytes, Access others);
-  // The same without a descriptor, so for this process alone. Aborts when the system has no memory.
+  // The same without a descriptor, for this process alone. Throws OutOfMemory.
   static SharedMemory Alone(size_t bytes);
-  // All of what came from another process. INVALID_ARGUMENT when it is not sealed, or not of whole pages,
-  // at most so many bytes.
+  // Maps all of the memory that another process has passed. INVALID_ARGUMENT if it is not sealed, does not
+  // consist of whole pages, or has more than `most_bytes`.
   static absl::StatusOr<SharedMemory> Open(FileDescriptor memory, Access access, size_t most_bytes);
 
   ~SharedMemory();
@@ -37,11 +37,11 @@ class SharedMemory {
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
-  // For other processes to open.
+  // With which other processes open the memory.
   const FileDescriptor& descriptor() const { return descriptor_; }
   FileDescriptor TakeDescriptor() { return std::exchange(descriptor_, FileDescriptor()); }
 
-  // Lies where `other`, of the same size, does, which then lies nowhere. What is written there during the
+  // Moves this mapping to the address of `other`, of the same size, which is then empty. Writes during the
   // call may be lost.
   void TakePlaceOf(SharedMemory& other);
 

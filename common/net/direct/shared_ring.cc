@@ -10,7 +10,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr size_t kPage = 4096;  // of each header, so that the two directions share no cache line
+constexpr size_t kPage = 4096;  // for each header, so that the two directions share no cache line
 constexpr size_t kAlignment = 64;
 
 size_t SizeWith(size_t bytes) {
@@ -38,8 +38,8 @@ absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor pa
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
 }
 
-// New memory is zero, which is how both atomics begin; they live there without having been constructed, as
-// objects of implicit lifetime that another process shares can only do.
+// New memory is zero, which is the initial value of both atomics. They exist without having been constructed,
+// as objects of implicit lifetime: the only way for objects that another process shares.
 SharedRings::Header& SharedRings::header(int ring) const {
   return *std::launder(reinterpret_cast<Header*>(memory_.data() + static_cast<size_t>(ring) * kPage));
 }
@@ -59,13 +59,13 @@ RingWriter::Reserved RingWriter::Reserve(size_t count) {
   count = (count + kAlignment - 1) / kAlignment * kAlignment;
   CAIRN_CHECK(count <= bytes_ / 2);
   const uint64_t place = produced_ % bytes_;
-  const uint64_t skipped = place + count > bytes_ ? bytes_ - place : 0;  // what is left before the end
+  const uint64_t skipped = place + count > bytes_ ? bytes_ - place : 0;  // a run does not wrap around
   for (bool asked = false;; asked = true) {
     const std::optional<uint64_t> free = Free();
     if (!free.has_value()) return {Outcome::kBroken};
     if (*free >= skipped + count) break;
     if (asked) return {Outcome::kFull};
-    // In this order, as the reader's two steps are in theirs: one of us sees what the other did.
+    // Ordered with the two steps of GiveBack(): at least one side sees what the other did.
     header_.writer_waits.store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }

@@ -1,11 +1,11 @@
-// Memory that two processes share, as two rings of bytes: one for each direction.
+// Memory that two processes share, with two rings of bytes: one for each direction.
 //
-// One end makes it and passes its descriptor to the other. What the other end writes is taken for hostile: a
-// position is copied before it is checked, and what a ring holds is bytes, wherever they came from. Who
-// breaks the rules is told apart from who is slow: kBroken.
+// One end creates it and passes its descriptor to the other. Whatever the other end writes is considered
+// hostile: a position is copied before it is checked, and the contents of a ring are only bytes. A peer that
+// violates the protocol (kBroken) is distinguished from one that is slow (kFull).
 //
-// A writer reserves a run, fills it, and tells its position and length by other means, in order; the reader
-// gives runs back in that order. One thread at each end of a ring.
+// A writer reserves a run, fills it, and announces its position and length over the socket, in order. The
+// reader frees runs in that order. One thread at each end of a ring.
 #pragma once
 
 #include <atomic>
@@ -23,19 +23,19 @@ namespace cairn::net {
 
 class SharedRings {
  public:
-  // `bytes` of each ring, a power of two.
+  // `bytes` is the size of each ring, a power of two.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Create(size_t bytes);
-  // What came from another process: INVALID_ARGUMENT when it is not sealed or has another size than Create()
-  // gives for some `bytes` up to kMostBytes.
+  // Opens memory that another process has passed. INVALID_ARGUMENT if it is not sealed, or if Create() gives
+  // no such size for any `bytes` up to kMostBytes.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Open(FileDescriptor memory);
   static constexpr size_t kMostBytes = size_t{1} << 20;
   int descriptor() const { return memory_.descriptor().get(); }
   size_t bytes() const { return bytes_; }
 
-  // In shared memory.
+  // The header of a ring, in shared memory.
   struct Header {
-    std::atomic<uint64_t> consumed;      // the reader's: bytes since the beginning
-    std::atomic<uint32_t> writer_waits;  // the writer's: not 0 when it wants to be told of `consumed`
+    std::atomic<uint64_t> consumed;      // by the reader, in bytes since the beginning
+    std::atomic<uint32_t> writer_waits;  // not 0 if the writer wants to be notified when `consumed` rises
   };
   static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -50,7 +50,7 @@ class SharedRings {
   const size_t bytes_;
 };
 
-// Positions rise for ever; the place in memory is what is left of one by the ring's size.
+// Positions only grow; a position modulo the size of the ring is the offset in memory.
 class RingWriter {
  public:
   RingWriter(const SharedRings& rings, int ring)
@@ -62,19 +62,19 @@ class RingWriter {
     uint64_t position = 0;
     char* data = nullptr;
   };
-  // A run of `count` bytes, in one piece, at most half the ring. kFull: the reader has been asked to say when
-  // it gives something back.
+  // Reserves a contiguous run of `count` bytes, at most half the ring. kFull: the reader has been asked for a
+  // notification when it frees something.
   Reserved Reserve(size_t count);
 
  private:
-  // Bytes from produced_ on that are free; none when the reader told nonsense.
+  // The number of free bytes from produced_ on; nullopt if the reader's position is impossible.
   std::optional<uint64_t> Free();
 
   SharedRings::Header& header_;
   char* const data_;
   const uint64_t bytes_;
   uint64_t produced_ = 0;
-  uint64_t consumed_ = 0;  // as last seen
+  uint64_t consumed_ = 0;  // as last read
 };
 
 class RingReader {
@@ -82,9 +82,9 @@ class RingReader {
   RingReader(const SharedRings& rings, int ring)
       : header_(rings.header(ring)), data_(rings.data(ring)), bytes_(rings.bytes()) {}
 
-  // The run that the writer told of, until GiveBack(); none when there is no such run.
+  // The run that the writer has announced, valid until GiveBack(); nullopt if there can be no such run.
   std::optional<absl::Span<const char>> Take(uint64_t position, size_t count);
-  // True: the writer waits to be told.
+  // Frees the run. Returns true if the writer must be notified.
   bool GiveBack();
 
  private:

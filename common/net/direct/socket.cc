@@ -24,12 +24,12 @@ socklen_t AddressOf(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
   const size_t bytes = std::min(name.size(), sizeof address->sun_path - 1);
-  std::memcpy(address->sun_path + 1, name.data(), bytes);  // behind a zero: abstract
+  std::memcpy(address->sun_path + 1, name.data(), bytes);  // after a zero byte: an abstract name
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
-// Of a socket, as far as the system lets us: with less room than a piece takes, the two ends wait for each
-// other within each.
+// Sets the send buffer of a socket, as far as the system allows. With less room than a piece needs, the two
+// ends would wait for each other within each piece.
 void MakeRoom(const FileDescriptor& socket) {
   constexpr int kBytes = 512 << 10;
   (void)setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kBytes, sizeof kBytes);
@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& 
   while (!bytes.empty()) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return absl::DeadlineExceededError("no greeting came");
+    if (left.count() <= 0) return absl::DeadlineExceededError("no handshake in time");
     pollfd ready = {.fd = socket.get(), .events = POLLIN, .revents = 0};
     if (poll(&ready, 1, static_cast<int>(left.count())) <= 0) continue;
     iovec run = {bytes.data(), bytes.size()};
@@ -155,8 +155,8 @@ absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& 
     const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got < 0) return SystemFailure("receiving");
-    (void)Passed::Take(message, passed);  // who needs them counts them
-    if (got == 0) return absl::UnavailableError("the other end has closed");
+    (void)Passed::Take(message, passed);  // the caller checks how many it has
+    if (got == 0) return absl::UnavailableError("the other end closed the connection");
     bytes.remove_prefix(static_cast<size_t>(got));
   }
   return passed;

@@ -1,5 +1,6 @@
-// Unix-domain sockets under abstract names: they lie in no directory, belong to a network namespace, and are
-// gone with the process that listens. Whoever can connect to one is on the same host as its listener.
+// Unix sockets with abstract names. Such a name is in no directory, belongs to a network namespace, and
+// disappears with the listening process. A client that can connect to one is on the same host as its
+// listener.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,31 +16,34 @@
 namespace cairn::net {
 
 struct LocalListener {
-  std::string name;  // of 128 random bits: nobody else can have had it before
+  std::string name;  // contains 128 random bits, so it is unique
   FileDescriptor socket;
 };
 
-// UNAVAILABLE: what failed, and what errno says.
+// UNAVAILABLE, with `what` failed and the text of errno.
 absl::Status SystemFailure(absl::string_view what);
 // UNAVAILABLE.
 absl::Status OtherEndClosed();
-// That, when the other end has shut the socket down, whatever of it is still to be read; else OK.
+// OtherEndClosed() if the other end has shut the socket down, even if there is still data to read; otherwise
+// OK.
 absl::Status CheckOtherEnd(int socket);
 
-// UNAVAILABLE, saying why, where the system has no such sockets. Nothing below blocks unless it says so.
+// UNAVAILABLE, with the reason, if the system has no such sockets. No function below blocks unless its
+// comment says so.
 absl::StatusOr<LocalListener> ListenLocally();
 absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name);
-// The next connection that waits; none when there is none, or no descriptor for it.
+// The next pending connection; invalid if there is none, or no descriptor for it.
 FileDescriptor AcceptLocally(const FileDescriptor& listener);
 
-// Descriptors beside what is sent in one call; the other end gets some of its own for the same things. At
-// most kMostPassed. Outlives the call.
+// The descriptors that travel with one message, at most kMostPassed; the other end receives descriptors of
+// its own for the same files. Must outlive the call.
 class Passed {
  public:
   static constexpr size_t kMostPassed = 4;
-  // For `message`, which is to be sent.
+  // Adds descriptors to `message`, which is about to be sent.
   void Attach(absl::Span<const int> descriptors, msghdr& message);
-  // For `message`, which is to be received; and what has come with it. False: some could not be had.
+  // MakeRoom() prepares `message` for receiving; Take() appends the descriptors that came with it to
+  // `passed`. False: some were lost.
   void MakeRoom(msghdr& message);
   static bool Take(msghdr& message, std::vector<FileDescriptor>& passed);
 
@@ -49,12 +53,13 @@ class Passed {
 
 absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> bytes,
                          absl::Span<const int> descriptors);
-// Waits until `bytes` are full, with what came beside them; DEADLINE_EXCEEDED after `timeout`.
+// Waits until `bytes` is full and returns the descriptors that came with it; DEADLINE_EXCEEDED after
+// `timeout`.
 absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& socket,
                                                           absl::Span<char> bytes,
                                                           std::chrono::milliseconds timeout);
 
-// Two connected ends.
+// Two connected sockets.
 absl::StatusOr<std::pair<FileDescriptor, FileDescriptor>> SocketPair();
 
 }  // namespace cairn::net

@@ -22,19 +22,19 @@
 namespace cairn::net {
 namespace {
 
-// The client greets when it connects: who has not by then is none. The server answers at once, unless it
-// stands still.
+// The time limits of the handshake. The client begins it when it connects, and a server that is not stopped
+// answers at once.
 constexpr auto kClientsGreeting = std::chrono::seconds(10);
 constexpr auto kServersGreeting = std::chrono::seconds(5);
 
-// Of this process. The other ends may be on the same processors.
+// The pollers of this process. The other ends may be on the same cores.
 BusyPollers<>& Pollers() {
   static BusyPollers<> pollers(UsableCores() / 2);
   return pollers;
 }
 
-// Who has called has nothing else to do, and a training step waits for it: also where it has computed before
-// and waits for large values, whose last piece is mostly there soon.
+// A blocked caller has nothing else to do, and a training step waits for it. So it also spins after it has
+// computed, and while large values arrive, whose last piece usually follows soon.
 constexpr BusyPoll<>::Options kCallerWaits = {.short_wait = std::chrono::microseconds(200),
                                               .awake = std::chrono::microseconds(200),
                                               .exchanges_alone = false};
@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<DirectStream>> DirectStream::Connect(FileDescript
   CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, RoomOf(answer), kServersGreeting).status());
   if (answer.magic != DirectGreeting::kMagic || answer.incarnation != greeting.incarnation ||
       answer.shared != greeting.shared) {
-    return absl::UnavailableError("another server than was asked for");
+    return absl::UnavailableError("the answer to the handshake is from another server");
   }
   stream->lends_ = shared && answer.borrows != 0;
   stream->maps_ = greeting.maps != 0 && answer.maps != 0;
@@ -128,7 +128,7 @@ absl::Status DirectStream::UseRings(std::unique_ptr<SharedRings> rings, FileDesc
 DirectGreeting DirectStream::OurGreeting() const {
   DirectGreeting greeting = {
       .incarnation = options_.incarnation, .part = options_.part, .shared = shared_ ? uint64_t{1} : 0};
-  // Only the client proves that it was told: who else connects here learns nothing.
+  // Only the client proves that it knows the key: a stranger that connects to this server learns nothing.
   if (!server_)
     std::copy_n(options_.key.begin(), std::min(options_.key.size(), greeting.key.size()),
                 greeting.key.begin());
@@ -192,7 +192,7 @@ void DirectStream::Run() {
     if (status.ok()) status = Wait(&receive);
   }
   TakeOver();
-  // A client that cannot send may still learn why.
+  // A client that cannot send may still receive the server's reason.
   unread_ = true;
   for (absl::Status said; !server_ && absl::IsUnavailable(status) && said.ok() && unread_;) {
     said = Receive();
@@ -200,19 +200,19 @@ void DirectStream::Run() {
   }
   SayFarewell(status);
   ShutDown();
-  Outbox<Message> unsent;  // released outside the lock
+  Outbox<Message> unsent;  // destroyed outside the lock
   std::deque<std::shared_ptr<const void>> unread;
   {
     MutexLock lock(mutex_);
     if (closing_) status = absl::CancelledError("the stream was closed");
     closing_ = true;
-    while (pumping_) stepped_back_.Wait(mutex_);  // which does not block
+    while (pumping_) stepped_back_.Wait(mutex_);  // pumping does not block
     std::swap(unsent, outgoing_);
     unread.swap(lent_);
   }
   unsent.Clear();
   unread.clear();
-  // Answers may hold the stream for longer; nobody sends any more.
+  // Replies may keep the stream alive for longer, but nothing is sent any more.
   pages_.reset();
   writer_.reset();
   reader_.reset();
@@ -227,16 +227,16 @@ absl::Status DirectStream::AwaitGreeting() {
   DirectGreeting greeting;
   CAIRN_ASSIGN_OR_RETURN(std::vector<FileDescriptor> passed,
                          ReceivePassed(socket_, RoomOf(greeting), kClientsGreeting));
-  if (greeting.magic != DirectGreeting::kMagic) return absl::InvalidArgumentError("no greeting");
+  if (greeting.magic != DirectGreeting::kMagic) return absl::InvalidArgumentError("no valid handshake");
   if (greeting.incarnation != options_.incarnation) {
-    return absl::UnavailableError("the greeting is for another server");
+    return absl::UnavailableError("the handshake is for another server");
   }
   if (!options_.key.empty() && !SameSecret(options_.key, {greeting.key.data(), greeting.key.size()})) {
-    return absl::UnauthenticatedError("the greeting has not the key that this server tells its clients");
+    return absl::UnauthenticatedError("the handshake does not contain this server's key");
   }
   CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.part));
   if (greeting.shared != 0) {
-    if (!shared_ || passed.size() != 2) return absl::UnavailableError("no shared memory here");
+    if (!shared_ || passed.size() != 2) return absl::UnavailableError("this server accepts no shared memory");
     CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Open(std::move(passed[0])));
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(UseRings(std::move(rings), std::move(passed[1])));
@@ -257,14 +257,14 @@ void DirectStream::Arm() {
   uint32_t events = 0;
   if (!resting_ && !callers) events |= EPOLLIN;
   if (blocked_ == Blocked::kBySocket) events |= EPOLLOUT;
-  if (callers) events |= EPOLLET;  // its end, which is always reported, once: it is the caller's to see
+  if (callers) events |= EPOLLET;  // EPOLLHUP cannot be masked: report it once, the caller handles it
   if (std::exchange(armed_, events) == events) return;
   epoll_event event{.events = events, .data = {.fd = socket_.get()}};
   CAIRN_CHECK(epoll_ctl(watch_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0);
 }
 
 absl::Status DirectStream::Wait(bool* receive) {
-  int timeout_ms = -1;  // the owner's Close() wakes us
+  int timeout_ms = -1;  // Close() wakes this thread
   {
     MutexLock lock(mutex_);
     if (closing_) return absl::CancelledError("the stream was closed");
@@ -278,7 +278,7 @@ absl::Status DirectStream::Wait(bool* receive) {
       const bool can_send = !outgoing_.empty() && blocked_ == Blocked::kNot && !pumping_;
       timeout_ms = can_send ? 0 : static_cast<int>(look.count());
       if (now - progress_ > options_.stall_limit) {
-        return absl::UnavailableError("the other end has taken nothing for too long");
+        return absl::UnavailableError("the other end has received nothing for too long");
       }
       if (blocked_ == Blocked::kByAllowance) {
         const auto until = allowance_.WaitsUntil(now).value_or(now);
@@ -286,7 +286,7 @@ absl::Status DirectStream::Wait(bool* receive) {
       }
     }
     if (const auto left = SilenceLeft(now); left.count() == 0) {
-      return absl::UnavailableError("the client has said nothing for too long");
+      return absl::UnavailableError("the client has been silent for too long");
     } else if (server_) {
       const auto limit = static_cast<int>(std::min<int64_t>(left.count(), std::numeric_limits<int>::max()));
       timeout_ms = timeout_ms < 0 ? limit : std::min(timeout_ms, limit);
@@ -352,7 +352,7 @@ void DirectStream::TakeOver() {
   }
   Nudge();
   MutexLock lock(mutex_);
-  while (receiving_ == Receiving::kCaller) stepped_back_.Wait(mutex_);  // which does not block
+  while (receiving_ == Receiving::kCaller) stepped_back_.Wait(mutex_);  // receiving does not block
   receiving_ = Receiving::kThread;
 }
 

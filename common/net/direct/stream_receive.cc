@@ -1,4 +1,4 @@
-// DirectStream: what comes.
+// DirectStream: receiving.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -61,7 +61,7 @@ bool DirectStream::ReceiveUntil(absl::FunctionRef<bool()> enough,
 
 absl::StatusOr<bool> DirectStream::AwaitReadable(std::chrono::steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  const auto most = std::chrono::milliseconds(std::chrono::hours(1));  // then `enough` is asked again
+  const auto most = std::chrono::milliseconds(std::chrono::hours(1));  // then `enough` is called again
   pollfd ready[2] = {{socket_.get(), POLLIN, 0}, {nudge_.get(), POLLIN, 0}};
   const int found =
       caller_waits_.Wait(static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), most).count()),
@@ -77,7 +77,7 @@ bool DirectStream::StepBack(const absl::Status& status) {
   receiving_ = Receiving::kNobody;
   Arm();
   if (failure_.ok()) failure_ = status;
-  if (!status.ok() || unread_) Wake();  // the thread goes on with it
+  if (!status.ok() || unread_) Wake();  // the thread carries on
   stepped_back_.NotifyAll();
   return status.ok() && !ending_ && !closing_;
 }
@@ -89,7 +89,7 @@ void DirectStream::Nudge() {
   (void)!write(nudge_.get(), &one, sizeof one);
 }
 
-// False: there is no more at present.
+// False: nothing more to receive at present.
 absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* got) {
   for (;;) {
     iovec run = {to, count};
@@ -106,9 +106,10 @@ absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* g
     }
     if (received < 0) return SystemFailure("receiving");
     if (rings_ != nullptr) passed_all_ = Passed::Take(message, passed_) && passed_all_;
-    if (!passed_all_) passed_.clear();  // nobody knows which is whose
+    if (!passed_all_) passed_.clear();  // it is unknown which belongs to which region
     if (received == 0) return OtherEndClosed();
-    if (passed_.size() > kMostRegions) return absl::InvalidArgumentError("frame: descriptors of no region");
+    if (passed_.size() > kMostRegions)
+      return absl::InvalidArgumentError("frame: more descriptors than regions");
     *got += static_cast<size_t>(received);
     return true;
   }
@@ -117,7 +118,7 @@ absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* g
 absl::Status DirectStream::Receive() {
   unread_ = true;
   for (int messages = 0; messages < kTurn;) {
-    // What must be here before the next step can be made.
+    // How many bytes are needed for the next step.
     DirectPrologue prologue;
     size_t needed = sizeof prologue;
     if (in_end_ - in_begin_ >= needed) {
@@ -150,7 +151,8 @@ absl::Status DirectStream::Receive() {
     }
     const bool follows = prologue.kind == DirectPrologue::kInline || prologue.kind == DirectPrologue::kHeld;
     if (follows && prologue.payload_bytes > 0) {
-      // The header stays in in_ until its payload is whole; what follows it there is the payload's beginning.
+      // The header stays in in_ until its payload is complete. The bytes behind it are the beginning of the
+      // payload.
       if (payload_got_ == 0) FindPlace(prologue, front);
       const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
       if (here > 0) {
@@ -180,7 +182,7 @@ absl::Status DirectStream::Receive() {
   return absl::OkStatus();
 }
 
-// Where a payload from the socket is put together.
+// Decides where a payload from the socket is assembled.
 void DirectStream::FindPlace(const DirectPrologue& prologue, absl::Span<const char> front) {
   place_ = receiver_.PlaceFor(front.first(prologue.header_bytes), prologue.payload_bytes);
   if (place_.size() == prologue.payload_bytes) return;
@@ -208,7 +210,7 @@ absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<co
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.kind == DirectPrologue::kInline || prologue.kind == DirectPrologue::kHeld) {
     if (prologue.kind == DirectPrologue::kHeld) {
-      CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // since then its memory may have changed
+      CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // otherwise the memory may have changed
       ++borrowed_;
     }
     const absl::Span<const char> run = place_.first(prologue.payload_bytes);
@@ -235,7 +237,7 @@ absl::Status DirectStream::DeliverLent(const DirectPrologue& prologue, absl::Spa
   for (const LentRun& run : runs) bytes += std::min<uint64_t>(run.bytes, kMaxPayloadBytes + 1);
   if (bytes == 0 || bytes != prologue.payload_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, of which ", bytes, " are lent"));
+        absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, in runs of ", bytes, " bytes"));
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.position == 0) {
@@ -247,7 +249,7 @@ absl::Status DirectStream::DeliverLent(const DirectPrologue& prologue, absl::Spa
   const auto region = regions_.find(prologue.position);
   if (region == regions_.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: a payload in region ", prologue.position, ", which has not been told of"));
+        absl::StrCat("frame: a payload in region ", prologue.position, ", which was not announced"));
   }
   CAIRN_ASSIGN_OR_RETURN(const MappedBytes payload, MappedBytes::Of(region->second, runs, socket_.get()));
   CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
@@ -255,16 +257,17 @@ absl::Status DirectStream::DeliverLent(const DirectPrologue& prologue, absl::Spa
   return absl::OkStatus();
 }
 
-// Where it cannot be had nothing is said, and what lies there goes another way.
+// If the region cannot be mapped, nothing is answered, and the sender uses another method for its payloads.
 absl::Status DirectStream::MapRegion(absl::Span<const char> told) {
   DirectRegion region;
   if (told.size() != sizeof region) {
-    return absl::InvalidArgumentError(absl::StrCat("frame: a region in ", told.size(), " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: an announcement of ", told.size(), " bytes for a region"));
   }
   std::memcpy(&region, told.data(), sizeof region);
   if (region.number == 0 || regions_.size() == kMostRegions || regions_.count(region.number) > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame: region ", region.number, " beside ", regions_.size(), " others"));
+    return absl::InvalidArgumentError(absl::StrCat("frame: region ", region.number, " announced with ",
+                                                   regions_.size(), " regions mapped"));
   }
   if (passed_.empty()) return absl::OkStatus();
   auto mapped = MappedRegion::Open(region, std::move(passed_.front()));
@@ -281,18 +284,18 @@ absl::Status DirectStream::HasMapped(uint64_t region) {
   const auto told = told_.find(region);
   if (told == told_.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: region ", region, " mapped, of which nothing was told"));
+        absl::StrCat("frame: region ", region, " confirmed, which was not announced"));
   }
   told->second = true;
   return absl::OkStatus();
 }
 
 absl::Status DirectStream::TakeBack(uint64_t count) {
-  std::vector<std::shared_ptr<const void>> released;  // outside the lock
+  std::vector<std::shared_ptr<const void>> released;  // destroyed outside the lock
   MutexLock lock(mutex_);
   if (count > lent_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: ", count, " payloads read, of ", lent_.size(), " lent"));
+        absl::StrCat("frame: ", count, " payloads confirmed, of ", lent_.size(), " outstanding"));
   }
   for (; count > 0; --count, lent_.pop_front()) released.push_back(std::move(lent_.front()));
   progressed_ = true;
@@ -304,7 +307,7 @@ void DirectStream::TakeAllowance(uint64_t bytes) {
   allowance_.Set(bytes);
   if (blocked_ != Blocked::kByAllowance || FrontWaits()) return;
   blocked_ = Blocked::kNot;
-  if (receiving_ == Receiving::kCaller) Wake();  // else it is the thread that has heard
+  if (receiving_ == Receiving::kCaller) Wake();  // otherwise this is the stream's thread
 }
 
 void DirectStream::TellBorrowed() {

@@ -1,4 +1,4 @@
-// DirectStream: what goes.
+// DirectStream: sending.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,18 +18,19 @@
 namespace cairn::net {
 namespace {
 
-// Payloads from here on are lent, if their runs are not too small: telling where one lies, and reading it,
-// costs what copying some hundred bytes does.
+// The smallest payload that is borrowed or mapped, if its runs are not too small: announcing the addresses,
+// and reading from them, costs as much as copying a few hundred bytes.
 constexpr size_t kLeastLent = size_t{32} << 10;
-// Payloads from here on are held where they are not lent: below, the copy costs less than the system calls.
+// The smallest payload that is pinned, if it is neither borrowed nor mapped: for smaller ones the copy costs
+// less than the system calls.
 constexpr size_t kLeastHeld = size_t{128} << 10;
-constexpr size_t kLeastHeldRun = size_t{16} << 10;  // bytes, on average
-// That many are not on the way but to an end that says of none that it has read it: it gets copies.
+constexpr size_t kLeastHeldRun = size_t{16} << 10;  // in bytes, on average
+// More unconfirmed payloads than this mean that the peer does not confirm them: from then on it gets copies.
 constexpr size_t kMostHeld = 256;
-// 10 Gbit/s: what an allowance adds for each microsecond of a round trip, so that a long way is kept busy.
+// 10 Gbit/s: the credit added for each microsecond of a round trip, so that a long link stays busy.
 constexpr uint64_t kBytesPerMicrosecond = 1250;
-// For the other end to read why the stream ends, and to close it; and for its kernel to hear that it has
-// ended.
+// Time for the other end to read why the stream ends and to close it, and for its kernel to learn that the
+// connection has ended.
 constexpr auto kLinger = std::chrono::seconds(1);
 
 size_t BytesIn(FloatSpans payload) {
@@ -82,7 +83,7 @@ void DirectStream::Send(absl::Span<const char> header, FloatSpans payload, std::
                      .header = std::string(header.begin(), header.end()),
                      .owner = std::move(owner)};
   if (const auto region = LendingOf(payload); region.has_value()) {
-    rank.reset();  // they are given back in the order in which they were lent
+    rank.reset();  // payloads are confirmed in the order in which they were sent
     CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
     message.prologue.kind = DirectPrologue::kLent;
     message.prologue.runs = static_cast<uint32_t>(payload.size());
@@ -117,14 +118,14 @@ bool DirectStream::FrontWaits() {
 void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
   const bool lent = message.prologue.kind == DirectPrologue::kLent;
   const bool small = lent || message.prologue.payload_bytes <= kSmallBytes;
-  // Whoever waits for these waits for no payloads of ours.
+  // The other end may need these before it can continue, so they go ahead of payloads.
   const bool first =
       message.prologue.kind == DirectPrologue::kBorrowed || message.prologue.kind == DirectPrologue::kAllowed;
   bool send_here, overtakes;
   {
     MutexLock lock(mutex_);
     if (closing_) return;
-    overtakes = first && blocked_ == Blocked::kByAllowance;  // then nobody pumps
+    overtakes = first && blocked_ == Blocked::kByAllowance;  // then no thread pumps
     if (overtakes) blocked_ = Blocked::kNot;
     send_here = small && (outgoing_.empty() || overtakes) && !pumping_ && greeted_;
     const bool thread_knows = !outgoing_.empty() && !overtakes;
@@ -142,15 +143,15 @@ void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
     Wake();
     return;
   }
-  const absl::Status status = Pump(overtakes ? 2 : 1);  // what it has overtaken goes on waiting
+  const absl::Status status = Pump(overtakes ? 2 : 1);  // the message that was overtaken keeps waiting
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;
   const bool waits = outgoing_.empty() || blocked_ == Blocked::kByAllowance;
-  if (!waits || !status.ok()) Wake();  // the thread goes on with it
+  if (!waits || !status.ok()) Wake();  // the thread carries on
 }
 
 absl::Status DirectStream::Pump(int most) {
-  std::shared_ptr<const void> released;  // outside the lock
+  std::shared_ptr<const void> released;  // destroyed outside the lock
   for (int i = 0; i < most; ++i) {
     Message* front;
     {
@@ -166,7 +167,7 @@ absl::Status DirectStream::Pump(int most) {
       if (front->prologue.kind == DirectPrologue::kInline && front->sent == 0 && lent_.size() < kMostHeld &&
           Holds(front->payload)) {
         front->prologue.kind = DirectPrologue::kHeld;
-        lent_.push_back(std::move(front->owner));  // before the other end can say that it has read it
+        lent_.push_back(std::move(front->owner));  // before the other end can confirm it
       }
     }
     absl::StatusOr<Blocked> blocked = SendPartOf(*front);
@@ -191,7 +192,7 @@ absl::StatusOr<DirectStream::Blocked> DirectStream::PutIntoRing(Message& message
   const RingWriter::Reserved place = writer_->Reserve(message.prologue.payload_bytes);
   if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
   if (place.outcome == RingWriter::Outcome::kBroken) {
-    return absl::InvalidArgumentError("the other end spoilt the ring");
+    return absl::InvalidArgumentError("the other end corrupted the ring");
   }
   char* to = place.data;
   for (const auto& run : message.payload) {
@@ -262,13 +263,14 @@ size_t DirectStream::SendPages(const Message& message) {
     const auto sent = pages_->Send(socket_, UnsentOf(message, /*with_payload=*/true));
     if (sent.ok()) return *sent;
   }
-  // As a copy then, from where the socket is. If the fault is the socket's, that tells.
+  // Send a copy instead, from the present position of the socket. If the socket is at fault, that send
+  // reports it.
   pages_.reset();
   holds_ = false;
   return 0;
 }
 
-// What ended it, for the other end; as far as that can be said between two messages.
+// Sends the other end the status with which the stream ends, if this is possible between two messages.
 void DirectStream::SayFarewell(const absl::Status& why) {
   {
     MutexLock lock(mutex_);
@@ -285,7 +287,7 @@ void DirectStream::SayFarewell(const absl::Status& why) {
   Linger();
 }
 
-// TCP takes the farewell back when the socket is closed while something that has come is unread.
+// TCP discards the final status if the socket is closed while received data is unread.
 void DirectStream::Linger() {
   if (!IsTcp(socket_)) return;
   shutdown(socket_.get(), SHUT_WR);
@@ -305,7 +307,7 @@ void DirectStream::Linger() {
   }
 }
 
-// Of a Unix socket the other end sees that at once; a TCP socket's has to hear of it.
+// The other end of a Unix socket notices the end at once; the other end of a TCP socket must be notified.
 void DirectStream::ShutDown() {
   shutdown(socket_.get(), SHUT_RDWR);
   {

@@ -18,15 +18,16 @@ namespace cairn::net {
 namespace {
 
 constexpr int kBacklog = 512;
-// Of the kernel's look after the other end: after so long without a word, and this often, and so many times.
+// TCP keepalive: the first probe after this much silence, then one at this interval, so many in all.
 constexpr int kLookAfterSeconds = 5, kLookEverySeconds = 5, kLooks = 2;
-// What was sent and is not acknowledged by then has gone nowhere.
+// The limit for unacknowledged data.
 constexpr int kUnacknowledgedMs = (kLookAfterSeconds + kLookEverySeconds * kLooks) * 1000;
-// Bytes in the kernel that have not gone to the network yet: what waits behind them may still change places.
+// The limit of bytes in the kernel that have not gone to the network: messages behind them can still be
+// reordered.
 constexpr int kUnsentBytes = 512 << 10;
 
 void Set(const FileDescriptor& socket, int level, int option, int value) {
-  (void)setsockopt(socket.get(), level, option, &value, sizeof value);  // without it things are only slower
+  (void)setsockopt(socket.get(), level, option, &value, sizeof value);  // a failure only makes things slower
 }
 
 void Tune(const FileDescriptor& socket) {
@@ -39,7 +40,7 @@ void Tune(const FileDescriptor& socket) {
   Set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
-// The IP address in `of`; an IPv4 address that is written as an IPv6 one stays so.
+// The IP address in `of`; an IPv4-mapped IPv6 address stays IPv6.
 absl::string_view IpIn(const sockaddr_storage& of) {
   if (of.ss_family == AF_INET6) {
     const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(of).sin6_addr;
@@ -49,16 +50,17 @@ absl::string_view IpIn(const sockaddr_storage& of) {
   return {reinterpret_cast<const char*>(&address), sizeof address};
 }
 
-// What goes to this host itself meets no congestion: BBR, which measures and paces, only costs time there.
+// Data that stays on this host meets no congestion, so BBR, which measures and paces, would only cost time.
 void TuneConnected(const FileDescriptor& socket) {
   if (!StaysOnHost(socket)) return;
-  constexpr absl::string_view kReno = "reno";  // every kernel has it, and lets everyone
+  constexpr absl::string_view kReno = "reno";  // every kernel has it, and allows it to every user
   (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
 }
 
 constexpr auto kLookEvery = std::chrono::milliseconds(1);
 
-// The other end's kernel has all that was sent, and that it ends there; or there is none to send to any more.
+// True if the other end's kernel has received all data and the end of the connection, or if there is no
+// connection any more.
 bool EndIsKnown(const FileDescriptor& socket) {
   tcp_info info{};
   socklen_t length = sizeof info;
@@ -170,7 +172,7 @@ absl::StatusOr<std::vector<TcpListener>> ListenByTcpOnAll(const std::string& hos
   std::vector<TcpListener> listeners;
   absl::Status failure = absl::UnavailableError("no address");
   for (const std::string& name : NamesToListenOn(host)) {
-    if (IsAnyAddress(host) && !listeners.empty()) break;  // "::" takes IPv4 too
+    if (IsAnyAddress(host) && !listeners.empty()) break;  // "::" includes IPv4
     const auto addresses = Resolve(name, port, AI_PASSIVE);
     if (!addresses.ok()) {
       failure = addresses.status();
@@ -227,7 +229,7 @@ void EndTcp(const FileDescriptor& socket, std::chrono::milliseconds limit) {
       (void)connect(socket.get(), &nobody, sizeof nobody);
       return;
     }
-    std::this_thread::sleep_for(kLookEvery);  // it is no event that one could wait for
+    std::this_thread::sleep_for(kLookEvery);  // there is no event to wait for
   }
 }
 

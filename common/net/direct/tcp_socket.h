@@ -1,7 +1,7 @@
-// TCP sockets for streams between hosts that are in no hands of gRPC's.
+// TCP sockets of the data channel, between hosts.
 //
-// A connection whose other end, or the way to it, is silently gone ends as one of gRPC's does: after 15 s.
-// One that stays on this host has reno as its congestion control, whatever the system's is.
+// If the other end or the network silently dies, a connection ends after 15 s, as those of gRPC do. A
+// connection within this host uses the congestion control reno, whatever the system's default is.
 #pragma once
 
 #include <chrono>
@@ -18,25 +18,25 @@ struct TcpListener {
   FileDescriptor socket;
 };
 
-// On `host`, a name or a numeric address, of which 0.0.0.0 and :: mean all that this machine has, of both
-// kinds; `port` 0: any. UNAVAILABLE, saying why.
+// Listens on `host`, a name or a numeric address; 0.0.0.0 and :: mean all addresses of this machine, IPv4 and
+// IPv6. `port` 0: any port. UNAVAILABLE, with the reason.
 absl::StatusOr<TcpListener> ListenByTcp(const std::string& host, int port);
-// On all addresses of `host`, at one port, as far as they can be had: at least one. `reuse_port`: another
-// socket may hold the port too. UNAVAILABLE, saying why.
+// Listens on all addresses of `host`, at one port, as far as possible: at least one. `reuse_port`: another
+// socket may listen on the port too. UNAVAILABLE, with the reason.
 absl::StatusOr<std::vector<TcpListener>> ListenByTcpOnAll(const std::string& host, int port, bool reuse_port);
-// Waits for the connection at most `limit`, and for the name as long as the system's resolver does.
-// DEADLINE_EXCEEDED, or UNAVAILABLE, saying why.
+// Waits at most `limit` for the connection, and for name resolution as long as the system's resolver takes.
+// DEADLINE_EXCEEDED, or UNAVAILABLE with the reason.
 absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,
                                             std::chrono::milliseconds limit);
-// The next connection that waits; none when there is none, or no descriptor for it. Does not block.
+// The next pending connection; invalid if there is none, or no descriptor for it. Does not block.
 FileDescriptor AcceptByTcp(const FileDescriptor& listener);
 bool IsTcp(const FileDescriptor& socket);
-// Waits, at most `limit`, until the other end's kernel knows that a socket which has been shut down ends,
-// behind all that was on the way to it. If it takes nothing, what is left is dropped and the connection
+// Ends a socket that has been shut down: waits at most `limit` until the other end's kernel has received
+// everything, including the end. If that takes longer, the unsent rest is dropped and the connection is
 // reset.
 void EndTcp(const FileDescriptor& socket, std::chrono::milliseconds limit);
-// Whether what goes over this socket, which is connected, stays on this host for all that it says: both ends
-// have one address, or it is a Unix socket.
+// Whether the data of this connected socket stays on this host, as far as its addresses show: both ends have
+// the same address, or it is a Unix socket.
 bool StaysOnHost(const FileDescriptor& socket);
 
 }  // namespace cairn::net

@@ -1,4 +1,4 @@
-// How gradients and values travel: the words of --transport.
+// The transports of gradients and values: the values of --transport.
 #pragma once
 
 #include <initializer_list>
@@ -9,21 +9,21 @@
 
 namespace cairn::net {
 
-// From the last resort to the best: what cannot be had is replaced by the next lower.
+// From the last resort to the best. A transport that is not available is replaced by the one before it.
 enum class Transport {
-  kGrpc,  // with all else
-  kTcp,   // a TCP socket of its own
+  kGrpc,  // the gRPC stream that carries everything else
+  kTcp,   // a separate TCP socket
   kUnix,  // a Unix socket, within a host
-  kShm,   // and shared memory there
+  kShm,   // a Unix socket and shared memory, within a host
 };
 
-// "auto" and "shm" are the same.
+// "auto" and "shm" mean the same.
 inline constexpr std::initializer_list<const char*> kTransportWords = {"auto", "shm", "unix", "tcp", "grpc"};
-// INVALID_ARGUMENT, quoting it, when `word` is none of them.
+// INVALID_ARGUMENT, quoting `word`, if it is none of them.
 absl::StatusOr<Transport> ParseTransport(absl::string_view word);
-// "shared memory"
+// The transport in words, for messages: "shared memory".
 std::string InWords(Transport transport);
-// Of any but kGrpc.
+// The next transport to try when `transport`, which must not be kGrpc, is not available.
 Transport NextBest(Transport transport);
 
 }  // namespace cairn::net

@@ -9,14 +9,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(CpuDevice, TellsWhatItIs) {
+TEST(CpuDevice, DescribesItself) {
   const auto device = CreateCpuDevice(1, 2).value();
   EXPECT_EQ(device->name(), "/cpu:1");
   EXPECT_THAT(device->Description(), StartsWith("/cpu:1: "));
   EXPECT_THAT(device->Description(), HasSubstr("2 threads"));
 }
 
-TEST(CpuDevice, NoThreadsAreRefused) {
+TEST(CpuDevice, ZeroThreadsAreRefused) {
   EXPECT_EQ(CreateCpuDevice(0, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -26,7 +26,7 @@ TEST(CpuDevice, MemoryIsZeroed) {
   for (int64_t i = 0; i < memory->num_floats(); ++i) ASSERT_EQ(memory->data()[i], 0.0f);
 }
 
-TEST(CpuDevice, MoreMemoryThanTheMachineHasIsAnErrorThatSaysForWhat) {
+TEST(CpuDevice, RunningOutOfMemoryNamesThePurpose) {
   const auto device = CreateCpuDevice(0, 1).value();
   const auto status = device->Allocate(int64_t{1} << 50, "layer 'conv2d': output").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);

@@ -23,7 +23,7 @@ absl::Status OpenFails(const std::vector<std::string>& paths) {
   return OpenCudaBackend(paths).status();
 }
 
-TEST(OpenCudaBackend, TakesTheFirstThatIsThere) {
+TEST(OpenCudaBackend, OpensTheFirstPathThatExists) {
   const std::vector<std::string> paths = {"/nowhere/libcairn_cuda.so", Fake("good"), Fake("other_version")};
   const auto backend = OpenCudaBackend(paths);
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -32,7 +32,7 @@ TEST(OpenCudaBackend, TakesTheFirstThatIsThere) {
   EXPECT_EQ((*backend)->create_device({}).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(OpenCudaBackend, NoneAnywhereIsNoFaultOfTheInstallation) {
+TEST(OpenCudaBackend, AMissingLibraryIsNotFound) {
   const auto status = OpenFails({"/nowhere/libcairn_cuda.so", "libcairn_cuda_that_is_nowhere.so"});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(),
@@ -43,10 +43,10 @@ TEST(OpenCudaBackend, AnotherVersionIsRefusedByName) {
   const auto status = OpenFails({Fake("other_version")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), absl::StrCat("no usable GPU: ", Fake("other_version"),
-                                           " is of version 0.0.9, this program of ", CAIRN_VERSION));
+                                           " has version 0.0.9, this program has ", CAIRN_VERSION));
 }
 
-TEST(OpenCudaBackend, WhatTheLibraryLacksIsNamed) {
+TEST(OpenCudaBackend, AMissingDependencyIsNamed) {
   const auto status = OpenFails({Fake("lacking")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
@@ -54,14 +54,14 @@ TEST(OpenCudaBackend, WhatTheLibraryLacksIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cairn_symbol_of_a_library_that_is_missing"));
 }
 
-TEST(OpenCudaBackend, AnotherLibraryOfTheNameIsRefused) {
+TEST(OpenCudaBackend, AnotherLibraryOfThisNameIsRefused) {
   const auto status = OpenFails({Fake("no_backend")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is no CUDA backend of this program: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not a CUDA backend of this program: "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("cairn_cuda_backend"));
 }
 
-TEST(OpenCudaBackend, AFileThatIsNoLibraryIsRefused) {
+TEST(OpenCudaBackend, AFileThatIsNotALibraryIsRefused) {
   const std::string path = testing::TempDir() + "cairn_no_library.so";
   std::ofstream(path) << "text";
   const auto status = OpenFails({path});
@@ -70,8 +70,8 @@ TEST(OpenCudaBackend, AFileThatIsNoLibraryIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(path, " cannot be opened: ")));
 }
 
-// Of the backend that this build made, on a machine that has no card.
-TEST(CudaBackend, OpensAndSaysWhyThereIsNoGpu) {
+// The backend of this build, on a machine without a GPU.
+TEST(CudaBackend, OpensAndReportsWhyThereIsNoGpu) {
   const auto count = CountCudaDevices();
   if (!CAIRN_HAVE_CUDA) {
     EXPECT_THAT(std::string(count.status().message()), HasSubstr("has no CUDA backend"));
@@ -86,7 +86,7 @@ TEST(CudaBackend, OpensAndSaysWhyThereIsNoGpu) {
   EXPECT_EQ(CreateCudaGroup({0, 1}).status(), count.status());
 }
 
-TEST(CudaDeviceInfo, IsToldInTensorFlowsWords) {
+TEST(CudaDeviceInfo, IsPrintedInTensorFlowsFormat) {
   const CudaDeviceInfo info = {.name = "NVIDIA H200",
                                .major = 9,
                                .minor = 0,
@@ -99,7 +99,7 @@ TEST(CudaDeviceInfo, IsToldInTensorFlowsWords) {
             "totalMemory: 140.00GiB freeMemory: 139.25GiB");
 }
 
-TEST(Precision, NamesAndValuesGoBothWays) {
+TEST(Precision, NamesAndValuesConvertBothWays) {
   for (const char* name : {"fp32", "tf32", "bf16", "fp16"}) {
     EXPECT_STREQ(NameOf(ParsePrecision(name).value()), name);
   }

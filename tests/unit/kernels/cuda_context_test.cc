@@ -9,7 +9,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// How many kernels and copies `ask` puts into the stream; none of them runs.
+// The number of kernels and copies that `ask` puts into the stream; none of them runs.
 size_t WorkOf(Context& context, absl::FunctionRef<absl::Status()> ask) {
   EXPECT_EQ(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   EXPECT_TRUE(ask().ok());
@@ -20,7 +20,7 @@ size_t WorkOf(Context& context, absl::FunctionRef<absl::Status()> ask) {
   return count;
 }
 
-TEST(CudaContext, ASeedIsCopiedOnlyWhereAnOpDraws) {
+TEST(CudaContext, ASeedIsCopiedOnlyIfAnOpDrawsNumbers) {
   const auto context = Context::Create({}).value();
   EXPECT_EQ(WorkOf(*context, [&] { return context->SeedRandom({.seed = 1}); }), 0u);
   const auto dropout = MakeDropout(*context, {.input = {.shape = {4}}, .rate = 0.5f}).value();

@@ -1,4 +1,4 @@
-// What a convolution is in cuDNN's words: checked against our own rules for windows, without a card.
+// The cuDNN descriptors of convolutions, checked against our own rules for windows, without a GPU.
 #include "kernels/cuda/cudnn_descriptors.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ ConvolutionShape ShapeOf(int64_t extent, int64_t kernel, int64_t stride, int64_t
           .pad_right = MakeWindow(extent + 1, Dilated(kernel, dilation), stride, padding).pad_after};
 }
 
-TEST(CudnnDescriptors, CudnnCountsWindowsAsWeDo) {
+TEST(CudnnDescriptors, CudnnAgreesOnTheNumberOfWindows) {
   for (int64_t extent : {7, 8, 13, 28}) {
     for (int64_t kernel : {1, 2, 3, 5}) {
       for (int64_t stride : {1, 2, 3}) {
@@ -64,8 +64,8 @@ TEST(CudnnDescriptors, ImagesHaveTheirChannelsLast) {
   EXPECT_EQ(strides, (std::array{8 * 9 * 3, 1, 9 * 3, 3}));
 }
 
-// TensorFlow's rule for strides puts the odd row of padding behind.
-TEST(CudnnDescriptors, UnevenPaddingGoesAroundTheImage) {
+// TensorFlow's rule for strides puts the odd row of padding after the image.
+TEST(CudnnDescriptors, UnevenPaddingIsAddedToTheImage) {
   const auto described =
       Describe(ShapeOf(8, 3, 2, 1, Padding::kSame), ElementType::kFloat32, Precision::kFloat32);
   ASSERT_TRUE(described.ok()) << described.status();
@@ -85,7 +85,7 @@ TEST(CudnnDescriptors, Float32IsNotRounded) {
   }
 }
 
-TEST(CudnnDescriptors, GroupsAreLeftToOurOwnLoops) {
+TEST(CudnnDescriptors, GroupsAreUnimplemented) {
   ConvolutionShape shape = ShapeOf(8, 3, 1, 1, Padding::kValid);
   shape.groups = 3;
   shape.f = 6;

@@ -1,4 +1,4 @@
-// Stands for libcairn_cuda.so: as it should be, or with a fault that the build chose.
+// A fake libcairn_cuda.so: correct, or with a fault that the build chose.
 #include "kernels/cuda_backend.h"
 
 namespace {

@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 
-// Host memory, up to `capacity` bytes of it; remembers what was asked.
+// Host memory, up to `capacity` bytes; records what was requested.
 class HostSource final : public MemoryPool::Source {
  public:
   explicit HostSource(int64_t capacity = 4096 * kMebibyte) : capacity_(capacity) {}
@@ -57,7 +57,7 @@ char* Take(MemoryPool& pool, int64_t bytes) {
   return static_cast<char*>(pool.Allocate(bytes, "test").value());
 }
 
-TEST(MemoryPool, BlocksAreWhole256BytesAndLieSideBySide) {
+TEST(MemoryPool, BlocksAreMultiplesOf256BytesAndAdjacent) {
   HostSource source;
   MemoryPool pool(source, WithLimit(64 * kMebibyte));
   char* const first = Take(pool, 1);
@@ -68,7 +68,7 @@ TEST(MemoryPool, BlocksAreWhole256BytesAndLieSideBySide) {
   EXPECT_NE(Take(pool, 0), nullptr);
 }
 
-TEST(MemoryPool, WithoutGrowthASlabIsWhatIsAskedInWholeGrains) {
+TEST(MemoryPool, WithoutGrowthASlabHasTheRequestedSizeInWholeGrains) {
   HostSource source;
   MemoryPool pool(source, WithLimit(64 * kMebibyte));
   Take(pool, 100);
@@ -86,21 +86,21 @@ TEST(MemoryPool, WithGrowthSlabsDouble) {
   EXPECT_THAT(source.taken, ElementsAre(64 * kMebibyte, 128 * kMebibyte, 300 * kMebibyte));
 }
 
-TEST(MemoryPool, ASlabNearTheLimitIsWhatIsLeft) {
+TEST(MemoryPool, ASlabNearTheLimitTakesTheRest) {
   HostSource source;
   MemoryPool pool(source, WithLimit(3 * kMebibyte, true));
   Take(pool, 100);
   EXPECT_THAT(source.taken, ElementsAre(3 * kMebibyte));
 }
 
-TEST(MemoryPool, ASourceThatHasLessThanALargeSlabIsAskedForASmallOne) {
+TEST(MemoryPool, ASmallerSlabIsTakenIfTheSourceHasNoLargeOne) {
   HostSource source(5 * kMebibyte);
   MemoryPool pool(source, WithLimit(108 * kMebibyte, true));
   Take(pool, 3 * kMebibyte);
   EXPECT_THAT(source.taken, ElementsAre(4 * kMebibyte));
 }
 
-TEST(MemoryPool, TheSmallestBlockThatIsLargeEnoughIsTaken) {
+TEST(MemoryPool, TheSmallestSufficientBlockIsTaken) {
   HostSource source;
   MemoryPool pool(source, WithLimit(64 * kMebibyte));
   char* const large = Take(pool, 4096);
@@ -113,7 +113,7 @@ TEST(MemoryPool, TheSmallestBlockThatIsLargeEnoughIsTaken) {
   EXPECT_EQ(Take(pool, 1100), large);
 }
 
-TEST(MemoryPool, FreedNeighboursBecomeOneBlockInAnyOrder) {
+TEST(MemoryPool, AdjacentFreedBlocksMergeInAnyOrder) {
   for (const std::vector<size_t>& order : {std::vector<size_t>{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}}) {
     HostSource source;
     MemoryPool pool(source, WithLimit(2 * kMebibyte));
@@ -123,7 +123,7 @@ TEST(MemoryPool, FreedNeighboursBecomeOneBlockInAnyOrder) {
   }
 }
 
-// Gives pieces of one array: slabs that touch.
+// Slabs that are adjacent, from one array.
 class TouchingSlabs final : public MemoryPool::Source {
  public:
   TouchingSlabs() : memory_(16 * kMebibyte) {}
@@ -140,7 +140,7 @@ class TouchingSlabs final : public MemoryPool::Source {
   int64_t used_ = 0;
 };
 
-TEST(MemoryPool, BlocksOfTwoSlabsStayTwo) {
+TEST(MemoryPool, BlocksOfDifferentSlabsDoNotMerge) {
   TouchingSlabs source;
   {
     MemoryPool pool(source, WithLimit(4 * kMebibyte));
@@ -149,14 +149,14 @@ TEST(MemoryPool, BlocksOfTwoSlabsStayTwo) {
     ASSERT_EQ(second, first + 2 * kMebibyte);
     pool.Free(second);
     pool.Free(first);
-    // In one piece it would be found, and the slabs' edge would lie within it.
+    // As one block this would be found, although the edge between the slabs is inside it.
     EXPECT_TRUE(pool.Allocate(3 * kMebibyte, "test").ok());
     EXPECT_EQ(source.returned, 2);
   }
   EXPECT_EQ(source.returned, 3);
 }
 
-TEST(MemoryPool, IdleSlabsMakeRoomForALargerOne) {
+TEST(MemoryPool, UnusedSlabsAreReturnedForALargerOne) {
   HostSource source;
   MemoryPool pool(source, WithLimit(8 * kMebibyte));
   char* const a = Take(pool, 4 * kMebibyte);
@@ -168,7 +168,7 @@ TEST(MemoryPool, IdleSlabsMakeRoomForALargerOne) {
   EXPECT_EQ(source.held(), 1u);
 }
 
-TEST(MemoryPool, ExhaustionSaysForWhatHowMuchAndWhatIsLeft) {
+TEST(MemoryPool, ExhaustionNamesThePurposeTheSizesAndTheLimit) {
   HostSource source;
   MemoryPool pool(source, WithLimit(4 * kMebibyte));
   Take(pool, 1000);
@@ -176,27 +176,27 @@ TEST(MemoryPool, ExhaustionSaysForWhatHowMuchAndWhatIsLeft) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(
       status.message(),
-      "layer 'conv2d': output on /gpu:0: 3145728 bytes asked, 1024 bytes in use, 2097152 taken from the "
+      "layer 'conv2d': output on /gpu:0: 3145728 bytes requested, 1024 bytes in use, 2097152 taken from the "
       "device, the limit is 4194304 bytes");
   EXPECT_EQ(pool.bytes_in_use(), 1024);
   EXPECT_NE(Take(pool, 1000), nullptr) << "what fits is given all the same";
 }
 
-TEST(MemoryPool, MoreThanAnyDeviceHasIsExhaustionToo) {
+TEST(MemoryPool, ASizeBeyondAnyDeviceIsExhaustion) {
   HostSource source;
   MemoryPool pool(source, WithLimit(4 * kMebibyte));
   EXPECT_EQ(pool.Allocate(INT64_MAX, "test").status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(source.taken, IsEmpty());
 }
 
-TEST(MemoryPool, ADeviceThatGivesNoneIsExhaustion) {
+TEST(MemoryPool, ASourceWithoutMemoryIsExhaustion) {
   HostSource source(0);
   MemoryPool pool(source, WithLimit(4 * kMebibyte));
   const auto status = pool.Allocate(10, "test").status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("test on /gpu:0: 10 bytes asked, 0 bytes in use"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("test on /gpu:0: 10 bytes requested, 0 bytes in use"));
 }
 
-TEST(MemoryPool, AllSlabsAreGivenBackWithThePool) {
+TEST(MemoryPool, ThePoolReturnsAllSlabsWhenItIsDestroyed) {
   HostSource source;
   {
     MemoryPool pool(source, WithLimit(64 * kMebibyte));
@@ -208,7 +208,7 @@ TEST(MemoryPool, AllSlabsAreGivenBackWithThePool) {
 }
 
 // Each block is filled with its own byte, which any overlap would change.
-TEST(MemoryPool, BlocksTakenAndFreedAtRandomNeverOverlapAndComeToNothing) {
+TEST(MemoryPool, RandomBlocksNeverOverlapAndAreAllFreed) {
   for (const bool growth : {false, true}) {
     struct Held {
       char* block;
@@ -230,7 +230,7 @@ TEST(MemoryPool, BlocksTakenAndFreedAtRandomNeverOverlapAndComeToNothing) {
       if (!held.empty() && random.NextUniform() < 0.48f) {
         give_back(random.NextBelow(static_cast<uint32_t>(held.size())));
       } else {
-        // Mostly small ones, and some that take a good part of everything.
+        // Mostly small blocks, and some that take a large part of everything.
         const int64_t bytes = random.NextBelow(random.NextUniform() < 0.9f ? 20'000 : 1'000'000);
         const auto block = pool.Allocate(bytes, "test");
         if (!block.ok()) continue;

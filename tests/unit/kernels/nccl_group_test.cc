@@ -12,9 +12,9 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr int64_t kChunk = 16 << 10;  // the fewest floats of one
+constexpr int64_t kChunk = 16 << 10;  // the fewest floats of a chunk
 
-// What two or more devices hold, and where their sum goes: device d has d + 1 + i % 7 at i.
+// The memory of two or more devices, and the destination of their sum: device d has d + 1 + i % 7 at i.
 struct Operands {
   Operands(size_t devices, int64_t count) : host(static_cast<size_t>(count)) {
     for (size_t device = 0; device < devices; ++device) {
@@ -30,7 +30,7 @@ struct Operands {
                        .count = static_cast<int64_t>(host.size()),
                        .host = host.data()});
   }
-  // By weights of powers of two, so exact in any order.
+  // The weights are powers of two, so the sum is exact in any order.
   void ExpectSum(const std::vector<float>& weights) const {
     for (size_t i = 0; i < host.size(); ++i) {
       float expected = 0;
@@ -51,7 +51,7 @@ class NcclGroupTest : public testing::Test {
   absl::StatusOr<std::unique_ptr<DeviceGroup>> Make(std::vector<int> devices = {0, 1},
                                                     NcclLimits limits = {}) {
     auto group = MakeNcclGroup(nccl_.library(), devices, limits);
-    nccl_.reductions.clear();  // those on trial
+    nccl_.reductions.clear();  // those of the test sums
     nccl_.groups = 0;
     return group;
   }
@@ -64,11 +64,11 @@ class NcclGroupTest : public testing::Test {
   cuda_on_cpu::FakeNccl nccl_;
 };
 
-TEST_F(NcclGroupTest, SaysWhichNcclItIs) {
+TEST_F(NcclGroupTest, NameHasTheVersionOfNccl) {
   EXPECT_EQ((*Make())->name(), "NCCL 2.28.9");
 }
 
-TEST_F(NcclGroupTest, AddsUpByWeights) {
+TEST_F(NcclGroupTest, SumsByWeights) {
   for (const std::vector<int>& devices : {std::vector<int>{0, 1}, {2, 0, 1}, {3, 1}}) {
     const auto group = Make(devices).value();
     std::vector<float> weights = {0.5f, 0.25f, 2};
@@ -82,7 +82,7 @@ TEST_F(NcclGroupTest, AddsUpByWeights) {
   }
 }
 
-TEST_F(NcclGroupTest, EachDeviceIsTheRootOfAChunkAndAllAreAskedForTogether) {
+TEST_F(NcclGroupTest, EachDeviceIsTheRootOfAChunkInOneGroupCall) {
   const auto group = Make({0, 1, 2}).value();
   Operands operands(3, 6 * kChunk - 1);
   operands.Begin(*group, 0, {1, 1, 1});
@@ -104,7 +104,7 @@ TEST_F(NcclGroupTest, ASmallSumIsOneChunk) {
   EXPECT_EQ(group->Await(0), absl::OkStatus());
 }
 
-TEST_F(NcclGroupTest, SeveralSumsAreUnderWayAndWeightsChangeBetweenThem) {
+TEST_F(NcclGroupTest, SeveralSumsRunAtOnceWithDifferentWeights) {
   const auto group = Make().value();
   Operands first(2, 3 * kChunk), second(2, 10);
   first.Begin(*group, 0, {1, 2});
@@ -115,7 +115,7 @@ TEST_F(NcclGroupTest, SeveralSumsAreUnderWayAndWeightsChangeBetweenThem) {
   second.ExpectSum({4, 0});
 }
 
-TEST_F(NcclGroupTest, TheThreadsDeviceIsLeftAlone) {
+TEST_F(NcclGroupTest, TheThreadsCurrentDeviceIsRestored) {
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
   const auto group = Make().value();
   Operands operands(2, 1);
@@ -127,12 +127,12 @@ TEST_F(NcclGroupTest, TheThreadsDeviceIsLeftAlone) {
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
 }
 
-TEST_F(NcclGroupTest, ADeviceThatThereIsNotIsNamed) {
+TEST_F(NcclGroupTest, AMissingDeviceIsNamed) {
   EXPECT_THAT(Make({0, 9}).status().ToString(),
               HasSubstr("NCCL 2.28.9 between /gpu:0,/gpu:9: cudaSetDevice"));
 }
 
-TEST_F(NcclGroupTest, WhatFailsWhenItIsMadeIsNamedAndNothingIsLeft) {
+TEST_F(NcclGroupTest, AFailedCallOfCreationIsNamedAndNothingLeaks) {
   const std::string group = "INTERNAL: NCCL 2.28.9 between /gpu:0,/gpu:1: ";
   for (const char* call :
        {"ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclRedOpCreatePreMulSum", "ncclReduce"}) {
@@ -146,28 +146,28 @@ TEST_F(NcclGroupTest, WhatFailsWhenItIsMadeIsNamedAndNothingIsLeft) {
   }
 }
 
-TEST_F(NcclGroupTest, DevicesThatAddUpWronglyAreFoundOut) {
+TEST_F(NcclGroupTest, WrongSumsAreDetectedWhenAGroupIsMade) {
   nccl_.wrong = true;
-  EXPECT_THAT(Refused(), HasSubstr("between /gpu:0,/gpu:1: adds up wrongly: "));
+  EXPECT_THAT(Refused(), HasSubstr("between /gpu:0,/gpu:1: wrong sum: "));
 }
 
-TEST_F(NcclGroupTest, CommunicatorsThatDoNotComeAboutAreGivenUp) {
+TEST_F(NcclGroupTest, CreationEndsAtItsLimitIfNcclDoesNotFinish) {
   nccl_.never_done = true;
   EXPECT_THAT(
       Refused({.setup = Duration::zero()}),
-      HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclCommInitRankConfig on /gpu:1 has "
-                "not come to an end in time"));
+      HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclCommInitRankConfig on /gpu:1 did "
+                "not finish in time"));
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-// What happens to a group that has worked.
+// Failures of a group that has worked before.
 class BrokenNcclGroup : public NcclGroupTest {
  protected:
   void SetUp() override {
     nccl_.questions = 0;
     group_ = Make({0, 1}, {.call = Duration::zero(), .sum = Duration::zero()}).value();
   }
-  // The error of a sum; and every later one has it too, and nothing is left to wait for.
+  // The error of a sum. Every later sum has the same error, and nothing is left to wait for.
   std::string Broken() {
     operands_.Begin(*group_, 0, {1, 1});
     const absl::Status status = group_->Await(0);
@@ -183,29 +183,29 @@ class BrokenNcclGroup : public NcclGroupTest {
   Operands operands_ = Operands(2, 3 * kChunk);
 };
 
-TEST_F(BrokenNcclGroup, ACallThatFailsNamesItselfAndItsDevice) {
+TEST_F(BrokenNcclGroup, AFailedCallIsNamedWithItsDevice) {
   nccl_.failing = "ncclReduce";
   EXPECT_EQ(Broken(),
             "INTERNAL: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclReduce on /gpu:1: a fault: of the test");
 }
 
-TEST_F(BrokenNcclGroup, ACallThatIsNotTakenOverIsGivenUp) {
+TEST_F(BrokenNcclGroup, ACallThatNcclDoesNotAcceptIsAborted) {
   nccl_.never_done = true;
   EXPECT_THAT(
       Broken(),
       HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclReduce on /gpu:1 has not"));
 }
 
-TEST_F(BrokenNcclGroup, ASumThatDoesNotArriveIsGivenUp) {
+TEST_F(BrokenNcclGroup, ASumThatDoesNotFinishIsAborted) {
   nccl_.stalls = true;
   operands_.Begin(*group_, 0, {1, 1});
   EXPECT_EQ(group_->Await(0).ToString(),
-            "DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: a sum of all devices has not come from "
+            "DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: a sum of all devices did not arrive from "
             "/gpu:0 in time");
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-TEST_F(BrokenNcclGroup, AnErrorThatComesLaterEndsTheWait) {
+TEST_F(BrokenNcclGroup, AnAsynchronousErrorEndsTheWait) {
   nccl_.stalls = true;
   operands_.Begin(*group_, 0, {1, 1});
   nccl_.later = ncclRemoteError;
@@ -214,21 +214,21 @@ TEST_F(BrokenNcclGroup, AnErrorThatComesLaterEndsTheWait) {
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-TEST(NcclLibraryTest, VersionsAreReadAsPeopleDo) {
+TEST(NcclLibraryTest, VersionsArePrintedWithDots) {
   EXPECT_EQ(NcclVersionText(22809), "2.28.9");
   EXPECT_EQ(NcclVersionText(21400), "2.14.0");
 }
 
-TEST(NcclLibraryTest, NoneIsNoFaultOfTheInstallation) {
+TEST(NcclLibraryTest, AMissingNcclIsNotFound) {
   EXPECT_EQ(OpenNccl("libnccl_that_is_nowhere.so").status(),
             absl::NotFoundError("libnccl_that_is_nowhere.so was not found"));
 }
 
-TEST(NcclLibraryTest, AnotherLibraryOfTheNameIsRefused) {
+TEST(NcclLibraryTest, AnotherLibraryOfThisNameIsRefused) {
   EXPECT_EQ(OpenNccl("libm.so.6").status(), absl::FailedPreconditionError("libm.so.6 has no ncclGetVersion"));
 }
 
-TEST(NcclLibraryTest, TheSystemsHasAllThatIsCalled) {
+TEST(NcclLibraryTest, TheInstalledNcclHasAllFunctions) {
   const auto nccl = OpenNccl();
   if (absl::IsNotFound(nccl.status())) GTEST_SKIP() << nccl.status().message();
   ASSERT_TRUE(nccl.ok()) << nccl.status();

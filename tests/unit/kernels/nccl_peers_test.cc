@@ -36,7 +36,7 @@ class NcclPeersTest : public testing::Test {
     return device->Join({.group = group, .member = member, .members = members, .look = std::move(look)});
   }
   std::string Draw() { return MakeNcclPeer(nccl_.library(), 0).value()->DrawGroup().value(); }
-  // What member 1 of two is refused with; the other one is stopped.
+  // The status with which member 1 of two is refused; the other one is stopped.
   std::string Refused(NcclPeerLimits limits = {.end = Duration::zero()}) {
     const std::string group = Draw();
     std::atomic<bool> over{false};
@@ -67,7 +67,7 @@ struct Part {
   std::vector<float> values;
 };
 
-TEST_F(NcclPeersTest, AddUpByWeightsInMemoryThatIsPinnedOrNot) {
+TEST_F(NcclPeersTest, SumByWeightsIntoPinnedAndUnpinnedMemory) {
   for (const bool pinned : {true, false}) {
     for (const int members : {2, 3}) {
       SCOPED_TRACE(absl::StrCat(members, pinned ? " pinned" : ""));
@@ -81,7 +81,7 @@ TEST_F(NcclPeersTest, AddUpByWeightsInMemoryThatIsPinnedOrNot) {
           if (pinned) {
             ASSERT_EQ(cudaHostRegister(host.data(), host.size() * sizeof(float), 0), cudaSuccess);
           }
-          const float weight = scale * static_cast<float>(member);  // of member 0 nothing counts
+          const float weight = scale * static_cast<float>(member);  // the weight of member 0 is 0
           (*group)->Begin(
               0, {.part = long_part.values.data(), .weight = weight, .count = 1000, .host = host.data()},
               Later());
@@ -106,7 +106,7 @@ TEST_F(NcclPeersTest, AddUpByWeightsInMemoryThatIsPinnedOrNot) {
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-TEST_F(NcclPeersTest, DevicesAreToldApart) {
+TEST_F(NcclPeersTest, DevicesHaveDifferentIds) {
   const auto first = MakeNcclPeer(nccl_.library(), 0).value(),
              second = MakeNcclPeer(nccl_.library(), 1).value();
   EXPECT_EQ(first->library(), "NCCL 2.28.9");
@@ -115,7 +115,7 @@ TEST_F(NcclPeersTest, DevicesAreToldApart) {
   EXPECT_NE(first->DrawGroup().value(), first->DrawGroup().value());
 }
 
-TEST_F(NcclPeersTest, WhatFailsWhenAGroupIsMadeIsNamed) {
+TEST_F(NcclPeersTest, AFailedCallOfJoinIsNamed) {
   for (const char* call :
        {"ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclRedOpCreatePreMulSum", "ncclAllReduce"}) {
     nccl_.Set({.failing = call});
@@ -127,25 +127,25 @@ TEST_F(NcclPeersTest, WhatFailsWhenAGroupIsMadeIsNamed) {
             absl::InternalError("NCCL 2.28.9: ncclGetUniqueId: a fault: of the test"));
 }
 
-TEST_F(NcclPeersTest, AGroupThatIsNoneIsRefused) {
+TEST_F(NcclPeersTest, AnInvalidGroupIsRefused) {
   EXPECT_THAT(Join(0, 2, "short").status().ToString(),
-              HasSubstr("a group of 5 bytes, which is none of NCCL's"));
+              HasSubstr("a group of 5 bytes, which is not one of NCCL's"));
 }
 
-TEST_F(NcclPeersTest, DevicesThatAddUpWronglyAreFoundOut) {
+TEST_F(NcclPeersTest, WrongSumsAreDetectedWhenAGroupIsMade) {
   nccl_.Set({.wrong = true});
-  EXPECT_THAT(Refused(), HasSubstr("between the GPUs of 2 workers: adds up wrongly: "));
+  EXPECT_THAT(Refused(), HasSubstr("between the GPUs of 2 workers: wrong sum: "));
 }
 
-TEST_F(NcclPeersTest, AMemberThatDoesNotComeIsGivenUp) {
+TEST_F(NcclPeersTest, JoinEndsAtItsLimitIfAMemberIsMissing) {
   const absl::Status status =
       Join(0, 2, Draw(), {.setup = Duration::zero(), .end = Duration::zero()}).status();
   EXPECT_EQ(status, absl::DeadlineExceededError("NCCL 2.28.9 between the GPUs of 2 workers: "
-                                                "ncclCommInitRankConfig has not come to an end in time"));
+                                                "ncclCommInitRankConfig did not finish in time"));
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-TEST_F(NcclPeersTest, WhoeverIsToldToStopDoesNotWaitForTheLimit) {
+TEST_F(NcclPeersTest, AnErrorOfLookEndsJoinBeforeItsLimit) {
   int looks = 0;
   const absl::Status status = Join(0, 2, Draw(), {.setup = kNoLimit, .end = Duration::zero()}, [&looks] {
                                 return ++looks < 3 ? absl::OkStatus() : absl::AbortedError("lost worker/1");
@@ -155,7 +155,8 @@ TEST_F(NcclPeersTest, WhoeverIsToldToStopDoesNotWaitForTheLimit) {
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 
-// What happens to a group of two that has worked: the status of a sum on member 0, whom nobody answers.
+// Failures of a group of two that has worked before: the status of a sum on member 0 whose peer does not
+// respond.
 class BrokenPeers : public NcclPeersTest {
  protected:
   absl::Status Alone(const std::function<void()>& then, TimePoint deadline, bool other_begins) {
@@ -176,7 +177,7 @@ class BrokenPeers : public NcclPeersTest {
       group.Begin(0, sum, deadline);
       const absl::Status first = group.Await(0, deadline);
       EXPECT_FALSE(first.ok());
-      group.Begin(1, sum, Later());  // all later ones end alike
+      group.Begin(1, sum, Later());  // all later sums end with the same status
       EXPECT_EQ(group.Await(1, Later()), first);
       if (member == (other_begins ? 1 : 0)) status = first;
     });
@@ -186,20 +187,20 @@ class BrokenPeers : public NcclPeersTest {
   absl::Status stop_;
 };
 
-TEST_F(BrokenPeers, ASumWithoutTheOthersEndsWhenToldTo) {
+TEST_F(BrokenPeers, AnErrorOfLookEndsASumWithoutTheOthers) {
   const absl::Status status = Alone([this] { stop_ = absl::AbortedError("lost worker/1"); }, Later(), false);
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("lost worker/1"));
 }
 
-TEST_F(BrokenPeers, ASumWithoutTheOthersEndsInTime) {
+TEST_F(BrokenPeers, ASumWithoutTheOthersEndsAtItsDeadline) {
   EXPECT_EQ(
       Alone([] {}, TimePoint(), false),
       absl::DeadlineExceededError("NCCL 2.28.9 between the GPUs of 2 workers: ncclAllReduce has not come "
                                   "to an end in time"));
 }
 
-TEST_F(BrokenPeers, AnErrorThatComesLaterEndsTheWaitOfWhoHasIt) {
+TEST_F(BrokenPeers, AnAsynchronousErrorEndsTheWaitOfItsMember) {
   const absl::Status status = Alone([this] { nccl_.Set({.stalls = true, .later = ncclRemoteError}); },
                                     std::chrono::steady_clock::now() + std::chrono::milliseconds(1), true);
   EXPECT_EQ(status,

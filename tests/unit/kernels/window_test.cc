@@ -12,7 +12,7 @@ TEST(MakeWindow, ValidDropsTheRest) {
   EXPECT_EQ(window.pad_before + window.pad_after, 0);
 }
 
-TEST(MakeWindow, SamePadsEvenlyAndTheOddOneAfter) {
+TEST(MakeWindow, SamePadsEvenlyWithTheOddRowAfterTheImage) {
   const Window window = MakeWindow(13, 6, 5, Padding::kSame);
   EXPECT_EQ(window.output, 3);
   EXPECT_EQ(window.pad_before, 1);
@@ -26,7 +26,7 @@ TEST(MakeWindow, SameNeverPadsNegatively) {
   EXPECT_EQ(window.pad_after, 0);
 }
 
-TEST(MakeWindow, ValidGivesNothingWhereTheWindowDoesNotFit) {
+TEST(MakeWindow, ValidGivesNoOutputIfTheWindowDoesNotFit) {
   EXPECT_EQ(MakeWindow(2, 3, 1, Padding::kValid).output, 0);
 }
 
@@ -37,7 +37,7 @@ TEST(OutputShape, OfTheSeedNetworksFirstConvolution) {
   EXPECT_EQ(*shape, (Shape{64, 26, 26, 32}));
 }
 
-TEST(OutputShape, ErrorsSayWhatDoesNotFit) {
+TEST(OutputShape, ErrorsNameWhatDoesNotFit) {
   const auto too_small = OutputShape(Pool2DParams{.input = {.shape = {1, 1, 5, 2}}});
   EXPECT_EQ(too_small.status().message(), "a window of 2x2 does not fit an image of 1x5");
   const auto no_image = OutputShape(Pool2DParams{.input = {.shape = {64, 10}}});

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 class AllowanceTest : public testing::Test {
  protected:
-  // Whether another payload may be sent, of so many bytes; then it is.
+  // Sends a payload of `bytes`, if the credit allows it.
   bool Sends(uint64_t bytes) {
     if (allowance_.WaitsUntil(now_).has_value()) return false;
     allowance_.Add(bytes);
@@ -27,24 +27,24 @@ class AllowanceTest : public testing::Test {
   Allowance::TimePoint now_{std::chrono::hours(1)};
 };
 
-TEST_F(AllowanceTest, NobodyWaitsWhoWasToldNothing) {
+TEST_F(AllowanceTest, WithoutAGrantThereIsNoLimit) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Sends(uint64_t{1} << 40));
 }
 
-TEST_F(AllowanceTest, OneIsBegunWhileItIsNotUsedUp) {
+TEST_F(AllowanceTest, APayloadIsSentWhileCreditIsLeft) {
   allowance_.Set(150);
   EXPECT_TRUE(Sends(100));
   EXPECT_TRUE(Sends(100));
   EXPECT_FALSE(Sends(100));
   allowance_.Set(200);
-  EXPECT_FALSE(Sends(100)) << "that many have been sent";
+  EXPECT_FALSE(Sends(100)) << "200 bytes have been sent";
   allowance_.Set(201);
   EXPECT_TRUE(Sends(100));
   allowance_.Set(Allowance::kNoLimit);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Sends(100));
 }
 
-TEST_F(AllowanceTest, LessThanBeforeIsOld) {
+TEST_F(AllowanceTest, ALowerGrantIsOutdated) {
   allowance_.Set(150);
   allowance_.Set(50);
   EXPECT_TRUE(Sends(100));
@@ -55,7 +55,7 @@ TEST_F(AllowanceTest, LessThanBeforeIsOld) {
   EXPECT_FALSE(Sends(100));
 }
 
-TEST_F(AllowanceTest, WhoHasWaitedLongEnoughGoesOn) {
+TEST_F(AllowanceTest, SendsWithoutCreditAfterWaiting) {
   allowance_.Set(100);
   EXPECT_TRUE(Sends(100));
   EXPECT_EQ(allowance_.WaitsUntil(now_), now_ + Allowance::kPatience);
@@ -65,13 +65,13 @@ TEST_F(AllowanceTest, WhoHasWaitedLongEnoughGoesOn) {
   EXPECT_TRUE(Sends(100));
   EXPECT_TRUE(Sends(100));
   allowance_.Set(250);
-  EXPECT_TRUE(Sends(100)) << "it came late";
+  EXPECT_TRUE(Sends(100)) << "the grant came too late";
   allowance_.Set(500);
   EXPECT_TRUE(Sends(100));
   EXPECT_FALSE(Sends(100));
 }
 
-TEST_F(AllowanceTest, EachThatAllowsMoreIsWaitedForAnew) {
+TEST_F(AllowanceTest, EachHigherGrantStartsTheWaitAgain) {
   allowance_.Set(100);
   EXPECT_TRUE(Sends(500));
   for (uint64_t allowed = 200; allowed <= 500; allowed += 100) {
@@ -81,12 +81,12 @@ TEST_F(AllowanceTest, EachThatAllowsMoreIsWaitedForAnew) {
   }
   EXPECT_FALSE(Sends(100));
   now_ += Allowance::kPatience - milliseconds(1);
-  allowance_.Set(500);  // which is no more
+  allowance_.Set(500);  // no increase
   now_ += milliseconds(1);
   EXPECT_TRUE(Sends(100));
 }
 
-// Of ends that have addresses of their own, so that one may hold the other back.
+// The two ends have different addresses, so flow control applies.
 class AllowanceStreamTest : public testing::Test {
  protected:
   AllowanceStreamTest() {
@@ -97,7 +97,7 @@ class AllowanceStreamTest : public testing::Test {
     client_ = DirectStream::Connect(std::move(one), false, {.incarnation = kIncarnation}, at_client_).value();
     EXPECT_TRUE(client_->Start().ok());
   }
-  // The client has heard of it.
+  // Grants credit, and waits until the client has received the grant.
   void Allow(uint64_t bytes) {
     server_->Allow(bytes);
     server_->Send("and", {}, nullptr);
@@ -115,24 +115,24 @@ class AllowanceStreamTest : public testing::Test {
   size_t told_ = 0;
 };
 
-TEST_F(AllowanceStreamTest, WhatIsBeyondWaitsAndGoesAfterAWhileAllTheSame) {
+TEST_F(AllowanceStreamTest, APayloadBeyondTheCreditIsSentAfterAWhile) {
   SendPiece();
   at_server_.Await(1);
-  Allow(1);  // and what a round trip adds, which is much less than all of these
+  Allow(1);  // plus what a round trip adds, which is much less than these payloads
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < 16; ++i) SendPiece();
   ASSERT_EQ(at_server_.Await(17).size(), 17u);
   EXPECT_GE(std::chrono::steady_clock::now() - begun, Allowance::kPatience);
 }
 
-// Of many tries at least one is over before the patience is, here and below: what need not wait for that.
+// Here and in the tests below, at least one of many tries ends before kPatience has passed.
 TEST_F(AllowanceStreamTest, SmallMessagesDoNotWait) {
   const auto numbers = Numbers(100, 1);
   const absl::Span<const float> run = *numbers;
   bool at_once = false;
   for (size_t sent = 0; sent < 4000 && !at_once; sent += 101) {
     Allow(1);
-    SendPiece();  // and nothing is left
+    SendPiece();  // uses up the credit
     at_server_.Await(sent + 1);
     const auto begun = std::chrono::steady_clock::now();
     for (int i = 0; i < 100; ++i) client_->Send("small", {&run, 1}, numbers);
@@ -142,7 +142,7 @@ TEST_F(AllowanceStreamTest, SmallMessagesDoNotWait) {
   EXPECT_TRUE(at_once);
 }
 
-TEST_F(AllowanceStreamTest, WhoIsAllowedMoreGoesOnAtOnce) {
+TEST_F(AllowanceStreamTest, MoreCreditResumesSendingAtOnce) {
   bool at_once = false;
   for (size_t sent = 0; sent < 200 && !at_once; sent += 2) {
     Allow(1);
@@ -158,8 +158,8 @@ TEST_F(AllowanceStreamTest, WhoIsAllowedMoreGoesOnAtOnce) {
   EXPECT_TRUE(at_once);
 }
 
-// That the other end's payloads have been read.
-TEST_F(AllowanceStreamTest, WhatTheOtherEndWaitsForOvertakesWhatMustWait) {
+// The confirmation that the other end's payload has been read overtakes a payload that waits for credit.
+TEST_F(AllowanceStreamTest, ConfirmationsOvertakePayloadsThatWaitForCredit) {
   bool overtook = false;
   for (size_t sent = 0; sent < 40 && !overtook; sent += 2) {
     Allow(1);

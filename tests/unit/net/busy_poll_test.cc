@@ -29,7 +29,7 @@ constexpr Poll::Options kInExchanges;
 constexpr int kTimeoutMs = 5000;
 constexpr microseconds kAsking{1};
 
-// Waits for something that comes after `delay`. What it was asked with.
+// Waits for an event that happens after `delay`. Returns the timeouts with which poll() was called.
 std::vector<int> WaitFor(Poll& waits, microseconds delay, microseconds asking = kAsking) {
   std::vector<int> asked;
   const auto comes = FakeClock::now() + delay;
@@ -49,7 +49,7 @@ void BecomeTrusted(Poll& waits) {
     EXPECT_THAT(WaitFor(waits, microseconds(20)), ElementsAre(kTimeoutMs));
 }
 
-TEST(BusyPoll, WhoHasWaitedShortlyStaysAwake) {
+TEST(BusyPoll, SpinsAfterShortWaits) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
@@ -58,7 +58,7 @@ TEST(BusyPoll, WhoHasWaitedShortlyStaysAwake) {
   EXPECT_THAT(asked, Each(0));
 }
 
-TEST(BusyPoll, WhatDoesNotComeSoonIsSleptFor) {
+TEST(BusyPoll, SleepsAfterSpinningForALimitedTime) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
@@ -70,7 +70,7 @@ TEST(BusyPoll, WhatDoesNotComeSoonIsSleptFor) {
   EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs)) << "not again at once";
 }
 
-TEST(BusyPoll, WhoComputesBetweenWaitsSleeps) {
+TEST(BusyPoll, DoesNotSpinIfItComputesBetweenWaits) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, kInExchanges);
   for (int i = 0; i < 10; ++i) {
@@ -79,7 +79,7 @@ TEST(BusyPoll, WhoComputesBetweenWaitsSleeps) {
   }
 }
 
-TEST(BusyPoll, WhoReceivesSomethingLargeSleeps) {
+TEST(BusyPoll, DoesNotSpinAfterReceivingSomethingLarge) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
@@ -87,7 +87,7 @@ TEST(BusyPoll, WhoReceivesSomethingLargeSleeps) {
   EXPECT_THAT(WaitFor(waits, microseconds(10)), ElementsAre(kTimeoutMs));
 }
 
-TEST(BusyPoll, WhoHasNothingElseToDoStaysAwakeAllTheSame) {
+TEST(BusyPoll, ABlockedCallerSpinsEvenAfterComputingOrReceivingSomethingLarge) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, {.exchanges_alone = false});
   BecomeTrusted(waits);
@@ -96,17 +96,17 @@ TEST(BusyPoll, WhoHasNothingElseToDoStaysAwakeAllTheSame) {
   EXPECT_THAT(WaitFor(waits, microseconds(10)), Each(0));
 }
 
-TEST(BusyPoll, AProcessorThatOthersWantIsLeftToThem) {
+TEST(BusyPoll, StopsSpinningIfAnotherThreadWantsTheCore) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);
   EXPECT_THAT(WaitFor(waits, microseconds(30), /*asking=*/microseconds(20)), ElementsAre(0, kTimeoutMs));
 }
 
-// Where one may stay awake.
+// Two threads, of which one may spin.
 class TwoBusyPolls : public testing::Test {
  protected:
-  // Both wait, for some microseconds.
+  // Lets both wait at the same time, for a few microseconds.
   void WaitTogether() {
     BecomeTrusted(one_);
     BecomeTrusted(other_);
@@ -120,19 +120,19 @@ class TwoBusyPolls : public testing::Test {
   Poll one_{pollers_, kInExchanges}, other_{pollers_, kInExchanges};
 };
 
-TEST_F(TwoBusyPolls, OfMoreThanThereIsRoomForNoneStaysAwake) {
+TEST_F(TwoBusyPolls, NeitherSpinsIfBothWouldSpin) {
   WaitTogether();
   EXPECT_THAT(WaitFor(one_, microseconds(10)), ElementsAre(kTimeoutMs)) << "nor soon after";
 }
 
-TEST_F(TwoBusyPolls, OneAloneStaysAwakeAgainAfterAWhile) {
+TEST_F(TwoBusyPolls, OneAloneSpinsAgainAfterAWhile) {
   WaitTogether();
   FakeClock::now_ += BusyPollers<FakeClock>::kCrowded;
   BecomeTrusted(one_);
   EXPECT_THAT(WaitFor(one_, microseconds(10)), Each(0));
 }
 
-TEST_F(TwoBusyPolls, WhoSleepsLongKeepsNobodyFromStayingAwake) {
+TEST_F(TwoBusyPolls, ASleepingThreadDoesNotKeepOthersFromSpinning) {
   BecomeTrusted(one_);
   one_.Wait(kTimeoutMs, [&](int timeout_ms) {
     FakeClock::now_ += timeout_ms == 0 ? kAsking : std::chrono::milliseconds(timeout_ms);
@@ -143,7 +143,7 @@ TEST_F(TwoBusyPolls, WhoSleepsLongKeepsNobodyFromStayingAwake) {
   });
 }
 
-TEST(BusyPoll, WithoutTimeItAsksOnce) {
+TEST(BusyPoll, ATimeoutOfZeroPollsOnce) {
   BusyPollers<FakeClock> pollers(1);
   Poll waits(pollers, kInExchanges);
   BecomeTrusted(waits);

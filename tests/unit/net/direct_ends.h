@@ -1,4 +1,4 @@
-// Both ends of a DirectStream in one process, over each way there is, and what they receive.
+// Both ends of a DirectStream in one process, over every transport, and receivers that record what arrives.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +23,20 @@ namespace cairn::net {
 
 inline constexpr uint64_t kIncarnation = 7;
 
-// What may be used where it lies.
+// A payload that may be used in place.
 struct KeptPiece {
   std::shared_ptr<const void> owner;
   absl::Span<const char> bytes;
 };
 
-// Keeps what comes, and may stand still.
+// Records what arrives. StandStill() blocks it until Open().
 class Receiver final : public DirectReceiver {
  public:
   absl::Status OnMessage(absl::Span<const char> header, Payload payload) override {
     MutexLock lock(mutex_);
     ++begun_;
     changed_.NotifyAll();
-    while (!open_) changed_.Wait(mutex_);  // the test opens it
+    while (!open_) changed_.Wait(mutex_);  // until the test calls Open()
     std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
     if (!place_.empty() && payload.lent() == nullptr && payload.runs().size() == 1 &&
         payload.runs()[0].data() == place_.data()) {
@@ -74,7 +74,7 @@ class Receiver final : public DirectReceiver {
     MutexLock lock(mutex_);
     owes_answer_ = owes;
   }
-  // Until it has been asked so often whether it owes an answer, within a minute.
+  // Waits, at most a minute, until OwesAnswer() has been called `times` times.
   bool AwaitAsked(int times) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -82,7 +82,7 @@ class Receiver final : public DirectReceiver {
     }
     return asked_ >= times;
   }
-  // What comes over the socket is to be put here where it has exactly the room that it needs, or more.
+  // Offers `bytes` of memory to payloads that arrive over the socket. It is used for those that fill it.
   void Offer(size_t bytes) {
     MutexLock lock(mutex_);
     place_.resize(bytes);
@@ -104,7 +104,7 @@ class Receiver final : public DirectReceiver {
     open_ = true;
     changed_.NotifyAll();
   }
-  // Until it has been given one, within a minute.
+  // Waits, at most a minute, for the first call of OnMessage().
   bool AwaitBegun() {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -116,13 +116,13 @@ class Receiver final : public DirectReceiver {
     MutexLock lock(mutex_);
     return messages_.size();
   }
-  // For another stream, when one has ended.
+  // Prepares for another stream, after one has ended.
   void Forget() {
     MutexLock lock(mutex_);
     end_.reset();
     messages_.clear();
   }
-  // Whose thread brought each.
+  // [message] The thread that delivered it.
   std::vector<std::thread::id> by() const {
     MutexLock lock(mutex_);
     return by_;
@@ -131,7 +131,7 @@ class Receiver final : public DirectReceiver {
     MutexLock lock(mutex_);
     return lent_;
   }
-  // What it could have used where it lies, in one piece.
+  // The payloads of one run that may be used in place.
   std::vector<KeptPiece> kept() const {
     MutexLock lock(mutex_);
     return kept_;
@@ -140,7 +140,7 @@ class Receiver final : public DirectReceiver {
     MutexLock lock(mutex_);
     answer_ = std::move(answer);
   }
-  // Empty when they have not come within a minute.
+  // Waits for `count` messages; empty if they have not arrived within a minute.
   std::vector<std::pair<std::string, std::string>> Await(size_t count) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -148,7 +148,7 @@ class Receiver final : public DirectReceiver {
     }
     return messages_.size() < count ? std::vector<std::pair<std::string, std::string>>() : messages_;
   }
-  // Likewise DEADLINE_EXCEEDED.
+  // The status with which the stream ended; DEADLINE_EXCEEDED if it has not ended within a minute.
   absl::Status AwaitEnd() {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -174,7 +174,7 @@ class Receiver final : public DirectReceiver {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Large payloads go over sockets by reference, but where a stream is told to copy them.
+// Large payloads that go over sockets are pinned, except with the *Copying kinds.
 enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kLending };
 
 inline std::string NameOf(const testing::TestParamInfo<Over>& over) {
@@ -185,7 +185,7 @@ inline std::string NameOf(const testing::TestParamInfo<Over>& over) {
 inline const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSocket,
                                              Over::kSocketCopying, Over::kRings, Over::kLending);
 
-// Some containers keep processes from reading any memory but through their own addresses.
+// Whether process_vm_readv(2) works; some containers forbid it.
 inline bool MemoryCanBeRead() {
   static const uint64_t probe = 42;
   const auto pair = SocketPair().value();
@@ -198,7 +198,7 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
  protected:
   void SetUp() override {
     if (GetParam() == Over::kLending && !MemoryCanBeRead())
-      GTEST_SKIP() << "no memory can be lent on this machine";
+      GTEST_SKIP() << "process_vm_readv is not permitted on this machine";
   }
   bool shared() const { return GetParam() > Over::kSocketCopying; }
   static bool holds() { return GetParam() == Over::kTcp || GetParam() == Over::kSocket; }
@@ -218,7 +218,7 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
             .value();
     EXPECT_TRUE(client_->Start().ok());
   }
-  // The client's end is this test itself, which says what it likes.
+  // Starts the server's end only: the test plays the client, over the socket that is returned.
   FileDescriptor StartRaw(bool lends = false) {
     auto [one, other] = Pair();
     server_ =
@@ -231,7 +231,7 @@ class DirectStreamTest : public testing::TestWithParam<Over> {
   Receiver at_server_, at_client_;  // outlive the streams
   std::unique_ptr<DirectStream> server_, client_;
 };
-// Whether so many share it, us included, within a minute.
+// Whether `owner` has `count` users, including the caller, within a minute.
 template <typename T>
 bool AwaitUses(const std::shared_ptr<T>& owner, long count) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -239,8 +239,8 @@ bool AwaitUses(const std::shared_ptr<T>& owner, long count) {
   return owner.use_count() == count;
 }
 
-// Shared with the stream, which may still be leaving the system call that sent them when the other end has
-// them all.
+// Shared with the stream: its thread may still be in the system call that sent them when the other end has
+// received them all.
 inline std::shared_ptr<const std::vector<float>> Numbers(size_t count, float first) {
   const auto numbers = std::make_shared<std::vector<float>>(count);
   for (size_t i = 0; i < count; ++i) (*numbers)[i] = first + static_cast<float>(i);

@@ -18,7 +18,7 @@ constexpr auto kSoon = std::chrono::seconds(20);
 class DirectListenersTest : public testing::Test {
  protected:
   FileDescriptor Connect() { return ConnectLocally(listeners_.address().local_socket).value(); }
-  // Until it has been accepted, but for the last ones.
+  // Lets the listeners accept the connections that wait.
   void AcceptWaiting() {
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(listeners_.Accept(std::chrono::milliseconds(5)).has_value());
   }
@@ -32,7 +32,7 @@ class DirectListenersTest : public testing::Test {
   DirectListeners listeners_ = test::Listeners();
 };
 
-TEST_F(DirectListenersTest, AConnectionIsHandedOutWhenItsGreetingHasComeWhole) {
+TEST_F(DirectListenersTest, AConnectionIsReturnedOnceItsHandshakeIsComplete) {
   const FileDescriptor silent = Connect(), slow = Connect(), quick = Connect();
   Send(slow, BytesOf(greeting_).first(30));
   AcceptWaiting();
@@ -46,7 +46,7 @@ TEST_F(DirectListenersTest, AConnectionIsHandedOutWhenItsGreetingHasComeWhole) {
   EXPECT_FALSE(Closed(silent)) << "it still has time";
 }
 
-TEST_F(DirectListenersTest, TheGreetingIsLeftForTheStreamToRead) {
+TEST_F(DirectListenersTest, TheHandshakeIsLeftForTheStreamToRead) {
   const FileDescriptor client = Connect();
   Send(client, BytesOf(greeting_));
   const auto connection = listeners_.Accept(kSoon);
@@ -56,14 +56,14 @@ TEST_F(DirectListenersTest, TheGreetingIsLeftForTheStreamToRead) {
             static_cast<ssize_t>(sizeof greeting_));
 }
 
-TEST_F(DirectListenersTest, WhatIsNoGreetingIsClosedAtOnce) {
+TEST_F(DirectListenersTest, AConnectionWithoutAHandshakeIsClosedAtOnce) {
   const FileDescriptor client = Connect();
   Send(client, {"GET / HTTP/1.1", 14});
   AcceptWaiting();
   EXPECT_TRUE(Closed(client));
 }
 
-TEST_F(DirectListenersTest, TheOldestThatIsSilentMakesRoomForTheNext) {
+TEST_F(DirectListenersTest, TheOldestSilentConnectionIsClosedForANewOne) {
   std::vector<FileDescriptor> silent;
   for (size_t i = 0; i < DirectListeners::kMaxPending; ++i) {
     silent.push_back(Connect());

@@ -1,4 +1,4 @@
-// A client that is the test itself and says what it likes: the server's end takes it for hostile.
+// The test plays a hostile client, and sends arbitrary bytes to the server's end of a stream.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 class HostileClientTest : public DirectStreamTest {
  protected:
-  // Greets with shared memory.
+  // Begins the handshake, with shared memory.
   void Greet(bool lends) {
     raw_ = StartRaw(lends);
     const auto rings = SharedRings::Create(DirectStream::kRingBytes).value();
@@ -41,7 +41,7 @@ class HostileClientTest : public DirectStreamTest {
     const std::string said = absl::StrCat(absl::string_view(BytesOf(prologue).data(), sizeof prologue), rest);
     EXPECT_EQ(SendPassing(raw_, {said.data(), said.size()}, passed), absl::OkStatus());
   }
-  // Greets, and says one prologue, and of what is lent the places.
+  // Begins the handshake, then sends one prologue with `runs`. Returns the status with which the stream ends.
   absl::Status AfterSaying(const DirectPrologue& prologue, bool lends = false,
                            std::vector<LentRun> runs = {}) {
     Greet(lends);
@@ -52,7 +52,7 @@ class HostileClientTest : public DirectStreamTest {
   static FileDescriptor Memory(size_t bytes = 4096) {
     return SharedMemory::Create(bytes, SharedMemory::Access::kRead)->TakeDescriptor();
   }
-  // Tells of a region: of one page and number 1, if not otherwise.
+  // Announces a region; by default with number 1 and one page.
   void Tell(const FileDescriptor& memory, DirectRegion told = {.number = 1, .address = kPlace, .bytes = 4096},
             std::optional<uint32_t> header_bytes = std::nullopt) {
     const int passed[] = {memory.get()};
@@ -67,7 +67,7 @@ class HostileClientTest : public DirectStreamTest {
         {BytesOf(run).data(), sizeof run});
     return at_server_.AwaitEnd();
   }
-  static constexpr uint64_t kPlace = uint64_t{1} << 40;  // where the region lies at the client
+  static constexpr uint64_t kPlace = uint64_t{1} << 40;  // the address of the region in the client
 
   FileDescriptor raw_;
   std::pair<FileDescriptor, FileDescriptor> credit_;
@@ -85,53 +85,53 @@ TEST_P(HostileClientTest, APayloadBeyondTheLimitEndsTheStream) {
 TEST_P(HostileClientTest, AnUnknownKindEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = 99}).message(), HasSubstr("kind 99"));
 }
-TEST_P(HostileClientTest, APlaceAcrossTheRingsEndEndsTheStream) {
+TEST_P(HostileClientTest, APositionAcrossTheEndOfTheRingEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kInRing,
                            .payload_bytes = 1 << 18,
                            .position = DirectStream::kRingBytes - 64})
                   .message(),
               HasSubstr("not in the ring"));
 }
-TEST_P(HostileClientTest, APlaceFarAheadEndsTheStream) {
+TEST_P(HostileClientTest, APositionFarAheadEndsTheStream) {
   EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
 }
-TEST_P(HostileLenderTest, MemoryThatItDoesNotHaveEndsTheStream) {
+TEST_P(HostileLenderTest, AnInvalidAddressEndsTheStream) {
   const absl::Status end = AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1},
                                        /*lends=*/true, {{.address = 64, .bytes = 4096}});
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(end.message(), HasSubstr("lent memory: it is not there"));
+  EXPECT_THAT(end.message(), HasSubstr("borrowed memory: no such address"));
 }
-TEST_P(HostileLenderTest, AnotherSizeThanIsLentEndsTheStream) {
+TEST_P(HostileLenderTest, RunsOfAnotherSizeThanThePayloadEndTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
                           {{.address = 64, .bytes = 8192}})
                   .message(),
-              HasSubstr("payload of 4096 bytes, of which 8192 are lent"));
+              HasSubstr("payload of 4096 bytes, in runs of 8192 bytes"));
 }
-TEST_P(HostileLenderTest, SizesWhoseSumOverflowsEndTheStream) {
+TEST_P(HostileLenderTest, RunsWhoseSizesOverflowEndTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
                           {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
                   .message(),
-              HasSubstr("payload of 4096 bytes, of which"));
+              HasSubstr("payload of 4096 bytes, in runs of"));
 }
 TEST_P(HostileLenderTest, TooManyRunsEndTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
                   .message(),
               HasSubstr("payload of 257 runs"));
 }
-TEST_P(HostileClientTest, WhatIsLentToWhoDoesNotTakeItEndsTheStream) {
+TEST_P(HostileClientTest, ABorrowedPayloadForAServerThatDoesNotBorrowEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
                           {{.address = 64, .bytes = 4096}})
                   .message(),
               HasSubstr("kind 3"));
 }
-TEST_P(HostileClientTest, MoreReadThanWasLentEndsTheStream) {
+TEST_P(HostileClientTest, ConfirmingMorePayloadsThanWereSentEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
-              HasSubstr("1 payloads read, of 0 lent"));
+              HasSubstr("1 payloads confirmed, of 0 outstanding"));
 }
-TEST_P(HostileClientTest, OneThatHoldsTheServerBackEndsTheStream) {
+TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kAllowed, .position = 1}).message(), HasSubstr("kind 9"));
 }
-TEST_P(HostileClientTest, OneThatSharesNoMemoryIsLentNone) {
+TEST_P(HostileClientTest, AClientWithoutSharedMemoryCannotBorrow) {
   const FileDescriptor raw = StartRaw(/*lends=*/true);
   const DirectGreeting greeting = {.incarnation = kIncarnation};
   const DirectPrologue borrows = {.kind = DirectPrologue::kBorrows};
@@ -140,13 +140,13 @@ TEST_P(HostileClientTest, OneThatSharesNoMemoryIsLentNone) {
   ASSERT_EQ(send(raw.get(), said.data(), said.size(), 0), static_cast<ssize_t>(said.size()));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 5"));
 }
-TEST_P(HostileClientTest, NoGreetingEndsTheStream) {
+TEST_P(HostileClientTest, AnInvalidHandshakeEndsTheStream) {
   const FileDescriptor raw = StartRaw();
   const std::string nonsense(sizeof(DirectGreeting), 'x');
   ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), static_cast<ssize_t>(nonsense.size()));
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
 }
-TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
+TEST_P(HostileClientTest, ASocketInPlaceOfSharedMemoryIsRefused) {
   const FileDescriptor raw = StartRaw();
   const auto pair = SocketPair().value();
   const DirectGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
@@ -155,12 +155,12 @@ TEST_P(HostileClientTest, ASocketInPlaceOfMemoryIsSentAway) {
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 
-TEST_P(HostileClientTest, ARegionForWhoTakesNothingLentEndsTheStream) {
+TEST_P(HostileClientTest, ARegionForAServerThatDoesNotBorrowEndsTheStream) {
   Greet(/*lends=*/false);
   Tell(Memory());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 7"));
 }
-TEST_P(HostileClientTest, ARegionWhosePagesItCouldTakeAwayEndsTheStream) {
+TEST_P(HostileClientTest, AnUnsealedRegionEndsTheStream) {
   Greet(/*lends=*/true);
   const FileDescriptor memory(memfd_create("test", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(memory.get(), 4096), 0);
@@ -172,52 +172,52 @@ TEST_P(HostileClientTest, AFileInPlaceOfARegionEndsTheStream) {
   Tell(FileDescriptor(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
-TEST_P(HostileClientTest, ARegionOfAnotherSizeEndsTheStream) {
+TEST_P(HostileClientTest, ARegionLargerThanItsMemoryEndsTheStream) {
   Greet(/*lends=*/true);
   Tell(Memory(), {.number = 1, .address = kPlace, .bytes = 8192});
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region of 8192 bytes, of which there are 4096"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region of 8192 bytes, but its memory has 4096"));
 }
-TEST_P(HostileClientTest, ALargerRegionThanItSaysEndsTheStream) {
+TEST_P(HostileClientTest, ARegionSmallerThanItsMemoryEndsTheStream) {
   Greet(/*lends=*/true);
   Tell(Memory(8192));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory of 8192 bytes"));
 }
-TEST_P(HostileClientTest, ARegionThatIsCutShortEndsTheStream) {
+TEST_P(HostileClientTest, ATruncatedRegionAnnouncementEndsTheStream) {
   Greet(/*lends=*/true);
   Tell(Memory(), {.number = 1},
        /*header_bytes=*/8);
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("a region in 8 bytes"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("an announcement of 8 bytes for a region"));
 }
-TEST_P(HostileClientTest, ARegionThatIsToldTwiceEndsTheStream) {
+TEST_P(HostileClientTest, ARegionAnnouncedTwiceEndsTheStream) {
   Greet(/*lends=*/true);
   for (int i = 0; i < 2; ++i) Tell(Memory());
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 1 beside 1 others"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 1 announced with 1 regions mapped"));
 }
-TEST_P(HostileClientTest, MoreRegionsThanAreKeptEndTheStream) {
+TEST_P(HostileClientTest, TooManyRegionsEndTheStream) {
   Greet(/*lends=*/true);
   for (uint64_t i = 1; i <= 9; ++i) {
     Tell(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
   }
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 9 beside 8 others"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 9 announced with 8 regions mapped"));
 }
-TEST_P(HostileClientTest, DescriptorsOfNoRegionEndTheStream) {
+TEST_P(HostileClientTest, DescriptorsWithoutARegionEndTheStream) {
   Greet(/*lends=*/true);
   const int passed[] = {raw_.get(), raw_.get(), raw_.get()};
   for (int i = 0; i < 3; ++i) Say({.header_bytes = 1}, "h", passed);
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("descriptors of no region"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("more descriptors than regions"));
 }
-TEST_P(HostileClientTest, WhatIsLentInARegionThatWasNotToldOfEndsTheStream) {
+TEST_P(HostileClientTest, APayloadInAnUnannouncedRegionEndsTheStream) {
   Greet(/*lends=*/true);
   EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
-              HasSubstr("region 1, which has not been told of"));
+              HasSubstr("region 1, which was not announced"));
 }
 TEST_P(HostileClientTest, ARegionWithoutItsDescriptorIsNotUsed) {
   Greet(/*lends=*/true);
   Tell(FileDescriptor());
   EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
-              HasSubstr("region 1, which has not been told of"));
+              HasSubstr("region 1, which was not announced"));
 }
-TEST_P(HostileClientTest, WhatIsLentOutsideItsRegionEndsTheStream) {
+TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
   for (const LentRun& run : {LentRun{kPlace - 4, 64}, LentRun{kPlace + 4096 - 60, 64},
                              LentRun{kPlace + 4096, 4}, LentRun{~uint64_t{0} - 31, 64}, LentRun{4, 64}}) {
     Greet(/*lends=*/true);
@@ -228,9 +228,9 @@ TEST_P(HostileClientTest, WhatIsLentOutsideItsRegionEndsTheStream) {
     at_server_.Forget();
   }
 }
-TEST_P(HostileClientTest, ARegionMappedThatWasNotToldOfEndsTheStream) {
+TEST_P(HostileClientTest, ConfirmingAnUnannouncedRegionEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DirectPrologue::kMapped, .position = 3}, /*lends=*/true).message(),
-              HasSubstr("region 3 mapped, of which nothing was told"));
+              HasSubstr("region 3 confirmed, which was not announced"));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 INSTANTIATE_TEST_SUITE_P(Over, DirectStreamTest, kAllWays, NameOf);
 
-TEST_P(DirectStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) {
+TEST_P(DirectStreamTest, MessagesOfAllSizesArriveInOrderInBothDirectionsAtOnce) {
   Start();
   const size_t largest = static_cast<size_t>(DirectStream::kPieceFloats);
   const std::vector<size_t> sizes = {0,           1,       3, 4095,    4096, 4097,   5000,
@@ -33,7 +33,7 @@ TEST_P(DirectStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) 
   for (size_t i = 0; i < sizes.size(); ++i) sent.push_back(Numbers(sizes[i], static_cast<float>(i)));
   for (size_t i = 0; i < sent.size(); ++i) {
     const std::string header = std::string(i * 700, 'h') + std::to_string(i);
-    // In two runs, as variables that lie apart.
+    // In two runs, as the memory of two variables.
     const absl::Span<const float> all = *sent[i];
     const absl::Span<const float> runs[] = {all.subspan(0, all.size() / 3), all.subspan(all.size() / 3)};
     client_->Send(header, runs, sent[i]);
@@ -50,10 +50,11 @@ TEST_P(DirectStreamTest, MessagesOfAllSizesArriveWholeAndInOrderBothWaysAtOnce) 
   EXPECT_EQ(at_server_.lent() > 0, GetParam() == Over::kLending);
 }
 
-TEST_P(DirectStreamTest, WhatComesOverTheSocketIsPutWhereItsReceiverWantsIt) {
+TEST_P(DirectStreamTest, PayloadsFromTheSocketArriveWhereTheReceiverWantsThem) {
   Start();
   at_server_.Offer(12000);
-  const std::vector<size_t> sizes = {3000, 1, 3000, 3001, 0, 3000};  // one has no room there
+  const std::vector<size_t> sizes = {3000, 1, 3000,
+                                     3001, 0, 3000};  // one is too large for the offered memory
   for (const size_t size : sizes) {
     const auto numbers = Numbers(size, static_cast<float>(size));
     const absl::Span<const float> run = *numbers;
@@ -67,14 +68,14 @@ TEST_P(DirectStreamTest, WhatComesOverTheSocketIsPutWhereItsReceiverWantsIt) {
   EXPECT_EQ(at_server_.in_place(), 4);
 }
 
-TEST_P(DirectStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
+TEST_P(DirectStreamTest, ABlockedReaderDoesNotBlockSendersAndReceivesAll) {
   Start();
   at_server_.StandStill();
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
-  constexpr size_t kMessages = 40;  // more than sockets and rings take
+  constexpr size_t kMessages = 40;  // more than sockets and rings hold
   for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
-  server_->Send("down", {&run, 1}, payload);  // by a thread that is held up itself: when it is not any more
+  server_->Send("down", {&run, 1}, payload);  // sent once the server's thread is not blocked any more
   at_server_.Open();
   const auto got = at_server_.Await(kMessages);
   ASSERT_EQ(got.size(), kMessages);
@@ -82,7 +83,7 @@ TEST_P(DirectStreamTest, AReaderThatStandsStillHoldsUpNobodyAndGetsAll) {
   EXPECT_EQ(at_client_.Await(1).size(), 1u);
 }
 
-TEST_P(DirectStreamTest, WithMoreAnswersQueuedThanItsLimitAServerTakesNoRequests) {
+TEST_P(DirectStreamTest, AServerWithTooManyQueuedAnswersReceivesNoRequests) {
   Start({.incarnation = kIncarnation, .rest_above = 2});
   at_client_.StandStill();
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
@@ -95,7 +96,7 @@ TEST_P(DirectStreamTest, WithMoreAnswersQueuedThanItsLimitAServerTakesNoRequests
   EXPECT_EQ(at_server_.Await(12).size(), 12u);
 }
 
-TEST_P(DirectStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtTheEnd) {
+TEST_P(DirectStreamTest, OwnersAreReleasedAfterSendingAndAtTheLatestAtTheEnd) {
   Start();
   at_client_.StandStill();
   const auto owner =
@@ -108,7 +109,7 @@ TEST_P(DirectStreamTest, AnOwnerIsReleasedWhenItsPayloadHasGoneAndAtTheLatestAtT
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST_P(DirectStreamTest, AnEndThatClosesIsNoticedByTheOther) {
+TEST_P(DirectStreamTest, ClosingOneEndEndsTheOther) {
   Start();
   client_->Send("last", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -117,14 +118,14 @@ TEST_P(DirectStreamTest, AnEndThatClosesIsNoticedByTheOther) {
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_P(DirectStreamTest, WhyAReceiverEndsTheStreamTheOtherEndIsTold) {
+TEST_P(DirectStreamTest, TheStatusOfAReceiverReachesTheOtherEnd) {
   Start();
   at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
   client_->Send("request", {}, nullptr);
   EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
 }
 
-TEST_P(DirectStreamTest, WhyAReceiverEndsTheStreamIsToldToAnEndThatSendsMore) {
+TEST_P(DirectStreamTest, TheStatusOfAReceiverReachesAnEndThatIsStillSending) {
   Start();
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
@@ -135,26 +136,26 @@ TEST_P(DirectStreamTest, WhyAReceiverEndsTheStreamIsToldToAnEndThatSendsMore) {
   EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
 }
 
-TEST_P(DirectStreamTest, WhatHasALowerRankGoesFirstOfWhatWaits) {
+TEST_P(DirectStreamTest, QueuedMessagesAreSentInOrderOfTheirRank) {
   Start();
-  if (GetParam() == Over::kLending) GTEST_SKIP() << "what is lent has no rank";
+  if (GetParam() == Over::kLending) GTEST_SKIP() << "borrowed payloads have no rank";
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
   at_server_.StandStill();
-  constexpr int kMessages = 64;  // more than sockets and rings take
+  constexpr int kMessages = 64;  // more than sockets and rings hold
   for (int rank = kMessages; rank > 0; --rank) client_->Send(std::to_string(rank), {&run, 1}, payload, rank);
   client_->Send(std::string("end"), {}, nullptr);
   at_server_.Open();
   const auto got = at_server_.Await(kMessages + 1);
   ASSERT_EQ(got.size(), kMessages + 1u);
-  EXPECT_EQ(got.front().first, std::to_string(kMessages));  // was on its way
+  EXPECT_EQ(got.front().first, std::to_string(kMessages));  // was already being sent
   for (int i = kMessages / 2; i + 1 < kMessages; ++i) {
     EXPECT_LT(std::stoi(got[static_cast<size_t>(i)].first), std::stoi(got[static_cast<size_t>(i) + 1].first));
   }
   EXPECT_EQ(got.back().first, "end");
 }
 
-TEST_P(DirectStreamTest, AGreetingForAnotherServerIsSentAway) {
+TEST_P(DirectStreamTest, AHandshakeForAnotherServerIsRefused) {
   auto [one, other] = Pair();
   server_ = DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server_).value();
   ASSERT_TRUE(server_->Start().ok());
@@ -164,7 +165,7 @@ TEST_P(DirectStreamTest, AGreetingForAnotherServerIsSentAway) {
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_P(DirectStreamTest, AnEndThatTakesNothingIsGivenUp) {
+TEST_P(DirectStreamTest, AStreamWhoseOtherEndReceivesNothingEnds) {
   auto [one, other] = Pair();
   server_ = DirectStream::Accept(std::move(one), true,
                                  {.incarnation = kIncarnation, .stall_limit = std::chrono::milliseconds(10)},
@@ -177,12 +178,12 @@ TEST_P(DirectStreamTest, AnEndThatTakesNothingIsGivenUp) {
       std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   for (int i = 0; i < 40; ++i) server_->Send("answer", {&run, 1}, owner);
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("taken nothing"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("received nothing"));
   server_->Close();
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST_P(DirectStreamTest, AClientThatGreetsAndSaysNoMoreIsSentAway) {
+TEST_P(DirectStreamTest, AClientThatSendsNothingAfterTheHandshakeIsDisconnected) {
   auto [one, other] = Pair();
   server_ = DirectStream::Accept(std::move(one), true,
                                  {.incarnation = kIncarnation, .first_limit = std::chrono::milliseconds(20)},
@@ -191,10 +192,10 @@ TEST_P(DirectStreamTest, AClientThatGreetsAndSaysNoMoreIsSentAway) {
   ASSERT_TRUE(server_->Start().ok());
   const DirectGreeting greeting = {.incarnation = kIncarnation};
   ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("said nothing for too long"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("silent for too long"));
 }
 
-TEST_P(DirectStreamTest, ASilentClientIsSentAwayUnlessItWaitsForAnAnswer) {
+TEST_P(DirectStreamTest, ASilentClientIsDisconnectedUnlessItWaitsForAnAnswer) {
   at_server_.OweAnswer(true);
   Start({.incarnation = kIncarnation, .idle_limit = std::chrono::milliseconds(20)});
   client_->Send("request", {}, nullptr);
@@ -202,12 +203,12 @@ TEST_P(DirectStreamTest, ASilentClientIsSentAwayUnlessItWaitsForAnAnswer) {
   ASSERT_TRUE(at_server_.AwaitAsked(3)) << "three times the limit have passed";
   EXPECT_FALSE(server_->ended());
   at_server_.OweAnswer(false);
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("said nothing for too long"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("silent for too long"));
 }
 
-TEST_P(DirectStreamTest, WhatIsLentOrHeldIsKeptUntilItHasBeenRead) {
+TEST_P(DirectStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
   Start();
-  client_->Send("request", {}, nullptr);  // the server knows then what the client takes
+  client_->Send("request", {}, nullptr);  // afterwards the server knows whether the client can borrow
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
   const auto owner =
@@ -221,12 +222,12 @@ TEST_P(DirectStreamTest, WhatIsLentOrHeldIsKeptUntilItHasBeenRead) {
   EXPECT_TRUE(AwaitUses(owner, 1));
 }
 
-// A sender whose memory is read, or taken from the socket, only when its receiver gets to it.
+// Transports on which the sender's memory is read only when the receiver handles the message.
 class NotCopyingTest : public DirectStreamTest {};
 INSTANTIATE_TEST_SUITE_P(Over, NotCopyingTest, testing::Values(Over::kTcp, Over::kSocket, Over::kLending),
                          NameOf);
 
-TEST_P(NotCopyingTest, AReaderIsNotGivenWhatASenderWritesWhenItHasGone) {
+TEST_P(NotCopyingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
   Start();
   at_server_.StandStill();
   const auto owner =
@@ -243,14 +244,14 @@ TEST_P(NotCopyingTest, AReaderIsNotGivenWhatASenderWritesWhenItHasGone) {
   for (const auto& message : at_server_.Await(0)) EXPECT_TRUE(message.second == sent);
 }
 
-TEST_P(NotCopyingTest, AllThatWaitedForRoomIsGivenBackWhenItHasBeenRead) {
+TEST_P(NotCopyingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
   Start();
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
   const auto owner = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *owner;
-  constexpr size_t kMessages = 80;  // more than sockets take
+  constexpr size_t kMessages = 80;  // more than sockets hold
   for (size_t i = 0; i < kMessages; ++i) server_->Send(std::string(i * 50, 'h'), {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
   at_client_.Open();
@@ -275,7 +276,7 @@ TEST_P(NotCopyingTest, ManySmallRunsAreCopied) {
   EXPECT_TRUE(got[0].second == TextOf(*owner));
 }
 
-// The server's end over TCP, to a client that is the test itself and greets.
+// A server's end over TCP, to a client that the test plays, after the handshake.
 class HoldingTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -291,9 +292,10 @@ class HoldingTest : public testing::Test {
   FileDescriptor other_;
 };
 
-// A client that reads, and never says so, keeps no more than so many payloads from being given back.
-TEST_F(HoldingTest, AnEndThatNeverSaysWhatItHasReadGetsCopies) {
-  const auto owner = std::make_shared<std::vector<float>>(size_t{32} << 10, 1.0f);  // the least that is held
+// A client that reads payloads without confirming them keeps at most 256 of them from being released.
+TEST_F(HoldingTest, AnEndThatConfirmsNothingGetsCopies) {
+  const auto owner =
+      std::make_shared<std::vector<float>>(size_t{32} << 10, 1.0f);  // the smallest payload that is pinned
   const absl::Span<const float> run = *owner;
   constexpr size_t kMessages = 300;
   const size_t bytes =
@@ -310,21 +312,21 @@ TEST_F(HoldingTest, AnEndThatNeverSaysWhatItHasReadGetsCopies) {
   EXPECT_TRUE(AwaitUses(owner, 257));
 }
 
-// The other end takes nothing, and is not there when the stream ends: nothing of ours must go out later.
-TEST_F(HoldingTest, ATcpStreamWhoseOtherEndReadsNothingIsResetWithinItsLimit) {
+// The other end reads nothing, and does not close when the stream ends: none of our memory may be sent later.
+TEST_F(HoldingTest, ATcpStreamWhoseOtherEndReadsNothingIsReset) {
   const auto owner =
       std::make_shared<std::vector<float>>(static_cast<size_t>(DirectStream::kPieceFloats), 1.0f);
   const absl::Span<const float> run = *owner;
-  for (int i = 0; i < 200; ++i) server_->Send("answer", {&run, 1}, owner);  // more than the socket takes
+  for (int i = 0; i < 200; ++i) server_->Send("answer", {&run, 1}, owner);  // more than the socket holds
   pollfd readable = {.fd = other_.get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&readable, 1, 60'000), 1);
   server_->Close();
   EXPECT_EQ(owner.use_count(), 1);
-  // Before a byte of it is read, so also while it still lies in the socket.
+  // Noticed before the first byte is read, so also while data is still in the socket.
   EXPECT_EQ(CheckOtherEnd(other_.get()).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(PagePipe, ASocketThatIsClosedRaisesNoSignal) {
+TEST(PagePipe, SendingToAClosedSocketRaisesNoSignal) {
   auto [one, other] = SocketPair().value();
   const auto pipe = PagePipe::Open();
   ASSERT_EQ(pipe.status(), absl::OkStatus());
@@ -335,9 +337,9 @@ TEST(PagePipe, ASocketThatIsClosedRaisesNoSignal) {
   EXPECT_THAT(sent.status().message(), HasSubstr("Broken pipe"));
 }
 
-TEST(DirectStream, WhereTheSystemRefusesCopiesGoInstead) {
+TEST(DirectStream, PayloadsAreCopiedIfTheSystemRefusesPinning) {
   auto [one, other] = SocketPair().value();
-  ASSERT_EQ(fcntl(other.get(), F_SETFL, O_NONBLOCK | O_APPEND), 0);  // which splice(2) does not write to
+  ASSERT_EQ(fcntl(other.get(), F_SETFL, O_NONBLOCK | O_APPEND), 0);  // splice(2) refuses it
   Receiver at_server, at_client;
   const auto server =
       DirectStream::Accept(std::move(one), true, {.incarnation = kIncarnation}, at_server).value();
@@ -351,13 +353,13 @@ TEST(DirectStream, WhereTheSystemRefusesCopiesGoInstead) {
   const auto got = at_server.Await(3);
   ASSERT_EQ(got.size(), 3u);
   for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
-  EXPECT_EQ(client->PieceOf({&run, 1}), DirectStream::kPieceFloats);  // nothing is held from then on
+  EXPECT_EQ(client->PieceOf({&run, 1}), DirectStream::kPieceFloats);  // nothing is pinned from then on
 }
 
 class LendingTest : public DirectStreamTest {};
 INSTANTIATE_TEST_SUITE_P(Over, LendingTest, testing::Values(Over::kLending));
 
-TEST_P(LendingTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
+TEST_P(LendingTest, ReadingFromASenderThatClosedIsUnavailable) {
   Start();
   at_server_.StandStill();
   const auto owner =
@@ -365,7 +367,7 @@ TEST_P(LendingTest, AReaderIsToldThatTheSenderHasGoneAndNotGivenWhatItFinds) {
   const absl::Span<const float> run = *owner;
   client_->Send("gradient", {&run, 1}, owner);
   ASSERT_TRUE(at_server_.AwaitBegun());
-  client_->Close();  // and the sender may write there again
+  client_->Close();  // from now on the sender may overwrite the memory
   at_server_.Open();
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(at_server_.Await(0), testing::IsEmpty());

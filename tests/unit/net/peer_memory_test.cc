@@ -20,7 +20,7 @@
 namespace cairn::net {
 namespace {
 
-// Of this process, in which both ends are.
+// Both ends are in this process.
 class PeerMemoryTest : public testing::Test {
  protected:
   std::pair<FileDescriptor, FileDescriptor> ends_ = SocketPair().value();
@@ -29,7 +29,7 @@ class PeerMemoryTest : public testing::Test {
       PeerMemory::Open(ends_.first.get(), {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_});
 };
 
-TEST_F(PeerMemoryTest, ThatIsGoneWithItsEndIsNoFault) {
+TEST_F(PeerMemoryTest, AnInvalidAddressAfterTheSenderClosedIsUnavailable) {
   ASSERT_NE(memory_, nullptr);
   const LentRun gone = {.address = 64, .bytes = 8};
   char to[8];
@@ -46,7 +46,7 @@ TEST_F(PeerMemoryTest, ManyRunsAreReadToManyPlaces) {
   const auto address = reinterpret_cast<uint64_t>(lent.data());
   const LentRun runs[] = {{address + 5'000, 5'000}, {address, 5'000}};
   std::vector<char> read(9'990);
-  std::vector<absl::Span<char>> places;  // more than the system takes at once
+  std::vector<absl::Span<char>> places;  // more than one system call accepts
   for (size_t begin = 0; begin < read.size(); begin += 3) places.push_back({read.data() + begin, 3});
   ASSERT_EQ(memory_->Read(runs, 7, places), absl::OkStatus());
   EXPECT_TRUE(std::equal(read.begin(), read.begin() + 4'993, lent.begin() + 5'007));
@@ -98,10 +98,10 @@ class PeerProcess {
   PeerMemory::Probe probe_;
 };
 
-TEST(PeerMemoryOfAProcessTest, IsNotReadAfterItsEndThoughItsSocketIsOpen) {
+TEST(PeerMemoryOfAProcessTest, IsNotReadAfterTheProcessEndedEvenIfItsSocketIsOpen) {
   PeerProcess peer;
   const auto memory = peer.Open();
-  if (memory == nullptr) GTEST_SKIP() << "no memory can be lent on this machine";
+  if (memory == nullptr) GTEST_SKIP() << "process_vm_readv is not permitted on this machine";
   uint64_t value = 0;
   const absl::Span<char> to(reinterpret_cast<char*>(&value), sizeof value);
   const LentRun run = peer.run();
@@ -113,7 +113,7 @@ TEST(PeerMemoryOfAProcessTest, IsNotReadAfterItsEndThoughItsSocketIsOpen) {
   EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), OtherEndClosed());
 }
 
-TEST(PeerMemoryOfAProcessTest, IsNotReadWhenItIsAnotherUsers) {
+TEST(PeerMemoryOfAProcessTest, OfAnotherUserIsNotRead) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may read another user's memory at all";
   EXPECT_EQ(PeerProcess(/*uid=*/65534).Open(), nullptr);
 }

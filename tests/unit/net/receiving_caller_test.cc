@@ -1,4 +1,4 @@
-// A client's caller who receives in its own thread: DirectStream::ReceiveUntil().
+// DirectStream::ReceiveUntil(): a client's thread that receives messages itself.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -17,14 +17,15 @@
 namespace cairn::net {
 namespace {
 
-// A client one of whose callers may receive: its thread has found that there is nothing yet.
+// The client's stream thread has found nothing to receive, so a caller may receive in its place.
 class ReceivingCallerTest : public DirectStreamTest {
  protected:
   void StartIdle() {
     Start();
     while (!client_->ReceiveUntil([] { return true; }, InAMinute())) std::this_thread::yield();
   }
-  // Until the client has so many messages. `first`: done when the caller receives, and the thread does not.
+  // Receives until the client has `count` messages. Calls `first` once this thread receives in place of the
+  // stream's thread.
   bool ReceiveUntil(size_t count, std::function<void()> first = nullptr) {
     return client_->ReceiveUntil(
         [&] {
@@ -39,7 +40,7 @@ class ReceivingCallerTest : public DirectStreamTest {
 };
 INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest, kAllWays, NameOf);
 
-TEST_P(ReceivingCallerTest, HasItsAnswersInItsOwnThreadAndTheRestComesInTheStreams) {
+TEST_P(ReceivingCallerTest, ReceivesItsAnswersInItsThreadAndTheStreamReceivesTheRest) {
   StartIdle();
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
@@ -60,7 +61,7 @@ TEST_P(ReceivingCallerTest, HasItsAnswersInItsOwnThreadAndTheRestComesInTheStrea
   EXPECT_NE(at_client_.by()[2], std::this_thread::get_id());
 }
 
-TEST_P(ReceivingCallerTest, WhatItHasTakenButNotAskedForIsTheStreamsThreads) {
+TEST_P(ReceivingCallerTest, TheStreamsThreadHandlesWhatACallerLeavesUnread) {
   StartIdle();
   EXPECT_TRUE(ReceiveUntil(1, [&] {
     for (int i = 0; i < 100; ++i) server_->Send("message", {}, nullptr);
@@ -68,11 +69,11 @@ TEST_P(ReceivingCallerTest, WhatItHasTakenButNotAskedForIsTheStreamsThreads) {
   EXPECT_EQ(at_client_.Await(100).size(), 100u);
 }
 
-TEST_P(ReceivingCallerTest, SendsMeanwhileWhatGoesUp) {
+TEST_P(ReceivingCallerTest, SendsWhileItReceives) {
   StartIdle();
   const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
-  constexpr size_t kMessages = 40;  // more than sockets and rings take
+  constexpr size_t kMessages = 40;  // more than sockets and rings hold
   Thread server("server", [&] {
     EXPECT_EQ(at_server_.Await(kMessages).size(), kMessages);
     for (size_t i = 0; i < kMessages; ++i) server_->Send("down", {&run, 1}, payload);
@@ -86,7 +87,7 @@ TEST_P(ReceivingCallerTest, SendsMeanwhileWhatGoesUp) {
   for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
 }
 
-TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedOrItsTimeIsUp) {
+TEST_P(ReceivingCallerTest, ReturnsWhenNudgedOrAtTheDeadline) {
   StartIdle();
   test::Gate asked;
   Thread other("other", [&] {
@@ -102,7 +103,7 @@ TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedOrItsTimeIsUp) {
   EXPECT_EQ(at_client_.Await(1).size(), 1u);
 }
 
-TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedAlsoIfSomethingComesAtTheSameTime) {
+TEST_P(ReceivingCallerTest, ReturnsWhenNudgedEvenIfAMessageArrivesAtTheSameTime) {
   StartIdle();
   int asked = 0;
   EXPECT_TRUE(client_->ReceiveUntil(
@@ -117,7 +118,7 @@ TEST_P(ReceivingCallerTest, GoesWhenItIsNudgedAlsoIfSomethingComesAtTheSameTime)
   EXPECT_EQ(at_client_.Await(1).size(), 1u);
 }
 
-TEST_P(ReceivingCallerTest, OneAtATime) {
+TEST_P(ReceivingCallerTest, OnlyOneCallerReceivesAtATime) {
   StartIdle();
   EXPECT_TRUE(client_->ReceiveUntil(
       [&] {
@@ -127,7 +128,7 @@ TEST_P(ReceivingCallerTest, OneAtATime) {
       InAMinute()));
 }
 
-TEST_P(ReceivingCallerTest, LearnsThatTheOtherEndHasGone) {
+TEST_P(ReceivingCallerTest, ReturnsFalseWhenTheOtherEndCloses) {
   StartIdle();
   Thread server("server", [&] {
     ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -138,14 +139,14 @@ TEST_P(ReceivingCallerTest, LearnsThatTheOtherEndHasGone) {
   EXPECT_FALSE(ReceiveUntil(1));
 }
 
-TEST_P(ReceivingCallerTest, WhyTheOtherEndEndsItsThreadTells) {
+TEST_P(ReceivingCallerTest, ReportsTheStatusOfTheOtherEnd) {
   StartIdle();
   at_server_.AnswerWith(absl::InvalidArgumentError("request 3 begins twice"));
   EXPECT_FALSE(ReceiveUntil(1, [&] { client_->Send("request", {}, nullptr); }));
   EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
 }
 
-TEST_P(ReceivingCallerTest, GoesWhenTheStreamIsAborted) {
+TEST_P(ReceivingCallerTest, ReturnsWhenTheStreamIsAborted) {
   StartIdle();
   test::Gate asked;
   Thread other("other", [&] {

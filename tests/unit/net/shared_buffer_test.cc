@@ -24,15 +24,15 @@
 namespace cairn::net {
 namespace {
 
-constexpr int64_t kLarge = int64_t{3} << 20;  // elements: on huge pages, where there are any
+constexpr int64_t kLarge = int64_t{3} << 20;  // elements: on huge pages, if available
 
-// A matcher would take seconds over some of these.
+// A matcher would take seconds for some of these.
 template <typename T>
 bool AllAre(absl::Span<T> values, std::remove_const_t<T> value) {
   return std::all_of(values.begin(), values.end(), [value](T of) { return of == value; });
 }
 
-// No descriptor can be had while it lives.
+// While it exists, the system refuses new file descriptors.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -50,7 +50,7 @@ std::shared_ptr<const SharedRegion> RegionOf(absl::Span<const float> run) {
   return SharedBuffer::RegionOf({&run, 1});
 }
 
-// As the other end of a stream would have it.
+// Maps `region`, as the other end of a stream would.
 std::shared_ptr<const MappedRegion> Mapped(const SharedRegion& region) {
   return MappedRegion::Open({.number = region.number, .address = region.address, .bytes = region.bytes},
                             FileDescriptor(fcntl(region.memory.get(), F_DUPFD_CLOEXEC, 0)))
@@ -61,7 +61,7 @@ absl::Span<const float> FloatsOf(const MappedRegion& region) {
   return {reinterpret_cast<const float*>(region.all().data()), region.all().size() / sizeof(float)};
 }
 
-TEST(SharedMemory, IsZeroAndOfItsSizeAndSoSealed) {
+TEST(SharedMemory, IsZeroedWholePagesOfASealedSize) {
   for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{12} << 20, (size_t{12} << 20) + 1}) {
     const auto memory = SharedMemory::Create(bytes, SharedMemory::Access::kRead);
     ASSERT_EQ(memory.status(), absl::OkStatus());
@@ -71,7 +71,7 @@ TEST(SharedMemory, IsZeroAndOfItsSizeAndSoSealed) {
   }
 }
 
-TEST(SharedMemory, AnotherMappingOfItIsTheSameAndMayBeOfReadersAlone) {
+TEST(SharedMemory, TwoMappingsShareContentsAndOneMayBeReadOnly) {
   auto memory = SharedMemory::Create(4096, SharedMemory::Access::kRead).value();
   const auto other =
       SharedMemory::Open(memory.TakeDescriptor(), SharedMemory::Access::kRead, /*most_bytes=*/4096).value();
@@ -80,7 +80,7 @@ TEST(SharedMemory, AnotherMappingOfItIsTheSameAndMayBeOfReadersAlone) {
   EXPECT_DEATH(other.data()[7] = 'y', "");
 }
 
-TEST(SharedMemory, WhatOthersMayOnlyReadTheyCannotMapForWriting) {
+TEST(SharedMemory, ReadOnlyMemoryCannotBeMappedForWriting) {
   auto memory = SharedMemory::Create(4096, SharedMemory::Access::kRead).value();
   memory.data()[0] = 'x';
   const auto opened =
@@ -88,14 +88,14 @@ TEST(SharedMemory, WhatOthersMayOnlyReadTheyCannotMapForWriting) {
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(SharedMemory, MoreThanIsWantedIsRefused) {
+TEST(SharedMemory, MoreThanTheLimitIsRefused) {
   auto memory = SharedMemory::Create(8192, SharedMemory::Access::kRead).value();
   const auto opened =
       SharedMemory::Open(memory.TakeDescriptor(), SharedMemory::Access::kRead, /*most_bytes=*/4096);
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(SharedMemory, OfNoWholePagesIsRefused) {
+TEST(SharedMemory, PartialPagesAreRefused) {
   FileDescriptor memory(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(memory.get(), (8 << 20) + 100), 0);
   ASSERT_EQ(fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
@@ -103,17 +103,17 @@ TEST(SharedMemory, OfNoWholePagesIsRefused) {
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(SharedMemory, OfHugePagesThatItsOwnerCouldTakeBackIsRefused) {
+TEST(SharedMemory, HugetlbfsPagesAreRefused) {
   FileDescriptor memory(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   if (!memory.valid() || ftruncate(memory.get(), 2 << 20) != 0 ||
       fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    GTEST_SKIP() << "no such memory on this machine";
+    GTEST_SKIP() << "no huge pages are reserved on this machine";
   }
   const auto opened = SharedMemory::Open(std::move(memory), SharedMemory::Access::kRead, size_t{2} << 20);
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(SharedBuffer, ItsRegionIsOfWhatLiesInItAlone) {
+TEST(SharedBuffer, ARegionCoversExactlyOneBuffer) {
   SharedBuffer one(5000), other(5000);
   const auto region = RegionOf(one.span());
   ASSERT_NE(region, nullptr);
@@ -128,7 +128,7 @@ TEST(SharedBuffer, ItsRegionIsOfWhatLiesInItAlone) {
   EXPECT_EQ(RegionOf({one.data(), size_t{1} << 20}), nullptr);
 }
 
-TEST(SharedBuffer, OneThatIsGoneHasNoRegion) {
+TEST(SharedBuffer, ADestroyedBufferHasNoRegion) {
   std::optional<SharedBuffer> buffer(std::in_place, 1024);
   const absl::Span<const float> was = buffer->span();
   ASSERT_NE(RegionOf(was), nullptr);
@@ -136,7 +136,7 @@ TEST(SharedBuffer, OneThatIsGoneHasNoRegion) {
   EXPECT_EQ(RegionOf(was), nullptr);
 }
 
-TEST(SharedBuffer, RenewedItIsTheSameToItsOwnerAndWhoMappedItKeepsWhatThereWas) {
+TEST(SharedBuffer, RenewKeepsTheContentsAndTheOldPagesOfOtherMappings) {
   for (const int64_t count : {int64_t{1000}, kLarge}) {
     SharedBuffer buffer(count);
     std::fill(buffer.span().begin(), buffer.span().end(), 1.0f);
@@ -158,7 +158,7 @@ TEST(SharedBuffer, RenewedItIsTheSameToItsOwnerAndWhoMappedItKeepsWhatThereWas) 
   }
 }
 
-TEST(SharedBuffer, WhereTheSystemHasNothingToShareItIsAsAnyOther) {
+TEST(SharedBuffer, WithoutSharedMemoryABufferHasNoRegion) {
   std::optional<SharedBuffer> buffer;
   {
     const NoDescriptors none;
@@ -169,7 +169,7 @@ TEST(SharedBuffer, WhereTheSystemHasNothingToShareItIsAsAnyOther) {
   SharedBuffer::Renew(buffer->span());
 }
 
-TEST(SharedBuffer, RenewedWhereTheSystemHasNothingToShareItIsSharedNoMore) {
+TEST(SharedBuffer, RenewWithoutSharedMemoryEndsSharing) {
   SharedBuffer buffer(kLarge);
   std::fill(buffer.span().begin(), buffer.span().end(), 1.0f);
   const auto there = Mapped(*RegionOf(buffer.span()));
@@ -183,7 +183,7 @@ TEST(SharedBuffer, RenewedWhereTheSystemHasNothingToShareItIsSharedNoMore) {
   EXPECT_TRUE(AllAre(FloatsOf(*there), 1.0f));
 }
 
-TEST(SharedBuffer, NotSharedItStaysOnItsPages) {
+TEST(SharedBuffer, RenewIgnoresABufferThatIsNotShared) {
   SharedBuffer buffer(5000, /*shared=*/false);
   EXPECT_EQ(RegionOf(buffer.span()), nullptr);
   SharedBuffer::Renew(buffer.span());
@@ -208,7 +208,7 @@ class MappedBytesTest : public testing::Test {
   std::pair<FileDescriptor, FileDescriptor> ends_ = SocketPair().value();
 };
 
-TEST_F(MappedBytesTest, RunsAreReadAsOne) {
+TEST_F(MappedBytesTest, RunsAreReadAsOneSequence) {
   const MappedBytes bytes = Of({RunOf(10, 2), RunOf(100, 1), RunOf(50, 2)});
   EXPECT_EQ(bytes.size(), 5 * sizeof(float));
   float read[3];
@@ -224,7 +224,7 @@ TEST_F(MappedBytesTest, RunsAreReadAsOne) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(MappedBytesTest, RunsAreKeptWhereTheyLieThoseThatTouchAsOne) {
+TEST_F(MappedBytesTest, KeptRunsAreInPlaceAndAdjacentOnesAreMerged) {
   const MappedBytes bytes = Of({RunOf(10, 2), RunOf(12, 30), RunOf(100, 1)});
   const auto kept = bytes.Keep();
   ASSERT_TRUE(kept.has_value());
@@ -235,7 +235,7 @@ TEST_F(MappedBytesTest, RunsAreKeptWhereTheyLieThoseThatTouchAsOne) {
   EXPECT_EQ(kept->runs[1].size(), sizeof(float));
 }
 
-TEST_F(MappedBytesTest, WhatIsReadWhenTheSenderHasGoneDoesNotCount) {
+TEST_F(MappedBytesTest, ReadingAfterTheSenderClosedIsUnavailable) {
   const MappedBytes bytes = Of({RunOf(10, 2)});
   shutdown(ends_.second.get(), SHUT_RDWR);
   float read[2];
@@ -243,10 +243,10 @@ TEST_F(MappedBytesTest, WhatIsReadWhenTheSenderHasGoneDoesNotCount) {
             absl::StatusCode::kUnavailable);
 }
 
-// Of streams that share memory.
+// Streams that share memory.
 class SharedBufferStreamTest : public DirectStreamTest {
  protected:
-  // Sends parts of it, until one comes that could be used where it lies.
+  // Sends parts of the buffer until one arrives that may be used in place.
   std::optional<KeptPiece> AwaitKept(const SharedBuffer& buffer) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (size_t sent = at_server_.messages(); std::chrono::steady_clock::now() < deadline; ++sent) {
@@ -262,7 +262,7 @@ class SharedBufferStreamTest : public DirectStreamTest {
 };
 INSTANTIATE_TEST_SUITE_P(Over, SharedBufferStreamTest, testing::Values(Over::kLending));
 
-TEST_P(SharedBufferStreamTest, WhatLiesInOneNeedNotBeCopiedAndStaysWhenItsEndIsGone) {
+TEST_P(SharedBufferStreamTest, AMappedPayloadIsUsedInPlaceAndOutlivesTheStream) {
   SharedBuffer buffer(2 * static_cast<int64_t>(kPart));
   std::fill(buffer.span().begin(), buffer.span().end(), 1.0f);
   Start();
@@ -283,7 +283,7 @@ TEST_P(SharedBufferStreamTest, WhatLiesInOneNeedNotBeCopiedAndStaysWhenItsEndIsG
   EXPECT_TRUE(AllAre(there, 1.0f));
 }
 
-TEST_P(SharedBufferStreamTest, ARenewedOneIsToldOfAgain) {
+TEST_P(SharedBufferStreamTest, ARenewedBufferIsAnnouncedAgain) {
   SharedBuffer buffer(static_cast<int64_t>(kPart));
   Start();
   const auto kept = AwaitKept(buffer);
@@ -300,13 +300,13 @@ TEST_P(SharedBufferStreamTest, ARenewedOneIsToldOfAgain) {
   EXPECT_TRUE(AllAre(before, 0.0f));
 }
 
-TEST_P(SharedBufferStreamTest, MoreOfThemThanAreMappedArriveAsEver) {
+TEST_P(SharedBufferStreamTest, PayloadsInMoreBuffersThanCanBeMappedArrive) {
   Start();
   std::vector<std::unique_ptr<SharedBuffer>> buffers;
   for (int i = 0; i < 12; ++i) {
     buffers.push_back(std::make_unique<SharedBuffer>(static_cast<int64_t>(kPart)));
   }
-  // What the other end has mapped is heard of while others are sent.
+  // The other end confirms its mappings while more payloads are sent.
   std::set<const char*> mapped;
   size_t sent = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kBytes = 4096;
 
-// One ring, with both of its ends, each through a mapping of its own.
+// Both ends of a ring, each with its own mapping.
 struct Ends {
   std::unique_ptr<SharedRings> here = SharedRings::Create(kBytes).value();
   std::unique_ptr<SharedRings> there = SharedRings::Open(FileDescriptor(dup(here->descriptor()))).value();
@@ -31,7 +31,7 @@ TEST(SharedRing, WhatIsWrittenAtOneEndIsReadAtTheOther) {
   EXPECT_EQ(std::string(taken->begin(), taken->end()), "hello");
 }
 
-TEST(SharedRing, AFullRingAsksItsReaderToSayWhenItIsNot) {
+TEST(SharedRing, AFullRingAsksItsReaderForANotification) {
   Ends ends;
   const auto first = ends.writer.Reserve(kBytes / 2);
   ASSERT_EQ(ends.writer.Reserve(kBytes / 2).outcome, RingWriter::Outcome::kReserved);
@@ -41,14 +41,14 @@ TEST(SharedRing, AFullRingAsksItsReaderToSayWhenItIsNot) {
   EXPECT_EQ(ends.writer.Reserve(64).outcome, RingWriter::Outcome::kReserved);
 }
 
-TEST(SharedRing, AReaderSaysNothingToAWriterThatDoesNotWait) {
+TEST(SharedRing, AReaderDoesNotNotifyAWriterThatDoesNotWait) {
   Ends ends;
   const auto reserved = ends.writer.Reserve(64);
   ASSERT_TRUE(ends.reader.Take(reserved.position, 64).has_value());
   EXPECT_FALSE(ends.reader.GiveBack());
 }
 
-TEST(SharedRing, RunsAreInOnePieceAlsoAtTheRingsEnd) {
+TEST(SharedRing, RunsAreContiguousAtTheEndOfTheRing) {
   Ends ends;
   for (int i = 0; i < 100; ++i) {
     const size_t count = 1000 + static_cast<size_t>(i);
@@ -63,7 +63,7 @@ TEST(SharedRing, RunsAreInOnePieceAlsoAtTheRingsEnd) {
   }
 }
 
-TEST(SharedRing, AReaderThatGaveBackMoreThanItGotBreaksTheRing) {
+TEST(SharedRing, AReaderThatFreesMoreThanWasWrittenBreaksTheRing) {
   Ends ends;
   ASSERT_EQ(ends.writer.Reserve(kBytes / 2).outcome, RingWriter::Outcome::kReserved);
   void* const hostile = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, ends.here->descriptor(), 0);
@@ -74,19 +74,19 @@ TEST(SharedRing, AReaderThatGaveBackMoreThanItGotBreaksTheRing) {
   EXPECT_EQ(ends.writer.Reserve(64).outcome, RingWriter::Outcome::kBroken);
 }
 
-TEST(SharedRing, PlacesThatNobodyReservedAreNotTaken) {
+TEST(SharedRing, PositionsThatWereNotReservedAreRefused) {
   Ends ends;
   EXPECT_FALSE(ends.reader.Take(kBytes - 64, 65).has_value()) << "across the end";
   EXPECT_FALSE(ends.reader.Take(0, kBytes + 1).has_value()) << "more than the ring";
   EXPECT_FALSE(ends.reader.Take(kBytes, 64).has_value()) << "a ring ahead";
-  EXPECT_FALSE(ends.reader.Take(~uint64_t{0}, 64).has_value()) << "beyond all numbers";
-  EXPECT_FALSE(ends.reader.Take(0, ~size_t{0}).has_value()) << "likewise";
+  EXPECT_FALSE(ends.reader.Take(~uint64_t{0}, 64).has_value()) << "position overflows";
+  EXPECT_FALSE(ends.reader.Take(0, ~size_t{0}).has_value()) << "count overflows";
   ASSERT_TRUE(ends.reader.Take(0, 128).has_value());
   ends.reader.GiveBack();
-  EXPECT_FALSE(ends.reader.Take(64, 64).has_value()) << "given back before";
+  EXPECT_FALSE(ends.reader.Take(64, 64).has_value()) << "already freed";
 }
 
-TEST(SharedRing, MemoryThatItsMakerCouldTakeAwayIsRefused) {
+TEST(SharedRing, UnsealedMemoryIsRefused) {
   FileDescriptor memory(memfd_create("test", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(memory.get(), 2 * 4096 + 2 * kBytes), 0);
   ASSERT_EQ(fcntl(memory.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
@@ -103,7 +103,7 @@ TEST(SharedRing, MemoryOfAnotherSizeIsRefused) {
   }
 }
 
-TEST(SharedRing, ItsSizeStaysAsItIs) {
+TEST(SharedRing, ItsSizeIsSealed) {
   Ends ends;
   EXPECT_NE(ftruncate(ends.here->descriptor(), 0), 0);
 }

@@ -23,24 +23,25 @@ std::string CongestionControlOf(const FileDescriptor& socket) {
   return name;
 }
 
-TEST(TcpSocket, WhatGoesToThisHostItselfIsNotPaced) {
+TEST(TcpSocket, ConnectionsWithinThisHostAreNotPaced) {
   const auto [client, server] = test::TcpPair();
   EXPECT_EQ(CongestionControlOf(client), "reno");
   EXPECT_EQ(CongestionControlOf(server), "reno");
 }
 
-TEST(TcpSocket, AListenerOnAllAddressesIsReachedByTheOldOnesToo) {
+TEST(TcpSocket, AListenerOnAllAddressesAcceptsIPv4) {
   for (const char* all : {"0.0.0.0", "::"}) {
     const TcpListener listener = ListenByTcp(all, 0).value();
     const FileDescriptor client = ConnectByTcp("127.0.0.1", listener.port, kLimit).value();
     const FileDescriptor server = AcceptByTcp(listener.socket);
     ASSERT_TRUE(server.valid());
     EXPECT_EQ(CongestionControlOf(client), "reno");
-    EXPECT_EQ(CongestionControlOf(server), "reno") << "an IPv4 address, as a listener of both kinds has it";
+    EXPECT_EQ(CongestionControlOf(server), "reno")
+        << "an IPv4-mapped address, at a listener for IPv4 and IPv6";
   }
 }
 
-TEST(TcpSocket, WhereNobodyListensItIsSaid) {
+TEST(TcpSocket, ConnectingWithoutAListenerIsRefused) {
   int port;
   {
     const TcpListener listener = ListenByTcp("127.0.0.1", 0).value();
