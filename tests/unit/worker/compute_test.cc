@@ -70,10 +70,10 @@ TEST_F(MirroredCompute, WithoutNcclTheHostSumsAndARemarkReportsIt) {
 }
 
 TEST_F(MirroredCompute, BrokenNcclIsAWarning) {
-  fault_ = absl::InternalError("NCCL 2.28.9 between /gpu:0,/gpu:1: adds up wrongly: 1 instead of 3");
+  fault_ = absl::InternalError("NCCL 2.28.9 between /gpu:0,/gpu:1: wrong sum: 1 instead of 3");
   Compute compute = Make({"/gpu:0", "/gpu:1"});
   EXPECT_THAT(compute.warnings,
-              Contains(HasSubstr("in the host's memory: NCCL 2.28.9 between /gpu:0,/gpu:1: adds")));
+              Contains(HasSubstr("in the host's memory: NCCL 2.28.9 between /gpu:0,/gpu:1: wrong sum")));
   ExpectStep(compute, 0);
 }
 
