@@ -12,11 +12,11 @@ these hold:
   the summary  its counters fit each other and the variables
   the memory   no process grows once it is warm, until the faults end: the last epoch's end may take what none did before
 
-With --ps_replication each server's part has a copy on the other, and nothing is saved before the end. Then only servers are
-killed and paused, the next one when both parts have had whole copies again: no update may be missing, none be made twice, and
-nothing be set back.
+With --ps_replication each server's shard has a backup on the other server, and nothing is saved before the end. Then only
+servers are killed and paused, the next one when both backups are in sync again. No update may be missing or be applied
+twice, and no rollback may happen.
 
-The seed decides on the faults, not on what the scheduler makes of them: the same seed need not fail again.
+The seed determines the faults but not the scheduling of threads, so the same seed need not fail again.
 """
 
 import argparse
