@@ -66,9 +66,9 @@ class ElasticTest(IntegrationTest):
             self.assertNotRegex(worker.stderr, "going on from step|starts again at step 0|joining again")
 
     def assert_a_killed_server_loses_nothing(self, killed, rounds=True):
-        """One worker joins before a server is killed in the middle of training and another one after it; then the server
-        is restarted. The workers stop themselves at fixed steps, and no other task can do their work, so the events
-        happen in this order on machines of any speed."""
+        """One worker joins before a server is killed in the middle of training and another one after it; then the
+        server is restarted. The workers stop themselves at fixed steps, and no other task can do their work, so the
+        events happen in this order on machines of any speed."""
         epochs = 3
         flags = ["--sync_replicas" if rounds else "--mode=async", "--batch_size=10", f"--epochs={epochs}", "--novalidation",
                  "--lease=300", "--ps_replication=1"]

@@ -21,7 +21,7 @@ class GenerateTest(IntegrationTest):
         """The file in deploy/ is the output of the command that its first lines name."""
         command = f"cairn cluster generate {' '.join(map(str, arguments))}"
         self.assertEqual((REPOSITORY / path).read_text(), self.generate(*arguments, cwd=REPOSITORY),
-                         f"write it anew: {command} > {path}")
+                         f"write it again: {command} > {path}")
 
     def test_the_compose_file_in_deploy_is_generated(self):
         self.assert_is("deploy/docker-compose.yml", "--format", "compose", "--ps", 2, "--workers", 3, "--",

@@ -1,4 +1,4 @@
-"""The programs as command-line tools: flags that are misused, output that cannot be written, signals, terminals, files."""
+"""The programs as command-line tools: misused flags, output that cannot be written, signals, terminals, files."""
 
 import csv
 import fcntl

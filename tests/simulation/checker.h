@@ -135,7 +135,7 @@ class Checker {
   bool all_examples_used() const;
   void CheckBound(const ps::PushKey& key);
   void CheckValue(int server, int64_t version, float value);
-  // Of Ended().
+  // Parts of Ended().
   void CheckAllAnswered();
   void CheckSameOnAll(const Final& final);
   void CheckServer(int server, const Final& final);

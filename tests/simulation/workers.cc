@@ -49,7 +49,7 @@ bool Workers::any_up() const {
 
 void Workers::Expire(double now, bool absent_too) {
   Checker& checker = histories_.newest();
-  const double lease = rules().copies ? kLease / 2 : kLease;  // its end is not seen, and is told late
+  const double lease = rules().copies ? kLease / 2 : kLease;  // its end is noticed and reported late
   for (int w = 0; w < rules().workers; ++w) {
     const bool lives = checker.LiveIncarnation(w).has_value();
     if (lives && heard_[static_cast<size_t>(w)] < now - lease) checker.Left(w);

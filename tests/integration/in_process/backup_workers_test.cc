@@ -89,7 +89,7 @@ TEST(BackupWorkers, ARoundHasTheSameContributorsOnAllServers) {
       ASSERT_NE(contributors(step.version) & (1u << w), 0u) << "worker " << w << ", version " << step.version;
     }
   }
-  EXPECT_EQ(accepted, kContributors * kRounds) << "who contributed was told so, and nobody else";
+  EXPECT_EQ(accepted, kContributors * kRounds) << "exactly the contributors' pushes were accepted";
   const v1::Counters counters = workers[0]->client().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), accepted);
   EXPECT_EQ(counters.stale(), stale);

@@ -101,7 +101,7 @@ TEST_F(SspCluster, ADeadWorkerDoesNotCountForTheMinimum) {
   ASSERT_TRUE(answer_.has_value() && answer_->ok());
   EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_THAT(workers_[0]->Values(), Each(-3));
-  ASSERT_TRUE(workers_[0]->Push(std::vector<float>{1, 1}).ok()) << "it waits for nobody";
+  ASSERT_TRUE(workers_[0]->Push(std::vector<float>{1, 1}).ok()) << "it waits for no worker";
 }
 
 TEST_F(SspCluster, ARestartedWorkerBeginsAtTheClockOfTheSlowest) {

@@ -50,7 +50,7 @@ class FakeNccl {
   int questions = 2;  // after which a call is taken over
 
   // Faults, from now on.
-  std::string failing{};             // the call that fails on rank 1, or on nobody's: "ncclReduce"
+  std::string failing{};             // the call that fails on rank 1, or without a rank: "ncclReduce"
   bool never_done = false;           // no call is ever taken over
   bool stalls = false;               // reductions do not come to an end
   bool wrong = false;                // ... or come out wrong

@@ -44,7 +44,7 @@ class FakeNcclPeers {
   }
 
   struct Faults {
-    std::string failing{};             // the call that fails on rank 1, or on nobody's: "ncclAllReduce"
+    std::string failing{};             // the call that fails on rank 1, or without a rank: "ncclAllReduce"
     bool never_done = false;           // no communicator comes about
     bool stalls = false;               // sums do not come to an end
     bool wrong = false;                // ... or come out wrong
