@@ -9,7 +9,7 @@ median of three turns; a ratio is of one round, and what is quoted is the median
 is tuned: built with -O3, with a jemalloc that keeps what is freed and asks for huge pages, over all of its transports
 (tcp; p3: TCP with a thread that sends; ipc: Unix sockets), and with all keys in one message or each in its own, several
 in flight. Of these the one that counts is the one whose median is best. "untuned" is TCP with glibc's malloc, which
-maps each message of 64 MiB anew. Ours is as users have it. pslite_bench.cc says what ps-lite's server does.
+maps new memory for each message of 64 MiB. Ours is as users have it. pslite_bench.cc says what ps-lite's server does.
 """
 
 import argparse

@@ -31,7 +31,7 @@ MLP = """{"config": {"layers": [
 
 
 def core_type():
-    """Of this processor, among those that OpenBLAS knows."""
+    """The name of this processor among those that OpenBLAS knows."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         flags = file.read()
     return "Cooperlake" if "avx512_bf16" in flags else "SkylakeX" if "avx512f" in flags else "Haswell"

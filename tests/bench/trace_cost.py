@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What being watched costs: steps/s of a synchronous cluster with pages and timeline, against one without.
+"""The cost of monitoring: steps/s of a synchronous cluster with status pages and traces, against one without.
 
     tests/bench/trace_cost.py MODEL DATA_DIR [--bin build/release/bin] [--pairs 5] [--steps 3000] [--trace_steps
     FIRST:LAST]
@@ -28,7 +28,7 @@ TASKS = 4  # 2 ps, 2 workers
 
 
 def free_ports(count):
-    """The first of so many in a row that nobody listens on."""
+    """The first of so many unused ports in a row."""
     while True:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError, OverflowError):

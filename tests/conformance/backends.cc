@@ -31,14 +31,14 @@ std::unique_ptr<kernels::Device> CreateCudaOnCpu() {
   return kernels::cuda::CreateDevice({.precision = kPrecision}).value();
 }
 
-// A card, where there is one.
+// The GPU, if there is one.
 template <Precision kPrecision>
 std::unique_ptr<kernels::Device> CreateGpu() {
   return kernels::CreateCudaDevice({.precision = kPrecision}).value();
 }
 
-// What a value's sign, exponent and `digits` of its binary digits make. `lowest` is the exponent of the
-// smallest normal number, as frexp() counts.
+// The value made of a value's sign, exponent and first `digits` binary digits. `lowest` is the exponent of
+// the smallest normal number, as frexp() counts.
 double RoundedTo(double value, int digits, int lowest) {
   int exponent = 0;
   std::frexp(value, &exponent);
@@ -83,7 +83,7 @@ float Decode(uint16_t bits, ElementType type) {
   return value;
 }
 
-// Where the row-major element `index` of this image lies.
+// The position of the row-major element `index` of this image.
 int64_t Place(const TensorDesc& desc, int64_t index) {
   const int64_t block = kernels::BlockOf(desc.layout);
   if (block == 1) return index;

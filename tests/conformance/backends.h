@@ -15,17 +15,17 @@
 
 namespace cairn::conformance {
 
-// A row per backend and setting: "cpu_1_thread", "cuda_on_cpu", "cuda_on_cpu_bfloat16"; "gpu_tf32" and its
-// like where there is a card.
+// A row per backend and setting: "cpu_1_thread", "cuda_on_cpu", "cuda_on_cpu_bfloat16"; with a GPU also
+// "gpu_tf32" and similar ones.
 struct Backend {
   std::string name;
   std::unique_ptr<kernels::Device> (*create)();
   std::vector<kernels::Layout> layouts;  // of images; row-major is the first
   kernels::Precision precision = kernels::Precision::kFloat32;
 
-  // Of the activations.
+  // The type of the activations.
   kernels::ElementType type() const;
-  // What the numbers of this precision leave right of a result as a whole: see ExpectClose().
+  // The tolerance for a result as a whole in this precision: see ExpectClose().
   double tolerance() const;
 };
 const std::vector<Backend>& AvailableBackends();
@@ -47,14 +47,14 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
   std::unique_ptr<kernels::DeviceMemory> Put(const std::vector<double>& values);
   // Row-major, in elements of this type, which hold the values exactly: see Rounded().
   std::unique_ptr<kernels::DeviceMemory> PutAs(const reference::Tensor& tensor, kernels::ElementType type);
-  // Memory full of NaN, of whatever type: whoever adds to an output, or leaves a part of it unwritten, is
-  // found out.
+  // Memory filled with NaN of any type, which shows when an op adds to an output or leaves a part of it
+  // unwritten.
   std::unique_ptr<kernels::DeviceMemory> Poisoned(int64_t num_floats);
   // Row-major values; fails the test when a padding channel is not 0.
   std::vector<float> Get(kernels::DeviceMemory& memory, const kernels::TensorDesc& desc);
   std::vector<float> GetAs(kernels::DeviceMemory& memory, const Shape& shape, kernels::ElementType type);
 
-  // In elements of the backend's type.
+  // The size in elements of the backend's type.
   kernels::TensorDesc ActivationDesc(const Shape& shape,
                                      kernels::Layout layout = kernels::Layout::kRowMajor) const {
     return {.shape = shape, .layout = layout, .type = type()};
@@ -63,7 +63,7 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
   std::unique_ptr<kernels::DeviceMemory> PutActivation(const reference::Tensor& tensor,
                                                        kernels::Layout layout = kernels::Layout::kRowMajor);
   std::vector<float> GetActivation(kernels::DeviceMemory& memory, const kernels::TensorDesc& desc);
-  // ExpectNear() and ExpectGradient(), or what 16 bits allow.
+  // ExpectNear() and ExpectGradient(), with the tolerance of 16 bits for such types.
   void ExpectActivation(const std::vector<float>& got, const std::vector<double>& expected,
                         int64_t terms) const;
   void ExpectActivationGradient(const std::vector<float>& got, std::vector<double>& values,
@@ -76,15 +76,15 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
 // Values that no rounding makes equal: uniform in [-1, 1), from (seed).
 reference::Tensor RandomTensor(const Shape& shape, uint64_t seed);
 
-// To the nearest values of this type, ties to even: what a reference must be given, so that it sees what the
-// device sees.
+// Rounds to the nearest values of this type, ties to even, so that a reference gets the same inputs as the
+// device.
 reference::Tensor Rounded(reference::Tensor tensor, kernels::ElementType type);
 
 // |got - expected| <= tolerance (1 + |expected|) everywhere. The tolerance grows with the number of terms
 // that each value sums, whose order is the backend's own; with 0 terms it is 0.
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, int64_t terms);
 
-// Of an op that computes reference::GroupedConv2D(), with a bias.
+// Checks an op that computes reference::GroupedConv2D(), with a bias.
 kernels::Conv2DParams ParamsOf(const reference::Convolution& convolution, const kernels::TensorDesc& input);
 
 // The root of the sum of (got - expected)^2 is at most this part of that of expected^2: what 16 bits allow.
@@ -94,7 +94,7 @@ std::string BackendName(const testing::TestParamInfo<const Backend*>& info);
 std::vector<const Backend*> AllBackends();
 std::vector<const Backend*> Float32Backends();
 std::vector<const Backend*> Backends16Bit();
-// All whose code is kernels/cuda, in every precision.
+// All backends that run the code of kernels/cuda, in every precision.
 std::vector<const Backend*> CudaBackends();
 
 #define INSTANTIATE_CONFORMANCE(Suite) \

@@ -1,5 +1,5 @@
-// Two devices that add up by NCCL: two GPUs where there are two, and the same code on the processor, where
-// NCCL is a fake.
+// Two devices that compute sums with NCCL: two GPUs if there are two, and the same code on the CPU with a
+// fake NCCL.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -101,7 +101,7 @@ TEST_P(TwoDevices, SumsOfWholeNumbersAreExact) {
   }
 }
 
-TEST_P(TwoDevices, StepsAreThoseOfSumsByTheHost) {
+TEST_P(TwoDevices, StepsEqualThoseWithSumsOnTheHost) {
   Start();
   for (const char* json : {nn::kSmallCnn, nn::kNormalized, nn::kGraph}) {
     const Model model = Model::FromJson(json, "m").value();
@@ -131,8 +131,8 @@ TEST_P(TwoDevices, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(nn::Train(*second, model, examples, 10), ended);
 }
 
-// Whose devices may each need a step anew, with a smaller scale of the loss.
-TEST_P(TwoDevices, StepsInFloat16AreThoseOfSumsByTheHost) {
+// Each device may have to repeat a step with a smaller scale of the loss.
+TEST_P(TwoDevices, StepsInFloat16EqualThoseWithSumsOnTheHost) {
   Start(Precision::kFloat16);
   const Model model = Model::FromJson(nn::kMlp, "m").value();
   const auto by_host = ByHost(model), by_group = ByGroup(model);

@@ -1,4 +1,4 @@
-// What a device does beside its ops: copies, markers, recordings.
+// A device's copies, markers and recordings.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class Doubling {
   const std::unique_ptr<kernels::Marker> marker_;
 };
 
-TEST_P(DeviceConformance, WhatStandsBeforeAMarkerIsDoneWhenItWasWaitedFor) {
+TEST_P(DeviceConformance, WorkBeforeAMarkerIsDoneWhenTheMarkerIs) {
   Doubling doubling(device(), 1 << 18, 20);
   for (float value : {1.0f, 2.0f, 3.0f}) {
     ASSERT_TRUE(doubling.Put(value).ok());
@@ -69,7 +69,7 @@ TEST_P(DeviceConformance, WhatStandsBeforeAMarkerIsDoneWhenItWasWaitedFor) {
   }
 }
 
-TEST_P(DeviceConformance, ARecordingRunsAgainOnWhatIsThereThen) {
+TEST_P(DeviceConformance, ARecordingRunsAgainOnTheCurrentValues) {
   Doubling doubling(device(), 1 << 18, 20);
   ASSERT_TRUE(doubling.Put(1).ok());
   ASSERT_TRUE(doubling.Work().ok());

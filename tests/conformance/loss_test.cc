@@ -123,7 +123,7 @@ class LossConformance : public ConformanceTest {
     EXPECT_EQ(result.sums.examples, params.batch);
     ASSERT_EQ(result.gradient.size(), outputs.size());
     double expected = 0;
-    // Of large batches a part of the outputs is tried.
+    // For large batches only a part of the outputs is checked.
     constexpr int64_t kMostTried = 2000;
     const int64_t stride = std::max<int64_t>(1, rows * params.width * params.width / 5 / kMostTried) | 1;
     for (int64_t n = 0; n < params.batch; ++n) {
@@ -149,7 +149,7 @@ class LossConformance : public ConformanceTest {
   }
 
  private:
-  // What the device gets when it is given these.
+  // The values rounded to float.
   static Values Floats(const Tensor& tensor) {
     Values values;
     for (double value : tensor.values) values.push_back(static_cast<float>(value));
@@ -309,7 +309,7 @@ TEST_P(LossConformance, TheMeanIsOverTheExamplesAndNotOverTheirWeights) {
   EXPECT_EQ(result.gradient, (std::vector<float>{0.5f, 1, 4.5f, 6}));  // weight * 2 y / (batch * width)
 }
 
-TEST_P(LossConformance, APieceOfABatchHasItsPartInTheGradientOfTheWholesMean) {
+TEST_P(LossConformance, APartOfABatchHasItsShareOfTheGradientOfTheMean) {
   const Result result =
       Run({.kind = LossKind::kMeanSquaredError, .mean_over = 8, .width = 2}, {1, 2, 3, 4}, {0, 0, 0, 0});
   EXPECT_EQ(result.sums.loss, 2.5 + 12.5);
@@ -355,7 +355,7 @@ TEST_P(LossConformance, AnErrorOfZeroHasNoSlope) {
   }
 }
 
-TEST_P(LossConformance, ALabelThatIsNoClassIndexIsRefused) {
+TEST_P(LossConformance, ALabelThatIsNotAClassIndexIsRefused) {
   const Values outputs = RandomTensor({3, 10}, 1).values;
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -371,7 +371,7 @@ TEST_P(LossConformance, ALabelThatIsNoClassIndexIsRefused) {
   }
 }
 
-TEST_P(LossConformance, TheFirstOfManyBadLabelsIsNamedAndForgotten) {
+TEST_P(LossConformance, TheFirstOfManyBadLabelsIsNamedOnce) {
   auto op = device().ops().MakeLoss({.batch = 1500, .width = 3, .from_logits = true}).value();
   const auto outputs = Put(RandomTensor({1500, 3}, 1).values);
   Values labels(1500, 1.0);
@@ -395,7 +395,7 @@ TEST_P(LossConformance, ALabelOfARowIsNamedWithItsRow) {
       << result.status;
 }
 
-TEST_P(LossConformance, WhatMakesNoSenseIsRefused) {
+TEST_P(LossConformance, InvalidArgumentsAreRefused) {
   for (const LossParams& params : {
            LossParams{.batch = 1, .width = 0},
            LossParams{.batch = 0, .width = 1},

@@ -124,7 +124,7 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
-TEST_P(NetworkConformance, TheSameStepTwiceIsTheSameBitForBit) {
+TEST_P(NetworkConformance, ARepeatedStepGivesTheSameBits) {
   const nn::Model model = MakeModel(false);
   const std::vector<float> parameters = model.InitialParameters(3);
   std::vector<float> first(parameters.size()), second(parameters.size());
@@ -176,7 +176,7 @@ class NetworkIn16Bits : public NetworkConformance {
   }
 };
 
-TEST_P(NetworkIn16Bits, AStepIsThatOfFloat32ButForRounding) {
+TEST_P(NetworkIn16Bits, AStepEqualsThatInFloat32ExceptForRounding) {
   const nn::Model model = MakeModel(false);
   ExpectStepsAgree(model, model.InitialParameters(3));
 }

@@ -1,4 +1,4 @@
-// What the tests of NaN and infinity share. Every operation passes them on as its definition in double does,
+// Helpers for tests of NaN and infinity. Every operation passes them on as its definition in double does,
 // forward and backward: the result is NaN where the definition's is and nowhere else, and the same holds for
 // infinity. One element at a time is poisoned, in what vector registers hold and in the remainder.
 #pragma once

@@ -446,7 +446,7 @@ TEST_P(NonFiniteInFloat32, PassesThroughPenalties) {
   }
 }
 
-// Whatever the loss, of an output that is NaN it is NaN, and so is the gradient: no clipping hides it.
+// For an output that is NaN, every loss and its gradient are NaN: no clipping hides it.
 TEST_P(NonFiniteInFloat32, LossesOfNaNAreNaN) {
   for (const LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy,
                               LossKind::kBinaryCrossentropy, LossKind::kMeanSquaredError,

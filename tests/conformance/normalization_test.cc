@@ -18,7 +18,7 @@ struct Statistics {
   std::vector<double> mean, variance;
 };
 
-// Of each channel, the last axis.
+// For each channel, the last axis.
 Statistics StatisticsOf(const Tensor& x) {
   const auto channels = static_cast<size_t>(x.shape[x.shape.rank() - 1]);
   const double count = static_cast<double>(x.values.size() / channels);

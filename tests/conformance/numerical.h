@@ -1,4 +1,4 @@
-// Gradients by central differences in double precision: what the backward of every op is held against.
+// Gradients by central differences in double precision, the reference for the backward of every op.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,13 +16,13 @@ inline double Dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// Of large tensors a part is tried, spread over all places of a block and a window.
+// For large tensors only a part is checked, spread over all positions in a block and a window.
 inline size_t StrideOfTried(const std::vector<double>& values) {
   constexpr size_t kMostTried = 60;
   return std::max<size_t>(1, values.size() / kMostTried) | 1;
 }
 
-// df / d value, where f reads the value, which is put back.
+// df / d value, where f reads the value. Restores the value.
 inline double CentralDifference(double& value, const std::function<double()>& f) {
   constexpr double kStep = 1e-5;
   const double kept = value;
@@ -34,7 +34,7 @@ inline double CentralDifference(double& value, const std::function<double()>& f)
   return (high - low) / (2 * kStep);
 }
 
-// That `got` is the gradient of `f` with respect to `values`, which f reads.
+// Expects that `got` is the gradient of `f` with respect to `values`, which f reads.
 inline void ExpectGradient(const std::vector<float>& got, std::vector<double>& values,
                            const std::function<double()>& f) {
   constexpr double kTolerance =

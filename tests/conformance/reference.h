@@ -1,5 +1,5 @@
-// What every op must compute, written naively in double precision, row-major, straight from the definitions.
-// It shares nothing with the backends but Keras' rule for windows, which it spells out again.
+// Reference implementations of all ops, written naively in double precision, row-major, straight from the
+// definitions. It shares nothing with the backends but Keras' rule for windows, which it spells out again.
 #pragma once
 
 #include <algorithm>

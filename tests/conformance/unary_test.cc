@@ -244,7 +244,7 @@ class MergeConformance : public ConformanceTest {
       ExpectActivationGradient(GetActivation(*gradients[k], ActivationDesc(xs[k].shape, layout)),
                                xs[k].values, [&] { return Dot(forward(xs).values, dy.values); });
     }
-    // What nobody needs is not written.
+    // Outputs that are not requested are not written.
     dx_pointers[0] = nullptr;
     ASSERT_TRUE(op.Backward(x_pointers, dy_memory->data(), absl::MakeConstSpan(dx_pointers)).ok());
   }

@@ -36,7 +36,7 @@ std::vector<float> FloatsOfAllSizes() {
   return floats;
 }
 
-// Of a float as large as `value`.
+// The distance between floats near `value`.
 double Ulp(double value) {
   const auto size = static_cast<float>(std::fabs(value));
   if (!std::isfinite(size)) return std::ldexp(1.0, 104);

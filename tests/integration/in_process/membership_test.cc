@@ -116,7 +116,7 @@ TEST_F(MembershipTest, ARestartedWorkerPushesAgainInTheOpenRound) {
   ASSERT_EQ(again.client().Join(), absl::OkStatus());
   first.Join();
   EXPECT_EQ(old_life->status().code(), absl::StatusCode::kAborted)
-      << "its gradient is refused, and it is told";
+      << "the worker learns that its gradient is refused";
 
   InParallel(3, [&](int w) {
     ToyWorker& worker = w == 2 ? again : *workers[static_cast<size_t>(w)];

@@ -3,7 +3,7 @@ h5py==3.16.0
 
 image.keras, image.h5, steps.weights.h5: every layer with weights, random values; NAME_inputs.npy, and in
 NAME_outputs.npy what Keras makes of them. dense.weights.h5: whole numbers, layers under names that Keras did not make
-up, one in a model within. Archives and .h5 are packed anew, since they are mostly zeros.
+up, one in a model within. Archives and .h5 are packed again, since they are mostly zeros.
 """
 
 import gzip

@@ -3,7 +3,7 @@ NAME_outputs.npy, and checked.weights.h5: pip install tensorflow-cpu==2.21.0 tf_
 
 keras2: as Keras 2 (tf_keras) writes a whole model, with slashes in layer names and a loss object. excite: Normalization
 after adapt(), squeeze and excitation, and the other merges that broadcast. checked.weights.h5: one dense layer whose
-values HDF5 keeps with a checksum (Fletcher32). Archives and .h5 are packed anew.
+values HDF5 keeps with a checksum (Fletcher32). Archives and .h5 are packed again.
 """
 
 import gzip
