@@ -54,7 +54,7 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
   std::vector<float> Get(kernels::DeviceMemory& memory, const kernels::TensorDesc& desc);
   std::vector<float> GetAs(kernels::DeviceMemory& memory, const Shape& shape, kernels::ElementType type);
 
-  // The size in elements of the backend's type.
+  // A tensor of the backend's activation type.
   kernels::TensorDesc ActivationDesc(const Shape& shape,
                                      kernels::Layout layout = kernels::Layout::kRowMajor) const {
     return {.shape = shape, .layout = layout, .type = type()};
