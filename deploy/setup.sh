@@ -11,7 +11,10 @@ packages=(
   libzip-dev zipcmp zipmerge ziptool # libzip's CMake file wants its tools installed
   libdnnl-dev libmicrohttpd-dev libhdf5-dev libpng-dev libjpeg62-turbo-dev
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-19 libclang-rt-19-dev libomp-19-dev python3 python3-venv python3-grpcio python3-numpy python3-yaml spin dpkg-dev file)
+test_packages=(
+  libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev libomp-19-dev
+  python3 python3-venv python3-grpcio python3-numpy python3-yaml spin dpkg-dev file
+)
 
 case "${1-}" in
   "") ;;

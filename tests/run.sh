@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds and runs all tests, from nothing: release, AddressSanitizer with UndefinedBehaviorSanitizer and a few seconds of
-# each fuzz target, ThreadSanitizer with clang's thread-safety analysis. Ends with "N passed, N failed, N skipped" and
-# fails when anything did.
+# Builds and runs all tests, from nothing: release, AddressSanitizer with UndefinedBehaviorSanitizer and a few seconds
+# of each fuzz target, ThreadSanitizer with clang's thread-safety analysis. Ends with "N passed, N failed, N skipped"
+# and fails when anything did.
 #   tests/run.sh [release|dev|tsan]...   only these stages
 set -euo pipefail
 

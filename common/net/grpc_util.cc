@@ -2,10 +2,11 @@
 
 #include <malloc.h>
 
-#include "absl/strings/str_cat.h"
-#include "common/core/log.h"
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/log.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_log.h"
 #include "grpc/support/log.h"

@@ -5,7 +5,7 @@
 //   allreduce_bench --workers 2 --mib 64
 //
 // Every worker has its own gradient and gets the result in memory of its own. Needs Gloo
-// (Debian: libgloo-dev); without it the build leaves the program out, and says so.
+// (Debian: libgloo-dev); without it the build omits the program, with a message.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>

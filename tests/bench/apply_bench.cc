@@ -1,5 +1,5 @@
-// What one synchronous update costs a server, beside what the memory allows: all its stages over 64 MiB of a
-// variable, and a plain loop that reads and writes the same streams with one addition for each.
+// The cost of one synchronous update on a server, compared with the memory bandwidth: all its stages over 64
+// MiB of a variable, and a plain loop that reads and writes the same streams with one addition for each.
 //
 //   apply_bench --benchmark_min_time=1
 //

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What the servers cost: images/s of a cluster of 1 ps and 2 workers against two lone workers on the same cores.
+"""The cost of servers: images/s of a cluster of 1 ps and 2 workers against two lone workers on the same cores.
 
     tests/bench/cluster_bench.py DATA_DIR [--bin build/release/bin] [--pairs 5] [--batch_size 64] [--mode sync]
 
-Lone workers are two processes of lone_worker, one thread each, that train by themselves: loader, forward, backward, Adam. The
-cluster is `cairn train` without validation. The two sides run in turn; the figure to quote is the median of the ratios.
+Lone workers are two processes of lone_worker, one thread each, that train by themselves: loader, forward, backward,
+Adam. The cluster is `cairn train` without validation. The two sides run in turn; the figure to quote is the median of
+the ratios.
 """
 
 import argparse

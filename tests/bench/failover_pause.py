@@ -3,10 +3,10 @@
 
     tests/bench/failover_pause.py MODEL DATA_DIR [--bin build/release/bin] [--kills 3] [--pairs 3] [--steps 400]
 
-`cairn train` with 2 ps and 2 workers of one thread each, synchronous, a line for each step. In the middle of a run ps/0 or ps/1
-gets SIGKILL; the pause is the longest time between two steps after that, beside the longest before it. Without copies the
-job is set back to its last snapshot, of at most a second before: the time is until it has made the next step beyond where it was.
-The cost is steps/s with copies against without, in turn, of runs that nobody disturbs.
+`cairn train` with 2 ps and 2 workers of one thread each, synchronous, a line for each step. In the middle of a run ps/0
+or ps/1 gets SIGKILL; the pause is the longest time between two steps after that, beside the longest before it. Without
+copies the job is set back to its last snapshot, of at most a second before: the time is until it has made the next step
+beyond where it was. The cost is steps/s with backups against without, in turn, of undisturbed runs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def command(options, *flags):
 
 
 def server_pid(launcher, index):
-    """Of the ps that `launcher` has started."""
+    """The process id of a ps that `launcher` has started."""
     for child in map(int, open(f"/proc/{launcher}/task/{launcher}/children", encoding="ascii").read().split()):
         words = open(f"/proc/{child}/cmdline", encoding="utf-8").read().split("\0")
         if "--job_name=ps" in words and f"--task_index={index}" in words:
@@ -35,7 +35,7 @@ def server_pid(launcher, index):
 
 
 def run(options, victim, *flags):
-    """Kills ps/`victim`, or nobody, in the middle: (longest step before, pause, steps/s), in seconds."""
+    """Kills ps/`victim`, or no server, in the middle: (longest step before, pause, steps/s), in seconds."""
     with tempfile.TemporaryDirectory() as directory:
         job = subprocess.Popen(command(options, *flags), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:

@@ -3,9 +3,9 @@
 
     tests/bench/gpu_ratio.py [--bin build/release/bin] [--rounds 2] [--budget 140] [--only 'cnn batch 64'] [--json FILE]
 
-Both sides find inputs and parameters on the device and leave the gradients there: `step_bench --resident`, and the ways of
-torch_step.py. They run in turn, network by network, and the figure to quote is the median of the rounds' ratios. Ends with
-status 1 when a bar is missed or a measurement failed, 77 where there is no GPU.
+Both sides find inputs and parameters on the device and leave the gradients there: `step_bench --resident`, and the ways
+of torch_step.py. They run in turn, network by network, and the figure to quote is the median of the rounds' ratios.
+Ends with status 1 when a bar is missed or a measurement failed, 77 where there is no GPU.
 """
 
 import argparse

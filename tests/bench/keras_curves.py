@@ -3,10 +3,10 @@
 
     tests/bench/keras_curves.py --data_dir DIR [--bin build/release/bin] [--seeds 5] [--epochs 2] [--batch_size 64]
 
-Needs Keras 3 with a backend (`pip install tensorflow-cpu`). Both read the same exported model with what it was compiled with, the
-same images divided by 255, and shuffle each epoch in their own way, so curves agree to within their spread: for each epoch and
-metric the mean and standard deviation over the seeds of both, and the difference of the means in standard errors. Ends with
-status 1 when one is beyond 3.
+Needs Keras 3 with a backend (`pip install tensorflow-cpu`). Both read the same exported model with what it was compiled
+with, the same images divided by 255, and shuffle each epoch in their own way, so curves agree to within their spread:
+for each epoch and metric the mean and standard deviation over the seeds of both, and the difference of the means in
+standard errors. Ends with status 1 when one is beyond 3.
 """
 
 import argparse

@@ -2,19 +2,21 @@
 """Clusters on links of a given rate: what they reach of what the links allow, and what `cairn plan` said before.
 
     tests/bench/link_bench.py MODEL DATA_DIR [--bin build/release/bin] [--link 100Mbit] [--clusters 1x1,1x2,2x2,2x4]
-                              [--batch_size 8] [--steps 12] [--rounds 3] [--wire_dtype bfloat16] [--transport tcp] [--congestion reno] [--trace DIR]
+                              [--batch_size 8] [--steps 12] [--rounds 3] [--wire_dtype bfloat16] [--transport tcp]
+                              [--congestion reno] [--trace DIR]
 
-Each task of a cluster (PSxWORKERS; 0xWORKERS is all-reduce, without servers) runs in a network namespace of its own, on a bridge;
-`tc` holds every link to the rate, each way. Needs root, iproute2 and a kernel with tbf. The computation of a step is measured first,
-with as many workers at a time as the cluster has, since they share this machine's cores; choose a batch so small that it is a minor
-part. A step is what each of --steps adds to a run of --first_steps, so that neither the first round nor the end count. TCP's congestion
-control is this machine's, unless --congestion names another. Printed for each cluster: the step as predicted and as measured, their
-ratio, the step over the larger of computation and bytes / rate of the busiest link one way, and that link's goodput, both ways
-together, as a ratio of its rate. "of raw TCP" is the step over the larger of computation and what raw_tcp.py takes for the same bytes in
-the same namespaces, both ways at once; "hidden" the part of the communication, the busiest link's bytes up and then down at its rate, by
-which a step is not longer than its computation. With --wire_dtype each cluster also runs with numbers of that type, in turn; the last
-column is how many times as many steps it makes. With --trace each task leaves there the timeline of the last run's --steps, for `cairn
-trace merge` and `show`.
+Each task of a cluster (PSxWORKERS; 0xWORKERS is all-reduce, without servers) runs in a network namespace of its own, on
+a bridge; `tc` holds every link to the rate, each way. Needs root, iproute2 and a kernel with tbf. The computation of a
+step is measured first, with as many workers at a time as the cluster has, since they share this machine's cores; choose
+a batch so small that it is a minor part. A step is what each of --steps adds to a run of --first_steps, so that neither
+the first round nor the end count. TCP's congestion control is this machine's, unless --congestion names another.
+Printed for each cluster: the step as predicted and as measured, their ratio, the step over the larger of computation
+and bytes / rate of the busiest link one way, and that link's goodput, both ways together, as a ratio of its rate. "of
+raw TCP" is the step over the larger of computation and what raw_tcp.py takes for the same bytes in the same namespaces,
+both ways at once; "hidden" the part of the communication, the busiest link's bytes up and then down at its rate, by
+which a step is not longer than its computation. With --wire_dtype each cluster also runs with numbers of that type, in
+turn; the last column is how many times as many steps it makes. With --trace each task leaves there the timeline of the
+last run's --steps, for `cairn trace merge` and `show`.
 """
 
 import argparse
@@ -83,7 +85,7 @@ def step_seconds(options, *cluster):
 
 
 def run_seconds(options, steps, servers, workers, wire_dtype="float32"):
-    """Of one run on links of the given rate, as the chief's summary has it; servers and workers each on a link."""
+    """The chief's summary of one run on links of the given rate; each server and worker has its own link."""
     names = [f"ps{i}" for i in range(servers)] + [f"worker{i}" for i in range(workers)]
     with network(options, names) as address, tempfile.TemporaryDirectory() as directory:
         cluster = {"worker": [f"{address[f'worker{i}']}:2222" for i in range(workers)]}
@@ -142,8 +144,8 @@ def plan(options, servers, workers, compute):
 
 
 def raw_seconds(options, servers, workers, link_bytes):
-    """What raw TCP takes for the busiest link's bytes, both ways at once: a connection for each worker and server, all at the same
-    time; without servers one connection."""
+    """The time of raw TCP for the busiest link's bytes, both ways at once: a connection for each worker and server, all
+    at the same time; without servers one connection."""
     end = os.path.join(os.path.dirname(os.path.abspath(__file__)), "raw_tcp.py")
     if servers == 0:
         servers = workers = 1

@@ -1,4 +1,4 @@
-// Images per second of a worker that trains by itself: loader, forward, backward, Adam; no servers. What a
+// Images per second of a worker that trains alone: loader, forward, backward, Adam; no servers. What a
 // cluster's rate is held against.
 //   lone_worker MODEL DATA_DIR BATCH_SIZE EPOCHS
 #include <chrono>

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Whole training runs here and in what people would use instead, on one machine: examples/s as a ratio, ours / the peer's.
+"""Training runs of Cairn and of its alternatives on one machine: examples/s as a ratio, ours / the peer's.
 
-    tests/bench/peer_clusters.py --data_dir MNIST [--tensorflow_python PATH] [--torch_python PATH] [--bin build/release/bin]
-                                 [--networks cnn,wide] [--modes async,sync,allreduce] [--rounds 3] [--batch_size 64] [--ps 1]
+    tests/bench/peer_clusters.py --data_dir MNIST [--tensorflow_python PATH] [--torch_python PATH] [--bin
+    build/release/bin]
+                                 [--networks cnn,wide] [--modes async,sync,allreduce] [--rounds 3] [--batch_size 64]
+                                 [--ps 1]
 
-`--mode async` with 2 workers beside TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as many servers and
-workers, gRPC), `--mode sync` and `--mode allreduce` beside PyTorch's DistributedDataParallel over gloo (peer_torch.py). The paths are
-of Pythons that have tensorflow-cpu with tf_keras, or torch; a peer whose Python is not given is left out, aloud. All train the same
-network on the same images with the same batch for each of 2 workers, the same Adam and number of updates, and with one compute thread
-for each worker. How the peers were tuned stands in their files and in NETWORKS. All runs of a round follow each other, and the ratios
-are of one round.
+`--mode async` with 2 workers beside TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as many
+servers and workers, gRPC), `--mode sync` and `--mode allreduce` beside PyTorch's DistributedDataParallel over gloo
+(peer_torch.py). The paths are of Pythons that have tensorflow-cpu with tf_keras, or torch; a peer whose Python is not
+given is left out, aloud. All train the same network on the same images with the same batch for each of 2 workers, the
+same Adam and number of updates, and with one compute thread for each worker. How the peers were tuned stands in their
+files and in NETWORKS. All runs of a round follow each other, and the ratios are of one round.
 
-examples/s and processor time are of the steady state, taken in the same way of all: between the first and the last of the updates
-that NETWORKS names, so neither start-up nor evaluation counts. Processor time is that of all processes of the run. "seconds" are of
-the whole run, from launch to the end, imports and evaluation of the test set included. Ends with 1 where the median accuracies on the
-test set are further apart than NETWORKS allows: then the two have not done the same.
+examples/s and processor time are of the steady state, taken in the same way of all: between the first and the last of
+the updates that NETWORKS names, so neither start-up nor evaluation counts. Processor time is that of all processes of
+the run. "seconds" are of the whole run, from launch to the end, imports and evaluation of the test set included. Ends
+with 1 where the median accuracies on the test set are further apart than NETWORKS allows: then the two have not done
+the same.
 """
 
 import argparse
@@ -48,7 +51,7 @@ class Network:
     steps: int
     steps_per_call: int  # of TensorFlow's workers
     channels_last: bool  # what is faster in PyTorch
-    accuracy_within: float  # of the two sides' medians; after few updates, and without an order of them, runs are far apart
+    accuracy_within: float  # of the two sides' medians; runs differ much after few or unordered updates
 
 
 NETWORKS = {
@@ -83,7 +86,8 @@ def free_ports(count):
 
 
 class Run:
-    """Processes in sessions of their own, none of which is left when this is closed. The first one is the one that tells."""
+    """Processes in sessions of their own, none of which is left when this is closed. The first one is the one that
+    tells."""
 
     def __init__(self):
         self.began = time.monotonic()
@@ -129,7 +133,7 @@ class Run:
         self.marks.append((when, step, self.processor_seconds_()))
 
     def processor_seconds_(self):
-        """Of all processes that run in our sessions."""
+        """The processor time of all processes in our sessions."""
         sessions = {process.pid for process in self.processes}
         ticks = 0
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -163,12 +167,13 @@ class Run:
 
 
 def follow_version(run, port, wanted):
-    """Marks the first looks at a server's version that find so many updates, as peer_tensorflow.py looks at the optimizer's count."""
+    """Marks the first looks at a server's version that find so many updates, as peer_tensorflow.py looks at the
+    optimizer's count."""
     for version in wanted:
         done = -1
         while done < version:
             if time.monotonic() > run.deadline or run.processes[0].poll() is not None:
-                return  # told() or outcome() says so
+                return  # told() or outcome() reports it
             time.sleep(POLL_SECONDS)
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
@@ -236,7 +241,7 @@ def torch(options, network):
 
 
 def version(python, packages):
-    """Of a peer, or None where its Python is not given."""
+    """The versions of a peer's packages; None if its Python is not given."""
     if python is None:
         return None
     code = f"import importlib.metadata as m; print(', '.join(f'{{p}} {{m.version(p)}}' for p in {packages!r}))"

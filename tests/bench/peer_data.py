@@ -1,4 +1,4 @@
-"""What the two sides of peer_clusters.py read alike: MNIST's files, the model's layers, and marks on stdout."""
+"""Code that both sides of peer_clusters.py use: MNIST's files, the model's layers, and marks on stdout."""
 
 import json
 import re
@@ -19,7 +19,7 @@ def layers(path):
 
 
 def learning_rate(path):
-    """Of the model's optimizer, which must be Adam as it comes."""
+    """The learning rate of the model's optimizer, which must be Adam with no other setting."""
     with open(path, encoding="utf-8") as file:
         optimizer = json.loads(re.sub(r"//.*", "", file.read()))["compile_config"]["optimizer"]
     if optimizer["class_name"] != "Adam" or set(optimizer["config"]) != {"learning_rate"}:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """One task of a cluster of TensorFlow's ParameterServerStrategy, which peer_clusters.py starts; TF_CONFIG says which.
 
-Workers and servers are tf.distribute.Server; the chief trains with a ClusterCoordinator and says {"step": N} on stdout when --first and
---steps updates are made, and {"accuracy": A, "loss": L} of the test set at the end. As TensorFlow's guide has it: several steps in one
-tf.function for each schedule(), a data set for each worker, static shapes, prefetch. The images lie in the worker's memory and
-are gathered a batch at a time. The optimizer is the legacy Adam: one kernel for each variable, run on its server.
+Workers and servers are tf.distribute.Server; the chief trains with a ClusterCoordinator and says {"step": N} on stdout
+when --first and --steps updates are made, and {"accuracy": A, "loss": L} of the test set at the end. As TensorFlow's
+guide has it: several steps in one tf.function for each schedule(), a data set for each worker, static shapes, prefetch.
+The images lie in the worker's memory and are gathered a batch at a time. The optimizer is the legacy Adam: one kernel
+for each variable, run on its server.
 """
 
 import argparse
@@ -97,7 +98,7 @@ def main():
     task = json.loads(os.environ["TF_CONFIG"])
     workers = len(task["cluster"]["worker"])
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(workers + 1)  # with fewer, says the guide, they may wait for each other
+    tf.config.threading.set_inter_op_parallelism_threads(workers + 1)  # with fewer they may deadlock, says the guide
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type != "chief":
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=workers + 1)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""One process of PyTorch's DistributedDataParallel over gloo, which peer_clusters.py starts; RANK and the like are in the environment.
+"""One process of PyTorch's DistributedDataParallel over gloo, started by peer_clusters.py.
 
-Rank 0 says {"step": N} on stdout when --first and --steps steps are made, and {"accuracy": A, "loss": L} of the test set at the end.
-One compute thread; all images lie in memory as float32 and a batch is one index_select. Gradients are views of DDP's buckets, the graph
-is said to be static, and Adam is fused where PyTorch has that for CPUs.
+RANK and similar variables are in the environment.
+
+Rank 0 says {"step": N} on stdout when --first and --steps steps are made, and {"accuracy": A, "loss": L} of the test
+set at the end. One compute thread; all images lie in memory as float32 and a batch is one index_select. Gradients are
+views of DDP's buckets, the graph is said to be static, and Adam is fused where PyTorch has that for CPUs.
 """
 
 import argparse

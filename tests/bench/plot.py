@@ -3,10 +3,11 @@
 
     tests/bench/plot.py RAW.jsonl OUT_DIR
 
-goodput_push, goodput_pull: GB/s against size, a panel for each transport with all contenders of it and those of memory alone.
-cpu_push, cpu_pull: processor seconds for each GB, both sides together, likewise. workers, servers, encodings: goodput against
-their number or kind, at the size with most of them. A picture for which there are no lines is not drawn, and that is said. Where a
-contender was measured twice with the same numbers, the later line counts. Needs only Python's standard library.
+goodput_push, goodput_pull: GB/s against size, a panel for each transport with all contenders of it and those of memory
+alone. cpu_push, cpu_pull: processor seconds for each GB, both sides together, in the same panels. workers, servers,
+encodings: goodput against their number or kind, at the size with most of them. A picture for which there are no lines
+is not drawn, and that is said. Where a contender was measured twice with the same numbers, the later line counts. Needs
+only Python's standard library.
 """
 
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What plot.py makes of lines as push_pull_bench writes them."""
+"""plot.py reads the lines that push_pull_bench writes."""
 
 import contextlib
 import io
@@ -38,7 +38,7 @@ class PlotTest(unittest.TestCase):
         self.raw, self.out = os.path.join(directory.name, "raw.jsonl"), os.path.join(directory.name, "out")
 
     def plot(self, lines):
-        """What it prints; `lines`: text, or what becomes JSON."""
+        """The output of plot.py for `lines`, which are text or become JSON."""
         with open(self.raw, "w", encoding="utf-8") as file:
             file.writelines((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines)
         printed = io.StringIO()

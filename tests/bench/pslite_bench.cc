@@ -160,7 +160,7 @@ absl::Status Run(const Options& options) {
     server->set_request_handle([&values](const auto&... request) { values.Answer(request...); });
   }
   if (ps::IsWorker()) client = std::make_unique<ps::KVWorker<float>>(0, 0);
-  // Nobody sends before all have their handlers.
+  // No task sends before all have their handlers.
   ps::Postoffice::Get()->Barrier(0, ps::kScheduler + ps::kServerGroup + ps::kWorkerGroup);
   if (client == nullptr) {
     for (;;) pause();  // until the script, or the limit, kills it

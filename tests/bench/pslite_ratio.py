@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Pushes and pulls here and by ps-lite (dmlc), in turn, one worker and one server on one host: ratios, against the bars.
+"""Pushes and pulls by Cairn and by ps-lite (dmlc), in turn, one worker and one server on one host: ratios and bars.
 
     tests/bench/pslite_ratio.py [--bin build/release/bin] [--rounds 7] [--seconds 0.2] [--json RAW.jsonl]
 
-Needs pslite_bench, which is built where CMake was told CAIRN_PSLITE_DIR, and libjemalloc2. Each round starts push_pull_bench and
-pslite_bench once for each case, in the opposite order every other time, each of which takes the median of three turns; a ratio is of
-one round, and what is quoted is the median (least to most) of the rounds. ps-lite is tuned: built with -O3, with a jemalloc that
-keeps what is freed and asks for huge pages, over all of its transports (tcp; p3: TCP with a thread that sends; ipc: Unix sockets), and
-with all keys in one message or each in its own, several in flight. Of these the one that counts is the one whose median is best.
-"untuned" is TCP with glibc's malloc, which maps each message of 64 MiB anew. Ours is as users have it. pslite_bench.cc says what
-ps-lite's server does.
+Needs pslite_bench, which is built where CMake was told CAIRN_PSLITE_DIR, and libjemalloc2. Each round starts
+push_pull_bench and pslite_bench once for each case, in the opposite order every other time, each of which takes the
+median of three turns; a ratio is of one round, and what is quoted is the median (least to most) of the rounds. ps-lite
+is tuned: built with -O3, with a jemalloc that keeps what is freed and asks for huge pages, over all of its transports
+(tcp; p3: TCP with a thread that sends; ipc: Unix sockets), and with all keys in one message or each in its own, several
+in flight. Of these the one that counts is the one whose median is best. "untuned" is TCP with glibc's malloc, which
+maps new memory for each message of 64 MiB. Ours is as users have it. pslite_bench.cc says what ps-lite's server does.
 """
 
 import argparse

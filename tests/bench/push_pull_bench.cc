@@ -104,7 +104,7 @@ class Team {
   std::vector<Thread> threads_;
 };
 
-// What one transport needs to run: servers of its own, and workers that have joined.
+// The servers of one transport, and workers that have joined.
 struct Ours {
   std::string transport;
   std::unique_ptr<PsProcesses> servers;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""push_pull_bench over sizes, numbers of workers and of servers, and encodings; what it measured as lines of JSON in a new file.
+"""push_pull_bench over sizes, numbers of workers and servers, and encodings; writes a new file with lines of JSON.
 
     tests/bench/push_pull_sweep.py RAW.jsonl [--bin build/release/bin] [--rounds 3] [--seconds 0.1] [--limit 300]
                                    [--sizes 4KiB,...,256MiB] [--workers 2,4,8] [--ps 2,4] [--encodings bfloat16,...]
 
-Not every combination: the sizes with 1 worker and 1 server, beside all contenders; the rest at --fixed_size (64MiB), of Cairn alone:
-the numbers of workers with 1 server, of servers with 1 worker, the encodings with 1 and 1. A run that needs more memory
-than is free, fails, or takes longer than --limit seconds is named at the end, with the reason; the exit status is then 1.
-tests/bench/plot.py draws pictures of the file; wire/json_lines.h says what is in a line.
+Not every combination: the sizes with 1 worker and 1 server, beside all contenders; the rest at --fixed_size (64MiB), of
+Cairn alone: the numbers of workers with 1 server, of servers with 1 worker, the encodings with 1 and 1. A run that
+needs more memory than is free, fails, or takes longer than --limit seconds is named at the end, with the reason; the
+exit status is then 1. tests/bench/plot.py draws pictures of the file; wire/json_lines.h says what is in a line.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def numbers(text):
 
 
 def needed(size, workers):
-    """Bytes, about: the peers' two ends; of each transport the servers' values and sums, and of each worker its gradient, its values
-    and either of them once more on the way."""
+    """Bytes, about: the peers' two ends; of each transport the servers' values and sums, and of each worker its
+    gradient, its values and either of them once more on the way."""
     return bytes_of(size) * (4 + TRANSPORTS * (4 + 4 * workers))
 
 

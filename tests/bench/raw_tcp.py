@@ -4,7 +4,8 @@
     tests/bench/raw_tcp.py listen BYTES CONNECTIONS   at each end that others connect to
     tests/bench/raw_tcp.py HOST,HOST... BYTES         at each of the others, which prints the seconds
 
-BYTES go each way over each connection, of which there is one to each HOST. They begin when the listening end has all of its own.
+BYTES go each way over each connection, of which there is one to each HOST. They begin when the listening end has all of
+its own.
 """
 
 import concurrent.futures
@@ -75,7 +76,7 @@ def main():
             done.result()
     if not listens:
         print(time.monotonic() - began)
-    for stream in streams:  # nobody closes before the other end has it all
+    for stream in streams:  # no end closes before the other one has received everything
         if listens:
             receive(stream, 1)
         else:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What snapshots cost: images/s of a synchronous cluster that takes one every so many seconds, against one that takes none.
+"""The cost of snapshots: images/s of a synchronous cluster with a snapshot every so many seconds, and without.
 
     tests/bench/snapshot_cost.py MODEL DATA_DIR [--bin build/release/bin] [--pairs 3] [--steps 3000] [--save_secs 10]
 
-`cairn train` with 2 ps and 2 workers of one thread each, without validation, the two in turn. Give so many steps that a run takes
-several times --save_secs. The figure to quote is the median of the ratios; the snapshot at the job's end counts too.
+`cairn train` with 2 ps and 2 workers of one thread each, without validation, the two in turn. Give so many steps that a
+run takes several times --save_secs. The figure to quote is the median of the ratios; the snapshot at the job's end
+counts too.
 """
 
 import argparse

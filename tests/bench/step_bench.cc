@@ -1,4 +1,4 @@
-// Images per second of training steps without servers: what a device computes by itself. Two ways:
+// Images per second of training steps without servers: what a device computes alone. Two ways:
 //   step_bench --threads 2 --batch_size 64        whole calls of a replica, copies included, and Adam on the
 //   host step_bench --device /gpu:0 --resident         the step alone: everything lies on the device, and
 //   steps

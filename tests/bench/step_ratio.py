@@ -3,10 +3,11 @@
 
     tests/bench/step_ratio.py [--bin build/release/bin] [--pairs 3] [--batch_size 64] [--networks cnn,mlp,resnet20]
 
-Needs libtorch_step, which is built where libtorch-dev is installed, and libopenblas0-openmp. The two run in turn, and the
-figure to quote is the median of the ratios. Beside it the floor: the images that the cores' measured peak would do if a step were
-nothing but its products, of which a network whose gradients are mostly 0 behind a pooling needs not all. libtorch is tuned: malloc keeps its memory, and its matrix products are those
-of OpenBLAS with OpenMP, told a processor that it knows.
+Needs libtorch_step, which is built where libtorch-dev is installed, and libopenblas0-openmp. The two run in turn, and
+the figure to quote is the median of the ratios. Beside it the floor: the images that the cores' measured peak would do
+if a step were nothing but its products, of which a network whose gradients are mostly 0 behind a pooling needs not all.
+libtorch is tuned: malloc keeps its memory, and its matrix products are those of OpenBLAS with OpenMP, told a processor
+that it knows.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
 TUNED = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "LD_LIBRARY_PATH": OPENBLAS}
-# Of one image's step: each layer's products forward and by the kernel's gradient, and, behind the first, by the input's.
+# Of one image's step: each layer's products forward and by the kernel's gradient, and, behind the first, by the
+# input's.
 FLOPS = {"cnn": 16_376_064, "mlp": 113_754_112, "resnet20": 243_994_368}
 STEPS = {"cnn": 150, "mlp": 30, "resnet20": 30}
 MLP = """{"config": {"layers": [
@@ -29,7 +31,7 @@ MLP = """{"config": {"layers": [
 
 
 def core_type():
-    """Of this processor, among those that OpenBLAS knows."""
+    """The name of this processor among those that OpenBLAS knows."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         flags = file.read()
     return "Cooperlake" if "avx512_bf16" in flags else "SkylakeX" if "avx512f" in flags else "Haswell"

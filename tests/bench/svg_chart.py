@@ -1,4 +1,4 @@
-"""Line charts side by side as one SVG, with nothing but the standard library: readable on a light page and on a dark one.
+"""Line charts side by side as one SVG, by the standard library only, readable on light and dark pages.
 
     picture("Goodput", [Panel("push", "size", "GB/s", ticks, series)], "where and when")
 
@@ -38,7 +38,8 @@ def scale(least, most, length):
 
 
 def y_ticks(least, most):
-    """1, 2 and 5 times powers of ten, from one that is not above `least` to one not below `most`; powers alone where those are many."""
+    """1, 2 and 5 times powers of ten, from one that is not above `least` to one not below `most`; powers alone where
+    those are many."""
     for factors in ((1, 2, 5), (1,)):
         steps = [factor * 10.0**power for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 2) for factor in factors]
         first = max(i for i, step in enumerate(steps) if step <= least * 1.0001)

@@ -5,7 +5,7 @@
 
 Every network is tried as a careful user of PyTorch would run it: eager, as a CUDA graph captured by hand, and compiled
 (mode reduce-overhead); images in both memory formats, of which the faster counts; cuDNN's own choice of algorithms by
-measurement. Inputs and parameters lie on the device and stay the same; gradients are made anew in every step. Reduced
+measurement. Inputs and parameters lie on the device and stay the same; every step computes new gradients. Reduced
 precision is autocast with float32 parameters. One line for each network, batch, precision and way:
 
     torch cnn batch 64 tf32 graphs: 1234567 images/s, 51.8 us/step
@@ -151,7 +151,7 @@ class Training:
             for _ in range(WARM_UP_STEPS):
                 self.step()
         torch.cuda.current_stream().wait_stream(aside)
-        # Without gradients, backward makes them in the graph's own memory, and every replay writes them anew.
+        # Without gradients, backward makes them in the graph's own memory, and every replay writes them again.
         self.network.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -178,7 +178,7 @@ class Training:
 
 
 def seconds_of(step, steps):
-    """Of one step, by the device's clock, where `steps` follow each other."""
+    """The time of one step, by the device's clock, in a sequence of `steps`."""
     import torch
 
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -200,7 +200,7 @@ class Way:
         self.steps = max(5, min(5000, int(REPEAT_SECONDS / seconds_of(step, WARM_UP_STEPS))))
 
     def seconds(self):
-        """Of a step: the median of several runs."""
+        """The time of a step: the median of several runs."""
         return statistics.median(seconds_of(self.step_, self.steps) for _ in range(REPEATS))
 
 

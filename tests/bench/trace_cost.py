@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What being watched costs: steps/s of a synchronous cluster with pages and timeline, against one without.
+"""The cost of monitoring: steps/s of a synchronous cluster with status pages and traces, against one without.
 
-    tests/bench/trace_cost.py MODEL DATA_DIR [--bin build/release/bin] [--pairs 5] [--steps 3000] [--trace_steps FIRST:LAST]
+    tests/bench/trace_cost.py MODEL DATA_DIR [--bin build/release/bin] [--pairs 5] [--steps 3000] [--trace_steps
+    FIRST:LAST]
 
-`cairn train` with 2 ps and 2 workers of one thread each, without validation; the two sides in turn, and each pair in the other
-order. Watched: --metrics_port for every task, each read every --scrape_secs, and --trace_file, of all steps unless --trace_steps says
-which. The figures to quote are the medians of the ratios. Beside steps/s, which other load on the machine shakes, there is the
-processor's time that all tasks took, their start and the writing of the files included. What the launcher takes to read the
-files again, after training, is told apart: as long as `cairn trace show` takes for what it has merged.
+`cairn train` with 2 ps and 2 workers of one thread each, without validation; the two sides in turn, and each pair in
+the other order. Watched: --metrics_port for every task, each read every --scrape_secs, and --trace_file, of all steps
+unless --trace_steps says which. The figures to quote are the medians of the ratios. Beside steps/s, which other load on
+the machine shakes, there is the processor's time that all tasks took, their start and the writing of the files
+included. What the launcher takes to read the files again, after training, is told apart: as long as `cairn trace show`
+takes for what it has merged.
 """
 
 import argparse
@@ -26,7 +28,7 @@ TASKS = 4  # 2 ps, 2 workers
 
 
 def free_ports(count):
-    """The first of so many in a row that nobody listens on."""
+    """The first of so many unused ports in a row."""
     while True:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError, OverflowError):

@@ -1,5 +1,4 @@
-// Max pooling: windows that overlap, that leave a rest, that reach into the padding; equal values; every
-// layout.
+// Max pooling: windows that overlap, leave a remainder or reach into the padding; equal values; every layout.
 #include "tests/conformance/backends.h"
 
 namespace cairn::conformance {
@@ -73,7 +72,7 @@ TEST_P(MaxPool2DConformance, WindowsStridesAndPadding) {
   }
 }
 
-TEST_P(MaxPool2DConformance, OfEqualMaximaTheFirstTakesTheGradient) {
+TEST_P(MaxPool2DConformance, TheFirstOfEqualMaximaReceivesTheGradient) {
   for (Layout layout : layouts()) {
     Check(Exact({3, 8, 8, 16}, 2), {2, 2, 2, 2, false}, layout);
     Check(Exact({3, 7, 7, 5}, 2), {3, 3, 1, 1, true}, layout);

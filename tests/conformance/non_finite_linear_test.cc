@@ -77,7 +77,7 @@ void NonFiniteLinear::CheckLinear(absl::StatusOr<std::unique_ptr<kernels::Linear
       expected[i % expected.size()] += dy.values[i];
     }
     ExpectKinds(Get(*dbias, {bias.shape}), expected);
-    // What passed is also in the gradients of the filter's kernel and of the input.
+    // A value that passed is also in the gradients of the filter's kernel and of the input.
     const auto not_finite = [](double value) { return !std::isfinite(value); };
     const std::vector<float> gradient = Get(*dkernel, {kernel.shape});
     std::vector<bool> found(expected.size());

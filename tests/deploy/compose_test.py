@@ -29,7 +29,7 @@ PS, WORKERS = ["ps0", "ps1"], ["worker0", "worker1", "worker2"]
 
 
 def run(*command, seconds=TIME_LIMIT, check=True, **options):
-    """The finished process; its output is text."""
+    """Runs a command and returns the finished process, with its output as text."""
     result = subprocess.run([str(word) for word in command], timeout=seconds, text=True, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, check=False, **options)
     if check and result.returncode != 0:
@@ -98,7 +98,7 @@ class ComposeTest(unittest.TestCase):
             time.sleep(0.5)
 
     def kill_9(self, service):
-        """From outside: a signal of our own, as the kernel's, that the engine has no part in."""
+        """Sends a signal to the process itself, as the kernel would, without the engine."""
         pid = self.inspect(service, ".State.Pid")
         run("docker", "run", "--rm", "--pid=host", "--user=root", "--entrypoint=sh", "cairn-ps", "-c", f"kill -9 {pid}")
 
@@ -131,7 +131,7 @@ class ComposeTest(unittest.TestCase):
         for service in PS + WORKERS:
             self.assertEqual(self.inspect(service, ".RestartCount"), "0", service)
 
-    def test_goes_on_when_a_server_and_a_worker_are_killed(self):
+    def test_training_continues_when_a_server_and_a_worker_are_killed(self):
         self.file = self.directory / "docker-compose.yml"
         self.file.write_text(
             run("docker", "run", "--rm", "--entrypoint=cairn", "cairn-worker", "cluster", "generate", "--format", "compose",
@@ -149,7 +149,8 @@ class ComposeTest(unittest.TestCase):
         self.assert_trained(summary)
 
     def test_monitoring_finds_every_task(self):
-        """Where an image of Prometheus is here, PROMETHEUS_IMAGE or the one that the file names; TensorBoard's is built."""
+        """Needs an image of Prometheus: PROMETHEUS_IMAGE or the one that the file names. TensorBoard's image is
+        built."""
         if not answers("docker", "image", "inspect", "cairn-tensorboard"):
             self.compose("--profile", "monitoring", "build", "tensorboard")
         prometheus = os.environ.get("PROMETHEUS_IMAGE", "prom/prometheus:v2.53.2")
@@ -166,7 +167,7 @@ class ComposeTest(unittest.TestCase):
             time.sleep(1)
 
     def scraped(self):
-        """The roles of the tasks that Prometheus gets metrics of."""
+        """The roles of the tasks from which Prometheus receives metrics."""
         answer = self.get(9090, "api/v1/query?query=up")
         return [r["metric"]["role"] for r in answer["data"]["result"] if r["value"][1] == "1"] if answer else []
 
@@ -177,7 +178,7 @@ class ComposeTest(unittest.TestCase):
         except OSError:
             return None
 
-    def test_images_run_as_nobody_special_and_ps_has_no_cuda(self):
+    def test_images_run_without_root_and_ps_has_no_cuda(self):
         for image in ("cairn-ps", "cairn-worker"):
             self.assertEqual(run("docker", "run", "--rm", "--entrypoint=id", image, "-u").stdout.strip(), "1000")
             self.assertEqual(run("docker", "inspect", "-f", "{{.Config.StopSignal}}", image).stdout.strip(), "SIGTERM")

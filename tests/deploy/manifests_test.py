@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The manifests of deploy/kubernetes and the Compose files: strictly valid, and of one mind about who is who.
+"""The manifests of deploy/kubernetes and the Compose files: strictly valid, and consistent about the tasks.
 
 Kubernetes' own schemas come with the package kubernetes-validate, which is installed into an environment of its own
 the first time. Skipped, aloud, where no package index is in reach.
@@ -21,10 +21,10 @@ PACKAGE = "kubernetes-validate==1.37.0"
 SKIPPED = 77
 # The oldest that deploy/kubernetes/README.md promises, and a recent one.
 VERSIONS = ["1.29", "1.36"]
-PERMANENT = [1, 2, 3]  # exit codes that another try cannot mend
+PERMANENT = [1, 2, 3]  # exit codes of failures that a restart cannot repair
 
-# Fields of the resources that are none of Kubernetes' own, as their definitions (JobSet v0.6, TFJob v1) name them. What is in
-# their pods' templates is checked as Kubernetes' own.
+# Fields of custom resources, as their definitions (JobSet v0.6, TFJob v1) name them. Their pod templates are checked
+# with Kubernetes' own schemas.
 CUSTOM = {
     "JobSet": {"spec": {"network", "successPolicy", "failurePolicy", "replicatedJobs"},
                "spec.network": {"enableDNSHostnames", "subdomain", "publishNotReadyAddresses"},
@@ -36,7 +36,7 @@ CUSTOM = {
 
 
 def enter_environment():
-    """Runs this program again with the package at hand."""
+    """Runs this program again in an environment with the package."""
     home = CACHE_DIR / "kubernetes-validate"
     python = home / "bin/python"
     if not (home / PACKAGE).exists():
@@ -93,7 +93,7 @@ BASE, JOBSET, TFJOB = FILES
 
 class ManifestsTest(unittest.TestCase):
 
-    def test_every_object_is_strictly_what_kubernetes_knows(self):
+    def test_every_object_is_strictly_valid(self):
         for path in FILES:
             own = [o for o in objects(path) if o["kind"] not in CUSTOM]
             for o in own + [held for _, _, held in templates(path).values()]:
@@ -101,13 +101,13 @@ class ManifestsTest(unittest.TestCase):
                     with self.subTest(file=path.parent.name, kind=o["kind"], name=o["metadata"]["name"], version=version):
                         kubernetes_validate.validate(o, version, strict=True)
 
-    def test_a_misspelt_field_would_be_found(self):
+    def test_a_misspelt_field_is_found(self):
         job = named(BASE, "Job")
         job["spec"]["podFailurePolicyy"] = job["spec"].pop("podFailurePolicy")
         with self.assertRaises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(job, VERSIONS[0], strict=True)
 
-    def test_custom_resources_have_known_fields_alone(self):
+    def test_custom_resources_have_only_known_fields(self):
         for path, kind in ((JOBSET, "JobSet"), (TFJOB, "TFJob")):
             for place, known in CUSTOM[kind].items():
                 value = named(path, kind)
@@ -127,7 +127,7 @@ class ManifestsTest(unittest.TestCase):
         for role in ("chief", "worker"):
             self.assertEqual(templates(BASE)[role][1]["subdomain"], "cairn")
 
-    def test_exit_codes_are_read_as_they_are_meant(self):
+    def test_exit_codes_are_treated_as_documented(self):
         for path in (BASE, JOBSET):
             for role, (_, pod, held) in templates(path).items():
                 if held["kind"] != "Job":
@@ -144,7 +144,7 @@ class ManifestsTest(unittest.TestCase):
         for path in FILES:
             self.assertGreaterEqual(templates(path)["chief"][1]["terminationGracePeriodSeconds"], 60)
 
-    def test_nobody_is_root(self):
+    def test_no_container_runs_as_root(self):
         for path in FILES:
             for _, pod, _ in templates(path).values():
                 self.assertTrue(pod["securityContext"]["runAsNonRoot"])
@@ -152,7 +152,7 @@ class ManifestsTest(unittest.TestCase):
                     self.assertFalse(container["securityContext"]["allowPrivilegeEscalation"])
                     self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
 
-    def test_workers_flags_are_ones_that_they_take(self):
+    def test_workers_are_given_only_known_flags(self):
         own = re.compile(r"--(cluster|job_name|task_index|model|data_dir|train_dir|summary|metrics_port)=")
         for path in FILES:
             for role in ("chief", "worker"):
@@ -163,14 +163,14 @@ class ManifestsTest(unittest.TestCase):
                                          capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual(checked.returncode, 0, checked.stderr)
 
-    def test_a_tfjob_tells_its_tasks_by_tf_config_alone(self):
+    def test_a_tfjob_configures_its_tasks_only_by_tf_config(self):
         for role, (_, pod, _) in templates(TFJOB).items():
             container, = pod["containers"]
             self.assertEqual(container["name"], "tensorflow")  # where the operator puts TF_CONFIG
             self.assertNotRegex(" ".join(container["command"]), "cluster|job_name|task_index|hosts")
             self.assertEqual(container["ports"], [{"name": "tfjob-port", "containerPort": 2222}], role)
 
-    def test_the_models_are_the_example(self):
+    def test_the_models_equal_the_example(self):
         example = (SOURCE / "deploy/examples/mnist_cnn.json").read_text(encoding="utf-8")
         for path in FILES:
             self.assertEqual(named(path, "ConfigMap")["data"]["model.json"].strip(), example.strip(), path.parent.name)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What is installed: programs with their pages and completions, the client library in a project of its own, .deb packages.
+"""Installation: programs with man pages and completions, the client library in another project, .deb packages.
 
     CAIRN_BUILD_DIR=build/release python3 tests/deploy/packaging_test.py
 
-Installs from a finished build into a temporary folder, without root. Skipped, aloud, where what makes packages is missing.
+Installs from a finished build into a temporary folder, without root. Skipped if the packaging tools are missing.
 """
 
 import gzip
@@ -44,7 +44,7 @@ class PackagingTest(IntegrationTest):
             call("cmake", "--install", BUILD, "--prefix", cls.root, "--component", component)
 
     def completed(self, program, line):
-        """What bash offers at the end of `line`."""
+        """The completions that bash offers at the end of `line`."""
         words = line.split(" ")
         script = (f"source {self.root}/share/bash-completion/completions/{program}\n"
                   f"COMP_WORDS=({' '.join(repr(word) for word in words)}); COMP_CWORD={len(words) - 1}\n"
@@ -84,7 +84,7 @@ class PackagingTest(IntegrationTest):
             if shutil.which("zsh"):
                 call("zsh", "-n", function)
 
-    def test_a_project_of_its_own_builds_and_runs_with_the_client_library(self):
+    def test_another_project_builds_and_runs_with_the_client_library(self):
         for file in (self.root / "lib/cmake/Cairn").iterdir():
             for folder in (SOURCE, BUILD):
                 self.assertNotIn(str(folder), file.read_text(), file)
@@ -97,7 +97,7 @@ class PackagingTest(IntegrationTest):
                             "--task_index=0", "--reuse_port")
         self.assertEqual(call(build / "consumer", f"127.0.0.1:{port}", "a", "10"), "a * b = 40\n", server.story())
 
-    def test_debian_packages_have_what_is_theirs(self):
+    def test_debian_packages_have_their_files_and_dependencies(self):
         call("cpack", "-G", "DEB", "-B", self.directory, cwd=BUILD, seconds=300)
         packages = {path.name.split("_")[0]: path for path in self.directory.glob("*.deb")}
         self.assertEqual(set(packages) - {"cairn-cuda"}, {"cairn", "libcairn-dev"})

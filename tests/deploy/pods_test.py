@@ -54,7 +54,7 @@ class PodsTest(unittest.TestCase):
             self.objects = [document for document in yaml.safe_load_all(file) if document]
 
     def mount(self, pod, volume):
-        """What stands for a pod's volume: a folder of ours, or a volume of the engine."""
+        """The replacement of a pod's volume: a local folder, or a volume of the engine."""
         maps = [volume[kind] for kind in ("configMap",) if kind in volume]
         maps += [source["configMap"] for source in volume.get("projected", {}).get("sources", [])]
         if not maps:
@@ -70,7 +70,7 @@ class PodsTest(unittest.TestCase):
         return folder
 
     def start(self, pod, names, spec, environment):
-        """A pod: its init containers to their end, then its container."""
+        """Runs a pod: its init containers to their end, then its container."""
         mounts = {volume["name"]: self.mount(pod, volume) for volume in spec["volumes"]}
         for container in spec.get("initContainers", []) + spec["containers"]:
             words = ["--user", spec["securityContext"]["runAsUser"], "--read-only", "--cap-drop=ALL",

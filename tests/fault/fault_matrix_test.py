@@ -1,7 +1,7 @@
-"""Every kind of task x every signal x every moment of a step: the job ends as promised, and at the same bits.
+"""Every kind of task x every signal x every moment of a step: the job ends as documented, with the same bits.
 
 The moments are points in the programs themselves (common/core/fault_points.h): a task raises the signal in itself when
-it passes there. `cairn train` starts a killed one again; a stopped one goes on after STOPPED seconds.
+it passes there. `cairn train` restarts a killed task; a stopped task continues after STOPPED seconds.
 """
 
 import concurrent.futures
@@ -24,16 +24,17 @@ JOB = [CNN, "--ps=2", "--workers=2", "--sync_replicas", "--batch_size=32", "--se
        "--novalidation", "--threads=1"]
 LASTING = ["--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_workers=wait"]
 
-# Of a server: started, no job yet; the first pull; the middle of a push; between an update and its answer; while it
-# keeps a snapshot; the last step.
+# Points of a server: started without a job; the first pull; the middle of a push; between an update and its answer;
+# while it keeps a snapshot; the last step.
 SERVER = ["started:1", "read:1", "push:15", "applied:15", "snapshot:2", f"applied:{STEPS}"]
-# Of a server whose part has a copy: the first pull; the middle of a push; between an update and its answer.
+# Points of a server whose shard has a backup: the first pull; the middle of a push; between an update and its answer.
 COPIED = ["read:2", "push:15", "applied:15"]
-# Likewise where an update takes norms twice, with the other server: between each and the report of its sums.
+# The same for an update that exchanges norms twice with the other server, including the moments before it reports its
+# sums.
 MEASURED = ["push:15", "measured:29", "measured:30", "applied:15"]
 NORMS = ["--optimizer=lamb", "--global_clipnorm=0.1"]
-# Of a worker: started; before its first step; with a part of its gradients sent; with all of them; after an answer; the
-# last step.
+# Points of a worker: started; before its first step; with some of its gradients sent; with all of them sent; after an
+# answer; the last step.
 WORKER = ["started:1", "joined:1", "announced:100", "computed:15", "answered:15", f"computed:{STEPS}"]
 TASKS = {"ps/0": SERVER, "ps/1": SERVER, "worker/0": WORKER + ["snapshot:2"], "worker/1": WORKER}
 
@@ -101,7 +102,7 @@ class FaultMatrixTest(IntegrationTest):
         self.assertEqual(len(stopped), sum(map(len, TASKS.values())))
 
     def assert_copies_lose_nothing(self, points, *flags):
-        """No --train_dir: there is nothing to be set back to."""
+        """Runs without --train_dir, so a rollback is impossible."""
         sha = self.undisturbed(*flags)
         failures = []
 
@@ -125,13 +126,13 @@ class FaultMatrixTest(IntegrationTest):
         self.assertEqual(failures, [], "\n".join(failures))
         self.assert_nothing_runs()
 
-    def test_servers_with_copies_lose_nothing_and_nothing_is_set_back(self):
+    def test_servers_with_backups_lose_nothing_and_nothing_is_rolled_back(self):
         self.assert_copies_lose_nothing(COPIED)
 
-    def test_nor_do_they_while_they_exchange_norms(self):
+    def test_servers_with_backups_lose_nothing_while_they_exchange_norms(self):
         self.assert_copies_lose_nothing(MEASURED, *NORMS)
 
-    def test_a_terminated_task_ends_the_cluster_with_its_code_and_what_was_saved_is_gone_on_from(self):
+    def test_a_terminated_task_ends_the_cluster_with_its_code_and_a_new_run_resumes(self):
         sha = self.undisturbed()
         # The second snapshot, of step 20 or later, begins when the first has been written; it may still be read from a
         # server that was told to stop at its beginning. The chief writes one when it is told to stop itself.

@@ -10,13 +10,13 @@ these hold:
   the result   the network is linear with mean absolute error and far from its target, so the gradient of every
                variable is exactly -1, and with SGD at rate 1 every element is the number of updates made
   the summary  its counters fit each other and the variables
-  the memory   no process grows once it is warm, until the faults end: the last epoch's end may take what none did before
+  the memory   no process grows once it is warm, until the faults end; the end of the last epoch may need more
 
-With --ps_replication each server's part has a copy on the other, and nothing is saved before the end. Then only servers are
-killed and paused, the next one when both parts have had whole copies again: no update may be missing, none be made twice, and
-nothing be set back.
+With --ps_replication each server's shard has a backup on the other server, and nothing is saved before the end. Then
+only servers are killed and paused, the next one when both backups are in sync again. No update may be missing or be
+applied twice, and no rollback may happen.
 
-The seed decides on the faults, not on what the scheduler makes of them: the same seed need not fail again.
+The seed determines the faults but not the scheduling of threads, so the same seed need not fail again.
 """
 
 import argparse
@@ -47,7 +47,7 @@ CALM = 0.8  # so much of what an undisturbed job does in the time is asked for: 
 COPIED = 0.4  # of that with copies, which answers wait for
 WARM_UP = 10  # seconds of a process' life until its memory is what it needs; shorter runs do not look
 MOST_GROWTH = 24 << 10  # KiB: one arena of glibc's more, TuneMalloc()'s padding
-MOST_TORN = 0.2  # seconds of asynchronous pushes between the marks of a snapshot on two servers, where others compute too
+MOST_TORN = 0.2  # seconds of asynchronous pushes between the snapshot markers on two servers, on a busy machine
 LISTENS, CONNECTED = "0A", "01"  # in /proc/net/tcp
 
 
@@ -106,8 +106,8 @@ def read_safetensors(path):
 
 
 def resident_kib(pid):
-    """Without files' pages, which come in as code is used: 50 MiB more when libraries are unloaded at a process' end. None
-    when it has ended."""
+    """Without files' pages, which come in as code is used: 50 MiB more when libraries are unloaded at a process' end.
+    None when it has ended."""
     with contextlib.suppress(OSError):
         found = re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
         return sum(map(int, found)) if found else None
@@ -115,7 +115,7 @@ def resident_kib(pid):
 
 
 class Memory:
-    """What processes take, and how much more than when they were warm."""
+    """The memory of processes, and its growth since they were warm."""
 
     def __init__(self):
         self._seen = {}  # by pid: name, first seen, most while warming up, most since
@@ -130,7 +130,7 @@ class Memory:
             entry[phase] = max(entry[phase], kib)
 
     def growth(self):
-        """Of the processes that lived longer: (KiB, task, pid), the largest first."""
+        """The growth of the processes that outlived the warm-up: (KiB, task, pid), the largest first."""
         return sorted(((since - warm, name, pid) for pid, (name, _, warm, since) in self._seen.items() if since),
                       reverse=True)
 
@@ -148,7 +148,8 @@ class Faults:
         self.pauses = []  # seconds
 
     def step(self, tasks, calm=True):
-        """Does what is due; `tasks`: names by pid. Unless it is calm, nothing new."""
+        """Resumes paused tasks that are due, and injects the next fault if it is due and `calm`. `tasks`: names by
+        pid."""
         now = time.monotonic()
         for pid in [pid for pid, until in self._paused.items() if until <= now]:
             self._resume(pid)
@@ -226,7 +227,7 @@ class Soak(IntegrationTest):
                 f"--data_sharding={self.options.data_sharding}"]
 
     def epochs(self):
-        """So many that the job lasts longer than the faults."""
+        """The number of epochs for which the job outlasts the faults."""
         trial = self.run_to_end("cairn", "train", *self.flags(24), "--summary=trial.json")
         self.assert_exit(DONE, trial)
         self.seconds_each = read_summary(self.directory / "trial.json")["seconds"] / 24
@@ -251,7 +252,7 @@ class Soak(IntegrationTest):
         return named
 
     def disturb(self, job, faults, memory):
-        """Until the time is over, or the job; returns the ports of the servers."""
+        """Injects faults until the time or the job is over. Returns the ports of the servers."""
         end = time.monotonic() + self.options.seconds
         ports = set()
         while time.monotonic() < end and job.running:
@@ -265,7 +266,7 @@ class Soak(IntegrationTest):
         return ports
 
     def copies_are_whole(self, job, faults):
-        """Of both parts, as the log tells: since a server was killed, and at last after one was paused."""
+        """True if the log shows that both backups are in sync, since a server was killed, or since one was paused."""
         told = job.stderr.splitlines()
         whole = [line for line in told if "'s shard is in sync with its backup on" in line]
         if len(faults.kills) + len(faults.pauses) != self._faults_seen:
@@ -317,7 +318,7 @@ class Soak(IntegrationTest):
         self.assertEqual(left, [summary["global_step"]])
         self.assertEqual(len(right), 1)
         most = epochs * BATCHES * WORKERS
-        if self.options.data_sharding == "dynamic":  # what a server has less, or more, is told
+        if self.options.data_sharding == "dynamic":  # the summary reports missing and repeated examples
             used = (left[0] + right[0]) * BATCH
             self.assertEqual(used, SERVERS * BATCH * most - summary["examples_missed"] + summary["examples_repeated"])
             return
@@ -331,7 +332,7 @@ class Soak(IntegrationTest):
         steps, accepted = summary["global_step"], summary["gradients_accepted"]
         in_all = epochs * BATCHES * (1 if self.options.mode == "sync" else WORKERS)
         dynamic = self.options.data_sharding == "dynamic"
-        if self.options.mode == "sync" and dynamic:  # rounds without a lost worker are smaller, and some parts are empty
+        if self.options.mode == "sync" and dynamic:  # rounds without a lost worker are smaller, some parts empty
             self.assertGreaterEqual(steps, in_all)
         else:
             self.assertEqual(summary["examples"], BATCH * accepted)

@@ -1,5 +1,5 @@
-// One chunk's elements: of the first bytes the encoding, where the payload is cut, the phase and the count;
-// the rest is the payload.
+// The elements of one chunk. The first bytes give the encoding, the cut of the payload, the phase and the
+// count; the rest is the payload.
 #include <cmath>
 #include <vector>
 
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   FUZZ_CHECK(elements->count() > 0);
   FUZZ_CHECK(elements->count() <= net::kMaxPayloadBytes);
-  // All of it, and of its second half the same.
+  // Decodes all elements, and the second half alone, which must be equal.
   std::vector<float> whole(static_cast<size_t>(elements->count())), half(whole.size() / 2);
   FUZZ_CHECK(elements->Copy(0, absl::MakeSpan(whole)).ok());
   const size_t first = whole.size() - half.size();

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       FUZZ_CHECK(cluster->spec.place_on_host_of(cluster->self) >= 0);
     }
     if (!cluster->spec.knows_all_servers()) continue;
-    // What was accepted reads as itself in its canonical form.
+    // The canonical form of an accepted cluster reads as the same cluster.
     const auto again = net::ClusterSpec::FromJson(cluster->spec.ToJson(), "again");
     FUZZ_CHECK(again.ok());
     FUZZ_CHECK(again->Hash() == cluster->spec.Hash());

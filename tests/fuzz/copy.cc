@@ -1,4 +1,5 @@
-// What a foreign source brings a server as the copy of ps/0's part: frames, and what clients then ask of it.
+// Frames from an untrusted source to a server that keeps the backup of ps/0's shard, and later calls of
+// clients.
 #include <memory>
 
 #include "ps/copy_session.h"
@@ -23,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto session = std::make_unique<ps::CopySession>(player.server(), std::make_shared<Sink>());
   for (const fuzz::CopyStep& step : script.steps()) {
     switch (step.what_case()) {
-      case fuzz::CopyStep::kItem: {  // whole, and so mostly read
+      case fuzz::CopyStep::kItem: {  // well-formed, so that most of it is read
         if (player.IsTooLarge(step.item().body().origin())) break;
         v1::CopyHeader header;
         const std::string& floats = step.item().floats();

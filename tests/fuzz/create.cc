@@ -1,4 +1,4 @@
-// What chiefs and workers call: jobs, variables, memberships, amendments, to a server that has nothing yet.
+// Calls of chiefs and workers to a server without a job: jobs, variables, memberships, config changes.
 #include "tests/fuzz/script.h"
 #include "tests/fuzz/server_script.h"
 

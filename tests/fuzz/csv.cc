@@ -1,4 +1,4 @@
-// CSV: its records, and as a data set with and without leave to pass over bad rows.
+// CSV: as records, and as a data set that skips bad rows or refuses them.
 #include "worker/data/csv.h"
 
 #include "tests/fuzz/data.h"

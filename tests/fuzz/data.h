@@ -1,4 +1,4 @@
-// What must hold of arrays and data sets that were accepted.
+// Checks of accepted arrays and data sets.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline void CheckArray(const absl::StatusOr<data::Array>& array) {
   static_cast<void>(used);
 }
 
-// Reads every example: what was checked at loading must be there.
+// Reads every example, all of which were checked at loading.
 inline void ReadAll(const data::Dataset& dataset) {
   std::vector<float> inputs(static_cast<size_t>(dataset.example_shape().num_elements()));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));

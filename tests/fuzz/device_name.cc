@@ -12,10 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   FUZZ_CHECK(name->index.value_or(0) >= 0);
   FUZZ_CHECK(name->task.value_or(0) >= 0);
-  // What is printed is read as the same.
+  // The printed name reads as the same name.
   const auto again = worker::ParseDeviceName(name->ToString());
   FUZZ_CHECK(again.ok() && *again == *name);
-  // A name speaks of itself, and adds nothing to itself.
+  // A name matches itself, and merging it with itself changes nothing.
   FUZZ_CHECK(worker::Matches(*name, *name));
   const auto merged = worker::MergeDeviceNames(*name, *name, false);
   FUZZ_CHECK(merged.ok() && *merged == *name);

@@ -1,6 +1,6 @@
-// What a client of this host says on its socket after the greeting; the first byte tells whether it shares
-// memory, whether it lends its own, in which a page may be read, and whether a page comes with what it says,
-// for a region that it may tell of.
+// Bytes that a client on this host sends on its socket after the greeting. The bits of the first byte: the
+// client shares memory; it offers its own memory, of which one page can be read; a page comes with the bytes,
+// for a region that they may declare.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int page[] = {region.descriptor().get()};
   (void)net::SendPassing(ends->second, {reinterpret_cast<const char*>(data) + 1, size - 1},
                          {page, (data[0] & 4) != 0 ? size_t{1} : 0});
-  shutdown(ends->second.get(), SHUT_WR);  // it comes to the end of this, or ends before
+  shutdown(ends->second.get(), SHUT_WR);  // the stream reads to the end of the input, or ends earlier
   char answer[64];
   do {
     pollfd ready = {.fd = ends->second.get(), .events = POLLIN, .revents = 0};

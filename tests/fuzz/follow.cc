@@ -1,4 +1,4 @@
-// What ps/1 tells ps/0, and what ps/0 tells ps/1: the same script to both, whose job needs norms.
+// The messages of ps/1 to ps/0, and of ps/0 to ps/1: the same script is played to both. The job needs norms.
 #include "tests/fuzz/script.h"
 #include "tests/fuzz/server_script.h"
 

@@ -1,4 +1,4 @@
-// One gRPC message as a frame: the first byte tells into how long slices it is cut.
+// One gRPC message as a frame: the first byte gives the length of its slices.
 #include "common/net/frame.h"
 
 #include <vector>
@@ -34,7 +34,7 @@ void Decode(absl::string_view message, size_t slice_bytes) {
     FUZZ_CHECK(!status.message().empty());
     return;
   }
-  // What was read comes back from a frame that is written of it.
+  // A frame that is written from the fields reads as the same fields.
   std::string payload = BytesOf(frame.payload());
   if (payload.size() % sizeof(float) != 0) return;
   std::vector<float> floats(payload.size() / sizeof(float));

@@ -1,5 +1,5 @@
-// What fuzz targets share: the input as text, a file for readers that want one, and the check of what must
-// hold of whatever a parser accepts.
+// Helpers of fuzz targets: the input as text, a file for readers that need one, and the check of accepted
+// input.
 #pragma once
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ inline absl::string_view TextOf(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// A folder under TMPDIR that goes with the target, or with the script that runs it.
+// A folder under TMPDIR that the target, or the script that runs it, removes.
 class ScratchFolder {
  public:
   ScratchFolder() {

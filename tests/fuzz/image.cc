@@ -1,4 +1,4 @@
-// PNG and JPEG: the header, and the pixels where the image is small.
+// PNG and JPEG: the header, and the pixels of small images.
 #include "worker/data/image.h"
 
 #include <vector>

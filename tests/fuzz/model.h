@@ -1,4 +1,4 @@
-// What must hold of a model that was accepted.
+// Checks of an accepted model.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs one fuzz target for a while, from its seeds and from what earlier runs in this build directory found. Fails when
-# it finds a fault, and then prints the input that shows it, in base64.
+# Runs one fuzz target for a while, from its seeds and from inputs that earlier runs in this build directory found.
+# Fails if it finds a fault, and then prints the input that causes it, in base64.
 #   tests/fuzz/run.sh TARGET SECONDS [LIBFUZZER_OPTION]...
 # Writes to the build directory alone: CAIRN_FUZZ_BUILD, or build/dev.
 set -euo pipefail

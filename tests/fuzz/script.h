@@ -1,4 +1,4 @@
-// Inputs that are messages, as text: what of it reads as a message counts.
+// Inputs that are messages in text format. The text is used as far as it parses.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -20,7 +20,7 @@ Message ParseText(const uint8_t* data, size_t size) {
   parser.AllowPartialMessage(true);
   parser.SetRecursionLimit(32);
   Message message;
-  // Where the text breaks off, what came before it is there.
+  // After a syntax error, the fields before it are set.
   static_cast<void>(parser.MergeFromString(std::string(TextOf(data, size)), &message));
   return message;
 }

@@ -13,11 +13,11 @@
 namespace cairn::fuzz {
 namespace {
 
-// Servers refuse what does not fit the machine's memory; less will do here.
+// Servers refuse jobs that do not fit the machine's memory; this test uses a lower limit.
 constexpr int64_t kMostElements = 1 << 16;
 constexpr int32_t kMostSeconds = 100'000;
 
-// The follower's way back to its leader, which is the script.
+// The follower's port to its leader. The script plays the leader, so the port does nothing.
 class NowherePort final : public ps::SequencerPort {
  public:
   void ReportStaged(const ps::Gradient&) override {}
@@ -26,7 +26,7 @@ class NowherePort final : public ps::SequencerPort {
   void ReportWaiting(int64_t) override {}
 };
 
-// Nobody listens there.
+// A stream to a server that does not exist.
 class NowhereStream final : public ps::CopyStream {
  public:
   void Send(uint64_t, ps::CopyItem) override {}
@@ -80,7 +80,7 @@ class ServerPlayer::Sink final : public ps::SessionSink {
 class ServerPlayer::Log final : public ps::LogSink {
  public:
   void Append(const ps::LogEntry& entry) override {
-    // What the leader says reads as itself.
+    // A decision of the leader reads as itself after a round trip.
     const v1::Decision decision = ps::ToProto(entry);
     const auto again = ps::FromProto(decision);
     FUZZ_CHECK(again.ok() && again->index == entry.index);

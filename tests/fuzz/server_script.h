@@ -1,5 +1,5 @@
-// Plays a Script to a parameter server: what its clients call and stream, and what followers and a leader
-// send.
+// Plays a Script to a parameter server: calls and streams of clients, and messages of followers and of a
+// leader.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace cairn::fuzz {
 
-// Two elements, trained by SGD, of one worker on so many servers.
+// A job of two elements, trained by SGD, with one worker and so many servers.
 v1::CreateRequest SmallJob(v1::Mode mode, int servers);
 
-// One server in this process. Whatever comes, it answers each call once.
+// One server in this process. It must answer each call once, whatever the script.
 class ServerPlayer {
  public:
-  // `index`: 0, or 1 for a follower, whose leader is the script. `place`: of the process that it is in, when
-  // that is another; it then may keep a copy.
+  // `index`: 0, or 1 for a follower, whose leader is the script. `place`: the index of its process, if
+  // different; the server may then keep a backup.
   explicit ServerPlayer(int index, int place = -1);
   ~ServerPlayer();
 
@@ -26,7 +26,8 @@ class ServerPlayer {
   void MakeReady(const v1::CreateRequest& request);
   void Play(const Script& script);
   ps::Server& server() { return server_; }
-  // More than there shall be memory for here; what makes no sense is not.
+  // True: the state needs more memory than this test allows. False for malformed input, which the server must
+  // refuse.
   static bool IsTooLarge(const v1::CopyOrigin& origin);
 
  private:

@@ -1,4 +1,4 @@
-// What servers answer that they hold, against what a client wants.
+// The slices that servers report, checked against a client's variables.
 #include "common/net/placement.h"
 #include "ps/declaration.h"
 #include "tests/fuzz/script.h"
@@ -7,7 +7,7 @@ namespace {
 
 using namespace cairn;
 
-// Pushes and pulls go by these: they must lie within what they are of.
+// Pushes and pulls use these extents, so they must lie within their variables.
 void CheckLayout(const net::Layout& layout, absl::Span<const net::VariableInfo> variables) {
   for (size_t i = 0; i < variables.size(); ++i) {
     int64_t next = variables[i].offset;

@@ -1,4 +1,4 @@
-// A checkpoint's state.json: as it comes, and with the right checksum at its end, which guessing never finds.
+// A checkpoint's state.json: as given, and with a correct checksum, which a fuzzer cannot guess.
 #include "worker/checkpoint/state_file.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// A TFRecord file, plain or gzip'd: the framing. What lies in sound records is tf_example's.
+// A TFRecord file, plain or gzip'd: the framing. Target tf_example reads the contents of intact records.
 #include "tests/fuzz/tf_record.h"
 
 #include "tests/fuzz/data.h"

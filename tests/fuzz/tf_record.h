@@ -1,4 +1,4 @@
-// TFRecord's framing, with sound checksums, for targets that would hardly get past them.
+// TFRecord's framing with correct checksums, for targets that would rarely guess them.
 #pragma once
 
 #include <cstdint>

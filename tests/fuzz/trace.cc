@@ -1,4 +1,4 @@
-// Timelines: a task's own, and what was merged.
+// Trace files: of one task, and merged.
 #include <algorithm>
 
 #include "common/core/trace_merge.h"
@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto trace = ParseTrace(text, "t.json");
   if (!trace.ok()) return 0;
-  // What was accepted reads as itself, where a double tells nanoseconds apart, and can be put beside another.
+  // An accepted trace reads as itself, as far as a double can represent nanoseconds, and can be merged with
+  // another one.
   int64_t end = 0;
   for (const TaskTrace::Slice& slice : trace->slices) end = std::max(end, slice.begin + slice.duration);
   for (const TaskTrace::Flow& flow : trace->flows) end = std::max(end, flow.at);

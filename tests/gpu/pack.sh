@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Collects what tests/gpu/run.sh needs on a machine with a card but without gRPC, protobuf or a package registry: programs,
-# the CUDA backend, and the shared libraries that they want from this system, stripped, in OUTDIR/cairn_gpu.tar.gz. None of
-# NVIDIA's libraries is carried: they are there already, and must fit the driver.
+# Collects what tests/gpu/run.sh needs on a machine with a card but without gRPC, protobuf or a package registry:
+# programs, the CUDA backend, and the shared libraries that they want from this system, stripped, in
+# OUTDIR/cairn_gpu.tar.gz. None of NVIDIA's libraries is carried: they are there already, and must fit the driver.
 #   tests/gpu/pack.sh OUTDIR [BUILD]    BUILD: a build with CUDA [build/release]
 set -euo pipefail
 

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA card, in one command: the conformance of the CUDA backend, the same under NVIDIA's
-# sanitizers, the benchmarks against PyTorch and cuBLAS, a cluster whose worker computes on the card, and, where there are
-# two cards, a model on both whose gradients NCCL adds up.
+# sanitizers, the benchmarks against PyTorch and cuBLAS, a cluster whose worker computes on the card, and, where there
+# are two cards, a model on both whose gradients NCCL adds up.
 #   tests/gpu/run.sh [--build DIR] [--out DIR] [--only PART,...] [--prefix DIR] [--seconds N]
 #     --build DIR    ready-made: what pack.sh wrote, or a build with bin/ in it; else what needs no gRPC is built here
 #     --out DIR      nine files at most: summary.txt, and each part's log [build/gpu_results]
-#     --only PART    conformance, nccl, bench, train, sanitizer (or one half of it: memcheck, racecheck), in the order wanted
-#                    [all]
+#     --only PART    conformance, nccl, bench, train, sanitizer (or half of it: memcheck, racecheck), in order [all]
 #     --prefix DIR   where the build finds Abseil and GoogleTest
 #     --seconds N    for all parts together; what does not fit is stopped or left out [570]
 # The training part reads MNIST from CAIRN_MNIST_DIR, else generated digits. Every part says "passed", "failed" or
-# "skipped" with the reason, and a part that fails stops no other. Ends with status 0 when none failed and one passed, 77
-# where there is no card.
+# "skipped" with the reason, and a part that fails stops no other. Ends with status 0 when none failed and one passed,
+# 77 where there is no card.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -70,8 +69,8 @@ why() {
   if [[ $1 -eq 124 || $1 -eq 137 ]]; then echo "its time was up"; else echo "exit status $1"; fi
 }
 
-# The folders that programs find their libraries in: what was packed, and NVIDIA's, for which PyTorch's wheels serve where
-# the system lacks cuDNN, cuBLAS or NCCL. Given to our programs alone: Python has libraries of its own.
+# The folders that programs find their libraries in: what was packed, and NVIDIA's, for which PyTorch's wheels serve
+# where the system lacks cuDNN, cuBLAS or NCCL. Given to our programs alone: Python has libraries of its own.
 set_library_path() {
   library_path=$build/lib
   local known
@@ -131,8 +130,8 @@ has() {
   return 1
 }
 
-# run_tests PART SECONDS FILTER [skipped]: with the last word no test that ran means that the card, or a second one, is lacking, as
-# the tests themselves say.
+# run_tests PART SECONDS FILTER [skipped]: with the last word no test that ran means that the card, or a second one, is
+# lacking, as the tests themselves say.
 run_tests() {
   local part=$1 log=$out/$1.log status count
   has "$part" conformance_test || return
@@ -153,11 +152,11 @@ run_tests() {
 }
 
 run_conformance() { run_tests conformance 200 '*gpu_*'; }
-# What two cards do together.
+# Tests with two GPUs.
 run_nccl() { run_tests nccl 100 'TwoDevices.*/two_gpus' skipped; }
 
-# run_sanitizer TOOL SECONDS OPTIONS...: over as many of the tests as the time allows, in an order that mixes the suites;
-# of the precisions those that differ most in their kernels.
+# run_sanitizer TOOL SECONDS OPTIONS...: over as many of the tests as the time allows, in an order that mixes the
+# suites; of the precisions those that differ most in their kernels.
 run_sanitizer() {
   local tool=$1 limit=$2 log=$out/$1.log status count
   shift 2
@@ -191,7 +190,7 @@ run_sanitizer() {
 
 run_memcheck() { run_sanitizer memcheck 110 --report-api-errors no; }
 
-# Of our own kernels: what NVIDIA's libraries do among their threads is theirs.
+# Checks only Cairn's kernels, not those of NVIDIA's libraries.
 run_racecheck() {
   local option options=()
   for option in kernel-name kernel-regex; do

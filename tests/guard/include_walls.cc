@@ -21,7 +21,7 @@ struct Room {
   bool knows_wire;                       // protobuf and gRPC
 };
 
-// The most special folder comes first: a file belongs to the first room that it lies in.
+// The most specific folder comes first: a file belongs to the first room whose folder contains it.
 const std::vector<Room>& Rooms() {
   static const auto* const rooms = new std::vector<Room>{
       {"common/core", {"common/core"}, false},
@@ -33,12 +33,12 @@ const std::vector<Room>& Rooms() {
       {"worker/board", {"common/core", "proto", "worker/board", "worker/data", "worker/nn"}, true},
       {"worker/checkpoint", {"common", "proto", "worker/checkpoint"}, true},
       {"worker/client", {"common", "proto", "worker/client"}, true},
-      // Workers without servers hold the values themselves, and update them as a server does.
+      // Workers without servers hold the values and update them as a server does.
       {"worker/allreduce",
        {"common", "proto", "kernels/peer_group.h", "worker/client", "worker/allreduce", "ps/optim",
         "ps/variable_store.h", "ps/squares.h", "ps/optimizer_of.h"},
        true},
-      // Workers that a model is divided over reach each other as those of a ring do.
+      // The workers of a split model reach each other as those of a ring do.
       {"worker/split",
        {"common", "proto", "kernels", "worker/nn", "worker/split", "worker/allreduce/link.h"},
        true},
@@ -71,7 +71,7 @@ bool IsCuda(absl::string_view include) {
   return false;
 }
 
-// What stands between the quotes or brackets of an #include line.
+// The text between the quotes or brackets of an #include line.
 std::optional<absl::string_view> IncludeOf(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
   if (!absl::ConsumePrefix(&line, "#")) return std::nullopt;

@@ -1,4 +1,4 @@
-// The walls of the house: which folder may include which. Knows C++ only as lines that say #include.
+// Checks which folder may include which. It reads only #include lines.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct Violation {
   std::string ToString() const;  // "ps/shard.cc:12: \"worker/nn/model.h\": ps may include ..."
 };
 
-// `path` is relative to the root and says which rules hold; files outside of every room obey none.
+// `path` is relative to the root and determines the rules; files outside all rooms have none.
 std::vector<Violation> CheckFile(absl::string_view path, absl::string_view text);
 
 struct TreeReport {
-  int files = 0;  // that some rule held for
+  int files = 0;  // checked against a rule
   std::vector<Violation> violations;
 };
 // All C++ and CUDA sources below `root`.

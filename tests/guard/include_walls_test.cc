@@ -81,7 +81,7 @@ TEST(IncludeWalls, EveryWallHolds) {
     EXPECT_THAT(Check(path, include), SizeIs(1)) << path << " " << include;
 }
 
-TEST(IncludeWalls, WhatIsAllowedPasses) {
+TEST(IncludeWalls, AllowedIncludesPass) {
   const std::vector<std::pair<const char*, const char*>> fine = {
       {"common/core/a.cc", "\"common/core/a.h\""},
       {"common/core/a.cc", "<nlohmann/json.hpp>"},

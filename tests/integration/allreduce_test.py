@@ -1,4 +1,4 @@
-"""Workers without servers: `--mode allreduce` comes to what synchronous servers come to, and ends as promised."""
+"""Workers without servers: `--mode allreduce` gives the result of synchronous servers, and ends as documented."""
 
 import json
 import signal
@@ -24,9 +24,9 @@ def floats_of(path):
 
 
 def around(step):
-    """The steps another worker may be in when one dies at the end of its computation of `step`.
+    """A pattern of the steps that another worker may be in when one dies at the end of its computation of `step`.
 
-    All of its gradient may have gone by then, and so the others may be a step ahead, or not have the mean before it.
+    The dying worker may have sent its whole gradient, so the others may be one step ahead, or one step behind.
     """
     return f"({step - 1}|{step}|{step + 1})"
 
@@ -45,7 +45,7 @@ class AllReduceTest(IntegrationTest):
             apart = max(abs(a - b) for a, b in zip(here[name], there[name], strict=True))
             self.assertLessEqual(apart, 1e-5, name)
 
-    def test_it_comes_to_what_servers_come_to(self):
+    def test_the_result_equals_that_of_servers(self):
         for workers in (2, 4):
             with self.subTest(workers):
                 ring, summary = self.trained(f"ring{workers}", "--mode=allreduce", f"--workers={workers}")
@@ -58,14 +58,14 @@ class AllReduceTest(IntegrationTest):
                 for field in same:
                     self.assertEqual(summary[field], other[field], field)
 
-    def test_clips_and_adam_too(self):
+    def test_the_result_with_clipping_and_adam_equals_that_of_servers(self):
         flags = ["--workers=3", "--optimizer=adam", "--global_clipnorm=0.1"]
         ring, _ = self.trained("ring", "--mode=allreduce", *flags)
         served, _ = self.trained("ps", "--sync_replicas", *flags)
         self.assert_close(ring, served)
 
-    def test_all_workers_have_the_same_bits(self):
-        """The chief's values are lost, and it goes on from the other's: the end is the same to the bit."""
+    def test_a_restarted_chief_gets_the_values_of_a_peer(self):
+        """A killed chief continues with the values of the other worker, and the result is bit-identical."""
         tasks = self.start_ring(2, "--model", MLP, *STEPS, "--fault=answered:10:KILL", faulty="worker/0")
         self.assert_exit(-signal.SIGKILL, tasks["worker/0"])
         chief = self.cluster.start("worker", 0, "--reuse_port", "--mode=allreduce", "--model", MLP, *STEPS,
@@ -76,7 +76,7 @@ class AllReduceTest(IntegrationTest):
         self.assertEqual(after, undisturbed["parameters_sha256"])
 
     def start_ring(self, workers, *flags, faulty=None):
-        """`--fault` is for the task `faulty` alone."""
+        """Only the task `faulty` gets `--fault`."""
         self.cluster = Cluster(self, ps=0, workers=workers)
         tasks = {}
         for job, index in self.cluster.tasks():
@@ -85,7 +85,7 @@ class AllReduceTest(IntegrationTest):
             tasks[name] = self.cluster.start(job, index, "--reuse_port", "--mode=allreduce", *own)
         return tasks
 
-    def test_a_killed_worker_is_started_again_and_nothing_is_lost(self):
+    def test_a_killed_worker_is_restarted_and_no_step_is_lost(self):
         _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=3")
         run = self.train(MLP, *STEPS, "--mode=allreduce", "--workers=3", "--summary=summary.json",
                          "--fault=worker/1:computed:7:KILL")
@@ -94,7 +94,7 @@ class AllReduceTest(IntegrationTest):
         self.assertEqual(summary["parameters_sha256"], undisturbed["parameters_sha256"])
         self.assertRegex(run.stderr, rf"lost worker/1 at 127\.0\.0\.1:\d+ in step {around(7)}: .*; joining again")
 
-    def test_a_chief_that_is_killed_when_all_is_done_gets_it_from_a_peer(self):
+    def test_a_chief_killed_after_the_last_step_gets_the_result_from_a_peer(self):
         _, undisturbed = self.trained("whole", "--mode=allreduce", "--workers=2")
         run = self.train(MLP, *STEPS, "--mode=allreduce", "--workers=2", "--train_dir=run", "--save_steps=1000",
                          "--summary=summary.json", "--fault=worker/0:snapshot:1:KILL")
@@ -103,7 +103,7 @@ class AllReduceTest(IntegrationTest):
         self.assertEqual(read_summary(self.directory / "summary.json")["parameters_sha256"],
                          undisturbed["parameters_sha256"])
 
-    def test_without_a_lost_worker_all_end(self):
+    def test_all_workers_end_if_a_lost_one_does_not_return(self):
         tasks = self.start_ring(3, "--model", MLP, "--epochs=10000", "--connect_timeout=8", "--fault=computed:5:KILL",
                                 faulty="worker/2")
         self.assert_exit(-signal.SIGKILL, tasks["worker/2"])
@@ -112,21 +112,21 @@ class AllReduceTest(IntegrationTest):
         self.assertRegex(tasks["worker/1"].stderr, r"(worker/2 at 127\.0\.0\.1:\d+ was not reached in time: connection refused"
                                                    r"|timed out waiting for worker/2 at 127\.0\.0\.1:\d+ to connect)")
 
-    def test_a_silent_worker_is_noticed_within_its_lease(self):
+    def test_a_silent_worker_is_lost_when_its_lease_expires(self):
         tasks = self.start_ring(2, "--model", MLP, "--epochs=10000", "--lease=2", "--connect_timeout=8",
                                 "--fault=computed:5:STOP", faulty="worker/1")
         self.assert_exit(RETRYABLE, tasks["worker/0"])
         self.assertRegex(tasks["worker/0"].stderr, r"lost worker/1 at 127\.0\.0\.1:\d+ in step \d+: not heard from for 2 s")
         tasks["worker/1"].signal(signal.SIGKILL)
 
-    def test_a_number_that_is_none_ends_all(self):
+    def test_a_value_that_is_not_finite_ends_all_workers(self):
         tasks = self.start_ring(3, "--model", MLP, "--learning_rate=1e30")
         self.assert_exit(FAILURE, *tasks.values())
         for name, task in tasks.items():
             with self.subTest(name):
                 self.assertRegex(task.stderr, "the (loss|gradient of '.*'|variable '.*') is -?(nan|inf|not finite)")
 
-    def test_a_job_goes_on_from_its_checkpoint_and_with_servers(self):
+    def test_a_job_resumes_from_its_checkpoint_with_and_without_servers(self):
         flags = ["--batch_size=16", "--seed=3", "--novalidation", "--train_dir=run", "--summary=summary.json"]
         self.assert_exit(DONE, self.train(MLP, "--mode=allreduce", "--workers=2", "--train_steps=10", *flags))
         second = self.train(MLP, "--mode=allreduce", "--workers=2", "--train_steps=20", *flags)
@@ -139,7 +139,7 @@ class AllReduceTest(IntegrationTest):
         self.assert_exit(DONE, third)
         self.assertRegex(third.stderr, "resuming from step 20")
 
-    def test_the_chief_ends_it_early_for_all(self):
+    def test_early_stopping_by_the_chief_ends_all_workers(self):
         run = self.train(MLP, "--mode=allreduce", "--ps=0", "--workers=2", "--epochs=50", "--early_stopping=0",
                          "--baseline=0.000001", "--summary=summary.json")
         self.assert_exit(DONE, run)

@@ -1,4 +1,4 @@
-"""The accuracy that the seed CNN reaches on the real MNIST, as published for such networks."""
+"""The CNN of the examples reaches the published accuracy of such networks on the real MNIST."""
 
 import re
 import unittest
@@ -12,7 +12,7 @@ TIME_LIMIT = 580  # seconds, below ctest's
 class BarsTest(IntegrationTest):
 
     def val_accuracies(self, *flags):
-        """Of each epoch, 5 in all, with two workers and batches of 32."""
+        """The accuracy after each of 5 epochs, with two workers and batches of 32."""
         run = self.run_to_end("cairn", "train", CNN, "--data_dir", MNIST_DIR, "--optimizer=adam", "--ps=1",
                               "--workers=2", "--batch_size=32", "--epochs=5", *flags, seconds=TIME_LIMIT)
         self.assert_exit(DONE, run)

@@ -1,4 +1,4 @@
-"""What is decided at an epoch's end: early stopping, a smaller learning rate, the best parameters in a file."""
+"""Callbacks at the end of an epoch: early stopping, a reduced learning rate, a file of the best parameters."""
 
 import hashlib
 import json
@@ -8,13 +8,13 @@ import struct
 from harness import DONE, MLP, Cluster, IntegrationTest, main, read_summary
 
 SYNC = ["--sync_replicas", "--workers=3", "--batch_size=16"]
-# The loss falls more slowly from epoch to epoch: this ends early, after the rate has been reduced.
+# The loss falls more slowly from epoch to epoch, so a job with these flags reduces its rate and then ends early.
 STOPS = ["--epochs=30", "--monitor=loss", "--min_delta=0.05", "--early_stopping=2", "--reduce_lr_on_plateau=0.5",
          "--plateau_patience=1"]
 
 
 def read_safetensors(path):
-    """Metadata, and by name what each variable's bytes are."""
+    """The metadata of a file, and the bytes of each variable by name."""
     file = path.read_bytes()
     length, = struct.unpack("<Q", file[:8])
     header, data = json.loads(file[8:8 + length]), file[8 + length:]
@@ -34,7 +34,7 @@ class CallbacksTest(IntegrationTest):
         return read_summary(self.directory / "summary.json")
 
     def losses(self, run):
-        """Those of training that the progress lines show, epoch by epoch."""
+        """The training loss of each epoch, from the progress lines."""
         return [float(loss) for loss in re.findall(r" - loss: ([0-9.e+-]+) - val_", run.stdout)]
 
     def test_a_sync_job_ends_early_with_the_same_bits_on_one_server_and_three(self):
@@ -54,7 +54,7 @@ class CallbacksTest(IntegrationTest):
             self.assert_nothing_runs()
         self.assertEqual(*digests)
 
-    def test_an_async_job_ends_early_and_every_task_with_0(self):
+    def test_early_stopping_of_an_async_job_ends_every_task_with_0(self):
         cluster = Cluster(self, ps=2, workers=3, chief=True)
         tasks = cluster.start_all("--model", MLP, "--epochs=50", "--early_stopping=0", "--min_delta=0.5",
                                   "--summary=summary.json")
@@ -62,7 +62,7 @@ class CallbacksTest(IntegrationTest):
         self.assertLess(read_summary(self.directory / "summary.json")["epochs"], 50)
 
     def test_the_best_epoch_is_restored_and_its_file_is_the_same(self):
-        # A large rate makes the loss of validation go up and down.
+        # A large learning rate makes the validation loss go up and down.
         run = self.train(MLP, *SYNC, "--epochs=6", "--learning_rate=0.02", "--early_stopping=6",
                          "--restore_best_weights", "--save_best=best.safetensors", "--summary=summary.json")
         summary = self.summary_of(run)

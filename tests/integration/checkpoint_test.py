@@ -1,4 +1,4 @@
-"""`cairn checkpoint` on files that this test writes by itself, from docs/design/checkpoint-format.md."""
+"""`cairn checkpoint` on files that this test writes as docs/design/checkpoint-format.md specifies them."""
 
 import json
 import struct
@@ -7,7 +7,7 @@ import zlib
 from harness import DONE, FAILURE, INCOMPATIBLE, USAGE, IntegrationTest, main
 
 SHARD = "shard-{:05}-model-00001-of-00001.safetensors"
-# By rows [begin, end) of two servers; values and one slot each.
+# Rows [begin, end) lie on two servers, each with values and one slot.
 KERNEL = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 BIAS = [7.0, 8.0]
 SERVERS = [
@@ -17,7 +17,7 @@ SERVERS = [
 
 
 def shard(tensors):
-    """The bytes of one file, and what state.json says of it but its name."""
+    """The bytes of one file, and its entry in state.json without its name."""
     header, sharding, data, entries = {}, {}, b"", []
     for name, (shape, begin, end, values) in tensors.items():
         packed = struct.pack(f"<{len(values)}f", *values)
@@ -59,7 +59,7 @@ def write_checkpoint(train_dir, step):
 
 
 def damage(path, tensor):
-    """The last byte of a tensor's values."""
+    """Changes the last byte of a tensor's values."""
     content = bytearray(path.read_bytes())
     length, = struct.unpack("<Q", content[:8])
     content[8 + length + json.loads(content[8:8 + length])[tensor]["data_offsets"][1] - 1] ^= 1
@@ -86,7 +86,7 @@ class CheckpointTest(IntegrationTest):
     def checkpoint(self, *arguments):
         return self.run_to_end("cairn", "checkpoint", *arguments)
 
-    def test_list_has_a_line_for_each(self):
+    def test_list_prints_a_line_for_each_checkpoint(self):
         size = sum(path.stat().st_size for path in self.old.glob("*.safetensors"))
         (self.new / "state.json").unlink()
         (self.train_dir / "checkpoints" / "step-00003000.tmp-1").mkdir()
@@ -97,7 +97,7 @@ class CheckpointTest(IntegrationTest):
         self.assertRegex(lines[1], r"^2000\t-\t-\tDATA_LOSS: cannot open .*state\.json: No such file")
         self.assertEqual(len(lines), 2)
 
-    def test_list_says_ok_of_a_checkpoint_whose_every_byte_was_read(self):
+    def test_list_reads_every_byte_and_reports_damage(self):
         damage(self.new / SHARD.format(2), "slot/momentum/dense/bias")
         run = self.checkpoint("list", self.train_dir)
         self.assert_exit(DONE, run)
@@ -107,7 +107,7 @@ class CheckpointTest(IntegrationTest):
         self.assert_exit(DONE, quick)
         self.assertRegex(quick.stdout, r"^1000\t.*\tnot verified\n2000\t.*\tnot verified\n$")
 
-    def test_show_tells_of_the_run_and_every_tensor(self):
+    def test_show_prints_the_run_and_every_tensor(self):
         for directory in (self.train_dir, self.new):
             run = self.checkpoint("show", directory)
             self.assert_exit(DONE, run)
@@ -135,7 +135,7 @@ class CheckpointTest(IntegrationTest):
         self.assertEqual(metadata, {"format": "pt", "global_step": "1000"})
         self.assertEqual(tensors, {"dense/kernel": ([3, 2], sum(KERNEL, [])), "dense/bias": ([2], BIAS)})
 
-    def test_consolidate_takes_the_newest_that_is_whole(self):
+    def test_consolidate_takes_the_newest_complete_checkpoint(self):
         damage(self.new / SHARD.format(1), "slot/momentum/dense/kernel")
         path = self.directory / "model.safetensors"
         run = self.checkpoint("consolidate", self.train_dir, "--output", path)
@@ -143,7 +143,7 @@ class CheckpointTest(IntegrationTest):
         self.assertRegex(run.stderr, rf"^cairn checkpoint: passed over {self.new}: shard-00001.* is damaged.*\n$")
         self.assertEqual(read_safetensors(path)[0]["global_step"], "1000")
 
-    def test_a_damaged_one_is_not_consolidated(self):
+    def test_a_damaged_checkpoint_is_not_consolidated(self):
         damage(self.new / SHARD.format(1), "dense/kernel")
         path = self.directory / "model.safetensors"
         run = self.checkpoint("consolidate", self.new, "-o", path)
@@ -151,7 +151,7 @@ class CheckpointTest(IntegrationTest):
         self.assertRegex(run.stderr, rf"^cairn checkpoint: {self.new}: shard-00001\S+: tensor 'dense/kernel': it is damaged")
         self.assertFalse(path.exists())
 
-    def test_what_is_no_checkpoint_is_refused(self):
+    def test_a_directory_without_a_checkpoint_is_refused(self):
         self.assert_refused(self.checkpoint("show", self.directory / "missing"), "DIR: there is no directory '.*missing'")
         self.assert_refused(self.checkpoint("consolidate", self.old, "-o", self.directory), "--output: .*Is a directory")
         self.assertEqual(self.checkpoint("consolidate", self.old).code, USAGE)

@@ -1,4 +1,4 @@
-"""Gradients in few bytes: the same variables for any number of servers, transport and copies, and what is counted of it."""
+"""Compressed gradients: results do not depend on the number of servers, transport or backups; bytes are counted."""
 
 import math
 
@@ -18,7 +18,7 @@ class CompressionTest(IntegrationTest):
         return read_summary(self.directory / "summary.json")
 
     def test_any_number_of_servers_gives_the_same_bits_and_the_bytes_are_counted(self):
-        # Of float32's bytes, biases and what a small kernel's blocks take besides included.
+        # The largest fraction of float32's bytes, including biases and the overhead of a small kernel's blocks.
         most = {"int8": 0.30, "topk": 0.06, "onebit": 0.07}
         for encoding in ENCODINGS:
             with self.subTest(encoding):
@@ -33,7 +33,7 @@ class CompressionTest(IntegrationTest):
                 self.assertGreater(one["gradient_error"], 0)
                 self.assertLess(one["gradient_error"], 1)
 
-    def test_copies_and_other_modes_take_them(self):
+    def test_backups_and_other_modes_work_with_compressed_gradients(self):
         sync = ["--sync_replicas", "--wire_dtype=topk", "--topk_fraction=0.05"]
         alone = self.summary_after(*sync, ps=2)
         copied = self.summary_after(*sync, "--ps_replication=1", "--transport=unix", ps=2)
@@ -44,7 +44,7 @@ class CompressionTest(IntegrationTest):
                 self.assertLess(summary["push_bytes"], 0.2 * summary["push_bytes_float32"])
                 self.assertEqual(summary["pull_bytes"], summary["pull_bytes_float32"])
 
-    def test_what_does_not_go_together_is_refused(self):
+    def test_conflicting_flags_are_refused(self):
         for flags, fault in ((["--wire_dtype=int4"], "--wire_dtype: 'int4' is not one of float32"),
                              (["--topk_fraction=0.5"], "--topk_fraction needs --wire_dtype topk"),
                              (["--wire_dtype=topk", "--topk_fraction=2"], "--topk_fraction: "),

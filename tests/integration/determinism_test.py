@@ -25,7 +25,7 @@ class DeterminismTest(IntegrationTest):
         self.assertEqual(self.parameters_after("--train_steps=15", model=CNN),
                          self.parameters_after("--train_steps=15", model=CNN))
 
-    def test_any_number_of_threads_is_equal_if_asked_for(self):
+    def test_deterministic_threads_give_equal_runs(self):
         flags = ["--train_steps=15", "--deterministic"]
         digests = {self.parameters_after(*flags, model=CNN, threads=threads) for threads in (1, 2, 3)}
         self.assertEqual(len(digests), 1)
@@ -33,7 +33,7 @@ class DeterminismTest(IntegrationTest):
     def test_one_server_and_three_are_equal(self):
         self.assertEqual(self.parameters_after("--ps=1"), self.parameters_after("--ps=3"))
 
-    def test_what_travels_in_16_bits_is_the_same_for_any_number_of_servers(self):
+    def test_16_bit_values_give_equal_runs_for_any_number_of_servers(self):
         exact = self.parameters_after("--ps=1")
         for dtype in ("bfloat16", "float16"):
             with self.subTest(dtype):
@@ -41,11 +41,11 @@ class DeterminismTest(IntegrationTest):
                 self.assertNotEqual(rounded, exact)
                 self.assertEqual(rounded, self.parameters_after("--ps=3", f"--wire_dtype={dtype}", "--transport=tcp"))
 
-    def test_norms_are_of_all_servers(self):
+    def test_norms_span_all_servers(self):
         flags = ["--optimizer=lamb", "--global_clipnorm=0.1", "--train_steps=20"]  # the first kernel is split
         self.assertEqual(self.parameters_after("--ps=1", *flags), self.parameters_after("--ps=3", *flags))
 
-    def test_a_worker_that_is_slow_at_random_changes_nothing(self):
+    def test_random_pauses_of_a_worker_change_nothing(self):
         flags = ["--model", CNN, "--sync_replicas", "--batch_size=16", "--train_steps=100", "--summary=summary.json"]
         digests = []
         for slow in (False, True):
@@ -58,7 +58,7 @@ class DeterminismTest(IntegrationTest):
         self.assertEqual(*digests)
 
     def slow_down(self, worker, until):
-        """Stops `worker` for moments below its lease until `until` has ended; how often."""
+        """Pauses `worker` at random, for less than its lease, until `until` has ended. Returns the number of pauses."""
         chance, pauses, limit = random.Random(0), 0, time.monotonic() + TIME_LIMIT
         while time.monotonic() < limit and not until.wait(chance.uniform(0.01, 0.1)) and worker.running:
             worker.signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Which device a worker computes on, told and refused. Here no GPU is visible, whatever the machine has."""
+"""Placement on devices: what is logged and what is refused. No GPU is visible to these tests, on any machine."""
 
 import json
 import re
@@ -27,7 +27,7 @@ class DevicesTest(IntegrationTest):
         run = self.run_to_end(*WORKER, small_data(), "--device=/job:worker/task:1/device:GPU:0", env=NO_GPU)
         self.assert_refused(run, "--device: '/job:worker/task:1/device:GPU:0' belongs to another task, this is worker/0")
 
-    def test_sixteen_bits_are_refused_where_no_gpu_is_found(self):
+    def test_16_bit_precision_is_refused_without_a_gpu(self):
         run = self.run_to_end(*WORKER, small_data(), "--precision=bf16", env=NO_GPU)
         self.assert_refused(run, "--precision: bf16 needs a GPU, and this is /cpu:0: no usable GPU: ")
 
@@ -38,7 +38,7 @@ class DevicesTest(IntegrationTest):
         self.assertRegex(run.stderr, r"worker/0\] there is no /gpu:0 .*; available: /cpu:0")
         self.assertEqual(read_summary(self.directory / "out.json")["device"], "/cpu:0")
 
-    def test_placement_is_told_layer_by_layer(self):
+    def test_placement_is_logged_layer_by_layer(self):
         run = self.train(MLP, "--log_device_placement", "--workers=2", "--train_steps=2", env=NO_GPU)
         self.assert_exit(DONE, run)
         for worker in (0, 1):
@@ -64,13 +64,13 @@ class DevicesTest(IntegrationTest):
         self.assertIn("no usable GPU", document["no_gpu"])
 
     def trained(self, *flags, model=MLP):
-        """What a synchronous job of twenty steps comes to."""
+        """The result of a synchronous job of twenty steps."""
         run = self.train(model, "--sync_replicas", "--train_steps=20", "--novalidation", "--summary=out.json", *flags,
                          env=NO_GPU)
         self.assert_exit(DONE, run)
         return read_summary(self.directory / "out.json")
 
-    def test_mirrored_devices_train_as_one_does(self):
+    def test_mirrored_devices_train_like_one(self):
         alone = self.trained()
         for flags in (["--mirrored"], ["--devices=/cpu:1,/cpu:0"]):
             both = self.trained("--cpu_devices=2", *flags)
@@ -78,7 +78,7 @@ class DevicesTest(IntegrationTest):
             self.assertEqual(both["examples"], alone["examples"])
             self.assertAlmostEqual(both["loss"], alone["loss"], delta=1e-5)
 
-    def test_layers_on_two_devices_train_as_on_one(self):
+    def test_layers_on_two_devices_train_like_those_on_one(self):
         alone = self.trained()
         one_piece = self.trained("--cpu_devices=2", "--place=dense*=/cpu:1", "--micro_batches=1")
         self.assertEqual(one_piece["parameters_sha256"], alone["parameters_sha256"])
@@ -86,7 +86,7 @@ class DevicesTest(IntegrationTest):
         pieces = self.trained("--cpu_devices=2", "--place=dense*=/cpu:1")
         self.assertAlmostEqual(pieces["loss"], alone["loss"], delta=1e-5)
 
-    def test_placement_of_layers_and_variables_is_told(self):
+    def test_placement_of_layers_and_variables_is_logged(self):
         run = self.train(MLP, "--log_device_placement", "--ps=2", "--train_steps=2", "--cpu_devices=2",
                          "--place", "*=/cpu:1", "--place", "dense_1=/cpu:0", env=NO_GPU)
         self.assert_exit(DONE, run)
@@ -106,7 +106,7 @@ class DevicesTest(IntegrationTest):
         self.assert_exit(DONE, run)
         self.assertRegex(run.stderr, r"layer 'dense': there is no /gpu:1 .*; it is on /cpu:0")
 
-    def test_matrix_powers_on_two_devices(self):
+    def test_matrix_powers_run_on_two_devices(self):
         run = self.run_to_end("cairn", "matpow", "--size=64", "--power=5", "--cpu_devices=2", "--devices=/cpu:0,/cpu:1",
                               "--sum_device=/cpu:1", "--log_device_placement", env=NO_GPU)
         self.assert_exit(DONE, run)
@@ -114,7 +114,7 @@ class DevicesTest(IntegrationTest):
         error = re.search(r"^A\^5 \+ B\^5, 64 x 64: .* rows differ by (\S+) from their sums in double\n$", run.stdout)
         self.assertLess(float(error.group(1)), 1e-5)
 
-    def test_matrix_powers_on_a_device_that_does_not_exist(self):
+    def test_matrix_powers_refuse_a_device_that_does_not_exist(self):
         run = self.run_to_end("cairn", "matpow", "--size=8", "--devices=/gpu:0", env=NO_GPU)
         self.assert_refused(run, r"^cairn matpow: --devices: there is no /gpu:0 .*; available: /cpu:0\n$")
         run = self.run_to_end("cairn", "matpow", "--size=8", "--devices=/gpu:0", "--allow_soft_placement", env=NO_GPU)

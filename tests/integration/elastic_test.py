@@ -1,4 +1,4 @@
-"""Workers that come to a running job and leave it, and data that is handed out: real processes."""
+"""Workers that join and leave a running job, and dynamic data sharding, with real processes."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ EXAMPLES = SMALL["train"]
 class ElasticTest(IntegrationTest):
 
     def worker(self, cluster, index, *flags):
-        """A worker that its own flags do not list."""
+        """Starts a worker that its own cluster flags do not list."""
         told = lambda _job, _index: ([f"--ps_hosts={','.join(cluster.addresses['ps'])}"], {})  # noqa: E731
         return cluster.start("worker", index, "--elastic", f"--model={MLP}", *flags, told=told)
 
@@ -29,7 +29,7 @@ class ElasticTest(IntegrationTest):
         servers = [cluster.start("ps", index) for index in range(2)]
         chief = self.worker(cluster, 0, *flags, f"--summary={self.directory}/summary.json")
         self.assert_says(chief, r"joined the job at step 0")
-        chief.signal(signal.SIGSTOP)  # the round waits for it: the job does not end before the others are there
+        chief.signal(signal.SIGSTOP)  # the round waits for it, so the job cannot end before the others join
         others = [self.worker(cluster, index, *flags) for index in (5, 9)]
         for other in others:
             self.assert_says(other, r"joined the job at step")
@@ -43,7 +43,7 @@ class ElasticTest(IntegrationTest):
         self.assert_all_used_once(summary, epochs)
         self.assertEqual((summary["workers"], summary["workers_max"]), (2, 3))
 
-    def test_with_copies_who_comes_after_a_server_is_gone_finds_its_part(self):
+    def test_a_worker_that_joins_after_a_server_is_lost_finds_its_backup(self):
         epochs = 4
         flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--lease=60", "--ps_replication=1"]
         cluster = Cluster(self, ps=2, workers=1)
@@ -66,9 +66,9 @@ class ElasticTest(IntegrationTest):
             self.assertNotRegex(worker.stderr, "resuming from step|starts again at step 0|joining again")
 
     def assert_a_killed_server_loses_nothing(self, killed, rounds=True):
-        """One worker comes before a server is killed in the middle of training, another one afterwards; then the server is
-        started again. Workers stop themselves at steps of their own, and what they have been given is not done without
-        them: so each of these happens when it shall, whoever is fast."""
+        """One worker joins before a server is killed in the middle of training and another one after it; then the
+        server is restarted. The workers stop themselves at fixed steps, and no other task can do their work, so the
+        events happen in this order on machines of any speed."""
         epochs = 3
         flags = ["--sync_replicas" if rounds else "--mode=async", "--batch_size=10", f"--epochs={epochs}", "--novalidation",
                  "--lease=300", "--ps_replication=1"]
@@ -78,7 +78,7 @@ class ElasticTest(IntegrationTest):
         self.assert_stops(chief)
         before = self.worker(cluster, 5, *flags, "--fault=computed:100:STOP")
         self.assert_says(before, r"joined the job at step")
-        if not rounds:  # else it waits for the chief
+        if not rounds:  # else the worker waits for the chief
             self.assert_stops(before)
         chief.signal(signal.SIGCONT)
         self.assert_says(chief, r"2 workers take part now, 1 before")
@@ -93,21 +93,21 @@ class ElasticTest(IntegrationTest):
         self.assert_exit(DONE, chief, before, after, *servers, seconds=240)
         summary = read_summary(self.directory / "summary.json")
         self.assert_all_used_once(summary, epochs)
-        if rounds:  # else the last one may find nothing left to do
+        if rounds:  # else no work may be left for the last worker
             self.assertEqual(summary["workers_max"], 3)
         for worker in (chief, before, after):
             self.assertNotRegex(worker.stderr, "resuming from step|starts again at step 0|joining again")
 
-    def test_with_copies_workers_come_before_and_after_the_leader_is_killed(self):
+    def test_workers_join_before_and_after_the_leader_is_killed(self):
         self.assert_a_killed_server_loses_nothing(0)
 
-    def test_with_copies_workers_come_before_and_after_another_server_is_killed(self):
+    def test_workers_join_before_and_after_another_server_is_killed(self):
         self.assert_a_killed_server_loses_nothing(1)
 
-    def test_with_copies_workers_come_before_and_after_the_leader_of_an_asynchronous_job_is_killed(self):
+    def test_workers_join_before_and_after_the_leader_of_an_asynchronous_job_is_killed(self):
         self.assert_a_killed_server_loses_nothing(0, rounds=False)
 
-    def test_all_are_killed_and_others_go_on_from_the_checkpoint(self):
+    def test_new_workers_resume_from_the_checkpoint_after_all_were_killed(self):
         epochs = 6
         flags = ["--sync_replicas", "--batch_size=10", f"--epochs={epochs}", "--novalidation", "--train_dir=train",
                  "--save_steps=30", "--save_secs=0"]
@@ -134,11 +134,11 @@ class ElasticTest(IntegrationTest):
                 self.assert_exit(DONE, run)
                 summary = read_summary(self.directory / "summary.json")
                 self.assert_all_used_once(summary, epochs=2)
-                if mode[0] == "--sync_replicas":  # else the work may be done before the last of them has joined
+                if mode[0] == "--sync_replicas":  # else the work may be done before the last worker has joined
                     self.assertEqual(summary["workers"], 3)
                     self.assertEqual(run.stdout.count("67/67 - "), 2)  # batches of all workers
 
-    def test_a_worker_under_the_launcher_may_be_told_to_leave(self):
+    def test_a_worker_under_the_launcher_leaves_at_sigterm(self):
         run = self.start("cairn", "train", MLP, "--elastic", "--workers=2", "--sync_replicas", "--epochs=1000",
                          "--batch_size=10", "--novalidation", "--verbose", "--summary=summary.json",
                          "--data_dir", small_data(), "--threads=1")
@@ -153,7 +153,7 @@ class ElasticTest(IntegrationTest):
         self.assert_exit(TERMINATED, run)
         self.assert_nothing_runs()
 
-    def test_flags_that_do_not_go_together(self):
+    def test_conflicting_flags_are_refused(self):
         for flags, fault in ((["--elastic", "--data_sharding=static"], "--elastic does not go with"),
                              (["--data_sharding=dynamic", "--shard_tail=pad"], "--shard_tail pad does not go with"),
                              (["--elastic", "--min_workers=3", "--max_workers=2"], "--max_workers: 2, fewer than"),

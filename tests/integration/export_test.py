@@ -1,4 +1,4 @@
-"""What becomes of a trained model: exported, scored again by `cairn predict`, and begun with by another run."""
+"""A trained model is exported, scored by `cairn predict`, and used as the initial values of another run."""
 
 import json
 import struct
@@ -20,9 +20,9 @@ class ExportTest(IntegrationTest):
     def cairn(self, *arguments):
         return self.run_to_end("cairn", *arguments)
 
-    def test_a_checkpoint_and_what_was_exported_score_as_the_training_did(self):
+    def test_checkpoint_and_export_score_like_the_training(self):
         images, labels = (small_data() / f"t10k-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
-        # The directory's file is the one that is written from the checkpoint.
+        # The file in the export directory equals the one that `cairn export` writes from the checkpoint.
         for name in ("model.onnx", "model.safetensors"):
             self.assert_exit(DONE, self.cairn("export", "run", "-o", name))
             self.assertEqual((self.directory / name).read_bytes(), (self.out / name).read_bytes())
@@ -51,14 +51,14 @@ class ExportTest(IntegrationTest):
         first = scores[:10]
         self.assertEqual(first.index(max(first)), int(predicted[0][1]))
 
-        # Another run begins with these values; a step at a rate of 0 leaves them as they are.
+        # Another run begins with these values, and a step with a learning rate of 0 does not change them.
         run = self.train(MLP, "--ps=1", "--workers=1", "--sync_replicas", "--train_steps=1", "--optimizer=sgd",
                          "--learning_rate=0", f"--init_from={self.out / 'model.safetensors'}", "--summary=again.json")
         self.assert_exit(DONE, run)
         again = read_summary(self.directory / "again.json")
         self.assertEqual(again["parameters_sha256"], self.summary["parameters_sha256"])
 
-    def test_what_does_not_fit_is_named_before_anything_starts(self):
+    def test_a_file_that_does_not_fit_is_refused_before_training(self):
         other = json.loads((self.out / "model.json").read_text())
         other["config"]["layers"][-1]["config"]["units"] = 11
         (self.directory / "other.json").write_text(json.dumps(other))

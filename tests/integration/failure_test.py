@@ -1,4 +1,4 @@
-"""What goes wrong while a cluster works: who ends, with which code, and what they say."""
+"""Failures of a running cluster: which tasks end, with which exit codes and messages."""
 
 import re
 import signal
@@ -21,7 +21,7 @@ class UnreachableServerTest(IntegrationTest):
         self.assertIn(f"not reached within 2 s: ps/1 at {address}: connection refused\n", worker.stderr)
         self.assertTrue(server.running)
 
-    def test_a_worker_without_a_chief_says_that_the_job_is_not_declared(self):
+    def test_a_worker_without_a_chief_reports_that_the_job_is_not_declared(self):
         cluster = Cluster(self, ps=1, workers=2)
         self.assert_says(cluster.start("ps", 0), "Started server")
         worker = cluster.start("worker", 1, "--model", MLP, "--connect_timeout=3")
@@ -31,9 +31,9 @@ class UnreachableServerTest(IntegrationTest):
 
 
 class MismatchTest(IntegrationTest):
-    """Tasks that were told different things: the one that comes later ends with 3 and says what differs."""
+    """Tasks with different configurations: the later one exits with 3 and names the difference."""
 
-    def test_servers_in_another_order(self):
+    def test_servers_in_another_order_are_refused(self):
         cluster = Cluster(self, ps=2, workers=1)
         cluster.start("ps", 0), cluster.start("ps", 1)
         cluster.addresses["ps"].reverse()
@@ -41,7 +41,7 @@ class MismatchTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, worker)
         self.assertRegex(worker.stderr, "this is ps/[01], and worker/0 takes it for ps/[01]")
 
-    def test_a_server_of_another_cluster(self):
+    def test_a_server_of_another_cluster_is_refused(self):
         cluster = Cluster(self, ps=2, workers=1)
         cluster.start("ps", 0)
         del cluster.addresses["ps"][1]
@@ -49,7 +49,7 @@ class MismatchTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, worker)
         self.assertIn("ps/0 belongs to another cluster than worker/0", worker.stderr)
 
-    def test_a_worker_with_other_flags_than_the_chief(self):
+    def test_a_worker_whose_flags_differ_from_the_chiefs_is_refused(self):
         cluster = Cluster(self, ps=1, workers=2)
         server = cluster.start("ps", 0)
         flags = {"model": MLP, "mode": "sync", "batch_size": 32, "epochs": 1, "seed": 1, "optimizer": "adam",
@@ -68,7 +68,7 @@ class MismatchTest(IntegrationTest):
                 worker = cluster.start("worker", 1, *[f"--{flag}={value}" for flag, value in given.items()])
                 self.assert_exit(INCOMPATIBLE, worker)
                 self.assertRegex(worker.stderr, f"the servers train another job than worker/1: .*{said}")
-        # The cluster has come to no harm: with the right flags it finishes.
+        # The cluster is unharmed: with the right flags it finishes.
         worker = cluster.start("worker", 1, *[f"--{name}={value}" for name, value in flags.items()])
         self.assert_exit(DONE, chief, worker, server)
 
@@ -103,13 +103,13 @@ class SignalTest(IntegrationTest):
                 self.assert_exit(DONE, *tasks.values())
                 self.assertLess(read_summary(self.directory / "summary.json")["gradients_accepted"], 2 * 40)
 
-    def test_a_worker_that_waits_for_servers_stops_too(self):
+    def test_a_worker_that_waits_for_servers_can_be_stopped(self):
         worker = Cluster(self, ps=1, workers=1).start("worker", 0, "--model", MLP)
         self.assert_says(worker, "async training of mnist_mlp")
         worker.signal(signal.SIGTERM)
         self.assert_exit(TERMINATED, worker, seconds=5)
 
-    def test_a_worker_that_waits_for_the_chief_stops_too(self):
+    def test_a_worker_that_waits_for_the_chief_can_be_stopped(self):
         cluster = Cluster(self, ps=1, workers=2)
         self.assert_says(cluster.start("ps", 0), "Started server")
         worker = cluster.start("worker", 1, "--model", MLP)
@@ -117,7 +117,7 @@ class SignalTest(IntegrationTest):
         worker.signal(signal.SIGINT)
         self.assert_exit(INTERRUPTED, worker, seconds=5)
 
-    def test_a_server_stops(self):
+    def test_a_server_can_be_stopped(self):
         for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
             with self.subTest(number.name):
                 server = Cluster(self, ps=1, workers=1).start("ps", 0)
@@ -127,9 +127,9 @@ class SignalTest(IntegrationTest):
 
 
 class LossTest(IntegrationTest):
-    """A task that is killed, and what the others make of it."""
+    """The reaction of the other tasks when one is killed."""
 
-    def test_the_others_go_on_when_the_lease_of_a_killed_worker_is_over(self):
+    def test_the_others_continue_when_the_lease_of_a_killed_worker_expires(self):
         steps = 60
         tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--sync_replicas", f"--train_steps={steps}",
                                                          "--display_every=1", "--summary=summary.json")
@@ -143,7 +143,7 @@ class LossTest(IntegrationTest):
         self.assertGreaterEqual(summary["gradients_accepted"], 2 * steps + 5)
         self.assertLess(summary["gradients_accepted"], 3 * steps)
 
-    def test_async_workers_do_not_wait_for_a_killed_one(self):
+    def test_async_workers_do_not_wait_for_a_killed_worker(self):
         tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--train_steps=400", "--display_every=1")
         self.assert_says(tasks["worker/0"], "^ 3/21 - ")
         self.assert_says(tasks["worker/2"], "joined the job")
@@ -151,7 +151,7 @@ class LossTest(IntegrationTest):
         self.assert_exit(-signal.SIGKILL, tasks.pop("worker/2"))
         self.assert_exit(DONE, *tasks.values())
 
-    def test_with_bounded_staleness_the_others_wait_for_a_killed_one_no_longer_than_its_lease(self):
+    def test_ssp_workers_wait_for_a_killed_worker_no_longer_than_its_lease(self):
         tasks = Cluster(self, ps=2, workers=3).start_all("--model", CNN, "--mode=ssp", "--max_staleness=1", "--epochs=3",
                                                          "--display_every=1", "--summary=summary.json")
         self.assert_says(tasks["worker/0"], "^ 5/21 - ")
@@ -187,7 +187,7 @@ class LossTest(IntegrationTest):
     def test_async_workers_that_clip_by_a_global_norm_name_the_killed_server(self):
         self.assert_workers_name_the_killed_server(1, "--global_clipnorm=1")
 
-    def test_workers_say_that_a_server_has_been_restarted(self):
+    def test_workers_report_that_a_server_has_been_restarted(self):
         cluster = Cluster(self, ps=2, workers=2)
         tasks = cluster.start_all(*LONG, "--sync_replicas", "--step_timeout=30")
         self.assert_says(tasks["worker/0"], "^ 3/32 - ")
@@ -203,7 +203,7 @@ class BrokenConnectionTest(IntegrationTest):
     LINES = ["^ 3/32 - ", "^11/32 - ", "^24/32 - "]
 
     def summary_of(self, *flags, cut_at=(), behind_relay=1, transport="tcp"):
-        """Of a training with one ps behind relays that break all its connections when the chief is at these lines."""
+        """Trains with one ps behind relays that break all its connections when the chief prints each of `cut_at`."""
         cluster = Cluster(self, ps=2, workers=2)
         port = reserve_port(self)
         relays = {"grpc": Relay(self, port, host="127.0.0.2"), "tcp": Relay(self, host="127.0.0.2")}
@@ -219,7 +219,7 @@ class BrokenConnectionTest(IntegrationTest):
         self.assert_exit(DONE, *tasks)
         return read_summary(self.directory / "summary.json")
 
-    def test_sync_repairs_them_and_counts_every_gradient_once(self):
+    def test_a_sync_job_reconnects_and_counts_every_gradient_once(self):
         whole = self.summary_of("--sync_replicas", "--train_steps=40")
         broken = self.summary_of("--sync_replicas", "--train_steps=40", cut_at=self.LINES)
         self.assertEqual(broken["gradients_accepted"], 80)
@@ -227,14 +227,14 @@ class BrokenConnectionTest(IntegrationTest):
         by_grpc = self.summary_of("--sync_replicas", "--train_steps=40", cut_at=self.LINES, transport="grpc")
         self.assertEqual(by_grpc["parameters_sha256"], whole["parameters_sha256"])
 
-    def test_those_between_servers_too_while_they_exchange_norms(self):
+    def test_servers_that_exchange_norms_reconnect(self):
         flags = ["--sync_replicas", "--train_steps=40", "--global_clipnorm=0.1", "--optimizer=lamb"]
         whole = self.summary_of(*flags)
         broken = self.summary_of(*flags, cut_at=self.LINES, behind_relay=0)
         self.assertEqual(broken["gradients_accepted"], 80)
         self.assertEqual(broken["parameters_sha256"], whole["parameters_sha256"])
 
-    def test_async_repairs_them(self):
+    def test_an_async_job_reconnects(self):
         self.assertEqual(self.summary_of("--train_steps=150", cut_at=self.LINES)["global_step"], 150)
 
 

@@ -1,5 +1,5 @@
-"""NaN and infinity are never lost: weights and data that are not finite are named, and predictions show them. And what is
-too large for the memory is an error that says what needs how much."""
+"""NaN and infinity are never hidden: messages name weights and data that are not finite, and predictions show them.
+If memory does not suffice, the error names what needs how much."""
 
 import json
 import struct
@@ -30,7 +30,7 @@ def safetensors(tensors):
 
 
 def model(*layers):
-    """Keras' JSON of layers behind an input of two numbers."""
+    """Keras' JSON of a model with an input of two numbers and these layers."""
     layers = [("InputLayer", {"batch_shape": [None, 2], "name": "in"}), *layers]
     return json.dumps({
         "class_name": "Sequential",
@@ -50,7 +50,7 @@ class FiniteTest(IntegrationTest):
         return path
 
     def data(self, inputs, targets=None):
-        """An .npz with a set for training."""
+        """Writes an .npz with a training set."""
         rows = len(inputs) // 2
         path = self.directory / "data.npz"
         with zipfile.ZipFile(path, "w") as file:
@@ -65,7 +65,7 @@ class FiniteTest(IntegrationTest):
             values[name.replace("_", "/")][1][place] = value
         return self.write("weights.safetensors", safetensors(values))
 
-    def test_predictions_of_nan_are_nan_and_named(self):
+    def test_predictions_of_nan_are_nan_and_reported(self):
         inputs = self.write("x.npy", npy([3, 2], [1, 2, 3, NAN, 5, 6]))
         run = self.run_to_end("cairn", "predict", self.weights(), inputs, "--model", self.write("m.json", model(HIDDEN, HEAD)))
         self.assert_exit(DONE, run)
@@ -97,7 +97,7 @@ class FiniteTest(IntegrationTest):
             self.assertRegex(run.stderr, r"--init_from: .*weights\.safetensors: 'head/bias'\[0\] is nan")
             self.assert_nothing_runs(seconds=10)
 
-    def test_a_loss_of_nan_data_names_the_example_in_any_mode(self):
+    def test_a_nan_loss_from_data_names_the_example_in_any_mode(self):
         inputs = [1.0] * 64
         inputs[2 * 23 + 1] = NAN
         for flags in (["--mode=async"], ["--mode=sync", "--wire_dtype=int8"], ["--mode=allreduce"]):
@@ -116,13 +116,13 @@ class FiniteTest(IntegrationTest):
 
 
 class MemoryTest(IntegrationTest):
-    """Under a limit of the address space, which makes allocations fail."""
+    """Programs under a limit of the address space, which makes allocations fail."""
 
     def limited(self, megabytes, *arguments):
-        """`cairn` with these arguments and no more address space than this, to its end."""
+        """Runs `cairn` with these arguments under a limit of the address space, and waits for its end."""
         return self.run_to_end("/bin/sh", "-c", f'ulimit -v {megabytes << 10} && exec "$@"', "sh", BIN_DIR / "cairn", *arguments)
 
-    def test_a_batch_that_is_too_large_says_what_needs_how_much(self):
+    def test_an_error_about_a_large_batch_names_the_memory_it_needs(self):
         wide = json.dumps({"class_name": "Sequential", "config": {"name": "wide", "layers": [
             {"class_name": "InputLayer", "config": {"batch_shape": [None, 28, 28, 1], "name": "in"}},
             {"class_name": "Conv2D", "config": {"filters": 512, "kernel_size": [3, 3], "name": "wide"}},
@@ -136,7 +136,7 @@ class MemoryTest(IntegrationTest):
         self.assertRegex(run.stderr, r"a batch of \d+ examples on /cpu:0: .* on /cpu:0: no memory for [\d.]+ GiB")
         self.assertNotIn("check failed", run.stderr)
 
-    def test_a_model_beyond_all_memory(self):
+    def test_a_model_larger_than_memory_is_refused(self):
         path = self.directory / "vast.json"
         path.write_text(model(("Dense", {"units": 1 << 29, "name": "vast"}), HEAD))
         inputs = self.directory / "x.npy"
@@ -150,7 +150,7 @@ class MemoryTest(IntegrationTest):
 
 class ThreadsTest(IntegrationTest):
 
-    def test_more_threads_than_cores_are_warned_of(self):
+    def test_more_threads_than_cores_cause_a_warning(self):
         run = self.train(MLP, "--limit_examples=64", "--epochs=1", threads=100)
         self.assert_exit(DONE, run)
         self.assertRegex(run.stderr, r"--threads 100: this process may use \d+ core")

@@ -1,4 +1,4 @@
-"""Data as other programs write it, through the real programs: what is read has the right values, the rest is named."""
+"""Data files of other programs: the values that are read are right, and errors name what cannot be read."""
 
 import json
 import math
@@ -16,7 +16,7 @@ def npy(shape, dtype, data):
 
 
 def png(width, height, value):
-    """A gray image of one value, by the specification."""
+    """A PNG file of a gray image of one value, as the specification defines it."""
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     rows = (b"\x00" + bytes([value]) * width) * height
@@ -52,13 +52,13 @@ class FormatsTest(IntegrationTest):
         return self.cairn("train", model, "--data_dir", data, "--ps=1", "--workers=1", "--threads=1", *flags)
 
     def first_epoch(self, model, data, train_dir):
-        """The values of an epoch in which nothing is learned, by their names in log.csv."""
+        """The values in log.csv of an epoch with a learning rate of 0, by name."""
         run = self.begin(model, data, "--epochs=1", "--learning_rate=0", "--train_dir", train_dir)
         self.assert_exit(DONE, run)
         names, row = (line.split(",") for line in (self.directory / train_dir / "log.csv").read_text().split()[:2])
         return dict(zip(names, row))
 
-    def test_words_are_classes_in_training_and_in_prediction(self):
+    def test_words_are_class_labels_in_training_and_prediction(self):
         model = self.model([2], FROM_LOGITS, layer("Dense", units=2))
         data = self.write("animals.csv", "# by hand\na;b;label\n1,5;2;dog\n-1;0,25;cat\n")
         run = self.begin(model, data, "--epochs=2", "--train_dir=run", "--export_dir=out")
@@ -84,7 +84,7 @@ class FormatsTest(IntegrationTest):
         self.assert_refused(numbers, r"out/class_names.txt: has 2 classes.*the labels of the training set are numbers")
 
     def trained_on_columns(self, *flags):
-        """A job on columns a, b, c with the label y in `run` and `out`."""
+        """Trains on columns a, b, c with the label y, into `run` and `out`."""
         model = self.model([3], "mse", layer("Dense", units=1))
         self.rows = [(a / 8, (a * 3 % 8) / 8, (a * 5 % 8) / 8) for a in range(8)]
         data = self.write("abc.csv", self.columns("a,b,c,y"))
@@ -97,7 +97,7 @@ class FormatsTest(IntegrationTest):
         lines = [dict(a=a, b=b, c=c, y=a + 2 * b + 4 * c) for a, b, c in self.rows]
         return header + "\n" + "".join(",".join(str(line[name]) for name in header.split(",")) + "\n" for line in lines)
 
-    def test_columns_and_scale_of_training_hold_in_prediction(self):
+    def test_prediction_uses_the_columns_and_scale_of_training(self):
         model, data = self.trained_on_columns("--input_scale=0.5")
         expected = self.cairn("predict", "run", data)
         self.assert_exit(DONE, expected)
@@ -114,7 +114,7 @@ class FormatsTest(IntegrationTest):
             path = others[0] if flags else self.write("few.csv", self.columns("a,c"))
             self.assert_refused(self.cairn("predict", "run", path, *flags), fault)
 
-    def test_columns_and_scale_of_training_hold_in_a_resumed_job(self):
+    def test_a_resumed_job_uses_the_columns_and_scale_of_training(self):
         model, data = self.trained_on_columns("--input_scale=0.5")
         other = self.write("other.csv", self.columns("y,c,a,b"))
         for flags, fault in ((["--input_scale=1"], "are multiplied by 1, in training by 0.5"),
@@ -133,7 +133,7 @@ class FormatsTest(IntegrationTest):
         self.assertIn("out/preprocessing.json: --input_scale: the numbers of input 'input_layer' are multiplied by 1, "
                       "in training by 0.5", tuned.stderr)
 
-    def test_an_evaluator_that_reads_its_data_otherwise_is_refused(self):
+    def test_an_evaluator_with_other_preprocessing_is_refused(self):
         config = {"cluster": {"chief": ["localhost:1"], "ps": ["localhost:2"], "worker": ["localhost:3"]},
                   "task": {"type": "evaluator", "index": 0}}
         self.rows = [(1, 2, 3)]
@@ -146,7 +146,7 @@ class FormatsTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, evaluator)
         self.assertIn("are multiplied by 2, in training by 0.5", evaluator.stderr)
 
-    def test_labels_that_are_whole_floats_are_classes(self):
+    def test_whole_floats_are_class_labels(self):
         model = self.model([1], FROM_LOGITS, layer("Dense", units=2))
         self.write("data/x_train.npy", npy("(2, 1)", "<f4", struct.pack("<2f", 1, 2)))
         labels = self.write("data/y_train.npy", npy("(2,)", "<f4", struct.pack("<2f", 1, 0)))
@@ -159,7 +159,7 @@ class FormatsTest(IntegrationTest):
         self.assert_refused(self.cairn("predict", "run", "data/x_train.npy", "--labels", labels),
                             r"example 1: the target is 0.5")
 
-    def test_a_normalization_without_its_statistics_is_named(self):
+    def test_a_normalization_without_statistics_is_named(self):
         model = self.model([1], "mse", layer("Normalization", name="norm", axis=[-1]), layer("Dense", units=1))
         run = self.begin(model, self.write("a.csv", "x,label\n1,2\n3,5\n"))
         self.assert_exit(DONE, run)
@@ -170,7 +170,7 @@ class FormatsTest(IntegrationTest):
         run = self.begin(model, self.write("hex.csv", "a,b,label\n0x10,1,0\n1,1,1\n"))
         self.assert_refused(run, r"hex.csv: line 2: column 'a' holds '0x10', which is not a number")
 
-    def test_folders_of_images_are_classes(self):
+    def test_folders_of_images_are_class_labels(self):
         model = self.model([4, 4, 1], FROM_LOGITS, layer("Flatten"), layer("Dense", units=2))
         for value, name in enumerate(["train/a/0.png", "train/b/0.png", "val/b/0.png"]):
             self.write(f"images/{name}", png(4, 4, 50 * value))
@@ -187,7 +187,7 @@ class FormatsTest(IntegrationTest):
         self.assert_exit(FAILURE, damaged)
         self.assertIn("train/b/1.png: is a damaged PNG", damaged.stderr)
 
-    def test_masks_have_a_class_for_each_position(self):
+    def test_masks_have_a_class_for_each_pixel(self):
         # Scores of 0 for 3 classes: the loss is ln 3 whatever the mask, and the first class is the prediction.
         model = self.model([2, 3, 1], FROM_LOGITS, layer("Conv2D", filters=3, kernel_size=[1, 1],
                                                          kernel_initializer="zeros"), metrics=["accuracy"])
@@ -210,7 +210,7 @@ class FormatsTest(IntegrationTest):
             self.write(f"images/{name}.npy", npy("(1, 2, 2, 1)", "<f4", struct.pack("<4f", 1, 2, 3, 4)))
         self.assertAlmostEqual(float(self.first_epoch(model, "images", "run")["loss"]), 7.5, places=4)
 
-    def test_a_fifo_among_the_files_is_refused_and_not_waited_for(self):
+    def test_a_fifo_among_the_files_is_refused_without_blocking(self):
         model = self.model([2], "mse", layer("Dense", units=1))
         (self.directory / "data").mkdir()
         for name in ("data/x_train.npy", "data/y_train.npy", "fifo.json", "fifo.npz"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`cairn cluster generate`: what it writes starts a cluster, and is what lies in deploy/."""
+"""`cairn cluster generate`: its files start a cluster, and those in deploy/ are its output."""
 
 import json
 import random
@@ -18,20 +18,20 @@ class GenerateTest(IntegrationTest):
         return process.stdout
 
     def assert_is(self, path, *arguments):
-        """The file in deploy/ is the command's output: its head says which."""
+        """The file in deploy/ is the output of the command that its first lines name."""
         command = f"cairn cluster generate {' '.join(map(str, arguments))}"
         self.assertEqual((REPOSITORY / path).read_text(), self.generate(*arguments, cwd=REPOSITORY),
-                         f"write it anew: {command} > {path}")
+                         f"write it again: {command} > {path}")
 
-    def test_the_compose_file_is_what_it_writes(self):
+    def test_the_compose_file_in_deploy_is_generated(self):
         self.assert_is("deploy/docker-compose.yml", "--format", "compose", "--ps", 2, "--workers", 3, "--",
                        "--sync_replicas", "--epochs=5")
 
-    def test_the_kubernetes_manifests_are_what_it_writes(self):
+    def test_the_kubernetes_manifests_in_deploy_are_generated(self):
         self.assert_is("deploy/kubernetes/base/cairn.yaml", "--format", "kubernetes", "--ps", 2, "--workers", 4, "--model",
                        "deploy/examples/mnist_cnn.json", "--", "--sync_replicas", "--epochs=5")
 
-    def test_a_cluster_spec_is_one_that_every_task_takes(self):
+    def test_every_task_accepts_the_generated_cluster_spec(self):
         path = self.directory / "cluster.json"
         self.assertEqual(self.generate("--ps", 2, "--workers", 3, "--hosts", "a,b", "--output", path), "")
         self.assertEqual(json.loads(path.read_text()), {"ps": ["a:2222", "b:2222"], "worker": ["a:2223", "b:2223", "a:2224"]})
@@ -57,7 +57,7 @@ class GenerateTest(IntegrationTest):
     def run_script(self, script, *arguments):
         return self.run_to_end("/bin/bash", script, *arguments, env={"CAIRN_BIN_DIR": str(BIN_DIR)})
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_conflicting_arguments_are_refused(self):
         for arguments, fault in (
             (["--format", "podman"], "--format: 'podman'"),
             (["--format", "compose", "--", "--epoch=5"], "flags of cairn-worker: unknown flag --epoch, did you mean --epochs"),
@@ -73,7 +73,7 @@ class GenerateTest(IntegrationTest):
 
 
 def free_ports(count):
-    """The first of so many ports in a row that nobody listens on, below those that systems give out by themselves."""
+    """The first of so many unused ports in a row, below the range that systems assign automatically."""
     for _ in range(100):
         first = random.randrange(12000, 30000)
         try:

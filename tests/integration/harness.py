@@ -1,10 +1,10 @@
-"""Starts Cairn's programs as real processes and sees to it that none outlives its test.
+"""Starts Cairn's programs as real processes and ensures that none outlives its test.
 
-A test class derives from IntegrationTest, which gives each test a directory of its own, start() and run(), and
-Cluster for tasks started by hand. Every wait has a limit. Every process carries the test's mark in its
-environment, and so do those that it starts: that is how all are found again, whoever their parent is.
+A test class derives from IntegrationTest, which gives each test its own directory, start() and run(). Cluster starts
+tasks one by one. Every wait has a limit. Every process and its children carry the test's mark in their environment,
+so all of them can be found, whatever their parent.
 
-What it reads from the environment, all set by ctest:
+Environment variables, all set by ctest:
   CAIRN_BIN_DIR    where cairn, cairn-ps and cairn-worker are        [build/release/bin]
   CAIRN_CACHE_DIR  where data is kept from one run to the next        [build/release/integration_data]
   CAIRN_MNIST_DIR  the real MNIST                                     [none: generated digits]
@@ -34,18 +34,18 @@ CACHE_DIR = pathlib.Path(os.environ.get("CAIRN_CACHE_DIR", REPOSITORY / "build/r
 MNIST_DIR = os.environ.get("CAIRN_MNIST_DIR", "")
 
 CNN = REPOSITORY / "tests/support/data/keras316_mnist_cnn.json"  # an export of Keras 3.16
-MLP = REPOSITORY / "deploy/examples/mnist_mlp.json"  # two dense layers: quick steps
+MLP = REPOSITORY / "deploy/examples/mnist_mlp.json"  # two dense layers, for quick steps
 
-# Exit codes, as DESIGN has them.
+# Exit codes, as docs/reference/exit-codes.md defines them.
 DONE, FAILURE, USAGE, INCOMPATIBLE, RETRYABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 138, 130, 143
 
-TIME_LIMIT = 60  # seconds for what takes a few on an idle machine
+TIME_LIMIT = 60  # seconds, for waits that take a few seconds on an idle machine
 MARK = "CAIRN_TEST_MARK"
-SKIPPED = 77  # our exit code, as CMakeLists.txt tells ctest
+SKIPPED = 77  # our exit code, as CMakeLists.txt declares to ctest
 
 
 class Process:
-    """One started program; its output is collected as it comes."""
+    """A started program. Its output is collected while it runs."""
 
     def __init__(self, name, command, env, cwd):
         self.name = name
@@ -78,13 +78,13 @@ class Process:
             return "".join(self._lines[stream])
 
     def wait(self, seconds):
-        """True when the process has ended and all its output is here."""
+        """Waits for the end of the process. True: it has ended, and all its output has been read."""
         deadline = time.monotonic() + seconds
         try:
             self._popen.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
-        for reader in self._readers:  # also until those it has started have closed the pipe
+        for reader in self._readers:  # ends when its children, too, have closed the pipe
             reader.join(max(0, deadline - time.monotonic()))
         return not any(reader.is_alive() for reader in self._readers)
 
@@ -126,14 +126,14 @@ class IntegrationTest(unittest.TestCase):
         return process
 
     def run_to_end(self, program, *arguments, seconds=TIME_LIMIT, **options):
-        """Starts a program and waits for its end, whatever its exit code."""
+        """Starts a program and waits for its end. Any exit code is accepted."""
         process = self.start(program, *arguments, **options)
         if not process.wait(seconds):
             self.fail(f"{program} still runs after {seconds} s\n{self._stories()}")
         return process
 
     def train(self, *arguments, threads=1, **options):
-        """`cairn train` on the small data set, to its end. One thread each: the same bits on every machine."""
+        """Runs `cairn train` on the small data set. One thread each gives the same bits on every machine."""
         return self.run_to_end("cairn", "train", *arguments, "--data_dir", small_data(), "--threads", threads, **options)
 
     def assert_exit(self, code, *processes, seconds=TIME_LIMIT):
@@ -149,7 +149,7 @@ class IntegrationTest(unittest.TestCase):
             self.fail(f"{process.name} did not say {pattern!r} within {seconds} s\n{self._stories()}")
 
     def assert_stops(self, process, seconds=TIME_LIMIT):
-        """It stands still, by a SIGSTOP."""
+        """Asserts that SIGSTOP has paused the process."""
         deadline = time.monotonic() + seconds
         while process.running and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
@@ -159,7 +159,7 @@ class IntegrationTest(unittest.TestCase):
         self.fail(f"{process.name} did not stop within {seconds} s\n{self._stories()}")
 
     def assert_refused(self, process, pattern):
-        """Ended with a usage error: one line, which names the fault; nothing was started."""
+        """Asserts a usage error: one line that names the fault, and no process was started."""
         self.assert_exit(USAGE, process)
         self.assertRegex(process.stderr, pattern)
         self.assertEqual(process.stderr.count("\n"), 1, process.stderr)
@@ -167,7 +167,7 @@ class IntegrationTest(unittest.TestCase):
         self.assert_nothing_runs()
 
     def marked(self):
-        """Process ids of all that this test has started, directly or not, and that run."""
+        """Ids of the running processes that this test has started, directly or not."""
         entry = f"{MARK}={self.mark}".encode()
         pids = []
         for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
@@ -177,7 +177,7 @@ class IntegrationTest(unittest.TestCase):
         return pids
 
     def assert_nothing_runs(self, seconds=0):
-        """At once, or within so many seconds where the kernel does the killing."""
+        """Asserts that none of the test's processes runs, now or within so many seconds while the kernel kills them."""
         self.assertEqual(self._await_none(seconds), [], "these processes are left")
 
     def _await_none(self, seconds):
@@ -199,7 +199,7 @@ class IntegrationTest(unittest.TestCase):
 
 
 class Cluster:
-    """Tasks that a test starts one by one, each told of the cluster in one of the ways that users have."""
+    """Tasks that a test starts one by one. Each is given the cluster in one of the ways that users have."""
 
     def __init__(self, test, ps=1, workers=2, chief=False):
         self._test = test
@@ -226,7 +226,7 @@ class Cluster:
         return [], {"TF_CONFIG": json.dumps({"cluster": self.addresses, "task": {"type": job, "index": index}})}
 
     def by_kubeflow_config(self, job, index):
-        """Kubeflow's sparse form: each ps knows itself alone, in a list of one, whatever its index."""
+        """Kubeflow's sparse form: each ps knows only itself, in a list of one, whatever its index."""
         ps = [self.addresses["ps"][index]] if job == "ps" else self.addresses["ps"]
         sparse = {"ps": ps, "worker": self.sparse()["worker"]}
         return [], {"TF_CONFIG": json.dumps({"sparseCluster": sparse, "task": {"type": job, "index": str(index)}})}
@@ -235,18 +235,18 @@ class Cluster:
         cluster_flags, env = (told or self.by_flags)(job, index)
         if not env:
             cluster_flags += [f"--job_name={job}", f"--task_index={index}"]
-        if job == "ps":  # beside our reservation
+        if job == "ps":  # shares the port with our reservation
             return self._test.start("cairn-ps", *cluster_flags, "--reuse_port", *flags, name=f"ps/{index}", env=env)
         flags = ["--data_dir", small_data(), "--threads", 1, *flags]
         return self._test.start("cairn-worker", *cluster_flags, *flags, name=f"{job}/{index}", env=env)
 
     def start_all(self, *flags, told=None):
-        """The flags are for workers and the chief: a ps gets the job from the chief."""
+        """Starts all tasks. Only workers and the chief get the flags: a ps gets the job from the chief."""
         return {f"{job}/{index}": self.start(job, index, *([] if job == "ps" else flags), told=told)
                 for job, index in self.tasks()}
 
     def _write(self, spec):
-        """By renaming, because a task that was started before may be reading it."""
+        """Replaces the file by renaming, because a task that was started earlier may be reading it."""
         path = self._test.directory / "cluster.json"
         new = path.with_suffix(".new")
         new.write_text(json.dumps(spec))
@@ -254,7 +254,7 @@ class Cluster:
 
 
 def reserve_port(test):
-    """A port that nobody else is given until the test ends; a server may listen on it with SO_REUSEPORT."""
+    """A port that is reserved until the test ends. A server may listen on it with SO_REUSEPORT."""
     reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     test.addCleanup(reservation.close)
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -263,10 +263,10 @@ def reserve_port(test):
 
 
 class Relay:
-    """A TCP port that passes everything on to another one, until cut() breaks all its connections."""
+    """A TCP port that forwards everything to another port, until cut() breaks all its connections."""
 
     def __init__(self, test, to_port=None, host="127.0.0.1"):
-        """To 127.0.0.1, and there by default to the port of the same number."""
+        """Forwards to 127.0.0.1, by default to the port of the same number."""
         self._lock = threading.Lock()
         self._sockets = set()
         self._listener = socket.create_server((host, 0))
@@ -276,7 +276,7 @@ class Relay:
         test.addCleanup(self._close)
 
     def cut(self):
-        """How many connections there were."""
+        """Breaks all connections. Returns how many there were."""
         with self._lock:
             broken = len(self._sockets) // 2
             for end in self._sockets:
@@ -319,7 +319,7 @@ SMALL = {"train": 2000, "t10k": 500}  # examples
 
 
 def small_data():
-    """A directory with SMALL examples, in IDX files: the first ones of the real MNIST, or generated digits."""
+    """A directory with SMALL examples in IDX files: the first ones of the real MNIST, or synthetic digits."""
     kind = "mnist" if MNIST_DIR else "digits"
     directory = CACHE_DIR / f"{kind}-{SMALL['train']}-{SMALL['t10k']}"
     if not directory.exists():
@@ -354,7 +354,7 @@ def read_summary(path):
 
 
 def main():
-    """Runs the file's tests; exits SKIPPED when none of them could run here."""
+    """Runs the file's tests. Exits with SKIPPED if all of them were skipped."""
     print(f"data: {MNIST_DIR or 'generated digits (CAIRN_MNIST_DIR is not set)'}; programs: {BIN_DIR}", file=sys.stderr)
     result = unittest.main(module="__main__", verbosity=2, exit=False).result
     if not result.wasSuccessful():

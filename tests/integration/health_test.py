@@ -1,4 +1,4 @@
-"""What a server says of itself to whoever probes it, and how it leaves: grpc.health.v1, reflection, SIGTERM."""
+"""Health checks of a server (grpc.health.v1), reflection, and an orderly end at SIGTERM."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ class HealthTest(IntegrationTest):
     def health(self, address, *flags):
         return self.run_to_end("cairn", "health", address, *flags)
 
-    def test_live_from_the_start_and_ready_with_variables(self):
+    def test_a_server_is_live_from_the_start_and_ready_with_variables(self):
         cluster, server = self.start_server()
         address = cluster.addresses["ps"][0]
         live = self.health(address)
@@ -37,14 +37,14 @@ class HealthTest(IntegrationTest):
         self.assertEqual(gone.stderr, f"cairn health: {address}: connection refused\n")
 
     def wait_until_ready(self, address):
-        """A server looks after what it says several times a second."""
+        """Waits for a health status, which a server updates several times a second."""
         for _ in range(100):
             ready = self.health(address, "--service=ready")
             if ready.code == DONE:
                 return
         self.fail(f"not ready: {ready.stderr}")
 
-    def test_what_cannot_be_asked(self):
+    def test_unknown_services_and_unreachable_servers_are_errors(self):
         cluster, _ = self.start_server()
         unknown = self.health(cluster.addresses["ps"][0], "--service=bread")
         self.assert_exit(FAILURE, unknown)
@@ -55,7 +55,7 @@ class HealthTest(IntegrationTest):
         no_port = self.health("127.0.0.1")
         self.assert_exit(USAGE, no_port)
 
-    def test_over_tls(self):
+    def test_health_checks_work_over_tls(self):
         certs = self.directory / "certs"
         subprocess.run([REPOSITORY / "deploy/make-certs.sh", certs], check=True, timeout=TIME_LIMIT,
                        stdout=subprocess.DEVNULL)

@@ -1,5 +1,5 @@
-"""What data means to a model: wrong shapes, targets and pieces are refused, bytes are what the layers that read them
-expect, all workers have the same data, and a resumed job goes on where it was in it."""
+"""Data and models: wrong shapes, targets and missing files are refused, bytes are scaled as the layers expect, all
+workers have the same data, and a resumed job continues at its position in the data."""
 
 import json
 import random
@@ -38,7 +38,7 @@ def labels(count=40):
 
 
 def model_of(*layers, loss="SparseCategoricalCrossentropy", shape=(4, 3, 2)):
-    """JSON of layers that follow an input of this shape."""
+    """JSON of a model with an input of this shape and these layers."""
     first = {"class_name": "InputLayer", "config": {"batch_shape": [None, *shape], "name": "x"}}
     loss = {"class_name": loss, "config": {"from_logits": True} if "Cross" in loss else {}}
     return json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [first, *layers]},
@@ -89,14 +89,14 @@ class ShapesTest(InputsTest):
         self.refused_on(r"x_val: examples have the shape \[2,4,3\], but those of the training set \[4,3,2\]",
                         model_of(*DENSE), data)
 
-    def test_flat_examples_and_axes_of_one_pass_with_the_same_result(self):
+    def test_flat_examples_and_axes_of_length_one_give_the_same_result(self):
         results = set()
         for shape in ((4, 3, 2), (24,), (1, 4, 3, 2)):
             data = self.data(x_train=images(shape), y_train=labels())
             results.add(self.trained_on(model_of(*DENSE), data)[1]["parameters_sha256"])
         self.assertEqual(len(results), 1)
 
-    def test_predict_refuses_them_too(self):
+    def test_predict_refuses_examples_of_another_shape(self):
         self.data("w.npz", **{"dense/kernel": ("f4", (24, 2), [0.0] * 48), "dense/bias": ("f4", (2,), [0.0, 0.0])})
         self.write("model.json", model_of(*DENSE))
         for shape, code in (((4, 3, 2), DONE), ((24,), DONE), ((2, 4, 3), USAGE)):
@@ -111,7 +111,7 @@ class ShapesTest(InputsTest):
 
 class BytesTest(InputsTest):
 
-    def test_a_layer_that_scales_gets_bytes_as_they_are(self):
+    def test_a_rescaling_layer_receives_bytes_unscaled(self):
         data = self.data(x_train=images((4, 3, 2)), y_train=labels())
         same_floats = self.data("floats.npz", x_train=images((4, 3, 2), dtype="f4"), y_train=labels())
         model = model_of(layer("Reshape", target_shape=[12, 2]), layer("Rescaling", scale=0.1, name="r"), *DENSE)
@@ -122,7 +122,7 @@ class BytesTest(InputsTest):
         self.assertIn("input 'x': uint8 values are multiplied by 0.5 (--input_scale)", run.stdout)
         self.assertNotEqual(scaled["parameters_sha256"], of_bytes["parameters_sha256"])
 
-    def test_a_layer_with_weights_gets_them_divided_by_255(self):
+    def test_a_layer_with_weights_receives_bytes_divided_by_255(self):
         data = self.data(x_train=images((4, 3, 2)), y_train=labels())
         dtype, shape, values = images((4, 3, 2), dtype="f4")
         divided = self.data("floats.npz", x_train=(dtype, shape, [v / 255 for v in values]), y_train=labels())
@@ -131,7 +131,7 @@ class BytesTest(InputsTest):
         of_floats = self.trained_on(model_of(*DENSE), divided)[1]
         self.assertEqual(of_bytes["parameters_sha256"], of_floats["parameters_sha256"])
 
-    def test_token_ids_of_bytes_stay_ids_and_those_out_of_range_are_named(self):
+    def test_token_ids_are_not_scaled_and_those_out_of_range_are_named(self):
         model = model_of(layer("Embedding", input_dim=10, output_dim=3, name="e"), *DENSE, shape=(5,))
         of_bytes = self.trained_on(model, self.data(x_train=images((5,)), y_train=labels()))[1]
         of_ints = self.trained_on(model, self.data(x_train=images((5,), dtype="i4"), y_train=labels()))[1]
@@ -144,7 +144,7 @@ class BytesTest(InputsTest):
 
 class TargetsTest(InputsTest):
 
-    def test_targets_that_the_loss_does_not_admit_are_named(self):
+    def test_targets_that_do_not_fit_the_loss_are_named(self):
         one = model_of(layer("Dense", units=1), loss="BinaryCrossentropy", shape=(2,))
         self.write("a.csv", "a,b,label\n0.5,1,1\n0.25,1,-1\n1,1,1\n")
         self.refused_on(r"a.csv: example 1: the target is -1; BinaryCrossentropy admits 0 to 1", one, "a.csv")
@@ -155,7 +155,7 @@ class TargetsTest(InputsTest):
         data = self.data(x_train=x, y_train=("f4", (2, 2), [0, 1, 1.5, -0.5]))
         self.refused_on(r"y_train: example 1: the target is 1.5; CategoricalCrossentropy admits 0 to 1", two, data)
 
-    def test_shares_that_do_not_add_up_are_warned_of(self):
+    def test_target_probabilities_that_do_not_sum_to_one_cause_a_warning(self):
         two = model_of(layer("Dense", units=2), loss="CategoricalCrossentropy", shape=(2,))
         data = self.data(x_train=("f4", (2, 2), [1, 2, 3, 4]), y_train=("f4", (2, 2), [0, 1, 1, 1]))
         run, _ = self.trained_on(two, data)
@@ -164,14 +164,14 @@ class TargetsTest(InputsTest):
 
 class PartsTest(InputsTest):
 
-    def test_a_missing_piece_is_refused_by_name(self):
+    def test_a_missing_file_of_a_set_is_named(self):
         one = model_of(layer("Dense", units=1), loss="MeanSquaredError", shape=(2,))
         (self.directory / "d").mkdir()
         for piece in (0, 2):
             self.write(f"d/train-0000{piece}-of-00003.csv", "a,b,label\n0.5,1,1.5\n")
         self.refused_on("of 3 pieces 1 is missing: train-00001-of-00003.csv", one, "d")
 
-    def test_validation_arrays_are_used_and_told_of(self):
+    def test_validation_arrays_are_used_and_logged(self):
         data = self.data(x_train=images((4, 3, 2)), y_train=labels(), x_val=images((4, 3, 2), 8), y_val=labels(8))
         run, summary = self.trained_on(model_of(*DENSE), data)
         self.assertIn("validation on the arrays x_val and y_val\n", run.stdout)
@@ -200,7 +200,7 @@ class PartsTest(InputsTest):
 
 class ResumeTest(InputsTest):
 
-    def test_epochs_go_on_where_they_were_with_another_batch_size(self):
+    def test_a_resumed_job_continues_its_epochs_with_another_batch_size(self):
         data = self.data(x_train=images((4, 3, 2)), y_train=labels())
         for mode in ("sync", "async", "allreduce"):
             with self.subTest(mode):
@@ -210,7 +210,7 @@ class ResumeTest(InputsTest):
                 self.assertIn("the job ends at step 36", run.stderr)  # 4 * 8 + 2 * 2
                 self.assertEqual((summary["global_step"], summary["epochs"], summary["examples"]), (36, 6, 240))
                 self.assertRegex(run.stdout, "^Epoch 5/6\n(.*\n)*Epoch 6/6\n")
-        # And once more, with the first one's.
+        # It resumes once more with the first batch size.
         run, summary = self.trained_on(model_of(*DENSE), data, "--epochs=7", "--batch_size=5", *flags)
         self.assertEqual((summary["global_step"], summary["epochs"], summary["examples"]), (36 + 8, 7, 280))
 

@@ -1,4 +1,4 @@
-"""What the system limits, what the environment says and what strangers do: none of it stops a job without a word."""
+"""System limits, environment variables and hostile clients: none of them stops a job without a message."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class LimitedTest(IntegrationTest):
         return process
 
     def server(self, limits=(), *flags):
-        """A cairn-ps of its own, when it listens: the process and its port."""
+        """Starts a cairn-ps and waits until it listens. Returns the process and its port."""
         port = harness.reserve_port(self)
         process = self.limited(limits, "cairn-ps", f"--ps_hosts=127.0.0.1:{port}", "--job_name=ps", "--task_index=0",
                                "--reuse_port", *flags)
@@ -36,7 +36,7 @@ class LimitedTest(IntegrationTest):
         return self.run_to_end("cairn", "health", f"127.0.0.1:{port}").code == DONE
 
     def connections(self, port, count):
-        """That end with the test."""
+        """Connections that are closed when the test ends."""
         made = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(count)]
         for one in made:
             self.addCleanup(one.close)
@@ -48,12 +48,12 @@ class LimitedTest(IntegrationTest):
 
 
 def frame(kind, stream, payload):
-    """Of HTTP/2, without flags."""
+    """An HTTP/2 frame without flags."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, 0, stream) + payload
 
 
 def header(name, thousand_bytes):
-    """Of HPACK, without indexing."""
+    """An HPACK header without indexing."""
     return b"\0" + bytes([len(name)]) + name + b"\x7f\xe9\x06" + thousand_bytes
 
 
@@ -74,7 +74,7 @@ class EnvironmentTest(IntegrationTest):
         self.assert_exit(DONE, run)
         return json.loads(summary.read_text())["parameters_sha256"], run
 
-    def test_proxies_and_settings_of_libraries_change_nothing(self):
+    def test_proxies_and_library_settings_do_not_change_results(self):
         nowhere = "http://127.0.0.1:9"
         plain, _ = self.sha()
         proxies = {name: nowhere for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy", "HTTP_PROXY")}
@@ -88,7 +88,7 @@ class EnvironmentTest(IntegrationTest):
 
 class LimitsTest(LimitedTest):
 
-    def test_a_low_soft_limit_of_descriptors_is_raised_and_said(self):
+    def test_a_low_soft_limit_of_descriptors_is_raised_and_logged(self):
         server, port = self.server(["--nofile=30:4096"])
         self.assert_says(server, r"limit of open files raised from 30 to 4096 \(ulimit -n\)")
         self.connections(port, 100)
@@ -111,13 +111,13 @@ class LimitsTest(LimitedTest):
             time.sleep(0.2)
         self.assertTrue(self.healthy(port))
 
-    def test_a_thread_that_cannot_be_had_is_told_in_one_line(self):
+    def test_too_little_address_space_for_threads_is_reported_in_one_line(self):
         run = self.limited(["--as=150000000"], "cairn-ps", "--ps_hosts=127.0.0.1:1", "--job_name=ps", "--task_index=0")
         self.assert_exit(FAILURE, run)
         self.assertRegex(run.stderr, r"address space is limited to .*, at least .* are needed .*ulimit -v")
         self.assertNotIn("terminate called", run.stderr)
 
-    def test_a_job_runs_in_little_address_space_or_says_how_much_it_needs(self):
+    def test_a_job_runs_in_little_address_space_or_reports_how_much_it_needs(self):
         for kib, code, says in [(250000, FAILURE, r"at least 0\.\d+ GiB are needed .* from 250000 to \d+ KiB"),
                                 (450000, DONE, "no usable GPU: |^$")]:
             run = self.run_to_end("/bin/sh", "-c", f'ulimit -v {kib} && exec "$@"', "sh", harness.BIN_DIR / "cairn",
@@ -131,7 +131,7 @@ class LimitsTest(LimitedTest):
         self.assert_exit(FAILURE, run)
         self.assertRegex(run.stderr, r"cannot write .*digits/\S+: File too large")
 
-    def test_headers_without_end_do_not_take_more_memory_than_the_limit(self):
+    def test_endless_headers_do_not_exceed_the_memory_limit(self):
         server, port = self.server([], "--memory_limit=50MB")
         flood, = self.connections(port, 1)
         flood.settimeout(30)
@@ -148,14 +148,14 @@ class LimitsTest(LimitedTest):
         resident = int(pathlib.Path(f"/proc/{server.pid}/statm").read_text().split()[1]) * 4096
         self.assertLess(resident, 800 << 20)
 
-    def test_what_does_not_greet_has_no_thread_and_is_closed_in_time(self):
+    def test_connections_without_a_greeting_get_no_thread_and_are_closed(self):
         server, port = self.server()
         before = threads(server)
         half = self.connections(self.data_port(server), 100)
         for one in half:
             one.sendall(GREETING)
         mute = self.connections(port, 20)
-        time.sleep(1)  # for threads to come, if any did
+        time.sleep(1)  # time for threads to start, if any did
         self.assertLessEqual(threads(server), before + 2)
         deadline = time.monotonic() + 20
         open_ones = half + mute

@@ -1,4 +1,4 @@
-"""Too little memory, and tasks that stand still for a while: who is refused, and that nobody grows meanwhile."""
+"""Jobs that need too much memory are refused, and no task grows while another one is paused."""
 
 import os
 import pathlib
@@ -9,11 +9,11 @@ import time
 from harness import (CNN, DONE, MLP, USAGE, Cluster, IntegrationTest, main, read_summary)
 
 STANDS_STILL = 4  # seconds
-MOST_GROWTH = 24 << 20  # bytes: far above what a step takes for a moment, far below what a hundred steps would
+MOST_GROWTH = 24 << 20  # bytes: far above the temporary memory of a step, far below that of a hundred steps
 
 
 def resident_bytes(process):
-    """What the process has in memory now: VmRSS."""
+    """The resident memory of the process (VmRSS)."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE).group(1)) << 10
 
@@ -24,7 +24,7 @@ class MemoryLimitTest(IntegrationTest):
                r"values [\d.]+ MiB, 2 slots of Adam [\d.]+ MiB, a gradient of each of 1 worker and one that arrives "
                r"[\d.]+ MiB, a snapshot [\d.]+ MiB")
 
-    def test_a_model_that_does_not_fit_is_refused(self):
+    def test_a_model_beyond_the_memory_limit_is_refused(self):
         cluster = Cluster(self, ps=1, workers=1)
         server = cluster.start("ps", 0, "--memory_limit", "1MB")
         worker = cluster.start("worker", 0, "--model", MLP, "--optimizer=adam")
@@ -32,23 +32,23 @@ class MemoryLimitTest(IntegrationTest):
         self.assertRegex(worker.stderr, "cairn-worker: " + self.REFUSAL)
         self.assertTrue(server.running)
 
-    def test_cairn_train_hands_the_limit_on(self):
+    def test_cairn_train_passes_the_limit_to_servers(self):
         training = self.train(MLP, "--optimizer=adam", "--ps_memory_limit=1MB")
         self.assert_exit(USAGE, training)
         self.assertRegex(training.stderr, self.REFUSAL)
         self.assert_nothing_runs(seconds=10)
 
-    def test_a_limit_that_is_none(self):
+    def test_a_malformed_limit_is_refused(self):
         cluster = Cluster(self, ps=1, workers=1)
         self.assert_refused(cluster.start("ps", 0, "--memory_limit=4apples"), "--memory_limit: '4apples' is no size of memory")
 
 
 class StandingStillTest(IntegrationTest):
 
-    STEPS = 600  # so many that they are not over before the task is stopped, however late that is
+    STEPS = 600  # so many that some are left when the task is paused, on any machine
 
     def train_with_a_stop(self, stopped, watched, *flags):
-        """A training in whose middle the task `stopped` stands still. Returns its summary."""
+        """Trains, and pauses the task `stopped` in the middle. Returns the summary."""
         tasks = Cluster(self, ps=2, workers=2).start_all("--model", CNN, f"--train_steps={self.STEPS}",
                                                          "--display_every=1", "--summary=summary.json", *flags)
         self.assert_says(tasks["worker/1"], "joined the job")  # it has read its data
@@ -76,7 +76,7 @@ class StandingStillTest(IntegrationTest):
                 self.assertEqual(summary["gradients_accepted"], self.STEPS * 2 if flags else self.STEPS)
                 self.assertEqual(summary["gradients_duplicate"], 0)
 
-    def test_servers_do_not_grow_while_a_worker_takes_no_answers(self):
+    def test_servers_do_not_grow_while_a_worker_is_paused(self):
         summary = self.train_with_a_stop("worker/1", ["ps/0", "ps/1"], "--sync_replicas")
         self.assertEqual(summary["gradients_accepted"], self.STEPS * 2)
 

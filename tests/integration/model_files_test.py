@@ -1,4 +1,4 @@
-"""Model files as Keras writes them: what they bring begins the training, damage is found, and large models take their time."""
+"""Keras model files: training begins with their weights, damage is found, and large models load in linear time."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from harness import DONE, REPOSITORY, USAGE, IntegrationTest, main, read_summary
 
 KERAS = REPOSITORY / "tests/support/data/keras_weights"
 TRAIN = ["--workers=1", "--batch_size=8", "--optimizer=sgd", "--novalidation", "--data_dir=data.npz"]
-STILL = [*TRAIN, "--train_steps=1", "--learning_rate=0"]  # leaves what is trained as it was
+STILL = [*TRAIN, "--train_steps=1", "--learning_rate=0"]  # leaves the variables unchanged
 
 
 def npy(shape, values):
@@ -42,7 +42,7 @@ class InitialValuesTest(IntegrationTest):
         self.assert_exit(DONE, run)
         return read_summary(self.directory / f"{name}.json")["parameters_sha256"], run.stderr
 
-    def test_a_file_with_weights_begins_with_them_in_every_mode(self):
+    def test_training_begins_with_the_files_weights_in_every_mode(self):
         model = KERAS / "keras2.keras"
         self.assert_exit(DONE, self.run_to_end("cairn", "export", model, "-o", "weights.safetensors"))
         given, _ = self.values_after("given", model, "--sync_replicas", "--init_from=weights.safetensors")
@@ -58,7 +58,7 @@ class InitialValuesTest(IntegrationTest):
         self.assertEqual(values, given)
         self.assertIn("initial values: from", said)
 
-    def test_a_checkpoint_that_is_resumed_comes_first(self):
+    def test_a_resumed_checkpoint_overrides_the_files_weights(self):
         model = KERAS / "keras2.keras"
         flags = [*TRAIN, "--sync_replicas", "--train_dir=run", "--train_steps=3"]
         trained = self.run_to_end("cairn", "train", model, *flags, "--learning_rate=0.5", "--summary=trained.json")
@@ -69,7 +69,7 @@ class InitialValuesTest(IntegrationTest):
         first, second = (read_summary(self.directory / f"{name}.json") for name in ("trained", "resumed"))
         self.assertEqual(first["parameters_sha256"], second["parameters_sha256"])
 
-    def test_damage_is_named(self):
+    def test_a_damaged_file_is_named(self):
         whole = (KERAS / "keras2.keras").read_bytes()
         with zipfile.ZipFile(io.BytesIO(whole)) as archive:
             member = archive.getinfo("model.weights.h5")
@@ -86,7 +86,7 @@ class InitialValuesTest(IntegrationTest):
 class LargeModelTest(IntegrationTest):
 
     def write_chain(self, layers):
-        """Dense layers of one unit, written last first: the worst order for whoever looks for what comes next."""
+        """Dense layers of one unit, listed from last to first: the worst order for a search of the next layer."""
         entries = [{"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [None, 1]}, "inbound_nodes": []}]
         before = "in"
         for number in range(layers):
@@ -112,7 +112,7 @@ class LargeModelTest(IntegrationTest):
         for name, command in {"model": lambda path: ["cairn", "model", path],
                               "train": lambda path: ["cairn", "train", path, "--sync_replicas", *STILL]}.items():
             with self.subTest(command=name):
-                self.seconds(*command(few))  # what is read for the first time
+                self.seconds(*command(few))  # fills the file cache
                 self.assertLess(self.seconds(*command(many)), 9 * self.seconds(*command(few)) + 2)
 
 

@@ -1,4 +1,4 @@
-"""Networks, data and metrics beyond the seed's, from their files to a trained cluster."""
+"""Residual networks, several inputs and their data and metrics, from files to a trained cluster."""
 
 import json
 import random
@@ -9,7 +9,7 @@ RESNET = REPOSITORY / "deploy/examples/cifar_resnet20.json"
 
 
 def write_cifar(path, count, seed):
-    """CIFAR-10's binary form: images of one colour each, which tells the class, under noise."""
+    """Data in CIFAR-10's binary format: each image has one colour, which gives its class, and noise."""
     draw = random.Random(seed)
     with open(path, "wb") as file:
         for example in range(count):
@@ -26,7 +26,7 @@ class ResNetTest(IntegrationTest):
             model = json.load(file)
         for layer in model["config"]["layers"]:
             if layer["class_name"] == "BatchNormalization":
-                layer["config"]["momentum"] = 0.5  # statistics that follow within the few steps of a test
+                layer["config"]["momentum"] = 0.5  # so that the statistics follow within the few steps of a test
         (self.directory / "resnet.json").write_text(json.dumps(model), encoding="utf-8")
         data = self.directory / "cifar"
         if not data.exists():
@@ -38,22 +38,22 @@ class ResNetTest(IntegrationTest):
         self.assert_exit(DONE, run)
         return read_summary(self.directory / "summary.json")
 
-    def test_a_residual_network_learns_and_its_statistics_are_the_same_on_any_number_of_servers(self):
+    def test_a_residual_network_learns_the_same_values_on_any_number_of_servers(self):
         summary = self.train_resnet("--ps=1", "--sync_replicas", "--augment=flip")
         self.assertEqual(summary["parameters"], 274442)
         self.assertGreater(summary["val_accuracy"], 0.9)
         self.assertEqual(summary["parameters_sha256"],
                          self.train_resnet("--ps=3", "--sync_replicas", "--augment=flip")["parameters_sha256"])
 
-    def test_it_learns_asynchronously(self):
-        summary = self.train_resnet("--ps=2")  # no two runs are alike: well above the tenth that guessing gives
+    def test_a_residual_network_learns_asynchronously(self):
+        summary = self.train_resnet("--ps=2")  # runs differ: the bound is well above 0.1, the accuracy of guessing
         self.assertGreater(summary["accuracy"], 0.5)
         self.assertGreater(summary["val_accuracy"], 0.3)
 
 
 class TableTest(IntegrationTest):
 
-    def test_two_inputs_from_the_columns_of_a_csv_file(self):
+    def test_two_inputs_are_fed_from_columns_of_a_csv_file(self):
         draw = random.Random(3)
         lines = ["left,right,label"]
         for _ in range(600):

@@ -1,4 +1,4 @@
-"""Several tasks lost together, and what the tasks that are left say while they wait."""
+"""Several tasks are lost together, and the remaining tasks recover."""
 
 import signal
 import time
@@ -8,9 +8,9 @@ from harness import DONE, MLP, Cluster, IntegrationTest, main
 
 class Recovery(IntegrationTest):
 
-    def test_a_server_and_a_worker_that_are_lost_together_set_the_job_back(self):
-        """The backup is promoted and drops the part, since an update needs the lost worker's gradient. By then the
-        server is back, and has the backup of the part that nobody serves."""
+    def test_losing_a_server_and_a_worker_together_rolls_the_job_back(self):
+        """The backup is promoted and drops the shard, since an update needs the lost worker's gradient. By then the
+        server is back, and backs up a shard that no server serves."""
         cluster = Cluster(self, ps=2, workers=3)
         flags = ["--model", MLP, "--sync_replicas", "--seed=7", "--epochs=40", "--novalidation", "--lease=3",
                  "--ps_replication=1", "--lost_workers=wait", f"--train_dir={self.directory}/run"]
@@ -24,7 +24,8 @@ class Recovery(IntegrationTest):
         tasks["worker/1"].signal(signal.SIGSTOP)
         tasks["ps/1"].signal(signal.SIGKILL)
         self.assert_says(tasks["ps/0"], "is promoted in place of ps/1")
-        # The round is decided now, and waits for worker/1's gradient: the server that is back gets no whole backup.
+        # The round is now decided and waits for worker/1's gradient, so the backup on the restarted server cannot get
+        # in sync.
         tasks["worker/2"].signal(signal.SIGCONT)
         time.sleep(1)
         again = cluster.start("ps", 1)

@@ -11,7 +11,7 @@ GENERATOR = pathlib.Path(__file__).resolve().parents[2] / "docs" / "generate_fla
 
 class FlagsPageTest(IntegrationTest):
 
-    def test_the_committed_page_is_what_the_programs_print(self):
+    def test_the_committed_page_matches_the_programs_output(self):
         run = subprocess.run([sys.executable, "-B", str(GENERATOR), str(BIN_DIR), "--check"], capture_output=True,
                              text=True, timeout=60)
         self.assertEqual(run.returncode, 0, run.stderr)

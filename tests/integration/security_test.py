@@ -1,4 +1,4 @@
-"""Who may take part in a job: a token, certificates that name tasks, and one process for each task."""
+"""Access to a job: the token, certificates that name tasks, and one process for each task."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ JOB = ["--model", MLP, "--sync_replicas", "--train_steps=5", "--connect_timeout=
 
 
 def with_token(token):
-    """Told of the cluster by flags, and of the token by the environment."""
+    """Gives tasks the cluster by flags and the token by the environment."""
     return lambda cluster: lambda job, index: (
         cluster.by_flags(job, index)[0] + [f"--job_name={job}", f"--task_index={index}"], {"CAIRN_JOB_TOKEN": token})
 
@@ -35,7 +35,7 @@ class TokenTest(IntegrationTest):
         path.write_text(token + "\n")
         return f"--job_token_file={path}"
 
-    def test_a_job_whose_tasks_all_have_the_token_by_file_or_environment(self):
+    def test_a_job_trains_when_all_tasks_have_the_token(self):
         cluster = Cluster(self, ps=2, workers=2)
         told = with_token(TOKEN)(cluster)
         servers = [cluster.start("ps", 0, self.token_file()), cluster.start("ps", 1, told=told)]
@@ -45,7 +45,7 @@ class TokenTest(IntegrationTest):
             self.assertNotIn("OPEN AND NOT ENCRYPTED", task.stderr)
             self.assertNotIn(TOKEN, task.stderr + task.stdout)
 
-    def test_a_worker_without_the_token_or_with_another_one_ends_with_3_and_the_remedy(self):
+    def test_a_worker_with_no_or_another_token_exits_with_3_and_the_remedy(self):
         cluster = Cluster(self, ps=1, workers=1)
         server = self.start_server(cluster, self.token_file())
         none = cluster.start("worker", 0, *JOB)
@@ -78,16 +78,16 @@ class TokenTest(IntegrationTest):
         self.assertRegex(worker.stderr, "ps/1 at .*the job token given is not the one of ps/1")
         self.assertTrue(leader.running and follower.running)
 
-    def test_what_is_no_token_is_refused_at_start(self):
+    def test_a_malformed_token_is_refused_at_start(self):
         self.assert_refused(self.start("cairn-ps", "--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2", "--job_name=ps",
                                        "--task_index=0", self.token_file("short")),
                             "--job_token_file: .*: a job token has 16 to 1024 characters, this one 5; `openssl rand -hex 32`")
 
-    def test_without_token_and_tls_a_server_says_that_it_is_open(self):
+    def test_a_server_without_token_and_tls_warns_that_it_is_open(self):
         server = self.start_server(Cluster(self, ps=1, workers=1))
         self.assert_says(server, "OPEN AND NOT ENCRYPTED: anyone on the network who reaches 0.0.0.0:.*--job_token_file")
 
-    def test_workers_without_servers_want_it_of_each_other(self):
+    def test_workers_without_servers_require_the_token_of_each_other(self):
         cluster = Cluster(self, ps=0, workers=2)
         job = ["--model", MLP, "--mode=allreduce", "--train_steps=3", "--connect_timeout=20"]
         one = cluster.start("worker", 0, *job, "--reuse_port", self.token_file())
@@ -99,7 +99,7 @@ class TokenTest(IntegrationTest):
 
 class LocalTest(IntegrationTest):
 
-    def test_cairn_train_keeps_strangers_out_and_lets_its_users_other_programs_in(self):
+    def test_cairn_train_refuses_other_tokens_and_admits_its_users_programs(self):
         run = self.start("cairn", "train", MLP, "--data_dir", small_data(), "--threads=1", "--epochs=1000", "--verbose",
                          "--sync_replicas")
         self.assert_says(run, "Started server with target: grpc://127.0.0.1:")
@@ -118,7 +118,7 @@ class SameTaskTest(IntegrationTest):
 
     LONG = ["--model", MLP, "--sync_replicas", "--epochs=100000", "--lease=3"]
 
-    def test_a_second_process_of_a_worker_ends_with_3_and_the_first_trains_on(self):
+    def test_a_second_process_of_a_worker_exits_with_3_and_the_first_continues(self):
         cluster = Cluster(self, ps=1, workers=2)
         server = cluster.start("ps", 0)
         first, other = cluster.start("worker", 1, *self.LONG), cluster.start("worker", 0, *self.LONG)
@@ -130,7 +130,7 @@ class SameTaskTest(IntegrationTest):
         self.assertTrue(first.running and other.running)
         self.assertNotRegex(server.stderr, r"worker/1 joined \(incarnation 2\)")
 
-    def test_a_worker_that_is_killed_and_started_again_takes_its_place_at_once(self):
+    def test_a_restarted_worker_joins_before_its_old_lease_expires(self):
         cluster = Cluster(self, ps=1, workers=1)
         server = cluster.start("ps", 0)
         first = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--epochs=100000", "--lease=60",
@@ -144,7 +144,7 @@ class SameTaskTest(IntegrationTest):
         self.assertLess(time.monotonic() - since, 25, "half a lease")
         self.assertTrue(again.running)
 
-    def test_a_worker_that_was_paused_while_another_took_its_place_ends_with_3(self):
+    def test_a_paused_worker_that_was_replaced_exits_with_3(self):
         cluster = Cluster(self, ps=1, workers=1)
         server = cluster.start("ps", 0)
         first = cluster.start("worker", 0, *self.LONG)
@@ -158,7 +158,7 @@ class SameTaskTest(IntegrationTest):
         self.assertTrue(second.running)
 
 
-    def test_a_second_server_of_an_index_ends_with_3(self):
+    def test_a_second_server_of_an_index_exits_with_3(self):
         cluster = Cluster(self, ps=1, workers=1)
         first = cluster.start("ps", 0)
         self.assert_says(first, "Started server")
@@ -167,7 +167,7 @@ class SameTaskTest(IntegrationTest):
         self.assertRegex(second.stderr, f"ps/0 is already running: another process serves at {cluster.addresses['ps'][0]}")
         self.assertTrue(first.running)
 
-    def test_a_second_worker_of_an_index_without_servers_ends_with_3(self):
+    def test_a_second_worker_of_an_index_without_servers_exits_with_3(self):
         cluster = Cluster(self, ps=0, workers=2)
         job = ["--model", MLP, "--mode=allreduce", "--epochs=100000", "--lease=3", "--display_every=1", "--reuse_port"]
         workers = [cluster.start("worker", i, *job) for i in (0, 1)]
@@ -188,14 +188,14 @@ class CertificateTest(IntegrationTest):
                              timeout=TIME_LIMIT, capture_output=True, text=True)
         return run.stdout.split()
 
-    def test_each_task_does_with_its_own_certificate_what_is_its_own(self):
+    def test_each_task_trains_with_its_own_certificate(self):
         cluster = Cluster(self, ps=2, workers=2)
         flags = ["--model", MLP, "--sync_replicas", "--train_steps=5", "--connect_timeout=20"]
         tasks = [cluster.start("ps", i, *self.cert(f"ps/{i}")) for i in (0, 1)]
         tasks += [cluster.start("worker", i, *flags, *self.cert(f"worker/{i}")) for i in (0, 1)]
         self.assert_exit(DONE, *tasks)
 
-    def test_a_workers_certificate_is_no_other_tasks(self):
+    def test_a_workers_certificate_does_not_serve_another_task(self):
         cluster = Cluster(self, ps=1, workers=2)
         server = cluster.start("ps", 0, *self.cert("ps/0"))
         flags = ["--model", MLP, "--sync_replicas", "--train_steps=5", "--connect_timeout=20"]

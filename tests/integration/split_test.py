@@ -1,4 +1,4 @@
-"""A model that is divided over workers: it comes to what one worker comes to, whoever is killed meanwhile."""
+"""A model split over several workers trains like one worker, also when workers are killed."""
 
 import re
 
@@ -16,7 +16,7 @@ class SplitTest(IntegrationTest):
         self.assert_exit(DONE, run)
         return read_summary(self.directory / "summary.json"), run
 
-    def test_two_workers_come_to_what_one_comes_to(self):
+    def test_a_group_of_two_workers_gives_the_result_of_one_worker(self):
         alone, _ = self.trained("--sync_replicas")
         divided, run = self.trained("--sync_replicas", "--workers=2", SPLIT, "--micro_batches=1",
                                     "--log_device_placement")
@@ -27,14 +27,14 @@ class SplitTest(IntegrationTest):
         pieces, _ = self.trained("--sync_replicas", "--workers=2", SPLIT, "--transport=tcp")
         self.assertAlmostEqual(pieces["val_loss"], alone["val_loss"], delta=1e-5)
 
-    def test_two_groups_come_to_what_two_workers_come_to(self):
+    def test_two_groups_give_the_result_of_two_workers(self):
         flags = ["--sync_replicas", "--novalidation", "--train_steps=10"]
         two, _ = self.trained("--workers=2", *flags)
         groups, _ = self.trained("--workers=4", SPLIT, "--micro_batches=1", *flags)
         for field in ("parameters_sha256", "global_step", "examples", "workers", "gradients_accepted"):
             self.assertEqual(groups[field], two[field], field)
 
-    def test_a_partner_and_a_head_that_are_killed_are_started_again(self):
+    def test_killed_stage_workers_and_leaders_are_restarted(self):
         alone, _ = self.trained("--sync_replicas", "--novalidation")
         again, run = self.trained("--sync_replicas", "--novalidation", "--workers=2", SPLIT, "--micro_batches=1",
                                   "--fault=worker/1:computed:7:KILL", "--fault=worker/0:computed:12:KILL")
@@ -42,13 +42,13 @@ class SplitTest(IntegrationTest):
         self.assertRegex(run.stderr, r"worker/1\] lost worker/0 at 127\.0\.0\.1:\d+ in step 12: ")
         self.assertEqual(again["parameters_sha256"], alone["parameters_sha256"])
 
-    def test_other_modes_train_too(self):
+    def test_split_models_train_in_asynchronous_modes(self):
         for flags in (["--mode=async"], ["--mode=ssp", "--max_staleness=1"]):
             with self.subTest(flags):
                 summary, _ = self.trained("--workers=4", SPLIT, "--novalidation", "--train_steps=10", *flags)
                 self.assertGreaterEqual(summary["global_step"], 10)
 
-    def test_one_that_divides_otherwise_is_refused(self):
+    def test_a_worker_with_another_split_is_refused(self):
         cluster = Cluster(self, ps=1, workers=2)
         partner = cluster.start("worker", 1, "--reuse_port", "--model", MLP, *STEPS, SPLIT, "--connect_timeout=30")
         head = cluster.start("worker", 0, "--model", MLP, *STEPS, SPLIT, "--micro_batches=2")
@@ -57,13 +57,13 @@ class SplitTest(IntegrationTest):
                                       r"batch is in 8 micro-batches here, 2 there")
         self.assertTrue(partner.running)
 
-    def test_nobody_waits_forever(self):
+    def test_waiting_for_servers_ends_at_the_timeout(self):
         cluster = Cluster(self, ps=1, workers=2)
         flags = ["--reuse_port", "--model", MLP, *STEPS, SPLIT, "--connect_timeout=1"]
         head, partner = (cluster.start("worker", i, *flags) for i in (0, 1))
         self.assert_exit(RETRYABLE, head, partner)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_impossible_splits_are_refused(self):
         for flags, said in ((["--workers=3", SPLIT], "--place divides the model over 2 workers, and 3 workers are not a multiple of that"),
                             (["--workers=2", "--place=dense=/task:2"], "no layer is on /job:worker/task:1"),
                             (["--workers=2", SPLIT, "--mode=allreduce"], "--mode allreduce does not go with a model that"),

@@ -1,4 +1,4 @@
-"""Mutual TLS between all tasks: who is let in, who is not and what both sides say, and renewed certificates."""
+"""Mutual TLS between all tasks: accepted and refused peers, the messages of both sides, renewed certificates."""
 
 import signal
 import subprocess
@@ -6,14 +6,14 @@ import subprocess
 from harness import (CNN, DONE, FAILURE, MLP, REPOSITORY, RETRYABLE, TERMINATED, TIME_LIMIT, USAGE, Cluster, IntegrationTest,
                      Relay, main, read_summary, reserve_port, small_data)
 
-WITHIN = "--connect_timeout=3"  # what a worker that is refused tries for
+WITHIN = "--connect_timeout=3"  # how long a refused worker tries to connect
 REFUSED = "a peer was refused: "
 
 
 class TlsTest(IntegrationTest):
 
     def certs(self, name, *hosts):
-        """A directory with a CA and a certificate; made again, another certificate of the same CA."""
+        """A directory with a CA and a certificate. A second call makes another certificate of the same CA."""
         directory = self.directory / name
         subprocess.run([REPOSITORY / "deploy/make-certs.sh", directory, *hosts], check=True, timeout=TIME_LIMIT,
                        stdout=subprocess.DEVNULL)
@@ -39,7 +39,7 @@ class TlsTest(IntegrationTest):
 
 class JobTest(TlsTest):
 
-    def test_a_whole_job_by_cairn_train(self):
+    def test_cairn_train_runs_a_job_over_tls(self):
         out = self.directory / "out.json"
         run = self.train(MLP, "--ps=2", "--workers=2", "--sync_replicas", "--epochs=1", "--batch_size=50",
                          f"--summary={out}", *self.flags(self.certs("a")))
@@ -49,7 +49,7 @@ class JobTest(TlsTest):
                                           "--batch_size=50", f"--summary={plain}"))
         self.assertEqual(read_summary(out)["parameters_sha256"], read_summary(plain)["parameters_sha256"])
 
-    def test_tasks_started_by_hand_in_any_order(self):
+    def test_tasks_may_be_started_in_any_order(self):
         flags = self.flags(self.certs("a"))
         cluster = Cluster(self, ps=2, workers=2)
         worker = [cluster.start("worker", i, "--model", MLP, "--sync_replicas", "--train_steps=10", *flags)
@@ -62,7 +62,7 @@ class JobTest(TlsTest):
         for server in (leader, follower):
             self.assertNotRegex(server.stderr, "NOT ENCRYPTED|TLS:")
 
-    def test_a_live_job_is_cancelled(self):
+    def test_a_running_job_can_be_cancelled(self):
         flags = self.flags(self.certs("a"))
         cluster = Cluster(self, ps=2, workers=2)
         servers = [cluster.start("ps", i, *flags) for i in (0, 1)]
@@ -76,8 +76,8 @@ class JobTest(TlsTest):
         for worker in workers:
             self.assertRegex(worker.stderr, r"the job was cancelled by \S+@\S+ \(`cairn job cancel`\)")
 
-    def test_broken_connections_are_made_again(self):
-        """Those of workers and the link between servers: all that goes to ps/0."""
+    def test_broken_connections_are_restored(self):
+        """Breaks all connections to ps/0, from workers and from the other server."""
         flags = self.flags(self.certs("a"))
         cluster = Cluster(self, ps=2, workers=1)
         port = reserve_port(self)
@@ -92,7 +92,7 @@ class JobTest(TlsTest):
 
 
 class RefusedTest(TlsTest):
-    """The exit code is that of a server that is not reached in time: the certificates may be renewed meanwhile."""
+    """The exit code is RETRYABLE, as for an unreachable server, because certificates may be renewed meanwhile."""
 
     def setUp(self):
         super().setUp()
@@ -105,7 +105,7 @@ class RefusedTest(TlsTest):
         address = self.cluster.addresses["ps"][0]
         self.assertRegex(worker.stderr, f"not reached within 3 s: ps/0 at {address}: {pattern}")
 
-    def test_a_worker_without_certificates(self):
+    def test_a_worker_without_certificates_is_refused(self):
         server = self.start_server(self.cluster, *self.flags(self.a))
         self.refused("it hangs up: it wants TLS")
         self.assert_says(server, REFUSED + "it speaks plain text, without --tls_cert")
@@ -121,12 +121,12 @@ class RefusedTest(TlsTest):
                      *self.flags(self.b, self.both_cas(self.a, self.b)))
         self.assert_says(server, REFUSED + "its certificate is not of our --tls_ca")
 
-    def test_a_server_in_plain_text(self):
+    def test_a_server_without_tls_is_refused(self):
         server = self.start_server(self.cluster)
         self.refused("TLS: it speaks plain text, without --tls_cert", *self.flags(self.a))
         self.assert_says(server, "NOT ENCRYPTED: .*0.0.0.0:.*--tls_cert, --tls_key and --tls_ca")
 
-    def test_a_server_whose_certificate_is_for_another_host(self):
+    def test_a_server_whose_certificate_is_for_another_host_is_refused(self):
         port = self.cluster.addresses["ps"][0].split(":")[1]
         self.cluster.addresses["ps"] = [f"127.0.0.2:{port}"]
         server = self.start_server(self.cluster, *self.flags(self.a))
@@ -134,7 +134,7 @@ class RefusedTest(TlsTest):
         self.refused("TLS: its certificate is for other host names", *self.flags(self.a))
 
     def test_a_server_of_another_ca_is_not_followed(self):
-        """The link between servers: ps/1 looks at ps/0's certificate, and ps/0 at that of ps/1."""
+        """On the link between servers, ps/1 checks the certificate of ps/0, and ps/0 that of ps/1."""
         cluster = Cluster(self, ps=2, workers=1)
         both = self.both_cas(self.a, self.b)
         leader = cluster.start("ps", 0, *self.flags(self.a))
@@ -145,7 +145,7 @@ class RefusedTest(TlsTest):
         self.assert_says(follower, "waiting for ps/0 at .*: it hangs up: .*refuses our TLS certificate")
         self.assert_exit(RETRYABLE, worker)
 
-    def test_no_warning_on_loopback(self):
+    def test_there_is_no_warning_on_loopback(self):
         server = self.start_server(self.cluster, "--listen=" + self.cluster.addresses["ps"][0])
         server.signal(signal.SIGTERM)
         self.assert_exit(TERMINATED, server)
@@ -154,7 +154,7 @@ class RefusedTest(TlsTest):
 
 class VarTest(TlsTest):
 
-    def test_set_and_get(self):
+    def test_variables_are_set_and_read_over_tls(self):
         flags = self.flags(self.certs("a"))
         cluster = Cluster(self, ps=1, workers=0)
         self.start_server(cluster, *flags)
@@ -169,7 +169,7 @@ class VarTest(TlsTest):
 
 class RenewalTest(TlsTest):
 
-    def test_a_server_goes_over_to_another_ca_without_a_restart(self):
+    def test_a_server_changes_to_another_ca_without_a_restart(self):
         used, other = self.certs("used"), self.certs("other")
         cluster = Cluster(self, ps=1, workers=0)
         server = self.start_server(cluster, *self.flags(used))
@@ -177,14 +177,14 @@ class RenewalTest(TlsTest):
         self.assert_exit(DONE, self.var(cluster, "set", "v", "1", *before))
         for name in ("key.pem", "cert.pem", "ca.pem"):
             (other / name).replace(used / name)
-        # Read again every 10 s.
+        # Servers read the files again every 10 s.
         self.assert_exit(DONE, self.var(cluster, "get", "v", *self.flags(used), seconds=TIME_LIMIT))
         refused = self.var(cluster, "get", "v", *before)
         self.assert_exit(RETRYABLE, refused)
         self.assertIn("TLS: its certificate is not of our --tls_ca", refused.stderr)
         self.assertTrue(server.running)
 
-    def test_a_waiting_client_takes_its_renewed_certificate(self):
+    def test_a_waiting_client_uses_its_renewed_certificate(self):
         used, other = self.certs("used"), self.certs("other")
         cluster = Cluster(self, ps=1, workers=1)
         server = self.start_server(cluster, *self.flags(self.copy(other, "server")))
@@ -220,13 +220,13 @@ class UsageTest(TlsTest):
     def test_flags_that_are_missing_are_named(self):
         self.everywhere("--tls_key and --tls_ca are missing", f"--tls_cert={self.a}/cert.pem")
 
-    def test_a_file_that_is_not_there_is_named(self):
+    def test_a_missing_file_is_named(self):
         self.everywhere("--tls_ca: .*nowhere.pem", *self.flags(self.a, "nowhere.pem"))
 
-    def test_a_file_that_holds_something_else_is_named(self):
+    def test_a_file_of_another_kind_is_named(self):
         self.everywhere("--tls_ca: .*key.pem: holds no certificate in PEM", *self.flags(self.a, self.a / "key.pem"))
 
-    def test_the_script_says_how_it_is_called(self):
+    def test_the_script_prints_its_usage(self):
         script = [REPOSITORY / "deploy/make-certs.sh"]
         helped = subprocess.run([*script, "--help"], capture_output=True, text=True, timeout=TIME_LIMIT, check=True)
         self.assertIn("deploy/make-certs.sh DIR [HOST...]", helped.stdout)

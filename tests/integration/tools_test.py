@@ -1,4 +1,4 @@
-"""The programs as command-line tools: flags that are misused, output that cannot be written, signals, terminals, files."""
+"""The programs as command-line tools: misused flags, output that cannot be written, signals, terminals, files."""
 
 import csv
 import fcntl
@@ -26,7 +26,7 @@ try:
 except ImportError:
     yaml = None
 
-# Each means something to YAML, a shell, Compose or Kubernetes.
+# Each of these has a special meaning in YAML, a shell, Compose or Kubernetes.
 ODD_NAMES = ["price_$", "$HOME", "${HOME}", "$(HOSTNAME)", "$$", "a b", " lead", "trail ", "it's", 'say "x"', "a\nb", "\ttab",
              "# no comment", "key: value", "{a}", "[b]", "100%", "back\\slash", "é€😀", "-dash", "!bang", "yes", "no", "1e3", "0x1F",
              "null", "~", "&a", "*b", "`id`", "@NAME@", "\u2028", "a\x01b", "|", ">", "a;b", "a&b"]
@@ -71,23 +71,23 @@ class OutputTest(IntegrationTest):
                 self.assertRegex(run.stderr, "^cairn.*: cannot write to standard output: No space left on device\n$")
         self.assertEqual(self.run_shell("cairn version >&-").returncode, FAILURE)
 
-    def test_a_result_that_cannot_be_written_is_a_failure_of_the_job(self):
+    def test_a_result_that_cannot_be_written_fails_the_job(self):
         run = self.run_shell(f"cairn train {MLP} --data_dir {small_data()} --threads=1 --epochs=1 >/dev/full")
         self.assertEqual(run.returncode, FAILURE, run.stderr)
         self.assertIn("the result: cannot write to standard output: No space left on device", run.stderr)
 
-    def test_a_reader_that_leaves_stops_no_training(self):
+    def test_training_continues_when_the_reader_of_its_output_exits(self):
         run = self.run_shell(f"cairn train {MLP} --data_dir {small_data()} --threads=1 --display_every=1 --summary=s.json "
                              "| head -n 1")
         self.assertEqual(run.stdout, "Epoch 1/1\n")
         self.assertEqual(read_summary(self.directory / "s.json")["epochs"], 1)
 
-    def test_a_device_is_written_to_and_stays(self):
+    def test_results_can_be_written_to_a_device_file(self):
         run = self.train(MLP, "--epochs=1", "--summary=/dev/null")
         self.assert_exit(DONE, run)
         self.assertTrue(pathlib.Path("/dev/null").is_char_device())
 
-    def test_paths_of_results_are_tried_before_the_training(self):
+    def test_paths_of_results_are_checked_before_training(self):
         for flag, path in (("--summary", "/nonexistent/x"), ("--export_dir", "/dev/null/x"), ("--train_dir", "/dev/null/x"),
                            ("--save_best", "/nonexistent/x.safetensors"), ("--trace_file", "/nonexistent/x")):
             with self.subTest(flag):
@@ -105,7 +105,7 @@ class SignalTest(IntegrationTest):
         self.assert_says(run, "^ 3/63 - ")
         return run
 
-    def test_sighup_stops_in_order(self):
+    def test_sighup_stops_a_run_in_order(self):
         run = self.start_long()
         run.signal(signal.SIGHUP)
         self.assert_exit(TERMINATED, run)
@@ -124,7 +124,7 @@ class SignalTest(IntegrationTest):
         self.assert_exit(TERMINATED, run)
         self.assertNotIn("SIGHUP", run.stderr)
 
-    def test_ctrl_c_says_what_was_saved(self):
+    def test_ctrl_c_reports_what_was_saved(self):
         run = self.start_long("--train_dir=run")
         run.signal(signal.SIGINT)
         self.assert_exit(INTERRUPTED, run)
@@ -137,7 +137,7 @@ class SignalTest(IntegrationTest):
 
 class TerminalTest(IntegrationTest):
 
-    def test_lines_fit_a_terminal_of_80_columns_also_when_it_shrinks(self):
+    def test_progress_lines_fit_the_terminal_even_when_it_shrinks(self):
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -163,9 +163,9 @@ class TerminalTest(IntegrationTest):
 
 class ResumeTest(IntegrationTest):
 
-    def test_an_epoch_that_was_stopped_while_it_was_evaluated_has_its_row(self):
+    def test_an_epoch_stopped_during_evaluation_has_a_row_in_the_log(self):
         flags = [MLP, "--epochs=2", "--sync_replicas", "--train_dir=run"]
-        # Validation is long here, so that the stop comes within it.
+        # Validation is long here, so that the stop happens during it.
         data = self.directory / "data"
         self.assert_exit(DONE, self.run_to_end("cairn", "digits", data, "--train=64", "--validation=60000"))
         run = self.start("cairn", "train", *flags, "--data_dir", data, "--threads=1", "--display_every=1")
@@ -180,7 +180,7 @@ class ResumeTest(IntegrationTest):
         for row in rows:
             self.assertTrue(row["val_loss"] and row["val_accuracy"], rows)
 
-    def test_another_model_is_named_by_what_differs(self):
+    def test_the_error_for_another_model_names_the_difference(self):
         self.assert_exit(DONE, self.train(MLP, "--epochs=1", "--train_dir=run"))
         model = json.loads(re.sub("//.*", "", MLP.read_text()))
         for layer in model["config"]["layers"]:
@@ -192,7 +192,7 @@ class ResumeTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, run)
         self.assertRegex(run.stderr, r"has another model: '\S+' is \[[\d,]+\] here, \[[\d,]+\] there")
 
-    def test_a_finished_run_tells_no_rate(self):
+    def test_a_finished_run_reports_no_rate(self):
         flags = [MLP, "--epochs=1", "--sync_replicas", "--train_dir=run"]
         self.assert_exit(DONE, self.train(*flags))
         again = self.train(*flags)
@@ -202,7 +202,7 @@ class ResumeTest(IntegrationTest):
 
 class JobTest(IntegrationTest):
 
-    def test_a_job_without_tasks_is_cancelled_and_frees_its_servers(self):
+    def test_cancelling_a_job_without_workers_ends_its_servers(self):
         cluster = Cluster(self, ps=2, workers=1)
         tasks = cluster.start_all("--model", MLP, "--epochs=10000", "--sync_replicas", "--display_every=1")
         self.assert_says(tasks["worker/0"], "^ 3/63 - ")
@@ -222,7 +222,7 @@ class JobTest(IntegrationTest):
         self.assert_exit(RETRYABLE, gone)
         self.assertRegex(gone.stderr, "ps/0 at .*: connection refused")
 
-    def test_the_workers_of_a_cancelled_job_say_who_cancelled_it(self):
+    def test_the_workers_of_a_cancelled_job_report_who_cancelled_it(self):
         for flags in ([], ["--ps_replication=1"]):
             cluster = Cluster(self, ps=2, workers=2)
             tasks = cluster.start_all("--model", MLP, "--epochs=10000", "--sync_replicas", "--display_every=1",
@@ -236,7 +236,7 @@ class JobTest(IntegrationTest):
                 self.assertRegex(worker.stderr, r"the job was cancelled by \S+@\S+ \(`cairn job cancel`\)")
             self.assertFalse((self.directory / "run/checkpoint").exists(), "nothing is saved")
 
-    def test_a_server_without_a_job_is_told_apart(self):
+    def test_cancel_reports_a_server_without_a_job(self):
         cluster = Cluster(self, ps=1, workers=1)
         server = cluster.start("ps", 0)
         self.assert_says(server, "Started server")
@@ -244,7 +244,7 @@ class JobTest(IntegrationTest):
         self.assert_exit(DONE, empty)
         self.assertRegex(empty.stdout, "ps/0 at .* has no job")
 
-    def test_the_subcommands_are_listed_where_none_is_known(self):
+    def test_an_unknown_subcommand_is_refused_with_the_known_ones(self):
         self.assert_refused(self.start("cairn", "job", "stop"), "cairn job: unknown subcommand 'stop'; known: cancel")
         self.assert_refused(self.start("cairn", "job"), "cairn job: a subcommand is missing: cancel")
 
@@ -267,7 +267,7 @@ class JobTest(IntegrationTest):
         refused = self.start("cairn-worker", *flags[:-1], env={"TF_CONFIG": json.dumps(config)})
         self.assert_refused(refused, "--train_dir: an evaluator evaluates the checkpoints there")
 
-    def test_a_server_waits_for_the_port_of_a_predecessor_that_ends(self):
+    def test_a_server_waits_until_its_predecessor_frees_the_port(self):
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         flags = [f"--ps_hosts=127.0.0.1:{port}", "--job_name=ps", "--task_index=0"]
@@ -278,7 +278,7 @@ class JobTest(IntegrationTest):
         first.signal(signal.SIGTERM)
         self.assert_says(second, "Started server")
 
-    def test_a_worker_waits_for_the_ports_of_a_predecessor_that_ends(self):
+    def test_a_worker_waits_until_its_predecessor_frees_the_ports(self):
         with socket.create_server(("127.0.0.1", 0)) as peers, socket.create_server(("127.0.0.1", 0)) as pages:
             port, page = peers.getsockname()[1], pages.getsockname()[1]
             worker = self.start("cairn-worker", "--mode=allreduce", f"--worker_hosts=127.0.0.1:{port}", "--job_name=worker",
@@ -291,7 +291,7 @@ class JobTest(IntegrationTest):
             self.assert_says(worker, "status at http://127.0.0.1")
         self.assert_exit(DONE, worker)
 
-    def test_a_port_that_speaks_http_is_called_so(self):
+    def test_check_recognises_a_port_that_speaks_http(self):
         server = self.start("/usr/bin/env", "python3", "-u", "-m", "http.server", "0", "--bind", "127.0.0.1")
         self.assert_says(server, r"port \d+")
         port = re.search(r"port (\d+)", server.stdout + server.stderr).group(1)
@@ -299,7 +299,7 @@ class JobTest(IntegrationTest):
         self.assert_exit(FAILURE, check)
         self.assertRegex(check.stdout, "ps/0 .*FAULT .*it speaks HTTP/1 or another protocol, and is no cairn-ps")
 
-    def test_a_misspelt_job_is_a_fault_of_the_cluster(self):
+    def test_check_reports_a_misspelt_job_name(self):
         path = self.directory / "cluster.json"
         path.write_text(json.dumps({"ps": ["127.0.0.1:1"], "wroker": ["127.0.0.1:2"]}))
         check = self.run_to_end("cairn", "check", f"--cluster={path}", "--timeout=0.1")
@@ -307,7 +307,7 @@ class JobTest(IntegrationTest):
 
 
 class GeneratedFilesTest(IntegrationTest):
-    """What is given after -- reaches cairn-worker as it is, through every format."""
+    """Arguments after -- reach cairn-worker unchanged, through every format."""
 
     def generate(self, form, *flags):
         run = self.run_to_end("cairn", "cluster", "generate", "--format", form, "--workers=1", "--", *flags)
@@ -320,7 +320,7 @@ class GeneratedFilesTest(IntegrationTest):
             yield [f"--{flag}={name}" for flag, name in zip(("label_column", "init_from", "resume"), ODD_NAMES[first:first + 3])]
 
     @unittest.skipIf(yaml is None, "needs python3-yaml")
-    def test_yaml_reads_back_as_it_was_given(self):
+    def test_yaml_preserves_all_arguments(self):
         def compose(file):  # as Compose substitutes
             words = yaml.safe_load(file)["services"]["worker0"]["entrypoint"]
             return [re.sub(r"\$(\$|\{)", lambda m: "$" if m[1] == "$" else self.fail(m.string), word)
@@ -336,12 +336,12 @@ class GeneratedFilesTest(IntegrationTest):
                 with self.subTest(f"{form} {flags!r}"):
                     self.assertEqual([word for word in words_of(self.generate(form, *flags)) if word in flags], flags)
 
-    def test_the_shell_script_passes_them_on_here_and_over_ssh(self):
+    def test_the_shell_script_preserves_all_arguments_locally_and_over_ssh(self):
         programs = self.directory / "bin"
         programs.mkdir()
         seen = self.directory / "seen"
         for name, body in (("cairn-ps", "exit 0"), ("cairn-worker", f'printf "%s\\0" "$@" >{shlex.quote(str(seen))}'),
-                           # As sshd does: a POSIX shell reads the one string that is left.
+                           # Like sshd, this passes the last argument to a POSIX shell.
                            ("ssh", 'for last; do :; done; exec sh -c "$last"')):
             (programs / name).write_text(f"#!/bin/sh\n{body}\n")
             (programs / name).chmod(0o755)
@@ -356,7 +356,7 @@ class GeneratedFilesTest(IntegrationTest):
                                    env={**os.environ, "CAIRN_BIN_DIR": "", "PATH": f"{programs}:{os.environ['PATH']}"})
                     self.assertEqual([word for word in seen.read_text().split("\0") if word in flags], flags)
 
-    def test_names_that_yaml_takes_for_something_else_stay_names(self):
+    def test_names_that_look_like_other_yaml_types_stay_strings(self):
         for name in ("yes", "null", "on"):
             run = self.run_to_end("cairn", "cluster", "generate", "--format=kubernetes", "--name", name)
             self.assert_exit(DONE, run)

@@ -1,4 +1,4 @@
-"""What tasks did when: timelines of real processes, alone and merged, as the viewers of Chrome's format want them."""
+"""Trace files of real processes, single and merged, in the form that viewers of Chrome's format need."""
 
 import collections
 import json
@@ -12,7 +12,7 @@ Arrow = collections.namedtuple("Arrow", "task lane at")
 
 
 class Timeline:
-    """A file, after a look at what every viewer relies on."""
+    """A trace file, after a check of the properties that every viewer relies on."""
 
     def __init__(self, test, path):
         document = json.loads(path.read_text())
@@ -67,14 +67,14 @@ class Timeline:
 class TraceTest(IntegrationTest):
 
     def await_steps(self, file, but=None):
-        """Until a task that runs has written steps into its file; `but`: not the file of this number."""
+        """Waits until a running task has written steps into its file, in an inode other than `but`."""
         deadline = time.monotonic() + TIME_LIMIT
-        step = '"name":"step","cat"'  # the lane has that name too, before there is a step
+        step = '"name":"step","cat"'  # the name alone is also that of a lane, which exists before any step
         while not file.exists() or file.stat().st_ino == but or step not in file.read_text():
             self.assertLess(time.monotonic(), deadline, f"no steps in {file}")
             time.sleep(0.1)
 
-    def test_a_synchronous_job_step_by_step(self):
+    def test_a_trace_has_every_phase_of_every_step_of_a_synchronous_job(self):
         file = self.directory / "t.json"
         run = self.train(MLP, "--ps=2", "--workers=2", "--sync_replicas", "--train_steps=20", "--batch_size=50",
                          f"--trace_file={file}", "--trace_steps=6:20", "--train_dir=run")
@@ -85,7 +85,7 @@ class TraceTest(IntegrationTest):
         self.assertEqual(timeline.tasks, {*servers, *workers})
         self.assertEqual({task["lost_events"] for task in timeline.other["tasks"].values()}, {0})
         steps = list(range(6, 21))
-        ahead = steps[:-1]  # in which the next step's forward pass runs, on values that still come
+        ahead = steps[:-1]  # steps that also run the next step's forward pass, while its values arrive
         for worker in workers:
             self.assertEqual([one.step for one in timeline.of(worker, "step", "step")], steps)
             for step in timeline.of(worker, "step", "step"):
@@ -99,14 +99,14 @@ class TraceTest(IntegrationTest):
             self.assertIn("layer 'dense'", {one.name for one in timeline.of(worker, "forward")})
         for server in servers:
             for lane in ("apply", "collect", "reply"):
-                # An answer to a reader is a reply too.
+                # Replies to readers have spans too.
                 self.assertEqual(sorted({one.step for one in timeline.of(server, lane)} & set(steps)), steps, lane)
             self.assertEqual(len(timeline.of(server, "apply")), len(steps))
             for worker in range(2):
                 self.assertEqual([one.step for one in timeline.of(server, f"receive worker/{worker}")], steps)
-        self.assertLessEqual({"load", "evaluate", "snapshot"}, timeline.lanes(workers[0]))  # of the job's end
+        self.assertLessEqual({"load", "evaluate", "snapshot"}, timeline.lanes(workers[0]))  # at the end of the job
 
-        # Each push has one end, in the update that its step waits for.
+        # Each push has one flow arrow, which ends in the update that its step waits for.
         self.assertEqual(len(timeline.begins), 2 * 2 * len(steps))
         self.assertEqual(timeline.begins.keys(), timeline.ends.keys())
         for flow, begins in timeline.begins.items():
@@ -121,7 +121,7 @@ class TraceTest(IntegrationTest):
             self.assertLess(step.begin, push.begin)
             self.assertLess(apply.end, step.end)
 
-    def test_tasks_that_are_stopped_leave_theirs(self):
+    def test_stopped_tasks_write_their_traces(self):
         cluster = Cluster(self, ps=1, workers=2)
         files = {name: self.directory / f"{name}.json" for name in ("ps0", "worker0", "worker1")}
         server = cluster.start("ps", 0, f"--trace_file={files['ps0']}")
@@ -154,7 +154,7 @@ class TraceTest(IntegrationTest):
         self.assertRegex(refused.stderr, rf"^cairn trace: {broken}:\d+: not valid JSON: ")
         self.assertFalse(merged.exists())
 
-    def test_a_killed_task_leaves_what_it_had_done(self):
+    def test_a_killed_task_leaves_a_trace(self):
         cluster = Cluster(self, ps=1, workers=2)
         files = {name: self.directory / f"{name}.json" for name in ("ps0", "worker0", "worker1")}
         server = cluster.start("ps", 0, f"--trace_file={files['ps0']}")
@@ -181,7 +181,7 @@ class TraceTest(IntegrationTest):
         self.assertTrue(first and second)
         self.assertLess(max(one.end for one in first), min(one.begin for one in second))
 
-    def test_flags_that_make_no_sense(self):
+    def test_conflicting_flags_are_refused(self):
         for flags, fault in ((["--trace_file=t.json", "--trace_steps=5:2"], "--trace_steps: '5:2': step 2 comes before step 5"),
                              (["--trace_steps=1:2"], "--trace_steps needs --trace_file"),
                              (["--trace_file=none/t.json"], "--trace_file: cannot create none/t.json")):

@@ -17,7 +17,7 @@ METRICS = "accuracy: [01].[0-9]{4} - loss: [0-9.]+ - val_accuracy: [01].[0-9]{4}
 
 class TrainTest(IntegrationTest):
 
-    def test_sync_makes_one_update_of_all_workers_gradients(self):
+    def test_a_sync_update_uses_the_gradients_of_all_workers(self):
         run = self.train(CNN, "--sync_replicas", "--ps=2", "--workers=2", "--epochs=2", "--summary=summary.json")
         self.assert_exit(DONE, run)
         steps = -(-SMALL["train"] // (2 * 32))
@@ -30,10 +30,10 @@ class TrainTest(IntegrationTest):
         self.assertEqual({name: summary[name] for name in expected}, expected)
         self.assertAlmostEqual(summary["examples_per_second"], summary["examples"] / summary["seconds"])
         self.assertGreater(summary["val_accuracy"], 0.6)  # one in ten would be a guess
-        self.assertLess(summary["val_loss"], 1.5)  # a guess: ln 10 = 2.3
+        self.assertLess(summary["val_loss"], 1.5)  # guessing gives ln 10 = 2.3
         self.assertRegex(summary["parameters_sha256"], "^[0-9a-f]{64}$")
 
-    def test_async_makes_one_update_of_each_gradient(self):
+    def test_an_async_update_uses_one_gradient(self):
         run = self.train(CNN, "--ps=2", "--workers=2", "--epochs=2", "--summary=summary.json")
         self.assert_exit(DONE, run)
         summary = read_summary(self.directory / "summary.json")
@@ -44,7 +44,7 @@ class TrainTest(IntegrationTest):
         self.assertEqual({name: summary[name] for name in expected}, expected)
         self.assertGreater(summary["val_accuracy"], 0.6)
 
-    def test_progress_reads_as_keras_does_without_a_terminal(self):
+    def test_progress_looks_like_keras_without_a_terminal(self):
         run = self.train(MLP, "--sync_replicas", "--workers=2", "--epochs=2")
         self.assert_exit(DONE, run)
         lines = run.stdout.splitlines()
@@ -54,14 +54,14 @@ class TrainTest(IntegrationTest):
         self.assertRegex(lines[4], "^64 steps, 4000 examples in .*: val_accuracy [01].[0-9]{4}, val_loss [0-9.]+$")
         self.assertEqual(len(lines), 5, run.stdout)
 
-    def test_a_job_of_one_step_saves_it(self):
+    def test_a_job_of_one_step_saves_a_checkpoint(self):
         for flags in [], ["--save_steps=1"]:
             train_dir = f"run{len(flags)}"
             self.assert_exit(DONE, self.train(MLP, "--train_steps=1", f"--train_dir={train_dir}", *flags))
             self.assertEqual([path.name for path in (self.directory / train_dir / "checkpoints").iterdir()],
                              ["step-00000001"])
 
-    def test_metrics_of_the_flag_replace_those_of_the_model_file(self):
+    def test_the_metrics_flag_replaces_the_metrics_of_the_model_file(self):
         run = self.train(MLP, "--sync_replicas", "--metrics=accuracy,sparse_top_k_categorical_accuracy",
                          "--summary=summary.json")
         self.assert_exit(DONE, run)
@@ -78,14 +78,14 @@ class TrainTest(IntegrationTest):
         self.assertEqual(steps, ["10", "20", "30", "40", "50", "60", "63"])
         self.assertNotIn("val_", run.stdout)
 
-    def test_train_steps_are_global_steps(self):
+    def test_train_steps_counts_global_steps(self):
         for mode in ("sync", "async"):
             with self.subTest(mode):
                 run = self.train(MLP, f"--mode={mode}", "--workers=2", "--train_steps=17", "--summary=summary.json")
                 self.assert_exit(DONE, run)
                 self.assertEqual(read_summary(self.directory / "summary.json")["global_step"], 17)
 
-    def test_a_good_run_says_nothing_on_stderr_and_leaves_nothing(self):
+    def test_a_good_run_prints_nothing_on_stderr_and_leaves_no_files(self):
         with tempfile.TemporaryDirectory() as temporary:
             run = self.train(MLP, "--sync_replicas", "--ps=2", "--workers=2", "--summary=summary.json",
                              env={"TMPDIR": temporary})
@@ -95,7 +95,7 @@ class TrainTest(IntegrationTest):
         self.assertEqual(os.listdir(self.directory), ["summary.json"])
         self.assertEqual(run.stderr, "")
 
-    def test_flags_take_dashes_too(self):
+    def test_flags_may_be_written_with_dashes(self):
         run = self.train(MLP, "--sync-replicas", "--batch-size=100", "--summary=summary.json")
         self.assert_exit(DONE, run)
         self.assertEqual(read_summary(self.directory / "summary.json")["batch_size"], 100)
@@ -107,10 +107,10 @@ class TrainTest(IntegrationTest):
 
 
 class StoppedTrainTest(IntegrationTest):
-    """What becomes of a cluster whose end comes too soon."""
+    """Clusters that are stopped or lose a task before the training is done."""
 
     def start_long_training(self, *flags):
-        """A sync training of hours, once it has made a few steps."""
+        """Starts a synchronous training of hours and waits for a few steps."""
         run = self.start("cairn", "train", CNN, "--data_dir", small_data(), "--threads=1", "--sync_replicas",
                          "--ps=2", "--workers=2", "--epochs=10000", "--display_every=1", "--step_timeout=30",
                          *flags)
@@ -145,7 +145,7 @@ class StoppedTrainTest(IntegrationTest):
         self.assertIn("ps/1 was killed by SIGKILL", run.stderr)
         self.assert_nothing_runs()
 
-    def test_a_killed_worker_is_started_again(self):
+    def test_a_killed_worker_is_restarted(self):
         run = self.start_long_training()
         os.kill(self.pid_of("worker", 1), signal.SIGKILL)
         self.assert_says(run, r"worker/1 was killed by SIGKILL: starting it again \(1 of 100\)")
@@ -153,7 +153,7 @@ class StoppedTrainTest(IntegrationTest):
         self.assert_exit(TERMINATED, run)
         self.assert_nothing_runs()
 
-    def test_a_killed_worker_that_may_not_be_started_again_ends_the_run_as_retryable(self):
+    def test_a_killed_worker_without_restarts_ends_the_run_as_retryable(self):
         run = self.start_long_training("--max_restarts=0")
         os.kill(self.pid_of("worker", 1), signal.SIGKILL)
         self.assert_exit(RETRYABLE, run)

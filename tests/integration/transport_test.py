@@ -1,5 +1,5 @@
-"""Gradients and values over gRPC, TCP, Unix sockets and shared memory: chosen without being told, the same bits on each, and
-nothing left of any when a task is killed."""
+"""Gradients and values over gRPC, TCP, Unix sockets and shared memory: the transport is selected automatically, results
+are bit-identical on each, and killed tasks leave nothing behind."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ BY = {"grpc": "by gRPC", "tcp": "by TCP", "unix": "by a Unix socket", "shm": "by
 
 
 def shared_memory_of(pid):
-    """How many of our segments a process has mapped."""
+    """The number of Cairn's shared segments that a process has mapped."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
         return sum("memfd:cairn" in line for line in maps)
 
@@ -28,7 +28,7 @@ class TransportTest(IntegrationTest):
                                                  *flags)
         return cluster, tasks
 
-    def test_the_same_bits_on_every_transport(self):
+    def test_every_transport_gives_the_same_bits(self):
         digests = set()
         for transport, by in BY.items():
             _, tasks = self.start_job(f"--transport={transport}")
@@ -37,7 +37,7 @@ class TransportTest(IntegrationTest):
             digests.add(read_summary(self.directory / "summary.json")["parameters_sha256"])
         self.assertEqual(len(digests), 1, digests)
 
-    def test_shared_memory_is_chosen_where_it_can_be_had_and_what_the_servers_allow_where_not(self):
+    def test_shared_memory_is_preferred_and_a_servers_transport_respected(self):
         for allowed, by in (("auto", BY["shm"]), ("unix", BY["unix"]), ("tcp", BY["tcp"]), ("grpc", BY["grpc"])):
             _, tasks = self.start_job(ps=[f"--transport={allowed}"])
             self.assert_says(tasks["worker/0"], by)
@@ -52,14 +52,14 @@ class TransportTest(IntegrationTest):
         self.assert_says(tasks["worker/0"], BY["grpc"])
         self.assert_exit(DONE, *tasks.values())
 
-    def test_a_port_for_data_that_another_process_has_leaves_grpc(self):
+    def test_grpc_is_used_if_the_data_port_is_taken(self):
         with socket.create_server(("0.0.0.0", 0)) as taken:
             _, tasks = self.start_job("--transport=tcp", ps=[f"--data_port={taken.getsockname()[1]}"])
             self.assert_says(tasks["ps/0"], "no port for gradients and values: a TCP socket: Address already in use")
             self.assert_says(tasks["worker/0"], BY["grpc"])
             self.assert_exit(DONE, *tasks.values())
 
-    def test_a_killed_worker_leaves_no_memory_behind(self):
+    def test_a_killed_worker_leaves_no_shared_memory_behind(self):
         _, tasks = self.start_job("--lease=1", "--display_every=1", steps=100000)
         self.assert_says(tasks["worker/1"], BY["shm"])
         self.assert_says(tasks["worker/0"], "^11/")
@@ -72,7 +72,7 @@ class TransportTest(IntegrationTest):
         self.assertLess(shared_memory_of(server.pid), both)
         self.assertFalse([name for name in os.listdir("/dev/shm") if "cairn" in name])
 
-    def test_a_word_that_is_no_transport_is_refused(self):
+    def test_an_unknown_transport_is_refused(self):
         self.assert_refused(self.run_to_end("cairn-ps", "--transport=pigeon"), "--transport.*pigeon")
 
 

@@ -1,4 +1,4 @@
-"""Variables shared by programs that come and go: deploy/examples/shared_variables.cc, and `cairn var`."""
+"""Variables shared by several programs: deploy/examples/shared_variables.cc, and `cairn var`."""
 
 import signal
 
@@ -24,7 +24,7 @@ class SharedVariablesTest(IntegrationTest):
         self.assert_exit(code, program)
         return program.stdout if code == DONE else program.stderr
 
-    def test_another_process_sees_what_one_has_set(self):
+    def test_a_process_reads_the_values_that_another_one_has_set(self):
         self.assertEqual(self.shared_variables(), "a * b = 12\n")
         self.assertEqual(self.shared_variables("a", "10"), "a * b = 40\n")
         self.assertEqual(self.shared_variables(), "a * b = 40\n")
@@ -36,12 +36,12 @@ class SharedVariablesTest(IntegrationTest):
         self.assertEqual(self.var("set", "a", "10"), "")
         self.assertEqual(self.shared_variables(), "a * b = 40\n")
 
-    def test_cairn_var_makes_a_vector(self):
+    def test_cairn_var_creates_a_vector(self):
         self.var("set", "v", "1,2.5,-3")
         self.assertEqual(self.var("get", "v"), "1,2.5,-3\n")
         self.assertEqual(self.var("list"), "v\t[3]\tps/0\n")
 
-    def test_an_unknown_variable_is_named_with_those_that_are_there(self):
+    def test_an_unknown_variable_is_refused_with_the_existing_ones(self):
         self.shared_variables()
         self.assertRegex(self.var("get", "c", code=FAILURE),
                          "^cairn var: .*no variable 'c' on the servers; they have a, b\n$")
@@ -51,10 +51,10 @@ class SharedVariablesTest(IntegrationTest):
         self.assertRegex(self.var("set", "a", "1,2", code=FAILURE), r"'a' of shape \[\] takes 1 value, not 2")
         self.assertEqual(self.var("get", "a"), "3\n")
 
-    def test_what_is_no_number_is_refused(self):
+    def test_a_value_that_is_not_a_number_is_refused(self):
         self.assertEqual(self.var("set", "a", "ten", code=USAGE), "cairn var: 'ten' is no number\n")
 
-    def test_the_server_stays_until_it_is_told_to_stop(self):
+    def test_the_server_runs_until_it_is_stopped(self):
         self.shared_variables()
         self.assertTrue(self.server.running)
         self.server.signal(signal.SIGTERM)
@@ -63,7 +63,7 @@ class SharedVariablesTest(IntegrationTest):
 
 class VariablesOfSeveralServersTest(IntegrationTest):
 
-    def test_the_cluster_comes_from_a_file_and_new_variables_go_where_least_is(self):
+    def test_new_variables_go_to_the_server_with_the_fewest_bytes(self):
         cluster = Cluster(self, ps=2, workers=1)
         tasks = [cluster.start("ps", index) for index in (0, 1)]
         where, _ = cluster.by_file("ps", 0)
@@ -73,7 +73,7 @@ class VariablesOfSeveralServersTest(IntegrationTest):
         self.assertEqual(listed.stdout, "big\t[4]\tps/0\nsmall\t[]\tps/1\nsmaller\t[]\tps/1\n")
         self.assertTrue(all(task.running for task in tasks))
 
-    def test_without_a_server_it_says_which_and_that_a_retry_may_help(self):
+    def test_an_unreachable_server_is_named_and_the_exit_code_is_retryable(self):
         cluster = Cluster(self, ps=1, workers=0)
         address = cluster.addresses["ps"][0]
         program = self.run_to_end("cairn", "var", "list", f"--ps_hosts={address}", "--timeout=1")

@@ -1,5 +1,5 @@
-"""A cluster watched from outside while it trains: /metrics, /statusz, /healthz, `cairn status`, and what is left of a run
-for TensorBoard and scripts."""
+"""Monitoring of a cluster while it trains: /metrics, /statusz, /healthz, `cairn status`, and the files of a run for
+TensorBoard and scripts."""
 
 import csv
 import json
@@ -22,8 +22,7 @@ ENDLESS = ["--model", MLP, "--sync_replicas", "--train_steps=1000000", "--displa
 class WatchTest(IntegrationTest):
 
     def start_watched(self, ps=2, workers=2, flags=()):
-        """A cluster in the middle of training, each task with its pages. At least 20 steps are over everywhere, and
-        counted."""
+        """Starts a cluster whose tasks serve status pages, and waits until the metrics count at least 20 steps."""
         cluster = Cluster(self, ps=ps, workers=workers)
         tasks = {f"ps/{i}": cluster.start("ps", i, "--metrics_port=0", "--metrics_host=127.0.0.1") for i in range(ps)}
         for i in range(workers):
@@ -33,7 +32,7 @@ class WatchTest(IntegrationTest):
         return cluster, tasks
 
     def page(self, task, path):
-        """Status, type and text."""
+        """The status code, content type and text of a page."""
         self.assert_says(task, "status at http://")
         base = re.search(r"status at (http://[0-9.:]+)", task.stderr).group(1)
         try:
@@ -43,7 +42,7 @@ class WatchTest(IntegrationTest):
             return error.code, error.headers["Content-Type"], error.read().decode()
 
     def metrics(self, task):
-        """Each sample's value by its name with labels."""
+        """The value of each sample, by its name with labels."""
         status, kind, text = self.page(task, "/metrics")
         self.assertEqual((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"))
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
@@ -54,7 +53,7 @@ class WatchTest(IntegrationTest):
         return self.run_to_end("cairn", "status", *where, *flags)
 
     def poll_status(self, cluster, condition, what):
-        """`cairn status --json` until the condition holds, which the cluster's own limits bring about."""
+        """Runs `cairn status --json` until the condition holds, at the latest after the cluster's own time limits."""
         deadline = time.monotonic() + TIME_LIMIT
         while time.monotonic() < deadline:
             run = self.status(cluster, "--json")
@@ -92,7 +91,7 @@ class PagesTest(WatchTest):
         self.check_with_promtool(tasks)
 
     def check_phases(self, worker):
-        """A step's phases make up the step: on a page during whose writing no step ended."""
+        """The phases of a step add up to the step, on a page during whose writing no step ended."""
         deadline = time.monotonic() + TIME_LIMIT
         while time.monotonic() < deadline:
             page = self.metrics(worker)
@@ -104,7 +103,7 @@ class PagesTest(WatchTest):
         self.fail(f"phases of {phases} s, steps of {whole} s")
 
     def check_names(self, tasks):
-        """What alerts and dashboard speak of exists."""
+        """Every metric in the alerts and the dashboard exists."""
         served = set()
         for task in tasks.values():
             served |= set(re.findall(r"^# TYPE (\S+)", self.page(task, "/metrics")[2], re.MULTILINE))
@@ -112,7 +111,7 @@ class PagesTest(WatchTest):
         for file in ("alerts.yml", "grafana-dashboard.json"):
             for name in set(re.findall(r"\bcairn_(?:ps|worker)_\w+", (monitoring / file).read_text())):
                 family = re.sub(r"_(bucket|sum|count)$", "", name)
-                if family.startswith("cairn_worker_checkpoint_"):  # without --train_dir there are none
+                if family.startswith("cairn_worker_checkpoint_"):  # these need --train_dir
                     continue
                 self.assertIn(family, served, f"in {file}")
 
@@ -129,7 +128,7 @@ class PagesTest(WatchTest):
                                capture_output=True, timeout=TIME_LIMIT)
         self.assertEqual(rules.returncode, 0, rules.stdout)
 
-    def test_the_launcher_numbers_the_ports_and_a_taken_one_is_named(self):
+    def test_the_launcher_numbers_the_ports_and_names_a_taken_one(self):
         taken = reserve_port(self)
         server = self.start("cairn-ps", f"--ps_hosts=127.0.0.1:{reserve_port(self)}", "--job_name=ps", "--task_index=0",
                             "--reuse_port", f"--metrics_port={taken}", "--metrics_host=127.0.0.1")
@@ -141,7 +140,7 @@ class PagesTest(WatchTest):
 
 class StatusTest(WatchTest):
 
-    def test_a_cluster_at_work_and_a_worker_that_stands_still(self):
+    def test_status_shows_a_working_cluster_and_a_paused_worker(self):
         cluster, tasks = self.start_watched(flags=["--lease=2"])
         run, view = self.poll_status(
             cluster, lambda view: len(view["workers"]) == 2 and all(w["step_seconds"] > 0 for w in view["workers"]),
@@ -167,7 +166,7 @@ class StatusTest(WatchTest):
         self.assertRegex(view["troubles"][0], "^worker/1 is lost: not heard of for ")
         tasks["worker/1"].signal(signal.SIGCONT)
 
-    def test_servers_that_are_not_there(self):
+    def test_status_names_unreachable_servers(self):
         cluster = Cluster(self, ps=2, workers=1)
         self.assert_says(cluster.start("ps", 0), "Started server")
         run = self.status(cluster)
@@ -179,7 +178,7 @@ class StatusTest(WatchTest):
 
 class LogFormatTest(WatchTest):
 
-    def test_as_json_every_line_is_an_object(self):
+    def test_with_json_output_every_line_is_an_object(self):
         run = self.train(MLP, "--ps=1", "--workers=2", "--sync_replicas", "--epochs=2", "--batch_size=50", "--verbose",
                          "--log_format=json", "--display_every=10")
         self.assert_exit(DONE, run)
@@ -198,7 +197,7 @@ class LogFormatTest(WatchTest):
 
 class CheckTest(WatchTest):
 
-    def test_a_cluster_before_its_job(self):
+    def test_check_examines_a_cluster_before_its_job(self):
         cluster = Cluster(self, ps=2, workers=1)
         self.assert_says(cluster.start("ps", 0), "Started server")
         late = cluster.start("ps", 1)
@@ -223,8 +222,8 @@ class CheckTest(WatchTest):
 
 class BoardTest(WatchTest):
 
-    def test_files_for_tensorboard_go_on_where_a_run_stopped(self):
-        """What is in them, TensorBoard itself reads in tests/interop."""
+    def test_a_resumed_run_continues_its_tensorboard_files(self):
+        """Only log.csv is read here: tests/interop reads the other files with TensorBoard."""
         run = self.directory / "run"
         train = [MLP, "--workers=2", "--sync_replicas", "--batch_size=100", f"--train_dir={run}", "--histogram_freq=1"]
         self.assert_exit(DONE, self.train(*train, "--epochs=2"))

@@ -2,8 +2,9 @@
 
     onnx_check.py BIN_DIR SOURCE_DIR
 
-Every kind of layer is in one of the networks of NETWORKS. Each is given random values, exported, checked by ONNX's own checker,
-and scored by both on the same examples, one at a time and many at once: the batch has no size of its own in the file.
+Every kind of layer is in one of the networks of NETWORKS. Each is given random values, exported, checked by ONNX's own
+checker, and scored by both on the same examples, one at a time and many at once: the batch has no size of its own in
+the file.
 """
 
 import json
@@ -129,7 +130,7 @@ NETWORKS = {
 
 
 def supported_layers(bin_dir, directory):
-    """What the model reader takes, by its own words."""
+    """The layers that the model reader supports, from its error message."""
     path = directory / "unknown.json"
     path.write_text(json.dumps(sequential(ROW, layer("NoSuchLayer"))))
     message = subprocess.run([bin_dir / "cairn", "model", path], capture_output=True, text=True, timeout=60, check=False).stderr
@@ -137,7 +138,8 @@ def supported_layers(bin_dir, directory):
 
 
 def variables_of(model_file, bin_dir, directory):
-    """[name] shape: what an empty file of weights lacks is told one after another."""
+    """{name: shape}, from the errors of an incomplete file of weights, which name the missing values one after
+    another."""
     values, random = {}, np.random.default_rng(1)
     while True:
         np.savez(directory / "weights.npz", **values)

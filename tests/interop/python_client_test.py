@@ -75,18 +75,18 @@ class ProtocolTest(unittest.TestCase):
                 return field["name"], "map"
         return field["name"], [kind] if field["label"] == self.REPEATED else kind
 
-    def test_the_version_is_the_servers(self):
+    def test_the_version_equals_that_of_the_servers(self):
         header = (SOURCE / "common/net/grpc_util.h").read_text(encoding="utf-8")
         self.assertEqual(protocol.VERSION, int(re.search(r"kProtocolVersion = (\d+)", header)[1]))
 
-    def test_what_is_encoded_is_decoded(self):
+    def test_encoded_messages_are_decoded(self):
         job = {"run_id": "ü", "mode": 2, "workers": ["a", "b"], "max_staleness": -1, "lease_seconds": 0.5,
                "optimizer": {"name": "SGD", "hyperparameters": {"momentum": 0.25},
                              "learning_rate_schedule": {"name": "X", "numbers": {}, "boundaries": [1.5], "values": []}}}
         decoded = protocol.decode("Job", protocol.encode("Job", job))
         self.assertEqual({key: decoded[key] for key in job}, job)
         self.assertEqual(decoded["servers"], [])
-        packed = protocol.decode("VariableSlice", b"\x12\x03\x01\xac\x02")  # as C++ writes repeated numbers
+        packed = protocol.decode("VariableSlice", b"\x12\x03\x01\xac\x02")  # packed, as C++ writes repeated numbers
         self.assertEqual(packed["shape"], [1, 300])
         packed = protocol.decode("LearningRateSchedule", b"\x1a\x10" + struct.pack("<2d", 1.5, -2))
         self.assertEqual(packed["boundaries"], [1.5, -2])
@@ -143,7 +143,7 @@ class TfConfigTest(unittest.TestCase):
 
 class OptimizerTest(unittest.TestCase):
 
-    def test_every_kind_of_number_is_taken(self):
+    def test_every_kind_of_number_is_accepted(self):
         for rate in (0.5, np.float32(0.5), np.array(0.5), np.float64(0.5), "0.5"):
             message = optimizer_message({"class_name": "SGD", "config": {"learning_rate": rate, "momentum": None}})
             self.assertEqual(message, {"name": "SGD", "hyperparameters": {"learning_rate": 0.5}})
@@ -166,7 +166,7 @@ class OptimizerTest(unittest.TestCase):
 
         self.assertEqual(optimizer_message(Momentum()), {"name": "Momentum", "hyperparameters": {"learning_rate": 0.25}})
 
-    def test_what_is_no_number_is_refused_by_name(self):
+    def test_a_value_that_is_not_a_number_is_refused_by_name(self):
         for optimizer, fault in (({"class_name": "SGD", "config": {"learning_rate": "fast"}}, "learning_rate is 'fast'"),
                                  ({"class_name": "SGD", "config": {"learning_rate": lambda step: 0.5}}, "is a function"),
                                  ({"class_name": "SGD", "config": {"learning_rate": [0.5]}}, "learning_rate is a list"),
@@ -192,7 +192,7 @@ class ArraysTest(unittest.TestCase):
             self.assertEqual(slices, sorted(slices, key=lambda s: position[s["name"]]))
         self.assertEqual(sum(map(len, placed)), len(shapes))
 
-    def test_what_float32_cannot_hold_is_refused(self):
+    def test_values_beyond_float32_are_refused(self):
         for value, fault in ((1 + 2j, "w: numbers of type complex128"), ("text", "numbers of type <U4"),
                              ([None], "numbers of type object"), ([1.0, 1e39], "1e.39 is too large for float32")):
             with self.assertRaisesRegex(ValueError, fault):
@@ -263,7 +263,7 @@ class ClientTest(IntegrationTest):
             np.testing.assert_array_equal(result.values["b"], 1 - 3 * 0.5 * 2)
         self.assert_exit(DONE, *self.tasks)
 
-    def test_pushes_count_when_they_come_in_an_asynchronous_job(self):
+    def test_asynchronous_pushes_are_applied_on_arrival(self):
         servers = self.servers(2)
 
         def work(worker):
@@ -279,7 +279,7 @@ class ClientTest(IntegrationTest):
         np.testing.assert_array_equal(reader.init({"w": np.zeros(8)})["w"], np.full(8, 30))
         reader.close(wait=False)
 
-    def test_large_variables_are_split_and_rows_are_rows(self):
+    def test_large_variables_are_split_and_rows_reach_their_shards(self):
         client = self.connect(self.servers(3))
         table = np.arange(3000 * 100, dtype="f4").reshape(3000, 100)
         values = client.init({"table": table, "small": np.ones(3)}, optimizer=SGD)
@@ -317,7 +317,7 @@ class ClientTest(IntegrationTest):
         np.testing.assert_array_equal(client.pull()["w"], np.array([3, 0.1, -7], "f4"))
         client.close()
 
-    def test_tf_config_says_who_is_who(self):
+    def test_tf_config_gives_the_cluster_and_the_task(self):
         servers = self.servers(1)
         config = {"cluster": {"ps": servers, "chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": "0"}}
         os.environ["TF_CONFIG"] = harness.json.dumps(config)
@@ -392,7 +392,7 @@ class ClientTest(IntegrationTest):
         np.testing.assert_array_equal(client.push({"w": [2, 4]}).values["w"], [0, -1])
         client.close()
 
-    def test_what_is_wrong_is_named(self):
+    def test_errors_name_the_fault(self):
         client = self.connect(self.servers(1))
         client.init({"w": np.zeros((2, 3))})
         for gradients, fault in (({"w": np.zeros(6)}, r"'w': shape \(6,\), registered \(2, 3\)"),
@@ -414,7 +414,7 @@ class ClientTest(IntegrationTest):
         other.close()
         client.close()
 
-    def test_a_server_that_is_not_there_ends_the_wait(self):
+    def test_waiting_for_an_unreachable_server_ends(self):
         with self.assertRaisesRegex(cairn.Error, "ps/0 at localhost:1"):
             cairn.connect("localhost:1", timeout=0.5)
 

@@ -2,8 +2,8 @@
 
     safetensors_check.py BIN_DIR SOURCE_DIR
 
-Trains the convolutional network for a few steps, exports it, loads the file into PyTorch's layers, and compares what they
-make of the test images with what Cairn does. A checkpoint's own files, one for each server, load too.
+Trains the convolutional network for a few steps, exports it, loads the file into PyTorch's layers, and compares what
+they make of the test images with what Cairn does. A checkpoint's own files, one for each server, load too.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""What TensorBoard itself, without TensorFlow, makes of a run that was stopped after two epochs and went on for two.
+"""TensorBoard, without TensorFlow, reads the files of a run that was stopped after two epochs and resumed for two.
 
 usage: tensorboard_check.py TRAIN_DIR SUMMARY.json OUTPUT
 """
@@ -42,7 +42,7 @@ class TensorBoardTest(unittest.TestCase):
         for tag in ("epoch_learning_rate", "epoch_steps_per_second", "epoch_examples_per_second"):
             self.assertEqual(len(self.scalars(self.train, tag)), EPOCHS, tag)
 
-    def test_the_last_ones_are_the_summarys(self):
+    def test_the_last_metrics_equal_those_of_the_summary(self):
         for run, prefix in ((self.train, ""), (self.validation, "val_")):
             for metric in ("loss", "accuracy"):
                 self.assertAlmostEqual(self.scalars(run, f"epoch_{metric}")[-1][1], self.summary[prefix + metric],
@@ -52,7 +52,7 @@ class TensorBoardTest(unittest.TestCase):
         steps = [step for step, _ in self.scalars(self.validation, "evaluation_loss_vs_iterations")]
         self.assertEqual(steps, [VERSIONS_PER_EPOCH * (epoch + 1) for epoch in range(EPOCHS)])
 
-    def test_steps_rise(self):
+    def test_steps_increase(self):
         steps = [step for step, _ in self.scalars(self.train, "batch_steps_per_second")]
         self.assertEqual(steps, sorted(set(steps)))
         self.assertGreaterEqual(len(steps), EPOCHS * VERSIONS_PER_EPOCH // 4 - 1)
@@ -69,7 +69,7 @@ class TensorBoardTest(unittest.TestCase):
             sizes.append(sum(events[-1].histogram_value.bucket))
         self.assertEqual(sum(sizes), self.summary["parameters"])
 
-    def test_the_graph_is_of_layers(self):
+    def test_the_graph_consists_of_layers(self):
         graph = self.train.Graph()
         ops = [node.op for node in graph.node]
         self.assertEqual(ops.count("Dense"), 2)
@@ -100,7 +100,7 @@ class TensorBoardTest(unittest.TestCase):
 
 class CsvTest(unittest.TestCase):
 
-    def test_a_row_per_epoch_as_shown(self):
+    def test_the_log_has_the_metrics_of_each_epoch_as_printed(self):
         with open(TRAIN_DIR / "log.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual(list(rows[0]), ["epoch", "accuracy", "loss", "val_accuracy", "val_loss"])

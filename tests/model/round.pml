@@ -7,7 +7,7 @@
  *   - every worker is answered in the end (no invalid end state), and then the servers agree and hold nothing more.
  *
  * The model is of ps/sequencer.cc, ps/policy/sync_policy.cc, ps/shard.cc, ps/ledger.cc and of how ps/follow.cc
- * subscribes anew; names are theirs. A message takes any time. An answer is modelled as what its server knows: the
+ * subscribes again; names are theirs. A message takes any time. An answer is modelled as what its server knows: the
  * worker reads it at any later time, which covers answers that are lost and asked for again.
  */
 #ifndef W
@@ -123,7 +123,7 @@ inline Execute(s, e) {
   i = 0
 }
 
-/* What is in entries[written] is complete: ps/0 executes it now, ps/1 when it arrives. */
+/* entries[written] is complete: ps/0 executes it now, ps/1 when it arrives. */
 inline Write() {
   Execute(0, written);
   if
@@ -193,7 +193,7 @@ inline CloseRoundIfComplete() {
   j = 0; n = 0; size = 0
 }
 
-/* Whatever the worker's present life has under way. */
+/* Drops the pushes of the worker's present life. */
 inline DropAll(w) {
   if
   :: reported[X(w, life[w])] > 0 ->
@@ -284,7 +284,7 @@ endBeforeLife:
         assert(outcome[Y(0, w, l)] == outcome[Y(1, w, l)]);
         assert(outcome[Y(0, w, l)] == REJECTED || after[Y(0, w, l)] == after[Y(1, w, l)]);
         if
-        :: outcome[Y(0, w, l)] == REJECTED -> alive[X(w, l)] = false /* its lease was lost: it begins anew */
+        :: outcome[Y(0, w, l)] == REJECTED -> alive[X(w, l)] = false /* its lease was lost: it starts again */
         :: else -> base[X(w, l)] = after[Y(0, w, l)]
         fi
       }

@@ -94,7 +94,8 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
 
   const auto first = push.outcome.find(arrival.server);
   if (first != push.outcome.end()) {
-    // Told once more. A shard that has seen a newer life or step of the worker may only say no.
+    // The push is answered again. A shard that has seen a newer incarnation or step of the worker may only
+    // reject it.
     if (result.outcome != first->second && result.outcome != v1::OUTCOME_REJECTED) {
       Violation(absl::StrCat(who, " is told ", v1::Outcome_Name(result.outcome), " after ",
                              v1::Outcome_Name(first->second)));
@@ -141,7 +142,7 @@ void Checker::CheckAccepted(const Arrival& arrival, const Push& push, const ps::
       ++clocks_[arrival.key.worker];
       if (!result.finished) gone_on_.push_back(arrival.key);
     }
-    return;  // the version is that of the answer, which may have been held
+    return;  // the version is that of the answer, which may have been deferred
   }
   Update& update = updates_[static_cast<size_t>(arrival.server)][result.version];
   update.keys.insert(arrival.key);
@@ -172,7 +173,7 @@ bool Checker::all_examples_used() const {
   return rules_.num_examples > 0 && rules_.epochs > 0 && used_.Holds(0, rules_.epochs * rules_.num_examples);
 }
 
-// A worker goes on: nobody who lives is more clocks behind than allowed.
+// When a worker continues, no live worker may be further behind than the bound.
 void Checker::CheckBound(const ps::PushKey& key) {
   if (LiveIncarnation(key.worker) != key.incarnation) return;  // told as it goes
   const int64_t clock = clocks_[key.worker];
@@ -218,7 +219,7 @@ void Checker::EventEnded(std::optional<int64_t> version) {
   live_before_ = live_;
 }
 
-// An event has closed a round, of those who lived before it and after it, or of some who left by it.
+// An event has closed a round. Its contributors lived before and after the event, or some left by it.
 void Checker::CheckRound(int64_t version) {
   ++coverage_.updates;
   const std::set<ps::PushKey>& keys = updates_[0][version].keys;
@@ -268,7 +269,7 @@ void Checker::CheckMean(int64_t version) {
     examples += static_cast<double>(push.gradient.examples);
   }
   double mean = examples > 0 ? sum / examples : 0;
-  // One element on each server, the same on all.
+  // Each server has one element, with the same value on all servers.
   const double norm = std::abs(mean) * std::sqrt(rules_.servers);
   if (!rules_.rate_one && norm > rules_.clipnorm) mean *= rules_.clipnorm / norm;
   const float expected = values_[version - 1] - static_cast<float>(mean);

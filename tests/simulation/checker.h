@@ -1,11 +1,12 @@
-// Watches one history of a job and knows the rules of updating, not the code: who may be in an update, that
-// every push is answered once and counted once, that servers agree, that each example is used once.
+// Watches one history of a job and checks the rules of updates, independently of the code: which pushes may
+// be in an update, every push is answered once and counted once, servers agree, and each example is used
+// once.
 //
-// A history lasts until all servers are set back together; the next one begins where the snapshot was. With
-// copies none is set back: what was told before a server died holds after it.
+// A history lasts until all servers are rolled back together; the next one begins at the snapshot. With
+// replication no server is rolled back: answers that were given before a server died stay valid.
 //
-// It believes only what passes through the servers' doors: members that join and leave, pushes that come,
-// answers that go. One thread.
+// It uses only the servers' external events: members that join and leave, pushes that arrive, and answers.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +33,23 @@ struct Rules {
   int replicas_to_aggregate = 0;  // 0: all that live
   int64_t max_staleness = -1;     // none
   int64_t final_version = 0;      // none
-  // Values move by the mean gradient itself. Otherwise by norms, for which a round that is decided waits: who
-  // lives may have changed when it is applied.
+  // True: values change by the mean gradient itself. False: they change by norms, for which a decided round
+  // waits, so the live workers may have changed when it is applied.
   bool rate_one = true;
-  // By norms: what those of all servers' mean gradients together may be. Under LAMB values move otherwise.
+  // With norms: the limit for the norm of all servers' mean gradients together. With LAMB values change
+  // otherwise.
   double clipnorm = 0.5;
   bool layerwise = false;
-  // Each server's part has a copy that may take its place. What a server had decided and told nobody may go
-  // with it, and be decided otherwise: what is checked is what was told.
+  // Each server's shard has a backup that may be promoted. Decisions that a server had not announced may be
+  // lost with it and be made differently, so only announced decisions are checked.
   bool copies = false;
-  // Of data that is handed out: the examples of an epoch; 0: it is not.
+  // With dynamic sharding, the examples of an epoch; 0: static sharding.
   int64_t num_examples = 0;
   int64_t epochs = 0;    // of it; 0: until the final version
   bool elastic = false;  // rounds wait for worker 0 alone before they begin
 };
 
-// Where a history begins.
+// The start of a history.
 struct Start {
   std::vector<float> values{};  // [server]; empty: 0
   v1::Progress progress{};
@@ -57,41 +59,42 @@ class Checker {
  public:
   explicit Checker(const Rules& rules, Start start = {});
 
-  // What was found broken, in order.
+  // The violations found, in order.
   const std::vector<std::string>& violations() const { return violations_; }
   void Violation(std::string what);
 
-  // --- Members, as ps/0 hears of them ---
+  // --- Members, as ps/0 sees them ---
   void Joined(int worker, uint64_t incarnation, int64_t clock);
   void Left(int worker);
-  // It has not left, contrary to what was said.
+  // It has not left, although Left() was called.
   void StillLives(int worker, uint64_t incarnation) { live_[worker] = incarnation; }
   std::optional<uint64_t> LiveIncarnation(int worker) const;
 
   // --- Pushes ---
-  // One has come whole to `server`; `value` is the gradient of its one element. The number is this arrival's.
+  // A push is complete at `server`; `value` is the gradient of its only element. Returns the number of this
+  // arrival.
   int64_t Arrived(int server, const ps::Gradient& gradient, float value);
-  // It is answered. `value`: of the element, when values came.
+  // The push is answered. `value`: the element's value, if the answer has values.
   void Answered(int64_t arrival, const ps::PushResult& result, std::optional<float> value);
-  // It never will be: its server has died, or been set back.
+  // The push will never be answered: its server has died, or was rolled back.
   void Lost(int64_t arrival);
-  // A push was taken here whose gradient was computed from values of `history`, counted as this one is.
+  // The servers took a push whose gradient was computed from values of `history`, in history `here`.
   void ComputedIn(const ps::PushKey& key, int64_t history, int64_t here);
   // Values of `version` were read on `server` in any other way.
   void Read(int server, int64_t version, float value);
 
-  // After every event: what ps/0 stands at; none while it is not there.
+  // To be called after every event. `version`: that of ps/0; nullopt while it is down.
   void EventEnded(std::optional<int64_t> version);
 
-  // --- Snapshots, and being set back ---
-  // One is complete: what the mark told, and what it left on each server.
+  // --- Snapshots and rollback ---
+  // A snapshot is complete, with the progress at the barrier and the values of each server.
   void Snapshot(const v1::Progress& progress, const std::vector<float>& values);
-  // A server has lost its variables, or its place to a backup: what it held for nobody else is lost.
+  // A server has lost its variables, or was replaced by its backup, so state that it alone held is lost.
   void ServerLost() { server_lost_ = true; }
-  // All servers begin anew there: this history is over.
+  // All servers restart from `to`, which ends this history.
   void SetBack(const Start& to);
 
-  // At the end, when nothing moves any more.
+  // The state at the end, when nothing is under way any more.
   struct Final {
     std::vector<int64_t> versions;  // [server]
     std::vector<float> values;      // [server]
@@ -99,7 +102,7 @@ class Checker {
   };
   void Ended(const Final& final);
 
-  // --- What happened, for the sum over many histories ---
+  // --- Counts of events, to be added up over many histories ---
   struct Coverage {
     int64_t updates = 0, accepted = 0, stale = 0, rejected = 0, finished = 0, duplicate = 0;
     int64_t examples = 0, snapshots = 0, set_back = 0;
@@ -132,12 +135,12 @@ class Checker {
   bool all_examples_used() const;
   void CheckBound(const ps::PushKey& key);
   void CheckValue(int server, int64_t version, float value);
-  // Of Ended().
+  // Parts of Ended().
   void CheckAllAnswered();
   void CheckSameOnAll(const Final& final);
   void CheckServer(int server, const Final& final);
   void CheckCounters(const v1::Counters& counters);
-  // What is known of a push on `server` at the end: none when its answer went with a server.
+  // The outcome of a push on `server` at the end; nullopt: its answer was lost with a server.
   std::optional<bool> AcceptedOn(const Push& push, int server) const;
 
   const Rules rules_;

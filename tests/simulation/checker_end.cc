@@ -1,4 +1,4 @@
-// What the checker knows to ask of a whole history: of its snapshots, and at its end.
+// The checks of a whole history: of its snapshots, and at its end.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ void Checker::Snapshot(const v1::Progress& progress, const std::vector<float>& v
     ++accepted;
     used.Add(push.gradient.position, push.gradient.position + push.gradient.examples);
   }
-  // An answer that was held, or went with a server, comes with a later version than its update's.
+  // An answer that was deferred, or lost with a server, has a later version than its update.
   const bool all_told = rules_.mode != v1::MODE_SSP && !rules_.copies;
   const int64_t counted = progress.counters().accepted();
   if (all_told ? counted != accepted : counted < accepted) {

@@ -1,4 +1,4 @@
-// That the checker finds what is broken: each history has one fault.
+// The checker finds violations: each history has one fault.
 #include "tests/simulation/checker.h"
 
 #include "gmock/gmock.h"
@@ -21,7 +21,7 @@ ps::PushResult Accepted(int64_t version) {
   return {.outcome = v1::OUTCOME_ACCEPTED, .version = version, .values = {}};
 }
 
-// Two workers, each of which has pushed once to one server; worker w the gradient 2 + 4 w.
+// Each of two workers has pushed once to one server; worker w has pushed the gradient 2 + 4 w.
 class CheckerTest : public testing::Test {
  protected:
   explicit CheckerTest(const Rules& rules = {.servers = 1, .workers = 2}) : checker_(rules) {
@@ -49,42 +49,42 @@ class CheckerTest : public testing::Test {
   int64_t arrivals_[2] = {};
 };
 
-TEST_F(CheckerTest, AnHistoryWithoutFaultIsLeftAlone) {
+TEST_F(CheckerTest, AHistoryWithoutAFaultPasses) {
   AcceptBoth();
   End(1, -4, 2);
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
-TEST_F(CheckerTest, ARoundWithoutALiveWorker) {
+TEST_F(CheckerTest, FindsARoundWithoutALiveWorker) {
   checker_.Answered(arrivals_[0], Accepted(1), -2);
   checker_.EventEnded(1);
   Found("round 1 closes without worker 1, who lives");
 }
 
-TEST_F(CheckerTest, ARoundWithADeadWorker) {
+TEST_F(CheckerTest, FindsARoundWithADeadWorker) {
   checker_.Left(1);
   checker_.EventEnded(0);
   AcceptBoth();
   Found("push 1.1.1 is in round 1 after its worker's death");
 }
 
-TEST_F(CheckerTest, AMeanThatIsNone) {
+TEST_F(CheckerTest, FindsAWrongMean) {
   AcceptBoth(-6);
   Found("version 1 is -6, the mean makes it -4");
 }
 
-TEST_F(CheckerTest, AVersionThatIsSkipped) {
+TEST_F(CheckerTest, FindsASkippedVersion) {
   checker_.EventEnded(2);
   Found("ps/0 jumps from version 0 to 2");
 }
 
-TEST_F(CheckerTest, AGradientOfAnotherVersion) {
+TEST_F(CheckerTest, FindsAGradientOfAnotherVersion) {
   const int64_t arrival = checker_.Arrived(0, From(Key(0, 2), 0), 1);
   checker_.Answered(arrival, Accepted(2), std::nullopt);
   Found("from version 0 is in the update to 2");
 }
 
-TEST_F(CheckerTest, APushThatIsAnsweredTwiceOrNever) {
+TEST_F(CheckerTest, FindsAPushThatIsAnsweredTwiceOrNever) {
   AcceptBoth();
   checker_.Answered(arrivals_[0], Accepted(1), -4);
   Found("is answered twice");
@@ -94,12 +94,12 @@ TEST_F(CheckerTest, APushThatIsAnsweredTwiceOrNever) {
   EXPECT_THAT(other.violations(), Contains(HasSubstr("is never answered")));
 }
 
-TEST_F(CheckerTest, AMemberThatIsRejected) {
+TEST_F(CheckerTest, FindsARejectedMember) {
   checker_.Answered(arrivals_[0], {.outcome = v1::OUTCOME_REJECTED, .values = {}}, std::nullopt);
   Found("is rejected, though its worker is a member");
 }
 
-TEST_F(CheckerTest, CountersThatDoNotAddUp) {
+TEST_F(CheckerTest, FindsCountersThatDoNotAddUp) {
   AcceptBoth();
   End(1, -4, 1);
   Found("2 pushes came to ps/0, and it counts 1");
@@ -110,7 +110,7 @@ class TwoServersTest : public CheckerTest {
   TwoServersTest() : CheckerTest({.servers = 2, .workers = 2}) {}
 };
 
-TEST_F(TwoServersTest, APushThatCountsOnOneAlone) {
+TEST_F(TwoServersTest, FindsAPushThatCountsOnOnlyOneServer) {
   AcceptBoth();
   Checker::Final final = {.versions = {1, 0}, .values = {-4, 0}, .counters = {}};
   final.counters.set_accepted(2);
@@ -119,7 +119,7 @@ TEST_F(TwoServersTest, APushThatCountsOnOneAlone) {
   Found("ps/1 ends at version 0, ps/0 at 1");
 }
 
-TEST_F(TwoServersTest, AVersionThatDiffersBetweenThem) {
+TEST_F(TwoServersTest, FindsAVersionThatDiffersBetweenServers) {
   AcceptBoth();
   checker_.Read(1, 1, -5);
   Found("version 1 is -5 on ps/1 and was -4");
@@ -130,20 +130,20 @@ class BoundTest : public CheckerTest {
   BoundTest() : CheckerTest({.mode = v1::MODE_SSP, .servers = 1, .workers = 2, .max_staleness = 0}) {}
 };
 
-TEST_F(BoundTest, AWorkerThatGoesOnTooFarAhead) {
+TEST_F(BoundTest, FindsAWorkerTooFarAhead) {
   checker_.Answered(arrivals_[0], Accepted(1), -2);
   checker_.EventEnded(1);
   Found("push 0.1.1: its worker goes on at clock 1, and worker 1 is at 0");
 }
 
-TEST_F(BoundTest, BothGoOnTogether) {
+TEST_F(BoundTest, WorkersThatContinueTogetherPass) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(2), -8);
   checker_.EventEnded(2);
   End(2, -8, 2);
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
-// --- Being set back ---
+// --- Rollback ---
 
 v1::Progress At(int64_t version, int64_t accepted, int64_t next_example = 0) {
   v1::Progress progress;
@@ -154,7 +154,7 @@ v1::Progress At(int64_t version, int64_t accepted, int64_t next_example = 0) {
   return progress;
 }
 
-TEST_F(CheckerTest, ASnapshotAndBeingSetBackToItAreLeftAlone) {
+TEST_F(CheckerTest, ASnapshotAndARollbackToItPass) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.ServerLost();
@@ -162,14 +162,14 @@ TEST_F(CheckerTest, ASnapshotAndBeingSetBackToItAreLeftAlone) {
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
-TEST_F(CheckerTest, ASetBackWithoutALoss) {
+TEST_F(CheckerTest, FindsARollbackWithoutALoss) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.SetBack({.values = {-4}, .progress = At(1, 2)});
   Found("all are set back to version 1, and no server has lost anything");
 }
 
-TEST_F(CheckerTest, ASetBackToWhatNoSnapshotHas) {
+TEST_F(CheckerTest, FindsARollbackToValuesOfNoSnapshot) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.ServerLost();
@@ -179,7 +179,7 @@ TEST_F(CheckerTest, ASetBackToWhatNoSnapshotHas) {
   Found("all are set back to other values than the snapshot of version 1 has");
 }
 
-TEST_F(CheckerTest, ASnapshotThatCountsTooFewOrTooMany) {
+TEST_F(CheckerTest, FindsASnapshotThatCountsTooFewOrTooMany) {
   AcceptBoth();
   checker_.Snapshot(At(1, 1), {-4});
   checker_.Snapshot(At(1, 3), {-4});
@@ -187,19 +187,19 @@ TEST_F(CheckerTest, ASnapshotThatCountsTooFewOrTooMany) {
   Found("the snapshot of version 1 counts 3 accepted, and 2 were");
 }
 
-TEST_F(CheckerTest, ASnapshotOfOtherValues) {
+TEST_F(CheckerTest, FindsASnapshotOfOtherValues) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-5});
   Found("version 1 is -5 on ps/0 and was -4");
 }
 
-TEST_F(CheckerTest, AnAnswerAfterItsServersDeath) {
+TEST_F(CheckerTest, FindsAnAnswerAfterItsServersDeath) {
   checker_.Lost(arrivals_[0]);
   checker_.Answered(arrivals_[0], Accepted(1), -2);
   Found("is answered twice");
 }
 
-TEST_F(CheckerTest, AGradientOfAHistoryThatIsOver) {
+TEST_F(CheckerTest, FindsAGradientOfAnEarlierHistory) {
   checker_.ComputedIn(Key(0, 1), 0, 1);
   Found("push 0.1.1 was computed in generation 0, and is taken in 1");
 }
@@ -217,26 +217,26 @@ TEST(SecondHistory, BeginsAtTheSnapshotsValuesAndCounts) {
   EXPECT_THAT(checker.violations(), IsEmpty());
 }
 
-TEST(SecondHistory, WhoseValuesAreNotTheSnapshots) {
+TEST(SecondHistory, FindsValuesThatAreNotTheSnapshots) {
   Checker checker({.servers = 2, .workers = 1}, {.values = {-4, -4}, .progress = At(7, 20)});
   checker.Read(1, 7, -5);
   EXPECT_THAT(checker.violations(), Contains(HasSubstr("version 7 is -5 on ps/1 and was -4")));
 }
 
-// --- Data that is handed out: four examples, of which the two workers' pushes are the first ---
+// --- Dynamic sharding: four examples, the first of which are in the two workers' pushes ---
 
 class ExamplesTest : public CheckerTest {
  protected:
   ExamplesTest() : CheckerTest({.servers = 1, .workers = 2, .num_examples = 4, .epochs = 1}) {}
 };
 
-TEST_F(ExamplesTest, OfASnapshotThatHasThemBehindItAreLeftAlone) {
+TEST_F(ExamplesTest, ExamplesUsedBeforeASnapshotPass) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2, 2), {-4});
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
-TEST_F(ExamplesTest, ThatAreUsedTwice) {
+TEST_F(ExamplesTest, FindsExamplesThatAreUsedTwice) {
   AcceptBoth();
   ps::Gradient again = From(Key(0, 2), 1);
   again.position = 1;
@@ -244,26 +244,26 @@ TEST_F(ExamplesTest, ThatAreUsedTwice) {
   Found("push 0.1.2 is accepted with examples 1 to 2, some of which are in an update before");
 }
 
-TEST_F(ExamplesTest, ThatASnapshotForgets) {
+TEST_F(ExamplesTest, FindsExamplesThatASnapshotForgets) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2, 1), {-4});
   Found("the snapshot of version 1 lacks examples 1 to 2 of push 1.1.1");
 }
 
-TEST_F(ExamplesTest, ThatASnapshotTakesForUsed) {
+TEST_F(ExamplesTest, FindsExamplesThatASnapshotTakesForUsed) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2, 3), {-4});
   Found("the snapshot of version 1 has 3 examples behind it, and 2 were used");
 }
 
-TEST_F(ExamplesTest, ThatAreLeftAtTheEnd) {
+TEST_F(ExamplesTest, FindsExamplesThatAreLeftAtTheEnd) {
   AcceptBoth();
   const ps::PushResult finished = {.outcome = v1::OUTCOME_FINISHED, .version = 1, .values = {}};
   checker_.Answered(checker_.Arrived(0, From(Key(0, 2), 1), 1), finished, std::nullopt);
   Found("push 0.1.2 on ps/0 is told of the end at version 1");
 }
 
-TEST_F(ExamplesTest, ThatAreCountedWrong) {
+TEST_F(ExamplesTest, FindsExamplesThatAreMiscounted) {
   AcceptBoth();
   Checker::Final final = {.versions = {1}, .values = {-4}, .counters = {}};
   final.counters.set_accepted(2);
@@ -272,7 +272,7 @@ TEST_F(ExamplesTest, ThatAreCountedWrong) {
   Found("2 examples are used, and ps/0 counts 3");
 }
 
-// --- Copies that take a place ---
+// --- Promoted backups ---
 
 class CopiesTest : public CheckerTest {
  protected:
@@ -289,7 +289,7 @@ class CopiesTest : public CheckerTest {
   int64_t second_[2];
 };
 
-TEST_F(CopiesTest, AnAnswerThatWentWithItsServerIsNoFault) {
+TEST_F(CopiesTest, AnAnswerLostWithItsServerIsNoFault) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -4);
   checker_.Answered(second_[0], Accepted(1), -4);
   checker_.Lost(second_[1]);
@@ -297,27 +297,27 @@ TEST_F(CopiesTest, AnAnswerThatWentWithItsServerIsNoFault) {
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
-TEST_F(CopiesTest, AVersionThatWasToldOtherwiseBefore) {
+TEST_F(CopiesTest, FindsAVersionThatContradictsAnEarlierAnswer) {
   checker_.Read(0, 1, -4);
   checker_.Read(0, 1, -2);
   Found("version 1 is -2 on ps/0 and was -4");
 }
 
-TEST_F(CopiesTest, APushThatIsForgotten) {
+TEST_F(CopiesTest, FindsAForgottenPush) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -4);
   for (int64_t arrival : second_) checker_.Answered(arrival, Accepted(1), -4);
   EndAt(-4, 1);
   Found("2 pushes are accepted, and ps/0 counts 1");
 }
 
-TEST_F(CopiesTest, AMeanThatIsNone) {
+TEST_F(CopiesTest, FindsAWrongMean) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -6);
   for (int64_t arrival : second_) checker_.Answered(arrival, Accepted(1), -6);
   EndAt(-6, 2);
   Found("version 1 is -6, the mean makes it -4");
 }
 
-TEST(ExampleSet, KnowsWhatItHolds) {
+TEST(ExampleSet, ContainsTheExamplesThatWereAdded) {
   v1::DataPosition position;
   position.set_next(10);
   v1::DataPosition::Run& open = *position.add_open();

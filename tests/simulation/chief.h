@@ -1,6 +1,6 @@
-// The chief's part in a simulated job, as the client library does it: gives the servers the job, takes
-// snapshots, and sets all back to the newest when one has lost what it had. Sometimes it dies on the way and
-// begins again from what the servers say.
+// The chief of a simulated job, which behaves like the client library: it gives the servers the job, takes
+// snapshots, and rolls all servers back to the newest one when a server has lost its state. Sometimes it dies
+// on the way, and continues from the state of the servers.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class Chief {
         known_(static_cast<size_t>(fleet.size())) {}
 
   void Begin() { Look(); }
-  // When it last looked, all servers were ready, in one generation.
+  // True: at the last check all servers were ready, in one generation.
   bool all_ready() const { return all_ready_; }
-  // The workers that have not come back by now are lost.
+  // True: workers that have not returned by now are lost.
   bool ReturnIsOver(double now) const;
 
  private:
@@ -35,7 +35,7 @@ class Chief {
 
   void Look();
   void LookAgain(double seconds);
-  // A call has failed: as the client, the chief's process ends, and is started again if that may help.
+  // A call has failed. As with the client, the chief's process ends, and is restarted if that may help.
   void End(const absl::Status& status);
   void Reach(int part);
   void DescribeAll(const std::function<void()>& then);

@@ -1,4 +1,4 @@
-// Between the server of a part and the one that keeps its copy, as ps/replicate.cc does it: items as frames.
+// The link between the primary and the backup of a shard, with items as frames, as in ps/replicate.cc.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace cairn::simulation {
 
-// `from`: the process whose server serves the part.
+// `from`: the process of the primary.
 std::unique_ptr<ps::CopyStream> DialCopy(Simulation& simulation, Fleet& fleet, int part, int from,
                                          ps::CopyStreamHandler& handler);
 

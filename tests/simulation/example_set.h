@@ -1,4 +1,4 @@
-// Examples by their number through all epochs, as runs.
+// A set of examples, numbered through all epochs and stored as runs.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace cairn::simulation {
 class ExampleSet {
  public:
   ExampleSet() = default;
-  // Those that are behind a position.
+  // The examples before a position.
   explicit ExampleSet(const v1::DataPosition& position) {
     int64_t begin = 0;
     for (const v1::DataPosition::Run& open : position.open()) {
@@ -23,7 +23,7 @@ class ExampleSet {
     Add(begin, position.next());
   }
 
-  // False, and what is new of them is added, when some of [begin, end) are there.
+  // Adds [begin, end). False: some of them were already in the set.
   bool Add(int64_t begin, int64_t end) {
     if (begin >= end) return true;
     auto next = runs_.lower_bound(begin);

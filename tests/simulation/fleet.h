@@ -1,5 +1,6 @@
-// The servers of a simulated job, each in a process that may die, be started again with nothing, or stand
-// still; and the ways to them. A process holds its own part and, with copies, the copy of the part before it.
+// The servers of a simulated job, and the links to them. Each server runs in a process that may die, restart
+// without state, or pause. A process holds its own shard and, with replication, the backup of the shard
+// before it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace cairn::simulation {
 
 inline constexpr double kCall = 10;  // seconds, as the client's limit of a call
 
-// What all of one simulation share.
+// State that all parts of a simulation share.
 struct Simulation {
   explicit Simulation(uint64_t seed) : random(seed, "protocol"), setting(random), events(clock) {}
 
@@ -38,7 +39,7 @@ struct Simulation {
   int64_t held = 0;  // answers
 };
 
-// What breaks when a process dies, or by itself.
+// A link that breaks when a process dies, or at random.
 class Link {
  public:
   virtual ~Link() = default;
@@ -48,23 +49,23 @@ class Link {
 
 class Fleet {
  public:
-  // `on_promoted` is called when a server has promoted a backup: the part's server before has lost its place.
+  // `on_promoted` is called when a backup was promoted, so the previous primary is fenced.
   Fleet(Simulation& simulation, std::function<void()> on_promoted);
   ~Fleet();
 
   int size() const { return static_cast<int>(processes_.size()); }
-  // Where a part is at home, or away: in the process of its copy.
+  // The process of a part: its own one or, with `away`, that of its backup.
   int ProcessOf(int part, bool away) const { return away ? (part + 1) % size() : part; }
-  // Null when the process is not there, or has nothing of the part.
+  // Null: the process is down, or holds nothing of the part.
   ps::Server* At(int part, bool away) const;
   // The server that keeps the part's backup. UNAVAILABLE if its process is down.
   absl::StatusOr<ps::Server*> ForCopy(int part, bool away);
   bool IsUp(int process) const { return Of(process).up; }
   double AwakeAt(int process) const { return Of(process).paused_until; }
-  // What servers say now is nobody's answer: their process dies.
+  // Answers that servers give now are lost, because their process dies.
   bool dying() const { return dying_; }
 
-  // Without a word; the links to it break.
+  // The process ends as if killed, and the links to it break.
   void Kill(int process);
   void Restart(int process);
   void Pause(int process, double seconds);
@@ -75,10 +76,10 @@ class Fleet {
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
 
-  // Has a server, if it is there, hear of something that needs no answer.
+  // Passes a server, if it is up, an event that needs no answer.
   void Tell(int part, bool away, std::function<void(ps::Server&)> what);
-  // Calls a server, and `then` with its answer: UNAVAILABLE when nobody listens, DEADLINE_EXCEEDED after
-  // `limit` seconds.
+  // Calls a server, and then `then` with its answer: UNAVAILABLE if the server is down, DEADLINE_EXCEEDED
+  // after `limit` seconds.
   template <typename Response>
   void Ask(int part, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
            std::function<void(absl::StatusOr<Response>)> then) {
@@ -128,7 +129,7 @@ class Fleet {
   bool dying_ = false;
 };
 
-// Who serves a part, as a client knows it.
+// The server of a part, as far as a client knows.
 struct Known {
   bool away = false;
   client::PartSearch::Known server{};

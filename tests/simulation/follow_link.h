@@ -1,4 +1,4 @@
-// Between a follower and ps/0, as ps/follow.cc does it.
+// The link between a follower and ps/0, as in ps/follow.cc.
 #pragma once
 
 #include <memory>

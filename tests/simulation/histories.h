@@ -1,4 +1,4 @@
-// A checker for each history of a job: one begins whenever all servers are set back together.
+// A checker for each history of a job. A history begins whenever all servers are rolled back together.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Histories {
  public:
   explicit Histories(const Rules& rules) : rules_(rules) {}
 
-  // The servers hear of this generation of the job; nothing when they have before.
+  // The servers learn of this generation of the job. Does nothing if they already have.
   void Begin(int64_t generation, const Start& start) {
     if (checkers_.count(generation) > 0) return;
     if (!checkers_.empty()) newest().SetBack(start);

@@ -1,5 +1,5 @@
-// protocol_simulation [SEEDS [FIRST]]: simulates the jobs of so many seeds from FIRST on, and ends with 1 at
-// the first in which a rule is broken.
+// protocol_simulation [SEEDS [FIRST]]: simulates the jobs of SEEDS seeds, beginning with FIRST, and exits
+// with 1 at the first job that breaks a rule.
 #include <cstdio>
 #include <cstdlib>
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
       static_cast<long long>(seen.examples), static_cast<long long>(total.servers_killed),
       static_cast<long long>(total.servers_paused), static_cast<long long>(seen.snapshots),
       static_cast<long long>(seen.set_back), static_cast<long long>(total.places_taken));
-  // A simulation in which too little happens says nothing.
+  // A simulation in which too little happens proves nothing.
   for (const int64_t count :
        {total.deaths, total.pauses, total.breaks, total.held, seen.updates, seen.stale, seen.rejected,
         seen.finished, seen.duplicate, seen.examples, seen.snapshots, total.servers_killed,

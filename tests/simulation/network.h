@@ -1,4 +1,4 @@
-// Simulated time, and messages on their way. One thread.
+// Simulated time, and messages under way. One thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace cairn::simulation {
 
-// What will happen, by time; what is due at the same time, in the order in which it was planned.
+// Future events, ordered by time. Events of the same time happen in the order in which they were planned.
 class Events {
  public:
   explicit Events(test::FakeClock& clock) : clock_(clock) {}
@@ -23,7 +23,7 @@ class Events {
   void After(double seconds, std::function<void()> what) { At(now_ + seconds, std::move(what)); }
   void At(double seconds, std::function<void()> what) { queue_.push({seconds, ++planned_, std::move(what)}); }
   bool empty() const { return queue_.empty(); }
-  // Lets the next one happen.
+  // Executes the next event.
   void Step() {
     Event next = std::move(const_cast<Event&>(queue_.top()));  // NOLINT: it is popped before it is compared
     queue_.pop();
@@ -50,8 +50,8 @@ class Events {
   int64_t planned_ = 0;
 };
 
-// One direction of a stream: messages take a random time and stay in order. Break() loses those on their way,
-// and so does its end.
+// One direction of a stream: messages take a random time and stay in order. Break() and the destructor lose
+// those under way.
 class Way {
  public:
   Way() = default;
@@ -60,7 +60,7 @@ class Way {
     if (life_ != nullptr) Break();
   }
 
-  // `awake_at`: when the receiver stands still until then, it takes the message later.
+  // `awake_at`: a receiver that is paused until then takes the message later.
   void Send(Events& events, Random& random, double longest_delay, std::function<void()> deliver,
             std::function<double()> awake_at) {
     last_ = std::max(last_, events.now() + longest_delay * random.NextUniform());
@@ -90,7 +90,7 @@ class Way {
   std::shared_ptr<int64_t> life_ = std::make_shared<int64_t>(0);
 };
 
-// Makes events void when it is gone.
+// Cancels its events when it is destroyed.
 class Plans {
  public:
   std::function<void()> Of(std::function<void()> what) const {

@@ -1,4 +1,4 @@
-// What a seed stands for: the job's mode and sizes, how long things take, and what goes wrong how often.
+// The parameters that follow from a seed: mode and sizes of the job, durations, and the rates of faults.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace cairn::simulation {
 
 inline constexpr double kLease = 10;
 
-// What becomes of servers, besides breaking links.
+// The faults of servers, besides broken links.
 enum class ServerFaults {
   kNone,
-  kSetBack,   // they die and come back with nothing: all are set back to the newest snapshot
-  kReplaced,  // they die, pause and come back; each part's copy takes its place
+  kSetBack,   // they die and return without state: all are rolled back to the newest snapshot
+  kReplaced,  // they die, pause and return; each shard's backup is promoted
 };
 
 struct Setting {

@@ -61,7 +61,7 @@ class World {
   Events& events() { return simulation_.events; }
   bool replaced() const { return simulation_.setting.server_faults == ServerFaults::kReplaced; }
 
-  // What ps/0 stands at; with copies nobody can see that from outside.
+  // The version of ps/0; with replication it is not visible from outside.
   std::optional<int64_t> LeaderVersion() const {
     ps::Server* const leader = fleet_.At(0, false);
     if (leader == nullptr || replaced() || !histories_.begun()) return std::nullopt;
@@ -151,7 +151,7 @@ class World {
   }
 
   bool Quiet() const {
-    // Nobody is to be started again.
+    // No task is going to be restarted.
     return !workers_.any_up() && simulation_.events.now() > simulation_.setting.chaos_until + 3 * kLease &&
            chief_.all_ready();
   }

@@ -1,9 +1,9 @@
-// One job, from its first worker's start to its last one's end, in one thread: real servers (Server,
-// Sequencer, policies, Shard, Ledger, Membership, the log and the copies' items as messages) and simulated
-// workers and chief, on a network and a clock of its own. Everything takes a random time; workers die, pause
-// and come back; streams and the links between servers break, and what was on its way is lost. Servers die
-// and come back with nothing, so that all are set back, or have copies that take their place. All of it
-// follows from the seed.
+// Simulates one job in one thread, from the start of its first worker to the end of its last one. The servers
+// are real (Server, Sequencer, policies, Shard, Ledger, Membership, the log and the replicated items as
+// messages); workers and chief, network and clock are simulated. Everything takes a random time. Workers die,
+// pause and return; streams and links between servers break, and messages under way are lost. Servers die and
+// return without state, so that all are rolled back, or their backups are promoted. All of it follows from
+// the seed.
 //
 // Not simulated: chunks and gRPC; threads; files.
 #pragma once

@@ -1,4 +1,4 @@
-// What a simulated worker does between its join and its end: pull, compute, push, repeat.
+// The steps of a simulated worker, from its join to its end: pull, compute, push, repeat.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace cairn::simulation {
 namespace {
 
 constexpr double kReadLimit = 60;
-// Of a worker that awaits the end, as worker/client/job_end.cc.
+// Seconds between the checks of a worker that awaits the end, as in worker/client/job_end.cc.
 constexpr double kLookForEnd = 2;
 
 }  // namespace
@@ -161,7 +161,7 @@ void Workers::Push(int w, int s) {
       [this, w, s] { return fleet_.AwakeAt(fleet_.ProcessOf(s, away(w, s))); });
 }
 
-// What a session does with it.
+// Acts as a session does with a complete push.
 void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, int64_t life,
                        int64_t generation) {
   const auto answer = [=, this](absl::StatusOr<Worker::Answer> told) {

@@ -49,7 +49,7 @@ bool Workers::any_up() const {
 
 void Workers::Expire(double now, bool absent_too) {
   Checker& checker = histories_.newest();
-  const double lease = rules().copies ? kLease / 2 : kLease;  // its end is not seen, and is told late
+  const double lease = rules().copies ? kLease / 2 : kLease;  // its end is noticed and reported late
   for (int w = 0; w < rules().workers; ++w) {
     const bool lives = checker.LiveIncarnation(w).has_value();
     if (lives && heard_[static_cast<size_t>(w)] < now - lease) checker.Left(w);
@@ -219,7 +219,7 @@ void Workers::JoinFirst(int w, int64_t life, ps::Server& server, const v1::JoinR
                         ps::Reply<v1::JoinResponse> reply) {
   double& heard = heard_[static_cast<size_t>(w)];
   const double heard_before = std::exchange(heard, simulation_.events.now());
-  // Its life before ends with this, unless the server waits to see whether its process still lives.
+  // This ends the previous incarnation, unless the server waits to see whether its process still runs.
   const int64_t generation = GenerationAt(server, 0);
   std::optional<uint64_t> life_before;
   if (generation >= 0) {
@@ -374,7 +374,7 @@ bool Workers::KillOne() {
   } else {
     Die(w);
   }
-  // Who has never joined is waited for, and data that is handed out must be used by somebody.
+  // The job waits for a worker that has never joined, and some worker must use dynamically assigned data.
   const bool needed = w == 0 || !joined || simulation_.setting.wait_for_return;
   if (needed || simulation_.Below(4) > 0) {
     simulation_.events.After(simulation_.UpTo(2 * kLease), [this, w] { Start(w); });

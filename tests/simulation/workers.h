@@ -1,5 +1,5 @@
-// The workers of a simulated job, as the client library does it: they find the servers, join, pull, compute,
-// push and repeat what was not answered; they die, pause and come back.
+// The workers of a simulated job, which behave like the client library: they find the servers, join, pull,
+// compute, push, and repeat calls without an answer. They die, pause and return.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ class Workers {
   Workers(Simulation& simulation, Fleet& fleet, Histories& histories);
 
   void Begin();
-  // Streams to it are broken.
+  // A server's process died, so the streams to it break.
   void ProcessDied(int process);
   // A worker's stream to a server breaks.
   void BreakOne();
-  // False when it was not there.
+  // False: the worker was not running.
   bool KillOne();
   void PauseOne(double seconds);
   bool any_up() const;
-  // ps/0's leases are over by now for those of whom it has not heard, in a history of which it is part.
+  // ps/0 has ended the leases of workers that sent no heartbeat, if it takes part in the current history.
   void Expire(double now, bool absent_too);
 
  private:
@@ -82,12 +82,12 @@ class Workers {
     };
   }
   void Die(int w);
-  // Its host does: no server sees that a stream of it has broken.
+  // The worker's host is lost, so no server sees that its streams have broken.
   void Vanish(int w);
   void LeftUnseen(int w);
-  // Its process is started: it knows nothing.
+  // Starts the worker's process, without state.
   void Start(int w);
-  // As the trainer, after a failure that joining again may mend.
+  // Acts as the trainer does after a failure from which joining again may recover.
   void Rejoin(int w);
   void FindServers(int w);
   void AwaitJob(int w);

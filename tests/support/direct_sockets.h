@@ -1,4 +1,4 @@
-// Sockets for streams without gRPC, on this machine alone.
+// Sockets on this machine, for streams without gRPC.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ inline net::DirectListeners Listeners() {
   return net::DirectListeners(net::ListenLocally().value(), net::ListenByTcp("127.0.0.1", 0).value());
 }
 
-// Two connected ends, of which the second listened on `host`. Of 127.0.0.2 they have addresses of their own,
-// as on two hosts.
+// Two connected ends. The second one listened on `host`. With 127.0.0.2 the ends have different addresses, as
+// on two hosts.
 inline std::pair<FileDescriptor, FileDescriptor> TcpPair(const std::string& host = "127.0.0.1") {
   const net::TcpListener listener = net::ListenByTcp(host, 0).value();
   FileDescriptor one = net::ConnectByTcp(host, listener.port, std::chrono::seconds(60)).value();

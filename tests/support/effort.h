@@ -1,4 +1,4 @@
-// How much a test does that could go on for ever.
+// The amount of work of tests that have no natural end.
 #pragma once
 
 namespace cairn::test {
@@ -11,8 +11,8 @@ namespace cairn::test {
 #define CAIRN_SANITIZED 1
 #endif
 
-// `normal`, or, under a sanitizer, where everything takes ten times as long, `sanitized`: what is looked for
-// there shows in fewer tries.
+// Returns `normal`, or `sanitized` under a sanitizer, which takes ten times as long and finds faults in fewer
+// tries.
 #if defined(CAIRN_SANITIZED)
 constexpr int Effort(int /*normal*/, int sanitized) {
   return sanitized;
@@ -23,7 +23,7 @@ constexpr int Effort(int normal, int /*sanitized*/) {
 }
 #endif
 
-// A sanitizer ends the process itself when it gets no memory, or is asked for more than it can give.
+// A sanitizer ends the process when an allocation fails or is too large.
 #if defined(CAIRN_SANITIZED)
 constexpr bool kSanitized = true;
 #else

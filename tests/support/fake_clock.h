@@ -1,4 +1,4 @@
-// A clock that stands until a test moves it. Thread-safe.
+// A clock that only a test moves. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Devices whose memory the host can read, as a group: adds up as late as it may, when a sum is awaited, and
-// fails when told to.
+// A group of devices whose memory the host can read. It computes sums as late as possible, when they are
+// awaited, and fails on request.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace cairn::kernels {
 
 class FakeDeviceGroup final : public DeviceGroup {
  public:
-  // What the test sees of a group that a replica owns. `fault`: of every Await() while it is set.
+  // The test's view of a group that a replica owns. `fault`: the result of every Await() while it is set.
   struct Log {
     Mutex mutex;
     std::vector<size_t> begun ABSL_GUARDED_BY(mutex);

@@ -1,5 +1,5 @@
 // A CPU whose memory is not the host's: every copy that a GPU needs must be made, or the results are wrong.
-// What is copied to the host arrives only when it is waited for, as late as a GPU may be.
+// Copies to the host arrive only when they are awaited, as late as with a GPU.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// A one-time event between threads. Like absl::Notification, which ThreadSanitizer cannot see into.
+// A one-time event between threads. Like absl::Notification, which ThreadSanitizer does not understand.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class Gate {
     open_ = true;
     changed_.NotifyAll();
   }
-  // False when it did not open in time.
+  // False: the gate did not open in time.
   bool Wait(std::chrono::seconds limit = std::chrono::seconds(30)) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     MutexLock lock(mutex_);

@@ -66,7 +66,7 @@ void InProcessCluster::Restart(int server) {
   uint64_t incarnation;
   {
     MutexLock lock(mutex_);
-    // Far apart, as the random ones of real processes are.
+    // The numbers are far apart, like the random ones of real processes.
     incarnation = ++last_incarnation_ << 32;
   }
   const int copied = (server + options_.servers - 1) % options_.servers;

@@ -1,5 +1,5 @@
-// A cluster of parameter servers in this process, reached without gRPC: what tests of the whole protocol run
-// on, also under ThreadSanitizer.
+// A cluster of parameter servers in this process, reached without gRPC. Tests of the whole protocol run on
+// it, also under ThreadSanitizer.
 //
 //   InProcessCluster cluster({.servers = 3});
 //   auto connection = client::Connection::Open(cluster.Stubs("worker/0"), {.task = "worker/0"});
@@ -27,11 +27,12 @@ namespace cairn::test {
 
 struct ClusterOptions {
   int servers = 1;
-  // Each frame, log entry and report takes a random time up to this.
+  // The longest random delay of each frame, log entry and report.
   std::chrono::microseconds longest_delay{0};
   uint64_t seed = 1;
   int64_t memory_limit = int64_t{1} << 30;  // bytes, of each server
-  // Null: the steady clock, and a thread that ticks. Otherwise the test moves the clock and calls Tick().
+  // Null: the steady clock, and a thread that calls Tick(). Otherwise the test moves the clock and calls
+  // Tick().
   const Clock* clock = nullptr;
 };
 
@@ -42,28 +43,29 @@ class InProcessCluster {
 
   int num_servers() const { return options_.servers; }
   std::shared_ptr<ps::Server> server(int index) { return slots_[static_cast<size_t>(index)]->Get(); }
-  // Where the process after `part`'s has its copy, or serves it since.
+  // The server of `part` in the next process: its backup, or its primary after a promotion.
   std::shared_ptr<ps::Server> copy_of(int part) { return copies_[static_cast<size_t>(part)]->Get(); }
 
-  // [server]: how `client` ("worker/0") reaches the servers. Every call gives stubs over the same links.
+  // The stubs by which `client` ("worker/0") reaches the servers, by server. Every call returns stubs over
+  // the same links.
   std::vector<std::unique_ptr<client::ServerStub>> Stubs(const std::string& client);
   // client::ConnectionOptions::at_place.
   std::function<std::unique_ptr<client::ServerStub>(int, int)> AtPlace(const std::string& client);
-  // The way from `client` to a server, for its faults.
+  // The link from `client` to a server, which can inject faults.
   Link& link(const std::string& client, int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The way from a follower to ps/0.
+  // Breaks the link from a follower to ps/0.
   void BreakFollower(int server) { breakers_[static_cast<size_t>(server)]->Break(); }
   void LoseSums(int server, bool lose) { breakers_[static_cast<size_t>(server)]->LoseSums(lose); }
   int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
-  // The way from `client` to the copy of a part.
+  // The link from `client` to the backup of a part.
   Link& copy_link(const std::string& client, int part) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The process ends without a word; all streams to it break.
+  // The process ends as if killed, and all streams to it break.
   void Kill(int server);
-  // A new process at the same address, which knows nothing.
+  // Starts a new process without state at the same address.
   void Restart(int server);
 
-  // With a clock of the test's own.
+  // Only if the test has passed its own clock.
   void Tick();
 
  private:

@@ -9,7 +9,7 @@
 namespace cairn::test {
 namespace {
 
-// The middle of one stream. The copy's server may hold it when both ends are gone.
+// The wire of one stream. The backup's server may keep it longer than both ends exist.
 class CopyWire final : public ps::CopySink {
  public:
   struct Up {
@@ -18,7 +18,7 @@ class CopyWire final : public ps::CopySink {
   };
 
   void Answer(const v1::CopyAnswer& answer) override { down.Push(answer); }
-  // The first reason stays.
+  // Only the first reason is kept.
   void Close(absl::Status reason) override {
     {
       MutexLock lock(mutex_);

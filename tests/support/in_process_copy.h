@@ -1,5 +1,5 @@
-// The link between the server of a part and the one that keeps its copy, in the in-process cluster: what
-// ps/replicate.cc does over gRPC, with queues and threads.
+// The link between the primary and the backup of a shard in the in-process cluster. It does with queues and
+// threads what ps/replicate.cc does over gRPC.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace cairn::test {
 
-// A stream to the server in `slot`, which must outlive it; refused where there is none.
+// Opens a stream to the server in `slot`, which must outlive it. Refused if there is no server.
 std::unique_ptr<ps::CopyStream> DialCopyInProcess(const ServerSlot& slot, DelayOptions delay,
                                                   ps::CopyStreamHandler& handler);
 

@@ -9,7 +9,7 @@
 
 namespace cairn::test {
 
-// One subscription, from opening to breaking. The sequencer puts the log into it.
+// One subscription, until it breaks. The sequencer writes the log into it.
 class FollowStream final : public ps::LogSink {
  public:
   struct Executed {
@@ -74,7 +74,7 @@ class FollowLink final : public ps::SequencerPort {
   void Report(FollowStream::Report what) {
     MutexLock lock(mutex_);
     if (stream_ != nullptr)
-      stream_->reports.Push(std::move(what));  // else said again after the next subscription
+      stream_->reports.Push(std::move(what));  // else it is sent again after the next subscription
   }
 
   void Run() {

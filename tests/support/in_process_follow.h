@@ -1,5 +1,5 @@
-// The link between a follower and ps/0 of the in-process cluster: what ps/follow.cc does over gRPC, with
-// queues and threads, so that followers lag and their links break.
+// The link between a follower and ps/0 of the in-process cluster. It does with queues and threads what
+// ps/follow.cc does over gRPC, so that followers lag and links break.
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,12 @@ namespace cairn::test {
 
 class FollowStream;
 
-// Breaks what is the link of one follower at the moment. Thread-safe.
+// Breaks the current link of one follower. Thread-safe.
 class FollowBreaker {
  public:
-  // What is on its way in either direction is lost; the follower subscribes again.
+  // Messages under way in both directions are lost, and the follower subscribes again.
   void Break();
-  // Sums on their way to ps/0 are lost, and nobody notices, until the next call with false.
+  // Sums sent to ps/0 are lost without an error, until the next call with false.
   void LoseSums(bool lose) { lose_sums_ = lose; }
   int lost_sums() const { return lost_sums_; }
 
@@ -32,7 +32,7 @@ class FollowBreaker {
   std::atomic<int> lost_sums_{0};
 };
 
-// Follows whoever of `leaders` leads. These and `breaker` must outlive the port.
+// Follows the current leader among `leaders`. These and `breaker` must outlive the port.
 std::unique_ptr<ps::SequencerPort> FollowInProcess(std::vector<const ServerSlot*> leaders, int index,
                                                    const v1::Job& job, std::shared_ptr<ps::Shard> shard,
                                                    int64_t epoch, DelayOptions delay, FollowBreaker& breaker);

@@ -18,7 +18,7 @@ absl::Span<const char> BytesOf(absl::Span<const float> floats) {
   return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
 }
 
-// Hands out the runs in pieces that end anywhere, also within a float.
+// Cuts the runs into fragments that may end anywhere, even within a float.
 std::vector<absl::Span<const char>> CutAnywhere(const std::vector<absl::Span<const char>>& runs,
                                                 Random& random) {
   std::vector<absl::Span<const char>> pieces;
@@ -35,7 +35,7 @@ std::vector<absl::Span<const char>> CutAnywhere(const std::vector<absl::Span<con
 
 }  // namespace
 
-// The middle of one stream. The server's answers may hold it when both ends are gone.
+// The wire of one stream. The server's answers may keep it longer than both ends exist.
 class Wire final : public ps::SessionSink {
  public:
   struct Up {
@@ -55,7 +55,7 @@ class Wire final : public ps::SessionSink {
     down.Push(std::move(frame));
   }
 
-  // The first reason stays.
+  // Only the first reason is kept.
   void Close(absl::Status reason) {
     {
       MutexLock lock(mutex_);
@@ -163,7 +163,7 @@ class InProcessStream final : public client::FrameStream {
     }
     handler_.OnClosed(wire_->reason());
   }
-  // The caller's. False: not by `deadline`, or it was nudged.
+  // For the caller. False: no frame by `deadline`, or the caller was nudged.
   bool AwaitFrame(TimePoint deadline) {
     for (;;) {
       const TimePoint now = std::chrono::steady_clock::now();
@@ -172,7 +172,7 @@ class InProcessStream final : public client::FrameStream {
       if (nudged_ || now >= deadline) return false;
     }
   }
-  // By who receives.
+  // Called by the receiving thread.
   void Deliver() {
     const std::optional<Wire::Down> frame = wire_->down.TryPop();
     if (!frame.has_value()) return;

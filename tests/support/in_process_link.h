@@ -1,9 +1,9 @@
-// How a client reaches a server of the in-process cluster: calls are calls, a stream is two queues and two
-// threads.
+// The link between a client and a server of the in-process cluster. RPCs are function calls; a stream is two
+// queues and two threads.
 //
-// Nothing runs inside the caller's locks, messages keep their order, payloads arrive in pieces cut anywhere,
-// and what is under way when a stream breaks is lost: all as over a real wire. Faults enter here, where they
-// enter in production.
+// It behaves like a network: nothing runs inside the caller's locks, messages keep their order, payloads
+// arrive in fragments cut anywhere, and messages under way are lost when a stream breaks. Faults are injected
+// here, where they happen in production.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@
 
 namespace cairn::test {
 
-// Where a server process is, or is not (null). Thread-safe.
+// The place of a server process; null while none runs. Thread-safe.
 class ServerSlot {
  public:
   std::shared_ptr<ps::Server> Get() const {
     MutexLock lock(mutex_);
     return server_;
   }
-  // Returns who was there.
+  // Returns the previous server.
   std::shared_ptr<ps::Server> Set(std::shared_ptr<ps::Server> server) {
     MutexLock lock(mutex_);
     server_.swap(server);
@@ -39,7 +39,7 @@ class ServerSlot {
   std::shared_ptr<ps::Server> server_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What happens to a frame that a tap has seen.
+// The fate of a frame that a tap has seen.
 enum class Fate { kDeliver, kBreakBefore, kBreakAfter };
 using ClientFrameTap = std::function<Fate(const v1::ClientHeader&)>;
 using ServerFrameTap = std::function<Fate(const v1::ServerHeader&)>;
@@ -47,7 +47,7 @@ using CallTap = std::function<void(const std::string& message)>;
 
 class Wire;
 
-// The way from one client to one server, with its faults. Outlives its stubs; thread-safe.
+// The link from one client to one server, which can inject faults. Outlives its stubs; thread-safe.
 class Link {
  public:
   // `slot` must outlive the link.
@@ -61,16 +61,16 @@ class Link {
   void Break();
   // Calls and streams end with UNAVAILABLE "Connection refused".
   void SetReachable(bool reachable) { reachable_ = reachable; }
-  // The next call whose request is a `message` ("JoinRequest") is made, and its answer lost: UNAVAILABLE.
+  // The next call whose request is a `message` ("JoinRequest") is executed and its answer lost: UNAVAILABLE.
   void DropReplyTo(const std::string& message);
-  // Called before each call is made, by its thread, which it may hold for as long as it likes; null: none.
+  // Called before each call, by the thread of the call, which it may block. Null: no tap.
   void TapCalls(CallTap tap);
-  // Asked about every frame just before it is delivered, by the delivering thread; null: all are. Set before
-  // the streams it is for are opened.
+  // Called for every frame just before it is delivered, by the delivering thread. Null: all frames are
+  // delivered. To be set before the streams are opened.
   void TapClientFrames(ClientFrameTap tap);
   void TapServerFrames(ServerFrameTap tap);
 
-  // How often a stream was opened.
+  // The number of streams opened so far.
   int streams_opened() const { return streams_opened_; }
 
  private:

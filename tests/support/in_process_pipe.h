@@ -1,5 +1,4 @@
-// What the wires of the in-process cluster are made of: a queue between two threads, and the time a message
-// takes.
+// Parts of the wires of the in-process cluster: a queue between two threads, and the delay of a message.
 #pragma once
 
 #include <chrono>
@@ -15,7 +14,7 @@
 
 namespace cairn::test {
 
-// One direction of a wire. Closing loses what is on its way, as a broken connection does. Thread-safe.
+// One direction of a wire. Closing it loses the messages under way, as a broken connection does. Thread-safe.
 template <typename Message>
 class Pipe {
  public:
@@ -25,7 +24,8 @@ class Pipe {
     queue_.push_back(std::move(message));
     changed_.NotifyAll();
   }
-  // Waits for a message, without limit: nothing when the pipe is closed, which its owner's destructor does.
+  // Waits for a message, without limit. Returns nullopt when the pipe is closed, which its owner's destructor
+  // does.
   std::optional<Message> Pop() {
     MutexLock lock(mutex_);
     while (!closed_ && queue_.empty()) changed_.Wait(mutex_);
@@ -34,7 +34,8 @@ class Pipe {
     queue_.pop_front();
     return message;
   }
-  // For who reads it beside another: waits until there is a message, or it is closed. False at `deadline`.
+  // For readers of several pipes: waits until there is a message or the pipe is closed. False: neither by
+  // `deadline`.
   bool Await(std::chrono::steady_clock::time_point deadline) {
     MutexLock lock(mutex_);
     while (!closed_ && queue_.empty()) {
@@ -42,7 +43,7 @@ class Pipe {
     }
     return true;
   }
-  // Nothing where there is none.
+  // Nullopt: there is no message.
   std::optional<Message> TryPop() {
     MutexLock lock(mutex_);
     if (queue_.empty()) return std::nullopt;

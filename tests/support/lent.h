@@ -1,4 +1,4 @@
-// A payload that still lies where its sender has it.
+// A payload that is borrowed from its sender's memory.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace cairn::net {
 
-// Elements that are lent from a client's memory, which is mapped, in one run or in several.
+// Elements that are borrowed from a client's mapped memory, in one run or in several.
 class Lent final : public LentBytes {
  public:
   explicit Lent(absl::Span<const float> elements) : Lent({elements}) {}
@@ -34,7 +34,7 @@ class Lent final : public LentBytes {
     return absl::OkStatus();
   }
   std::optional<Kept> Keep() const override { return Kept{.owner = owner_, .runs = runs_}; }
-  // Who may still look at them, this one too.
+  // The number of users that may still read the elements, including this one.
   int64_t owners() const { return owner_.use_count(); }
   operator Payload() const {  // NOLINT: stands for a payload
     return Payload(static_cast<const LentBytes&>(*this));

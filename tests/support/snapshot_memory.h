@@ -13,7 +13,7 @@
 
 namespace cairn::test {
 
-// A chief's snapshots, of which it keeps the newest in memory; without one, the job's first values.
+// Keeps the newest of a chief's snapshots in memory. Before the first snapshot: the job's initial values.
 class SnapshotMemory final : public client::StateSource {
  public:
   explicit SnapshotMemory(const ToyJob& toy) : toy_(toy) {}

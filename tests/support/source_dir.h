@@ -1,5 +1,5 @@
-// Where tests find the repository's files. Told to one source alone: a path in every command line would keep
-// compiler caches from serving a clone elsewhere.
+// The path of the repository, for tests that read its files. Only one source is compiled with it: a path in
+// every command line would keep compiler caches from serving another clone.
 #pragma once
 
 #include <string>

@@ -35,20 +35,20 @@ struct ToyJob {
 
 std::string TaskName(int worker);  // "worker/1"
 
-// One worker and the one thing that it does.
+// A worker that pushes gradients.
 class ToyWorker {
  public:
-  // A client that has reached the servers and done nothing else.
+  // Connects to the servers and does nothing else.
   ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker);
 
   client::TrainingClient& client() { return client_; }
   // The values that the client has: all variables, one after another.
   std::vector<float> Values() const { return {client_.parameters().begin(), client_.parameters().end()}; }
   // One step: `gradient` [all variables] from the values that the client has; the last variable is announced
-  // first. New values are read as they come, and shall be those that the step leaves.
+  // first. New values are read as they arrive, and must be those at the end of the step.
   absl::StatusOr<client::StepResult> Push(absl::Span<const float> gradient, int64_t examples = 1);
 
-  // Steps whose values had all come before the answer was asked for, and stood.
+  // The number of steps whose values had all arrived before the answer was requested, and were valid.
   int steps_as_awaited() const { return steps_as_awaited_; }
 
  private:

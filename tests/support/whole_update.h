@@ -1,5 +1,5 @@
-// An update of whole variables on one server, in one call: MeasureParts() and UpdateParts() for tests of the
-// arithmetic.
+// Updates whole variables on one server in one call, for tests of the arithmetic: MeasureParts() and
+// UpdateParts().
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace cairn::ps {
 
-// Each of `parts` is a whole variable, and they are all there are.
+// Each of `parts` is a whole variable, and there are no others.
 inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
                            absl::Span<const ContributedGradient> gradients, std::vector<UpdatePart> parts,
                            const UpdateRange& all, Isa isa = WidestIsa(), Crew* crew = nullptr) {

@@ -1,4 +1,4 @@
-// The workers of one ring, a thread each, that all do one round when they are told to.
+// The workers of one ring, each in a thread, which run one round together on request.
 #pragma once
 
 #include <functional>

@@ -27,7 +27,7 @@ namespace {
 
 constexpr auto kTimeout = std::chrono::seconds(60);
 
-// A port that nobody has at this moment.
+// A port that no process uses at this moment.
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

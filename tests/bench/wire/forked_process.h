@@ -12,7 +12,7 @@
 
 namespace cairn::bench {
 
-// What the child has of the process that made it.
+// The child's connection to its parent.
 class Forker {
  public:
   Forker(int words, int lifeline) : words_(words), lifeline_(lifeline) {}

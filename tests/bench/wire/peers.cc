@@ -35,7 +35,7 @@ namespace {
 constexpr size_t kChunk = size_t{1} << 20;
 constexpr size_t kPing = 64;
 
-// What a client of a bare socket says first.
+// The first message of a client of a bare socket.
 struct Order {
   enum Kind : uint64_t { kPush, kPushKept, kPull, kPing };
   uint64_t kind;
@@ -74,7 +74,7 @@ char* RoomIn(AlignedBuffer& buffer, size_t bytes) {
   return reinterpret_cast<char*>(buffer.data());
 }
 
-// Adds what comes to `sum`, a chunk at a time.
+// Adds the received elements to `sum`, a chunk at a time.
 bool ReceiveAndAdd(int fd, char* buffer, size_t bytes, AlignedBuffer& sum) {
   auto* to = reinterpret_cast<float*>(RoomIn(sum, bytes));
   while (bytes > 0) {

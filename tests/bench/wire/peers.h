@@ -65,7 +65,7 @@ class BareStream {
   explicit BareStream(const std::string& target);
   ~BareStream();
   absl::Status Push(const char* data, size_t bytes);
-  // What comes is thrown away.
+  // Received data is discarded.
   absl::Status Pull(size_t bytes);
 
  private:

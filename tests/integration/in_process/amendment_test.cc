@@ -1,4 +1,4 @@
-// What the chief changes on the way: the learning rate, an earlier end, and values at the end.
+// Config changes by the chief during a job: the learning rate, an earlier end, and values at the end.
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -14,14 +14,14 @@ namespace {
 
 using testing::ElementsAre;
 
-// Two variables, which lie on two servers where there are two.
+// Two variables. With two servers, each holds one of them.
 ToyJob TwoVariables(int workers, v1::Mode mode = v1::MODE_SYNC) {
   ToyJob toy(workers, {{"a", {1}, {0}}, {"b", {1}, {0}}});
   toy.job.set_mode(mode);
   return toy;
 }
 
-// Until the open round waits for the chief alone.
+// Waits until the open round lacks only the chief's push.
 void AwaitPushOfTheOthers(InProcessCluster& cluster, const ToyJob& toy) {
   const auto job = cluster.server(0)->JobToFollow(toy.job.run_id(), /*generation=*/0);
   ASSERT_TRUE(job.ok()) << job.status();
@@ -32,7 +32,7 @@ void AwaitPushOfTheOthers(InProcessCluster& cluster, const ToyJob& toy) {
   }
 }
 
-TEST(EarlyEnd, RefusesOnEveryServerWhatIsOnItsWay) {
+TEST(EarlyEnd, RefusesPushesUnderWayOnEveryServer) {
   for (const int servers : {1, 2}) {
     InProcessCluster cluster({.servers = servers, .longest_delay = std::chrono::microseconds(200)});
     const ToyJob toy = TwoVariables(2);
@@ -53,7 +53,7 @@ TEST(EarlyEnd, RefusesOnEveryServerWhatIsOnItsWay) {
   }
 }
 
-TEST(EarlyEnd, IsKnownToAWorkerThatStartsAgain) {
+TEST(EarlyEnd, IsKnownToARestartedWorker) {
   for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
     InProcessCluster cluster({.servers = 2});
     const ToyJob toy = TwoVariables(1, mode);
@@ -95,7 +95,7 @@ TEST(LearningRate, ChangesFromOneVersionOnOnEveryServer) {
   }
 }
 
-TEST(Amendments, ALostAnswerIsAskedForAgain) {
+TEST(Amendments, ALostAnswerIsRequestedAgain) {
   for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
     InProcessCluster cluster({.servers = 2});
     ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
@@ -110,7 +110,7 @@ TEST(Amendments, ALostAnswerIsAskedForAgain) {
   }
 }
 
-TEST(Write, PutsValuesInTheirPlaceOnEveryServer) {
+TEST(Write, ReplacesValuesOnEveryServer) {
   InProcessCluster cluster({.servers = 2});
   ToyWorkers workers = StartAll(cluster, TwoVariables(1));
   ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());

@@ -1,4 +1,4 @@
-// What "asynchronous" means, each fact on a whole cluster.
+// The promises of asynchronous training, each tested on a whole cluster.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -73,13 +73,13 @@ TEST(AsyncCluster, StalenessIsRecordedUpToItsLimitAndRefusedBeyond) {
   EXPECT_EQ(counters.staleness_max(), 1);
 }
 
-// Each server counts its own versions. A push that has reached one server and not yet the other lets them
-// differ: that must not make anybody else's gradient look as if it came from the future.
-TEST(AsyncCluster, ServersMayStandAtDifferentVersions) {
+// Each server counts its own versions. They differ while a push has reached only one of them. Another
+// worker's gradient must not seem to come from the future then.
+TEST(AsyncCluster, ServersMayBeAtDifferentVersions) {
   InProcessCluster cluster({.servers = 2});
   ToyWorkers workers = StartAll(cluster, AsyncJob(2, {{"a", {1}, {0}}, {"b", {1}, {0}}}));
   Gate held, go;
-  // The stream to ps/1 is opened by the first push: the tap sees it.
+  // The first push opens the stream to ps/1, so the tap sees it.
   cluster.link("worker/0", 1).TapClientFrames([&](const v1::ClientHeader& header) {
     if (header.has_end()) {
       held.Open();
@@ -90,7 +90,7 @@ TEST(AsyncCluster, ServersMayStandAtDifferentVersions) {
   Thread slow("slow",
               [&] { EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED); });
   ASSERT_TRUE(held.Wait());
-  do {  // until ps/0 has applied its part
+  do {  // until ps/0 has applied its chunk
     ASSERT_EQ(workers[1]->client().Pull(), absl::OkStatus());
   } while (workers[1]->client().version() < 1);
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-1, 0));
@@ -103,7 +103,7 @@ TEST(AsyncCluster, ServersMayStandAtDifferentVersions) {
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-3, -3));
 }
 
-// Larger than a chunk, so that its values travel in several frames.
+// The variable is larger than a chunk, so its values travel in several frames.
 TEST(AsyncCluster, APullSeesOnlyWholeUpdatesOfAVariable) {
   constexpr int64_t kElements = net::kMaxPayloadFloats + 1000;
   InProcessCluster cluster;

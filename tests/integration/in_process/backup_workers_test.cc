@@ -1,5 +1,5 @@
-// Rounds that close before the slowest workers: every gradient is a power of two, so the values tell who
-// contributed.
+// Rounds that close without the slowest workers. Every gradient is a power of two, so the values show the
+// contributors.
 #include <bit>
 #include <map>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-TEST(BackupWorkers, ALateGradientIsStaleAndItsWorkerIsTold) {
+TEST(BackupWorkers, ALateGradientIsReportedAsStale) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(3, {{"a", {1}, {0}}, {"b", {1}, {0}}});
   toy.job.set_replicas_to_aggregate(2);
@@ -36,8 +36,9 @@ TEST(BackupWorkers, ALateGradientIsStaleAndItsWorkerIsTold) {
   EXPECT_EQ(counters.stale(), 1);
 }
 
-// Five workers, three per round, three servers with a variable each, and random delays everywhere.
-TEST(BackupWorkers, OneRoundHasOneSetOfContributorsForAllVariablesOnAllServers) {
+// Five workers, three contributors per round, three servers with a variable each, and random delays
+// everywhere.
+TEST(BackupWorkers, ARoundHasTheSameContributorsOnAllServers) {
   constexpr int64_t kRounds = Effort(1000, 150);
   constexpr int kWorkers = 5, kContributors = 3;
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(400), .seed = 42});
@@ -54,7 +55,7 @@ TEST(BackupWorkers, OneRoundHasOneSetOfContributorsForAllVariablesOnAllServers) 
   std::vector<std::vector<Seen>> seen(kWorkers);  // [worker]
   InParallel(kWorkers, [&](int w) {
     ToyWorker& worker = *workers[static_cast<size_t>(w)];
-    // Three times 2^w, since the mean divides by three: the sum of the powers, exactly.
+    // Three times 2^w, since the mean divides by three, so the update is exactly the sum of the powers.
     const std::vector<float> gradient(3, -static_cast<float>(kContributors * (1 << w)));
     while (!worker.client().finished()) {
       const auto result = worker.Push(gradient);
@@ -88,7 +89,7 @@ TEST(BackupWorkers, OneRoundHasOneSetOfContributorsForAllVariablesOnAllServers) 
       ASSERT_NE(contributors(step.version) & (1u << w), 0u) << "worker " << w << ", version " << step.version;
     }
   }
-  EXPECT_EQ(accepted, kContributors * kRounds) << "who contributed was told so, and nobody else";
+  EXPECT_EQ(accepted, kContributors * kRounds) << "exactly the contributors' pushes were accepted";
   const v1::Counters counters = workers[0]->client().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), accepted);
   EXPECT_EQ(counters.stale(), stale);

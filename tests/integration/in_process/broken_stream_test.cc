@@ -21,7 +21,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-// A tap that lets one frame, the first for which `moment` holds, suffer `fate`.
+// A tap that applies `fate` to the first frame for which `moment` holds.
 template <typename Header>
 std::function<Fate(const Header&)> Once(Fate fate, std::function<bool(const Header&)> moment) {
   const auto done = std::make_shared<std::atomic<bool>>(false);
@@ -45,8 +45,9 @@ class BrokenStream : public testing::Test {
     workers_ = StartAll(cluster_, toy_);
   }
 
-  // One round in which worker 0's stream to ps/1 breaks, and one after it. `duplicate`: whether the answer
-  // comes to a repeated push; none where the answer may be faster than the break.
+  // Runs one round in which worker 0's stream to ps/1 breaks, and another one. `duplicate`: whether the
+  // answer is that to a repeated push; nullopt: both are possible, because the answer may be faster than the
+  // break.
   void ExpectTwoWholeRounds(std::optional<bool> duplicate) {
     const auto results = PushAll(workers_, {{1, 1}, {3, 3}});
     for (const auto& result : results) {
@@ -80,7 +81,7 @@ TEST_F(BrokenStream, AfterThePushIsComplete) {
   ExpectTwoWholeRounds(/*duplicate=*/std::nullopt);
 }
 
-TEST_F(BrokenStream, BeforeTheValuesHaveCome) {
+TEST_F(BrokenStream, BeforeTheValuesHaveArrived) {
   link().TapServerFrames(Once<v1::ServerHeader>(Fate::kBreakBefore, IsChunk));
   ExpectTwoWholeRounds(/*duplicate=*/true);
 }
@@ -105,7 +106,7 @@ TEST_F(BrokenStream, TwiceInOneStep) {
   ExpectTwoWholeRounds(/*duplicate=*/false);
 }
 
-// The read that a repeated push needs, because its answer was lost, breaks too.
+// The answer to a push is lost, and the read that the repeated push then needs breaks too.
 TEST_F(BrokenStream, InTheReadAfterALostAnswer) {
   const auto count = std::make_shared<std::atomic<int>>(0);
   link().TapServerFrames([count](const v1::ServerHeader& header) {
@@ -114,12 +115,12 @@ TEST_F(BrokenStream, InTheReadAfterALostAnswer) {
   ExpectTwoWholeRounds(/*duplicate=*/true);
 }
 
-TEST_F(BrokenStream, ALostAnswerToAMarkIsAskedForAgain) {
+TEST_F(BrokenStream, ALostAnswerToABarrierIsRequestedAgain) {
   cluster_.link("worker/0", 0).DropReplyTo("MarkRequest");
   EXPECT_EQ(workers_[0]->client().Pull(), absl::OkStatus());
 }
 
-TEST(BrokenJoin, ALostAnswerIsAskedForAgain) {
+TEST(BrokenJoin, ALostAnswerIsRequestedAgain) {
   InProcessCluster cluster({.servers = 2});
   for (int server : {0, 1}) cluster.link("worker/1", server).DropReplyTo("JoinRequest");
   ToyWorkers workers = StartAll(cluster, ToyJob(2, {{"a", {1}, {0}}, {"b", {1}, {0}}}));
@@ -130,9 +131,9 @@ TEST(BrokenJoin, ALostAnswerIsAskedForAgain) {
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-2, -2));
 }
 
-// While one worker's stream is down, the others make five rounds. It comes back to values of one version, and
-// to the answer that its push was counted.
-TEST(BrokenStreamWithBackups, TheWorkerCatchesUpWithRoundsItHasMissed) {
+// While one worker's stream is down, the others make five rounds. Afterwards it receives values of one
+// version, and the answer that its push was counted.
+TEST(BrokenStreamWithBackups, AWorkerCatchesUpWithMissedRounds) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(3, {{"a", {1}, {0}}, {"b", {1}, {0}}});
   toy.job.set_replicas_to_aggregate(2);
@@ -146,7 +147,7 @@ TEST(BrokenStreamWithBackups, TheWorkerCatchesUpWithRoundsItHasMissed) {
     return true;
   }));
   Thread others("others", [&] {
-    EXPECT_TRUE(workers[1]->Push(std::vector<float>{-1, -1}).ok());  // with worker 0
+    EXPECT_TRUE(workers[1]->Push(std::vector<float>{-1, -1}).ok());  // in a round with worker 0
     EXPECT_TRUE(down.Wait());
     EXPECT_EQ(workers[2]->client().Pull(), absl::OkStatus());
     for (int round = 2; round <= 6; ++round) {
@@ -166,7 +167,7 @@ TEST(BrokenStreamWithBackups, TheWorkerCatchesUpWithRoundsItHasMissed) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(6, 6));
 }
 
-// Any stream at any time, and followers' links too.
+// Breaks random streams at random times, including followers' links.
 void BreakAnythingWhile(InProcessCluster& cluster, int num_workers, const std::function<void()>& body,
                         std::chrono::milliseconds pause = std::chrono::milliseconds(5)) {
   std::atomic<bool> stop{false};
@@ -187,7 +188,7 @@ void BreakAnythingWhile(InProcessCluster& cluster, int num_workers, const std::f
   stop = true;
 }
 
-TEST(BrokenStreams, SynchronousValuesAreWhatTheyWouldBeWithoutBreaks) {
+TEST(BrokenStreams, DoNotChangeSynchronousValues) {
   constexpr int kWorkers = 3, kRounds = 40;
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(300)});
   ToyWorkers workers =
@@ -204,7 +205,7 @@ TEST(BrokenStreams, SynchronousValuesAreWhatTheyWouldBeWithoutBreaks) {
   EXPECT_EQ(workers[0]->client().ServerCounters()->accepted(), kWorkers * kRounds);
 }
 
-TEST(AwaitedValues, ComeBeforeTheStepsEndAndStand) {
+TEST(AwaitedValues, ArriveBeforeTheEndOfTheStepAndStayValid) {
   for (const int64_t elements : {int64_t{3}, net::kWorthAhead + 1}) {
     InProcessCluster cluster({.servers = 2});
     const std::vector<float> zeros(static_cast<size_t>(elements), 0);
@@ -218,12 +219,12 @@ TEST(AwaitedValues, ComeBeforeTheStepsEndAndStand) {
   }
 }
 
-// Of variables so large that updates are made, and sent, while gradients arrive.
+// Variables so large that speculative updates are made and sent while gradients arrive.
 class BrokenStreamsAhead : public testing::TestWithParam<v1::Encoding> {};
 INSTANTIATE_TEST_SUITE_P(In, BrokenStreamsAhead, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
                          [](const auto& test) { return v1::Encoding_Name(test.param).substr(9); });
 
-TEST_P(BrokenStreamsAhead, ValuesAreWhatTheyWouldBeWithoutBreaks) {
+TEST_P(BrokenStreamsAhead, DoNotChangeValues) {
   constexpr int kWorkers = 3, kRounds = 8;
   constexpr int64_t kElements = net::kWorthAhead + 1;
   const std::vector<float> zeros(kElements, 0);

@@ -1,7 +1,7 @@
-// Data that is handed out: each example of each epoch is used once, whatever workers come and go.
+// Dynamic data sharding: each example of each epoch is used once, although workers join and leave.
 //
-// Every variable has an element for each example of each epoch; a push adds to those of its ticket. So the
-// values tell how often which example was used, on each server.
+// Every variable has an element for each example of each epoch, and a push adds to those of its work item. So
+// the values show how often each example was used, on each server.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -40,7 +40,7 @@ ToyJob Job(v1::Mode mode, int workers, bool elastic) {
   return toy;
 }
 
-// A worker that does what it is told, and mends what breaks.
+// A worker that requests work items, computes them, and recovers from failures.
 class Hand {
  public:
   Hand(InProcessCluster& cluster, const ToyJob& toy, int worker, client::StateSource* chiefs = nullptr)
@@ -55,7 +55,7 @@ class Hand {
     if (absl::Status status = client().WaitReady(job_); !status.ok()) return status;
     return client().Join();
   }
-  // One ticket; false when there are no more.
+  // Computes one work item. False: there are no more.
   absl::StatusOr<bool> Step() {
     if (client().finished()) return false;
     if (client().work().tickets().empty()) {
@@ -78,7 +78,7 @@ class Hand {
     client().Announce(1);
     client().Announce(0);
   }
-  // Until the end, or until `enough` says so after a step.
+  // Works to the end, or until `enough` returns true after a step.
   void Work(const std::function<bool(int steps)>& enough = nullptr) {
     int mended = 0;
     for (int steps = 1;; ++steps) {
@@ -108,8 +108,7 @@ class Hand {
   std::vector<float> gradient_;
 };
 
-// What the values, one after another of both servers, say of missing and repeated examples: what the servers
-// say.
+// The missed and repeated examples in the values of both servers are those that the servers report.
 void ExpectDeviations(Hand& chief, bool rounds) {
   int64_t missed = 0, repeated = 0;
   for (float value : chief.Values()) {
@@ -122,8 +121,8 @@ void ExpectDeviations(Hand& chief, bool rounds) {
   EXPECT_EQ(used->repeated(), repeated);
 }
 
-// All of every epoch, once. In a round an example counts as its part of it, so there the counter tells of
-// repeats.
+// Each example of every epoch was used once. In rounds an example counts as its fraction of the mean, so the
+// counter shows repeats.
 void ExpectEachOnce(Hand& chief, bool rounds) {
   for (float value : chief.Values()) ASSERT_GT(value, 0);
   if (!rounds) {
@@ -154,8 +153,8 @@ TEST_P(DynamicSharding, UsesEachExampleOnce) {
   ExpectEachOnce(chief, rounds());
 }
 
-// One, then four, then two; one of those that go dies with its tickets.
-TEST_P(DynamicSharding, WorkersComeAndGo) {
+// One worker, then four, then two. One of the two that leave dies with its work items.
+TEST_P(DynamicSharding, UsesEachExampleOnceWhileWorkersComeAndGo) {
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
   ToyJob toy = Job(GetParam(), 1, /*elastic=*/true);
   toy.job.set_lease_seconds(1);
@@ -166,7 +165,7 @@ TEST_P(DynamicSharding, WorkersComeAndGo) {
   chief.Work([](int steps) { return steps == 2; });
   EXPECT_EQ(chief.client().work().members(), 1);
   int most = 0;
-  // In the order in which they have joined: a round waits for all members.
+  // They step in the order in which they have joined, because a round waits for all members.
   for (Hand* hand : {&stays, &leaves, dies.get()}) {
     ASSERT_EQ(hand->Enter(), absl::OkStatus());
     most = std::max(most, hand->client().work().members());
@@ -186,7 +185,8 @@ TEST_P(DynamicSharding, WorkersComeAndGo) {
   });
   stays.Leave();
   EXPECT_EQ(chief.client().WaitForOthers(std::chrono::seconds(10)), absl::OkStatus());
-  // On a busy machine others may lose their lease too, asynchronously between two servers.
+  // On a busy machine other workers may lose their leases too, in asynchronous jobs when a push has reached
+  // only one server.
   if (GetParam() == v1::MODE_ASYNC) {
     ExpectDeviations(chief, /*rounds=*/false);
   } else {
@@ -194,8 +194,8 @@ TEST_P(DynamicSharding, WorkersComeAndGo) {
   }
 }
 
-// Who has which ticket is known to the copy of ps/0's part too.
-TEST_P(DynamicSharding, ACopyThatTakesAPlaceKnowsWhoHasWhat) {
+// The backup of ps/0's shard knows which worker has which work item.
+TEST_P(DynamicSharding, APromotedBackupKnowsTheAssignedWorkItems) {
   for (const int killed : {0, 1}) {
     InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
     ToyJob toy = Job(GetParam(), 3, /*elastic=*/false);
@@ -214,8 +214,8 @@ TEST_P(DynamicSharding, ACopyThatTakesAPlaceKnowsWhoHasWhat) {
   }
 }
 
-// What is open at a snapshot is used after it, by other workers of other servers.
-TEST_P(DynamicSharding, GoesOnFromASnapshotWithOthers) {
+// Work items that are open at a snapshot are computed later, by other workers with other servers.
+TEST_P(DynamicSharding, ResumesFromASnapshotWithOtherWorkersAndServers) {
   const ToyJob toy = Job(GetParam(), 3, /*elastic=*/false);
   SnapshotMemory memory(toy);
   {
@@ -240,7 +240,7 @@ TEST_P(DynamicSharding, GoesOnFromASnapshotWithOthers) {
   ExpectEachOnce(chief, rounds());
 }
 
-TEST_P(DynamicSharding, ResumedWhereAllIsDoneIsOverAtOnce) {
+TEST_P(DynamicSharding, EndsAtOnceIfResumedWithNothingLeft) {
   const ToyJob toy = Job(GetParam(), 1, /*elastic=*/false);
   SnapshotMemory memory(toy);
   {
@@ -257,7 +257,7 @@ TEST_P(DynamicSharding, ResumedWhereAllIsDoneIsOverAtOnce) {
   ExpectEachOnce(chief, rounds());
 }
 
-// In any order of arrival.
+// The order of arrival does not matter.
 TEST(DynamicShardingInRounds, GivesTheSameBitsOnEveryRun) {
   std::vector<std::vector<float>> results;
   for (uint64_t seed : {1, 2}) {
@@ -279,7 +279,7 @@ TEST(DynamicShardingInRounds, GivesTheSameBitsOnEveryRun) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-TEST(DynamicShardingInRounds, ASetBackJobEndsAtTheBitsOfAnUndisturbedOne) {
+TEST(DynamicShardingInRounds, ARolledBackJobEndsWithTheSameBits) {
   std::vector<std::vector<float>> results;
   for (const bool disturbed : {false, true}) {
     const ToyJob toy = Job(v1::MODE_SYNC, 2, /*elastic=*/false);
@@ -303,7 +303,8 @@ TEST(DynamicShardingInRounds, ASetBackJobEndsAtTheBitsOfAnUndisturbedOne) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// A worker whose push of its first ticket comes to one of two servers alone, and which leaves then.
+// A worker whose push of its first work item reaches only the server `comes_to` of two, and which then
+// leaves.
 void TearAPush(InProcessCluster& cluster, const ToyJob& toy, Hand& chief, int comes_to) {
   Hand torn(cluster, toy, 1);
   ASSERT_EQ(torn.Enter(), absl::OkStatus());
@@ -321,8 +322,8 @@ void TearAPush(InProcessCluster& cluster, const ToyJob& toy, Hand& chief, int co
   torn.Leave();
 }
 
-// It came to ps/1 and not to ps/0, which has the ticket used again.
-TEST(DynamicShardingAsync, WhatATornPushRepeatsIsCounted) {
+// The push reached ps/1 and not ps/0, which assigns the work item again.
+TEST(DynamicShardingAsync, ExamplesThatAPartialPushRepeatsAreCounted) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
   client::FirstValues first(toy.initial);
@@ -334,7 +335,7 @@ TEST(DynamicShardingAsync, WhatATornPushRepeatsIsCounted) {
   ExpectDeviations(chief, /*rounds=*/false);
 }
 
-TEST(DynamicShardingAsync, WhatATornPushMissesIsCounted) {
+TEST(DynamicShardingAsync, ExamplesThatAPartialPushMissesAreCounted) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
   client::FirstValues first(toy.initial);
@@ -346,8 +347,9 @@ TEST(DynamicShardingAsync, WhatATornPushMissesIsCounted) {
   ExpectDeviations(chief, /*rounds=*/false);
 }
 
-// A snapshot is of each server's own moment: what only one had then, it gets again, or goes without.
-TEST(DynamicShardingAsync, WhatASnapshotTearsIsCounted) {
+// Each server takes its snapshot at its own moment. A push that only one server had by then is repeated or
+// missed.
+TEST(DynamicShardingAsync, PushesThatASnapshotSplitsAreCounted) {
   for (int comes_to : {0, 1}) {
     const ToyJob toy = Job(v1::MODE_ASYNC, 2, /*elastic=*/false);
     SnapshotMemory memory(toy);
@@ -368,7 +370,7 @@ TEST(DynamicShardingAsync, WhatASnapshotTearsIsCounted) {
   }
 }
 
-TEST(Elastic, StandsStillUntilThereAreEnough) {
+TEST(Elastic, TrainingPausesBelowTheMinimumOfWorkers) {
   InProcessCluster cluster;
   ToyJob toy = Job(v1::MODE_SYNC, 1, /*elastic=*/true);
   toy.job.set_min_workers(2);
@@ -387,7 +389,7 @@ TEST(Elastic, StandsStillUntilThereAreEnough) {
   EXPECT_EQ(chief.client().work().tickets_size(), 2);
 }
 
-TEST(Elastic, OneTooManyWaitsForAPlace) {
+TEST(Elastic, AWorkerBeyondTheMaximumWaits) {
   InProcessCluster cluster;
   ToyJob toy = Job(v1::MODE_ASYNC, 1, /*elastic=*/true);
   toy.job.set_max_workers(2);
@@ -407,7 +409,7 @@ TEST(Elastic, OneTooManyWaitsForAPlace) {
   waits.Join();
 }
 
-TEST(Elastic, TheChiefIsTheOneThatTheServersKnow) {
+TEST(Elastic, OnlyTheChiefThatTheServersKnowIsAccepted) {
   InProcessCluster cluster;
   ToyJob toy = Job(v1::MODE_ASYNC, 1, /*elastic=*/true);
   toy.job.set_workers(0, "chief/0");
@@ -421,7 +423,7 @@ TEST(Elastic, TheChiefIsTheOneThatTheServersKnow) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the chief: worker/0 here, chief/0 on the servers"));
 }
 
-TEST(Elastic, OtherJobsHaveTheirWorkersListed) {
+TEST(Elastic, JobsThatAreNotElasticRefuseUnlistedWorkers) {
   InProcessCluster cluster;
   const ToyJob toy = Job(v1::MODE_SYNC, 1, /*elastic=*/false);
   client::FirstValues first(toy.initial);

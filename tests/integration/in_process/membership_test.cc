@@ -1,4 +1,4 @@
-// Workers that die, leave and come back, on a whole cluster. Leases run on a clock of the test's own.
+// Workers that die, leave and return, on a whole cluster. Leases use the test's clock.
 #include <optional>
 #include <vector>
 
@@ -20,7 +20,7 @@ class MembershipTest : public testing::Test {
   // Three workers, three servers with a variable each, a lease of 30 s.
   MembershipTest() : toy_(3, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}}) {}
 
-  // `workers` are heard of at every server; then 20 s pass. In their first life.
+  // Every server receives heartbeats of the first incarnation of `workers`; then 20 s pass.
   void Pass20sHearing(const std::vector<int>& workers) {
     for (int worker : workers) {
       for (auto& stub : cluster_.Stubs(TaskName(worker))) {
@@ -64,7 +64,7 @@ TEST_F(MembershipTest, ARoundClosesWithoutAWorkerThatDied) {
               HasSubstr("does not know this worker any more"));
 }
 
-// Its gradient has reached ps/0 and ps/2 when it dies: it counts on no server.
+// The worker's gradient has reached ps/0 and ps/2 when it dies, and counts on no server.
 TEST_F(MembershipTest, AWorkerThatDiesInTheMiddleOfItsPushCountsNowhere) {
   ToyWorkers workers = StartAll(cluster_, toy_);
   Gate dead;
@@ -94,11 +94,11 @@ TEST_F(MembershipTest, AWorkerThatDiesInTheMiddleOfItsPushCountsNowhere) {
   for (int w : {0, 1}) workers[static_cast<size_t>(w)]->client().Leave(v1::LEAVE_REASON_FINISHED, "");
 }
 
-TEST_F(MembershipTest, AWorkerThatComesBackTakesTheRoundUpWithANewLife) {
+TEST_F(MembershipTest, ARestartedWorkerPushesAgainInTheOpenRound) {
   ToyWorkers workers = StartAll(cluster_, toy_);
   std::optional<absl::StatusOr<client::StepResult>> old_life;
   Thread first("first", [&] { old_life = workers[2]->Push(std::vector<float>{90, 90, 90}); });
-  // ... whose gradient waits, staged, when it starts again.
+  // Its gradient is staged when it starts again.
   std::string waiting_for;
   do {
     v1::HeartbeatRequest request;
@@ -110,13 +110,13 @@ TEST_F(MembershipTest, AWorkerThatComesBackTakesTheRoundUpWithANewLife) {
     waiting_for = response.waiting_for();
   } while (waiting_for != "worker/0, worker/1");
 
-  cluster_.server(0)->PushStreamBroke(2, 1);  // as when it is killed
+  cluster_.server(0)->PushStreamBroke(2, 1);  // as if it was killed
   ToyWorker again(cluster_, toy_, 2);
   ASSERT_EQ(again.client().WaitReady(JobFor(cluster_, toy_)), absl::OkStatus());
   ASSERT_EQ(again.client().Join(), absl::OkStatus());
   first.Join();
   EXPECT_EQ(old_life->status().code(), absl::StatusCode::kAborted)
-      << "its gradient is refused, and it is told";
+      << "the worker learns that its gradient is refused";
 
   InParallel(3, [&](int w) {
     ToyWorker& worker = w == 2 ? again : *workers[static_cast<size_t>(w)];
@@ -134,7 +134,7 @@ TEST_F(MembershipTest, AWorkerThatLeavesIsNotWaitedFor) {
   EXPECT_THAT(workers[2]->Values(), ElementsAre(-1, -2, -3));
 }
 
-TEST_F(MembershipTest, AWorkerThatFailsEndsTheJobForEverybodyWithItsMessage) {
+TEST_F(MembershipTest, AWorkerThatFailsEndsTheJobForAllWithItsMessage) {
   ToyWorkers workers = StartAll(cluster_, toy_);
   absl::StatusOr<client::StepResult> result;
   Thread waiting("waiting", [&] { result = workers[0]->Push(std::vector<float>{1, 1, 1}); });

@@ -1,4 +1,4 @@
-// What optimizers ask of a whole cluster: norms, schedules, and variables that no optimizer trains.
+// Optimizers on a whole cluster: norms, schedules, and variables that no optimizer trains.
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -25,14 +25,15 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What is trained, and on what.
+// The job that Train() runs.
 struct Training {
   std::string optimizer;
   std::map<std::string, double> hyperparameters;
   v1::Mode mode = v1::MODE_SYNC;
 };
 
-// "a" is 700 rows, so bands of 3, and splits over all servers as "b" does; "c" is whole, "mean" not trained.
+// "a" has 700 rows in bands of 3; "a" and "b" are split over all servers. "c" is not split, and "mean" is not
+// trained.
 ToyJob JobOf(const Training& training, int workers) {
   Random random(1, "optimizer_test");
   const auto normals = [&random](size_t count) {
@@ -59,7 +60,7 @@ std::vector<float> GradientOf(const ToyJob& toy, int worker, int step) {
   return gradient;
 }
 
-// Values after five rounds of two workers or, asynchronously, five pushes of one.
+// The values after five rounds of two workers or, asynchronously, after five pushes of one worker.
 std::vector<float> Train(const Training& training, int servers, bool break_links = false) {
   InProcessCluster cluster({.servers = servers, .longest_delay = std::chrono::microseconds(100)});
   const ToyJob toy = JobOf(training, training.mode == v1::MODE_SYNC ? 2 : 1);
@@ -107,7 +108,7 @@ TEST_P(OptimizerOfNorms, GivesTheSameBitsWhenLinksBetweenServersBreak) {
   EXPECT_EQ(Train(GetParam(), 3, /*break_links=*/true), Train(GetParam(), 1));
 }
 
-TEST(OptimizersOfNorms, SplitTheirVariables) {
+TEST(OptimizersOfNorms, TheirVariablesAreSplit) {
   InProcessCluster cluster({.servers = 3});
   const ToyJob toy = JobOf({"Lamb", {}}, 1);
   ToyWorker chief(cluster, toy, 0);
@@ -127,7 +128,8 @@ TEST(OptimizersOfNorms, SplitTheirVariables) {
   }
 }
 
-// Norms 5 2^k, cut to 5 exactly: a push that was scaled by another's norm would show.
+// The norms are 5 2^k and are clipped to exactly 5, so a push that was scaled by another push's norm would
+// show.
 TEST(OptimizersOfNorms, EachAsynchronousPushHasTheNormOfItsOwnGradient) {
   constexpr int kWorkers = 3, kSteps = 20;
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
@@ -147,7 +149,7 @@ TEST(OptimizersOfNorms, EachAsynchronousPushHasTheNormOfItsOwnGradient) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(3 * kWorkers * kSteps, 4 * kWorkers * kSteps));
 }
 
-TEST(OptimizersOfNorms, AnAsynchronousJobIsReadAndAmendedAtOnePlaceForAllServers) {
+TEST(OptimizersOfNorms, AnAsynchronousJobIsReadAndChangedThroughOneServerForAll) {
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(200)});
   ToyJob toy(2, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}});
   toy.job.set_mode(v1::MODE_ASYNC);
@@ -169,7 +171,7 @@ TEST(OptimizersOfNorms, AnAsynchronousJobIsReadAndAmendedAtOnePlaceForAllServers
   EXPECT_EQ(workers[1]->Push(gradient)->outcome, v1::OUTCOME_FINISHED);
 }
 
-// An update under way, whose sums of ps/1 do not come. The test moves the clock.
+// An update is under way, and the sums of ps/1 do not arrive. The test moves the clock.
 class SumsThatDoNotCome : public testing::Test {
  protected:
   explicit SumsThatDoNotCome(Duration step_timeout = std::chrono::seconds(20))
@@ -184,7 +186,7 @@ class SumsThatDoNotCome : public testing::Test {
     while (cluster_.lost_sums(1) == 0 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
     EXPECT_EQ(cluster_.lost_sums(1), 1);
   }
-  // ps/0's own sums may come after those of ps/1 were lost.
+  // ps/0's own sums may be recorded after those of ps/1 were lost.
   void WaitUntilOnlyPs1IsMissing() {
     const auto job = cluster_.server(0)->JobToFollow(JobFor(cluster_, toy_).run_id(), /*generation=*/0);
     ASSERT_TRUE(job.ok()) << job.status();
@@ -208,7 +210,7 @@ class SumsThatDoNotCome : public testing::Test {
   Thread pushes_;
 };
 
-TEST_F(SumsThatDoNotCome, AreSaidAgainWhenTheLinkIsNew) {
+TEST_F(SumsThatDoNotCome, AreSentAgainOnANewLink) {
   cluster_.LoseSums(1, false);
   cluster_.BreakFollower(1);
   for (const auto& result : Results()) EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED) << result.status();
@@ -236,7 +238,7 @@ class SumsThatDoNotComeInASecond : public SumsThatDoNotCome {
   SumsThatDoNotComeInASecond() : SumsThatDoNotCome(std::chrono::seconds(1)) {}
 };
 
-TEST_F(SumsThatDoNotComeInASecond, BecauseTheirServerWasKilledEndTheStepNamingIt) {
+TEST_F(SumsThatDoNotComeInASecond, EndTheStepNamingAKilledServer) {
   cluster_.Kill(1);
   for (const auto& result : Results()) {
     EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
@@ -244,7 +246,7 @@ TEST_F(SumsThatDoNotComeInASecond, BecauseTheirServerWasKilledEndTheStepNamingIt
   }
 }
 
-TEST_F(SumsThatDoNotCome, BecauseTheirServerWasRestartedEndTheStepNamingIt) {
+TEST_F(SumsThatDoNotCome, EndTheStepNamingARestartedServer) {
   cluster_.Restart(1);
   for (const auto& result : Results()) {
     EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
@@ -253,7 +255,7 @@ TEST_F(SumsThatDoNotCome, BecauseTheirServerWasRestartedEndTheStepNamingIt) {
   }
 }
 
-TEST_F(SumsThatDoNotComeInASecond, BecausePs0WasKilledEndTheStepNamingIt) {
+TEST_F(SumsThatDoNotComeInASecond, EndTheStepNamingPs0IfItWasKilled) {
   cluster_.Kill(0);
   for (const auto& result : Results()) {
     EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kRetryable);
@@ -287,7 +289,7 @@ TEST(MovingAverages, FollowTheMeanOfTheWorkersStatistics) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(5.5f, 11, 1.25f, 8));
 }
 
-TEST(MovingAverages, AreKeptByAsynchronousServersToo) {
+TEST(MovingAverages, AreUpdatedByAsynchronousServers) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(2, {{"kernel", {1}, {8}}, {"mean", {1}, {8}}});
   toy.variables[1].moving_average_momentum = 0.75f;

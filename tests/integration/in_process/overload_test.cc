@@ -1,4 +1,4 @@
-// A server whose memory is taken: workers are told, wait, and lose nothing.
+// A server without free memory: workers are informed and wait, and nothing is lost.
 #include <memory>
 #include <vector>
 
@@ -13,10 +13,10 @@ namespace {
 
 using testing::ElementsAre;
 
-// One element, 4 bytes; a worker of a job without slots: 2 + 2 + 1 of them.
+// The job has one worker, one element of 4 bytes and no slots, so it needs 2 + 2 + 1 elements.
 constexpr int64_t kNeeds = 4 * 5;
 
-TEST(OverloadedCluster, APushThatFindsNoMemoryIsSentAgainAndCountsOnce) {
+TEST(OverloadedCluster, APushRefusedForMemoryIsSentAgainAndCountsOnce) {
   InProcessCluster cluster({.memory_limit = kNeeds});
   ToyJob toy(1, {{"a", {1}, {0}}});
   toy.job.set_mode(v1::MODE_ASYNC);
@@ -49,7 +49,7 @@ TEST(OverloadedCluster, APushThatFindsNoMemoryIsSentAgainAndCountsOnce) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(-1));
 }
 
-TEST(OverloadedCluster, AReadThatFindsNoMemoryIsMadeAgain) {
+TEST(OverloadedCluster, AReadRefusedForMemoryIsRepeated) {
   InProcessCluster cluster({.memory_limit = kNeeds});
   ToyWorkers workers = StartAll(cluster, ToyJob(1, {{"a", {1}, {7}}}));
   Gate refused;
@@ -74,7 +74,7 @@ TEST(OverloadedCluster, AReadThatFindsNoMemoryIsMadeAgain) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(7));
 }
 
-TEST(OverloadedCluster, AJobThatDoesNotFitIsRefusedToItsChief) {
+TEST(OverloadedCluster, AJobThatNeedsTooMuchMemoryIsRefused) {
   InProcessCluster cluster({.memory_limit = kNeeds - 1});
   const ToyJob toy(1, {{"a", {1}, {0}}});
   ToyWorker chief(cluster, toy, 0);

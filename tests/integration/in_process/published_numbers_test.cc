@@ -1,4 +1,4 @@
-// What other parameter servers assert in their own tests, through a whole cluster.
+// Numbers that other parameter servers assert in their own tests, reproduced on a whole cluster.
 #include <cmath>
 #include <vector>
 
@@ -32,8 +32,8 @@ TEST(PublishedClusterNumbers, TensorFlowSyncReplicas) {
   EXPECT_THAT(workers[1]->Values(), ElementsAre(FloatNear(-0.8f, 1e-6f), FloatNear(-3, 1e-6f)));
 }
 
-// tests/nightly/dist_sync_kvstore.py. Its server adds rate 2 times the sum, Cairn subtracts the rate times
-// the mean: the same with rate 2n and negated gradients, exactly.
+// tests/nightly/dist_sync_kvstore.py. Its server adds rate 2 times the sum, and Cairn subtracts the rate
+// times the mean. Both are exactly equal with rate 2n and negated gradients.
 TEST(PublishedClusterNumbers, MxnetDistSync) {
   for (int n : {2, 3}) {
     InProcessCluster cluster({.servers = 2});
@@ -50,8 +50,8 @@ TEST(PublishedClusterNumbers, MxnetDistSync) {
   }
 }
 
-// elasticdl/python/tests/servicer_test.py: two gradients make an update, and one from version 0 then comes
-// too late.
+// elasticdl/python/tests/servicer_test.py: two gradients make an update, and another one of version 0 is then
+// stale.
 TEST(PublishedClusterNumbers, ElasticDlSync) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(3, {{"p1", {3}, {10, 20, 30}}, {"p2", {3}, {20, 40, 60}}});

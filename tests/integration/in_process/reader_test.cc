@@ -1,4 +1,4 @@
-// Readers beside training: whatever is going on, they see all variables at one version.
+// Readers during training: they always see all variables at one version.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -34,7 +34,7 @@ TEST(Reader, SeesAllVariablesOnAllServersAtOneVersion) {
       stop = true;
       return;
     }
-    // The first to see the end leaves; the other's round then closes without it.
+    // The first worker that sees the end leaves, and the other's round then closes without it.
     ToyWorker& worker = *workers[static_cast<size_t>(w)];
     const std::vector<float> gradient(7, -1);
     while (!stop) ASSERT_TRUE(worker.Push(gradient).ok());
@@ -44,7 +44,7 @@ TEST(Reader, SeesAllVariablesOnAllServersAtOneVersion) {
   EXPECT_GT(versions.back(), versions.front()) << "rounds went on meanwhile";
 }
 
-TEST(Reader, PullsWhatHasNotChangedWithoutItsValues) {
+TEST(Reader, DoesNotReceiveUnchangedValuesAgain) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy(1, {{"a", {2}, {0, 0}}, {"b", {2}, {0, 0}}});
   ToyWorkers workers = StartAll(cluster, toy);
@@ -62,7 +62,7 @@ TEST(Reader, PullsWhatHasNotChangedWithoutItsValues) {
     EXPECT_EQ(worker.Values(), values);
   }
   EXPECT_EQ(sent(), before);
-  // They are replaced at the same version.
+  // The values are replaced without a new version.
   auto others = values;
   for (float& value : others) value += 1;
   ASSERT_EQ(worker.client().Write(others), absl::OkStatus());

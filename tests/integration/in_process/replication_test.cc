@@ -1,4 +1,4 @@
-// Parts of a job with a live copy on another server: what is answered is never lost with one server.
+// Shards with a live backup on another server: an answered push is never lost with one server.
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -14,7 +14,7 @@
 namespace cairn::test {
 namespace {
 
-// A variable for each server, of `elements`.
+// A variable of `elements` for each server.
 ToyJob Replicated(int workers, int servers, v1::Mode mode, int64_t elements = 4) {
   std::vector<ToyVariable> variables;
   for (int i = 0; i < servers; ++i) {
@@ -32,7 +32,7 @@ std::vector<float> Ones(const ToyJob& toy) {
   return std::vector<float>(toy.initial.size(), -1.0f);  // at rate 1 each update adds one
 }
 
-// Waits until `holds`, within a limit that no machine needs.
+// Waits until `holds` returns true, within a generous limit.
 template <typename Holds>
 void Await(Holds holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -67,7 +67,7 @@ std::string NameOf(const testing::TestParamInfo<Case>& info) {
 
 class Replication : public testing::TestWithParam<Case> {};
 
-TEST_P(Replication, AServerThatIsKilledTakesNoUpdateWithIt) {
+TEST_P(Replication, AKilledServerLosesNoUpdate) {
   constexpr int kWorkers = 2, kSteps = 60;
   InProcessCluster cluster({.servers = GetParam().servers, .longest_delay = std::chrono::microseconds(300)});
   const ToyJob toy = Replicated(kWorkers, GetParam().servers, GetParam().mode);
@@ -81,8 +81,9 @@ TEST_P(Replication, AServerThatIsKilledTakesNoUpdateWithIt) {
   EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
 }
 
-// Updates are made, and sent, while gradients arrive; what a server sent of one that was not decided is void.
-TEST(ReplicationOfLargeValues, AServerThatIsKilledTakesNoUpdateWithIt) {
+// Speculative updates are made and sent while gradients arrive; values of an update that was not decided are
+// void.
+TEST(ReplicationOfLargeValues, AKilledServerLosesNoUpdate) {
   constexpr int kWorkers = 2, kSteps = 12;
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
   const ToyJob toy = Replicated(kWorkers, 2, v1::MODE_SYNC, net::kWorthAhead);
@@ -102,7 +103,7 @@ struct NormsCase {
 class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
  protected:
   static constexpr int kWorkers = 2, kSteps = 30;
-  // The values at the end. `killed`: -1 for none.
+  // The values at the end. `killed`: the server to kill, -1 for none.
   static std::vector<float> Trained(int killed) {
     InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
     ToyJob toy = Replicated(kWorkers, 2, GetParam().mode);
@@ -114,7 +115,7 @@ class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
     std::vector<float> gradient(toy.initial.size());
     std::iota(gradient.begin(), gradient.end(), -2.5f);
     std::atomic<int> pushed = 0;
-    Thread killer("killer", [&] {  // wherever an update is then
+    Thread killer("killer", [&] {  // at any moment of an update
       while (pushed < kSteps) std::this_thread::yield();
       if (killed >= 0) cluster.Kill(killed);
     });
@@ -131,7 +132,7 @@ class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
   }
 };
 
-TEST_P(ReplicationOfNorms, AServerThatIsKilledTakesNoUpdateWithIt) {
+TEST_P(ReplicationOfNorms, AKilledServerLosesNoUpdate) {
   const std::vector<float> undisturbed = Trained(-1);
   for (int killed : {0, 1}) EXPECT_EQ(Trained(killed), undisturbed) << "without ps/" << killed;
 }
@@ -145,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, ReplicationOfNorms,
                                                each.param.optimizer);
                          });
 
-TEST_P(Replication, ARestartedServerBecomesTheCopyAndThenTheOtherMayBeKilled) {
+TEST_P(Replication, ARestartedServerBecomesTheBackupAndThenTheOtherMayBeKilled) {
   constexpr int kWorkers = 2, kSteps = 20;
   InProcessCluster cluster({.servers = GetParam().servers, .longest_delay = std::chrono::microseconds(100)});
   const ToyJob toy = Replicated(kWorkers, GetParam().servers, GetParam().mode);
@@ -158,7 +159,7 @@ TEST_P(Replication, ARestartedServerBecomesTheCopyAndThenTheOtherMayBeKilled) {
   train();
   cluster.Restart(killed);
   const int before = (killed + GetParam().servers - 1) % GetParam().servers;
-  Await([&] {  // its own part, served by the other, and the copy of the part before it
+  Await([&] {  // its own shard, served by the other server, and the backup of the shard before it
     return cluster.server(killed)->copy_whole() && cluster.copy_of(before)->copy_whole();
   });
   train();
@@ -176,8 +177,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, Replication,
                                          Case{v1::MODE_SSP, 2, 0}, Case{v1::MODE_SSP, 2, 1}),
                          NameOf);
 
-// One whose part has been served elsewhere for long is not coming back just now.
-TEST(EndOfReplicatedJob, AServerThatWasLostLongBeforeIsWaitedForForTheRestOfItsTimeAndNamed) {
+// A server whose shard has been served by another one for long is unlikely to return now.
+TEST(EndOfReplicatedJob, WaitsForALostServerOnlyForTheRestOfItsTimeAndNamesIt) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Replicated(1, 2, v1::MODE_SYNC);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -192,7 +193,7 @@ TEST(EndOfReplicatedJob, AServerThatWasLostLongBeforeIsWaitedForForTheRestOfItsT
   };
   const auto connection = client::Connection::Open(cluster.Stubs("worker/0"), options).value();
   ASSERT_TRUE(connection->away(1));
-  std::this_thread::sleep_for(std::chrono::seconds(3));  // of the ten that a lost server has
+  std::this_thread::sleep_for(std::chrono::seconds(3));  // of the ten that a lost server has to return
   const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(client::EndServers(*connection), absl::OkStatus());
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(9500));

@@ -1,4 +1,4 @@
-// Chiefs and servers that start again, and clusters that train something else.
+// Restarted chiefs and servers, and clusters that train another job.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -26,8 +26,8 @@ ToyJob TwoVariables(int workers) {
   return ToyJob(workers, {{"a", {1}, {5}}, {"b", {1}, {6}}});
 }
 
-// A chief that dies before it has initialised all servers, and the one that takes its place.
-TEST(ChiefRestart, BeforeAnyValueIsWritten) {
+// A chief dies before it has initialised all servers, and another one continues.
+TEST(ChiefRestart, CompletesAJobWithoutValues) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
   for (int server : {0, 1}) {
@@ -47,7 +47,7 @@ TEST(ChiefRestart, BeforeAnyValueIsWritten) {
   EXPECT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
 }
 
-// With ps/0 made anew, the sequencer is another than the one that a ready ps/1 follows.
+// With a new job on ps/0, its sequencer is not the one that a ready ps/1 follows.
 class ChiefRestartWithOneServerReady : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(OfTwo, ChiefRestartWithOneServerReady, testing::Values(0, 1));
 
@@ -140,7 +140,7 @@ TEST(JobMismatch, NamesAVariableOfAnotherShape) {
               HasSubstr("variable 'a' has shape"));
 }
 
-TEST(ServerRestart, IsNoticedByAWorkerThatWaits) {
+TEST(ServerRestart, IsNoticedByAWaitingWorker) {
   InProcessCluster cluster({.servers = 2});
   ToyWorkers workers = StartAll(cluster, TwoVariables(2));
   absl::StatusOr<client::StepResult> result;
@@ -158,7 +158,7 @@ TEST(ServerRestart, IsNoticedByAPull) {
   EXPECT_EQ(workers[0]->client().Pull().code(), absl::StatusCode::kAborted);
 }
 
-TEST(ServerRestart, AServerThatDoesNotComeBackIsNamed) {
+TEST(ServerRestart, AServerThatDoesNotReturnIsNamed) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
   toy.step_timeout = std::chrono::milliseconds(300);
@@ -171,8 +171,8 @@ TEST(ServerRestart, AServerThatDoesNotComeBackIsNamed) {
                     HasSubstr("step 1 of worker/0")));
 }
 
-// The server that is not heard of may use it where it was.
-TEST(ServerRestart, AGradientThatIsGivenUpUnansweredIsWrittenElsewhereFromThenOn) {
+// The server that does not answer may still read the gradient from its old memory.
+TEST(ServerRestart, AfterAnAbandonedPushGradientsAreWrittenToOtherMemory) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
   toy.step_timeout = std::chrono::milliseconds(300);
@@ -192,7 +192,7 @@ TEST(ServerRestart, AGradientThatIsGivenUpUnansweredIsWrittenElsewhereFromThenOn
   EXPECT_THAT(gradient.span(), ElementsAre(7, 0));
 }
 
-TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
+TEST(ServerRestart, TrainedServersDoNotContinueWithOthersThatLostTheirVariables) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
   ASSERT_TRUE(StartAll(cluster, toy)[0]->Push(std::vector<float>{1, 1}).ok());
@@ -205,10 +205,9 @@ TEST(ServerRestart, SomeServersWithoutVariablesAndOthersTrainedIsNotPapered) {
               HasSubstr("1 of 2 servers have lost their variables, the others are at version 1"));
 }
 
-// A worker that was between two steps meets a server that has started again and has a new job, in which the
-// same worker has the same incarnation number. Its push is refused, and leaves no trace in the ledger of the
-// new one.
-TEST(ServerRestart, PushesOfTheOldJobNeverMixWithTheNew) {
+// A worker between two steps meets a restarted server with a new job, in which the same worker has the same
+// incarnation number. Its push is refused, and leaves no trace in the new job's ledger.
+TEST(ServerRestart, PushesOfTheOldJobAreRefusedByTheNewOne) {
   InProcessCluster cluster;
   ToyJob toy = TwoVariables(1);
   ToyWorkers before = StartAll(cluster, toy);
@@ -222,7 +221,7 @@ TEST(ServerRestart, PushesOfTheOldJobNeverMixWithTheNew) {
   EXPECT_THAT(after[0]->Values(), ElementsAre(4, 5));
 }
 
-TEST(EndOfTraining, LateComersAreToldThatItIsOver) {
+TEST(EndOfTraining, LateWorkersLearnThatTheJobIsDone) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(1);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -233,7 +232,7 @@ TEST(EndOfTraining, LateComersAreToldThatItIsOver) {
   EXPECT_TRUE(client::IsOver(late.client().WaitReady(JobFor(cluster, toy))));
 }
 
-TEST(EndOfTraining, AMemberThatWasAwayIsToldWhereverItGoesOn) {
+TEST(EndOfTraining, AMemberThatWasAwayLearnsOfItInAnyCall) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = TwoVariables(3);
   toy.job.set_mode(v1::MODE_ASYNC);
@@ -247,7 +246,7 @@ TEST(EndOfTraining, AMemberThatWasAwayIsToldWhereverItGoesOn) {
 
 class AWorkerThatIsDone : public testing::Test {
  protected:
-  // Of two workers the second leaves, and waits for the end.
+  // Starts two workers. The second one leaves and waits for the end.
   void Start(ToyJob toy) {
     workers_ = StartAll(cluster_, toy);
     workers_[1]->client().Leave(v1::LEAVE_REASON_FINISHED, "");
@@ -286,28 +285,28 @@ TEST_F(AWorkerThatIsDone, WaitsForTheChief) {
   EXPECT_EQ(End(), absl::OkStatus());
 }
 
-TEST_F(AWorkerThatIsDone, HasWorkAgainWhenAServerIsLostBefore) {
+TEST_F(AWorkerThatIsDone, HasWorkAgainWhenAServerIsLostBeforeTheEnd) {
   Start(Restorable());
   cluster_.Restart(1);
   EXPECT_EQ(End().code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(workers_[1]->client().CanReconnectAfter(end_));
 }
 
-TEST_F(AWorkerThatIsDone, DoesNotWaitWhereNothingIsSetBack) {
+TEST_F(AWorkerThatIsDone, DoesNotWaitIfNothingIsRolledBack) {
   ToyJob toy = Restorable();
   toy.job.set_restorable(false);
   Start(toy);
   EXPECT_EQ(End(), absl::OkStatus());
 }
 
-TEST_F(AWorkerThatIsDone, DoesNotWaitForeverForAChiefThatIsGone) {
+TEST_F(AWorkerThatIsDone, DoesNotWaitForeverForALostChief) {
   ToyJob toy = Restorable();
   toy.step_timeout = std::chrono::milliseconds(100);
   Start(toy);
   EXPECT_EQ(End(), absl::OkStatus());
 }
 
-TEST_F(AWorkerThatIsDone, EndsWhenItIsToldTo) {
+TEST_F(AWorkerThatIsDone, EndsWhenItIsStopped) {
   Start(Restorable());
   workers_[1]->client().Interrupt(absl::CancelledError("stopped"));
   EXPECT_EQ(End(), absl::CancelledError("stopped"));

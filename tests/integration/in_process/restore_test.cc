@@ -1,4 +1,5 @@
-// Servers that lost their variables are given back a snapshot, all together, and the job goes on from it.
+// When servers have lost their variables, all servers restore a snapshot together, and the job continues from
+// it.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -43,7 +44,7 @@ std::vector<float> GradientOf(int64_t version, int worker) {
   return gradient;
 }
 
-// Steps until `version`, mending what breaks; the chief's `source` gives back what was lost.
+// Steps until `version` and recovers from failures; the chief restores lost values from `source`.
 void TrainTo(int64_t version, const v1::Job& job, ToyWorker& worker, int index, Memory& source) {
   client::TrainingClient& client = worker.client();
   int mended = 0;
@@ -97,8 +98,8 @@ TEST_P(RestoredServers, EndAtTheSameBitsAsUndisturbedOnes) {
   EXPECT_EQ(counters->accepted(), 3 * 20) << "those before the snapshot and those after it";
 }
 
-// A try to set all back that found some servers ready asks for a generation more than one that found none.
-TEST(RestoredJob, GoesOnFromATryThatHadBegunALaterGeneration) {
+// A rollback that found some servers ready requests one generation more than a rollback that found none.
+TEST(RestoredJob, ContinuesAfterARollbackThatHadBegunALaterGeneration) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(1);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -120,8 +121,8 @@ TEST(RestoredJob, GoesOnFromATryThatHadBegunALaterGeneration) {
   EXPECT_EQ(workers[0]->client().connection().Describe(0).value().job().generation(), 6);
 }
 
-// Others may have trained in it, though the chief has not heard that it was complete.
-TEST(RestoredJob, ATryThatNothingIsLeftOfIsNotMadeAgainInTheSameGeneration) {
+// Other workers may have trained in that generation, although the chief does not know that it was complete.
+TEST(RestoredJob, ARollbackThatLeftNothingIsRepeatedInTheNextGeneration) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(1);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -138,7 +139,7 @@ TEST(RestoredJob, ATryThatNothingIsLeftOfIsNotMadeAgainInTheSameGeneration) {
   }
 }
 
-TEST(RestoredJob, BeginsAnewWhereNoSnapshotWasTaken) {
+TEST(RestoredJob, StartsAgainIfThereIsNoSnapshot) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(1);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -151,7 +152,7 @@ TEST(RestoredJob, BeginsAnewWhereNoSnapshotWasTaken) {
   EXPECT_EQ(workers[0]->Values(), before);
 }
 
-TEST(RestoredJob, GoesOnInAnotherClusterWithOtherServers) {
+TEST(RestoredJob, ContinuesInAnotherClusterWithOtherServers) {
   const ToyJob toy = Job(2);
   std::vector<float> expected;
   Memory memory(toy);
@@ -183,7 +184,7 @@ TEST(RestoredJob, GoesOnInAnotherClusterWithOtherServers) {
   }
 }
 
-TEST(RestoredJob, OfAsynchronousWorkersKnowsWhereEachOfThemWas) {
+TEST(RestoredJob, RestoresThePositionOfEachAsynchronousWorker) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Job(2, v1::MODE_ASYNC);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -217,7 +218,7 @@ TEST(RestoredJob, OfAsynchronousWorkersKnowsWhereEachOfThemWas) {
   }
 }
 
-TEST(RestartedWorker, OfAnAsynchronousJobDoesNotRepeatWhatReachedSomeServersOnly) {
+TEST(RestartedWorker, DoesNotRepeatAnAsynchronousPushThatReachedOnlySomeServers) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = Job(2, v1::MODE_ASYNC);
   toy.step_timeout = std::chrono::seconds(1);
@@ -240,7 +241,7 @@ TEST(RestartedWorker, OfAnAsynchronousJobDoesNotRepeatWhatReachedSomeServersOnly
   EXPECT_EQ(restarted.client().position(), 1);
 }
 
-TEST(Snapshot, IsOfOneVersionThoughUpdatesGoOn) {
+TEST(Snapshot, HasOneVersionWhileUpdatesContinue) {
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(100)});
   ToyJob toy(2, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}});
   (*toy.job.mutable_optimizer()->mutable_hyperparameters())["momentum"] = 0;
@@ -266,7 +267,7 @@ TEST(Snapshot, IsOfOneVersionThoughUpdatesGoOn) {
   other.Join();
 }
 
-TEST(Snapshot, ThatIsOvertakenByTheNextIsRefused) {
+TEST(Snapshot, IsRefusedWhenTheNextOneHasBegun) {
   InProcessCluster cluster;
   ToyWorkers workers = StartAll(cluster, Job(1));
   client::TrainingClient& client = workers[0]->client();
@@ -278,8 +279,8 @@ TEST(Snapshot, ThatIsOvertakenByTheNextIsRefused) {
   EXPECT_TRUE(client::ReadSnapshot(client.connection(), *second, kLimit).ok());
 }
 
-// One that was paused for longer than its lease.
-TEST(LostLease, IsMendedByJoiningAgain) {
+// A worker was paused for longer than its lease.
+TEST(LostLease, IsRecoveredByJoiningAgain) {
   FakeClock clock;
   InProcessCluster cluster({.servers = 2, .clock = &clock});
   ToyJob toy = Job(2);

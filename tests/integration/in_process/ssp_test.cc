@@ -1,4 +1,4 @@
-// What bounded staleness means, each fact on a whole cluster.
+// The promises of bounded staleness, each tested on a whole cluster.
 #include <array>
 #include <atomic>
 #include <optional>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::Each;
 
-// On each of two servers a variable.
+// Each of two servers has a variable.
 ToyJob SspJob(int workers, int64_t max_staleness) {
   ToyJob toy(workers, {{"a", {1}, {0}}, {"b", {1}, {0}}});
   toy.job.set_mode(v1::MODE_SSP);
@@ -25,7 +25,7 @@ ToyJob SspJob(int workers, int64_t max_staleness) {
   return toy;
 }
 
-// Two workers, the first of which may be one push ahead; it has made two.
+// Two workers. The first one may be one push ahead, and has made two.
 class SspCluster : public testing::Test {
  protected:
   void Block() {
@@ -45,7 +45,7 @@ class SspCluster : public testing::Test {
               absl::OkStatus());
     return response.waiting_for();
   }
-  // The slow worker pushes, and the fast one goes on with what that left.
+  // The slow worker pushes, and the fast one continues with the resulting values.
   void Unblock() {
     ASSERT_EQ(workers_[1]->Push(std::vector<float>{4, 4})->outcome, v1::OUTCOME_ACCEPTED);
     blocked_.Join();
@@ -63,7 +63,7 @@ class SspCluster : public testing::Test {
   Thread blocked_;
 };
 
-TEST_F(SspCluster, AWorkerTooFarAheadBlocksAndWhatItPushedIsThereForOthers) {
+TEST_F(SspCluster, AWorkerTooFarAheadBlocksAndOthersSeeItsPush) {
   Block();
   ASSERT_EQ(workers_[1]->client().Pull(), absl::OkStatus());
   EXPECT_THAT(workers_[1]->Values(), Each(-3));
@@ -74,7 +74,7 @@ TEST_F(SspCluster, AWorkerTooFarAheadBlocksAndWhatItPushedIsThereForOthers) {
   EXPECT_EQ(counters.staleness_histogram(0), 3) << "the slow one had pulled meanwhile";
 }
 
-TEST_F(SspCluster, ToAskAgainIsNoWayPastTheBound) {
+TEST_F(SspCluster, ARepeatedPushDoesNotPassTheBound) {
   Block();
   cluster_.link("worker/0", 0).Break();
   cluster_.link("worker/0", 1).Break();
@@ -85,26 +85,26 @@ TEST_F(SspCluster, ToAskAgainIsNoWayPastTheBound) {
   EXPECT_TRUE((*answer_)->duplicate);
 }
 
-TEST_F(SspCluster, AServerThatLosesItsWayToTheFirstHoldsTheAnswerAllTheSame) {
+TEST_F(SspCluster, AServerWithoutALinkToPs0StillDefersTheAnswer) {
   Block();
   cluster_.BreakFollower(1);
   Unblock();
 }
 
-TEST_F(SspCluster, ADeadWorkerLeavesTheMinimum) {
+TEST_F(SspCluster, ADeadWorkerDoesNotCountForTheMinimum) {
   Block();
   clock_.Advance(std::chrono::seconds(20));
-  EXPECT_EQ(WaitingFor(), "worker/1");  // and so worker/0 is heard of
+  EXPECT_EQ(WaitingFor(), "worker/1");  // worker/0 renews its lease with this call
   clock_.Advance(std::chrono::seconds(20));
   cluster_.Tick();
   blocked_.Join();
   ASSERT_TRUE(answer_.has_value() && answer_->ok());
   EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_THAT(workers_[0]->Values(), Each(-3));
-  ASSERT_TRUE(workers_[0]->Push(std::vector<float>{1, 1}).ok()) << "it waits for nobody";
+  ASSERT_TRUE(workers_[0]->Push(std::vector<float>{1, 1}).ok()) << "it waits for no worker";
 }
 
-TEST_F(SspCluster, OneThatComesBackBeginsAtTheClockOfTheSlowest) {
+TEST_F(SspCluster, ARestartedWorkerBeginsAtTheClockOfTheSlowest) {
   Block();
   Unblock();
   EXPECT_EQ(workers_[1]->client().clock_at_join(), 0);
@@ -116,7 +116,7 @@ TEST_F(SspCluster, OneThatComesBackBeginsAtTheClockOfTheSlowest) {
   EXPECT_EQ(again.client().clock_at_join(), 2);
 }
 
-TEST(Ssp, AtZeroAllWorkersGoOnFromTheSameValues) {
+TEST(Ssp, AtZeroAllWorkersContinueFromTheSameValues) {
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
   ToyWorkers workers = StartAll(cluster, SspJob(3, 0));
   for (int round = 1; round <= 10; ++round) {
@@ -128,8 +128,9 @@ TEST(Ssp, AtZeroAllWorkersGoOnFromTheSameValues) {
   }
 }
 
-// Worker w adds 2^(6 w) with each of its pushes, so the values tell how many of whose they hold.
-TEST(Ssp, TheBoundIsNeverExceededAndReadsHoldAllThatItPromises) {
+// Worker w adds 2^(6 w) with each of its pushes, so the values show how many pushes of each worker they
+// contain.
+TEST(Ssp, TheBoundIsNeverExceededAndReadsContainAllPromisedPushes) {
   constexpr int kWorkers = 4, kSteps = 40;
   for (const int64_t bound : {0, 1, 3}) {
     InProcessCluster cluster({.servers = 2,
@@ -188,7 +189,7 @@ TEST(StalenessAwareRate, IsOffUnlessAskedFor) {
   EXPECT_THAT(workers[1]->Values(), Each(-5));
 }
 
-TEST(Ssp, AJobThatDoesNotSayHowFarIsRefused) {
+TEST(Ssp, AJobWithoutABoundIsRefused) {
   InProcessCluster cluster;
   ToyJob toy = SspJob(1, 0);
   toy.job.clear_max_staleness();

@@ -1,4 +1,4 @@
-// What "synchronous" means, each fact on a whole cluster.
+// The promises of synchronous training, each tested on a whole cluster.
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -170,7 +170,7 @@ TEST(SyncCluster, AGradientThatIsNotFiniteEndsTheJobAndNamesTheVariable) {
   }
 }
 
-// What was on its way is lost each time; both sides say again what the other may have missed.
+// Messages under way are lost each time, and both sides repeat what the other one may have missed.
 TEST(SyncCluster, RoundsGoOnWhileFollowersLoseTheirLinkToTheSequencer) {
   InProcessCluster cluster({.servers = 3, .longest_delay = std::chrono::microseconds(300)});
   ToyJob toy(2, {{"a", {1}, {0}}, {"b", {1}, {0}}, {"c", {1}, {0}}});

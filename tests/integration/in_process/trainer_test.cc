@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kExamples = 1280;
 
-// A replica that may be kept from running ahead, and counts how often it has all it needs for that.
+// A replica that can be kept from running its forward pass ahead, and counts how often it could.
 class WatchedReplica final : public nn::Replica {
  public:
   // `parameters`: the model's.
@@ -69,8 +69,8 @@ class WatchedReplica final : public nn::Replica {
   std::atomic<int>& aheads_;
 };
 
-// Says that it adds up gradients where the device has them, and does so by servers: what it is given on the
-// device goes to where the mean is to come, and from there to them.
+// Claims to add up gradients in device memory, and does so through servers: it copies them from the device to
+// the buffer of the mean, and sends them from there.
 class ExchangeOnDevice final : public client::Exchange {
  public:
   ExchangeOnDevice(client::Exchange& servers, const nn::Model& model) : servers_(servers), model_(model) {}
@@ -137,7 +137,7 @@ class ExchangeOnDevice final : public client::Exchange {
   absl::Span<float> gradients_, mean_;
 };
 
-// The seed network on generated digits.
+// The example network on synthetic digits.
 class TrainerTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -151,10 +151,10 @@ class TrainerTest : public testing::Test {
   struct Result {
     Summary summary;
     std::vector<float> parameters;
-    int aheads = 0;  // forward passes begun before their values had all come
+    int aheads = 0;  // forward passes that began before all their values had arrived
   };
 
-  // Trains with `workers` workers on `servers` servers; what the chief has at the end.
+  // Trains with `workers` workers on `servers` servers. Returns the chief's values at the end.
   struct How {
     bool runs_ahead = true;
     bool adds_up_on_device = false;
@@ -254,7 +254,7 @@ double RelativeDifference(const std::vector<float>& a, const std::vector<float>&
 }
 
 // Rounding differs, because the batch is summed in two halves.
-TEST_F(TrainerTest, TwoWorkersOfHalfABatchEqualOneOfTheWholeAfterTwentySteps) {
+TEST_F(TrainerTest, TwoWorkersWithHalfABatchEqualOneWithTheWholeAfterTwentySteps) {
   TrainOptions options = SyncOptions();
   options.train_steps = 20;
   options.validation = false;
@@ -268,7 +268,8 @@ TEST_F(TrainerTest, TwoWorkersOfHalfABatchEqualOneOfTheWholeAfterTwentySteps) {
   EXPECT_LE(difference, 1e-5);
 }
 
-// The mean's norms and whatever else is said of a step are of the host's memory, which the device's is not.
+// The mean's norms and other statistics of a step are computed in host memory, which differs from the
+// device's.
 TEST_F(TrainerTest, GradientsThatStayOnTheDeviceDoNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.train_steps = 10;
@@ -288,7 +289,7 @@ TEST_F(TrainerTest, TheNumberOfServersDoesNotChangeABit) {
 
 // Two epochs of 4 steps, with an evaluation after each: a forward pass is run ahead of every step but an
 // epoch's first.
-TEST_F(TrainerTest, AForwardPassOnValuesThatStillComeDoesNotChangeABit) {
+TEST_F(TrainerTest, AForwardPassThatRunsAheadDoesNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.epochs = 2;
   options.limit_examples = 256;
@@ -332,7 +333,7 @@ TEST_F(TrainerTest, AWorkerWithoutExamplesTakesPartWithNoWeight) {
   EXPECT_LE(RelativeDifference(two.parameters, one.parameters), 1e-5);
 }
 
-TEST_F(TrainerTest, AsynchronousWorkersGoThroughEveryExampleOfEveryEpoch) {
+TEST_F(TrainerTest, AsynchronousWorkersUseEveryExampleOfEveryEpoch) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
   options.epochs = 2;
@@ -343,7 +344,7 @@ TEST_F(TrainerTest, AsynchronousWorkersGoThroughEveryExampleOfEveryEpoch) {
   EXPECT_EQ(result.summary.epochs, 2);
 }
 
-TEST_F(TrainerTest, AsynchronousTrainingEndsAtExactlyTheStepsAsked) {
+TEST_F(TrainerTest, AsynchronousTrainingEndsAtExactlyTheRequestedSteps) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
   options.train_steps = 25;
@@ -368,7 +369,7 @@ TEST_F(TrainerTest, DynamicShardingTrainsAsOneWorkerWithTheBatchesOfAll) {
   EXPECT_LE(RelativeDifference(three.parameters, one.parameters), 1e-5);
 }
 
-TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheStepsAsked) {
+TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheRequestedSteps) {
   TrainOptions options = SyncOptions();
   options.data_sharding = "dynamic";
   options.mode = "async";
@@ -378,7 +379,7 @@ TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheStepsAsked) {
   EXPECT_EQ(Train(options, 3, 1).summary.global_step, 9);
 }
 
-TEST_F(TrainerTest, LearnsGeneratedDigits) {
+TEST_F(TrainerTest, LearnsSyntheticDigits) {
   TrainOptions options = SyncOptions();
   options.epochs = test::Effort(5, 1);
   const Result result = Train(options, 2, 1);

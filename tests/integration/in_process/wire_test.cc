@@ -1,4 +1,4 @@
-// Gradients and values that travel in fewer bytes, on a whole cluster.
+// Compressed gradients and values, on a whole cluster.
 #include <cmath>
 #include <vector>
 
@@ -17,7 +17,7 @@ class WireTest : public testing::TestWithParam<v1::Encoding> {};
 INSTANTIATE_TEST_SUITE_P(All, WireTest, testing::Values(v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT16),
                          [](const auto& encoding) { return v1::Encoding_Name(encoding.param); });
 
-TEST_P(WireTest, ServersAddUpAndKeepWhatWorkersSeeRounded) {
+TEST_P(WireTest, ServersKeepExactSumsAndWorkersReceiveRoundedValues) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(2, {{"a", {3}, {0, 0, 0}}, {"b", {1}, {0}}});
   toy.job.set_wire(GetParam());
@@ -30,7 +30,7 @@ TEST_P(WireTest, ServersAddUpAndKeepWhatWorkersSeeRounded) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(1 + 0x1p-12f, 1 + 0x1p-12f, 1, 1)) << "what is kept is exact";
 }
 
-TEST_P(WireTest, WhoComesBackComputesWithTheSameNumbersAsTheOthers) {
+TEST_P(WireTest, ARestartedWorkerComputesWithTheSameNumbersAsTheOthers) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy(1, {{"a", {2}, {1 + 0x1p-12f, 3}}});
   toy.job.set_wire(GetParam());
@@ -38,7 +38,7 @@ TEST_P(WireTest, WhoComesBackComputesWithTheSameNumbersAsTheOthers) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(1, 3)) << "also the first time";
 }
 
-TEST_P(WireTest, ChunksOfManyElementsOfAnOddNumber) {
+TEST_P(WireTest, AVariableMayHaveAnOddNumberOfElementsInSeveralChunks) {
   constexpr int64_t kElements = 2 * (int64_t{1} << 18) + 77;  // three chunks
   InProcessCluster cluster({.servers = 1});
   ToyJob toy(2, {{"a", {kElements}, std::vector<float>(kElements, 8)}, {"b", {3}, {1, 2, 3}}});
@@ -57,7 +57,7 @@ TEST_P(WireTest, ChunksOfManyElementsOfAnOddNumber) {
 constexpr int64_t kRows = 1700, kColumns = 40;  // more than one chunk, and split between two servers
 constexpr size_t kKernel = kRows * kColumns;
 
-// A kernel of `encoding`, and a bias, which is too small for it.
+// A kernel with `encoding`, and a bias that is too small for it.
 ToyJob Compressed(v1::Encoding encoding, int workers, double topk_fraction = 1e-9) {
   ToyJob toy(workers, {{"kernel", {kRows, kColumns}, std::vector<float>(kKernel)}, {"bias", {2}, {0, 0}}});
   toy.split_bytes = 128 << 10;
@@ -73,11 +73,11 @@ INSTANTIATE_TEST_SUITE_P(All, CompressedTest,
                          testing::Values(v1::ENCODING_INT8, v1::ENCODING_TOPK, v1::ENCODING_ONEBIT),
                          [](const auto& encoding) { return v1::Encoding_Name(encoding.param); });
 
-TEST_P(CompressedTest, TheSumIsOfWhatTravelsAndSmallVariablesAreExact) {
+TEST_P(CompressedTest, TheSumUsesEncodedGradientsAndSmallVariablesAreExact) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Compressed(GetParam(), 2, 1);
   ToyWorkers workers = StartAll(cluster, toy);
-  // Two numbers alone in each block are exact in every encoding, where the larger is a multiple of 127.
+  // Two numbers in a block are exact in every encoding if the larger one is a multiple of 127.
   std::vector<float> gradient(kKernel + 2, 0.0f);
   for (size_t i = 0; i < kKernel; ++i) gradient[i] = i / 512 % 2 == 0 ? 127.0f : -127.0f;
   gradient[kKernel] = 1 + 0x1p-20f;
@@ -87,7 +87,7 @@ TEST_P(CompressedTest, TheSumIsOfWhatTravelsAndSmallVariablesAreExact) {
   for (auto& worker : workers) EXPECT_EQ(worker->Values(), expected);
 }
 
-TEST_P(CompressedTest, AGradientThatIsNotFiniteEndsTheJobByItsName) {
+TEST_P(CompressedTest, AGradientThatIsNotFiniteEndsTheJobAndIsNamed) {
   InProcessCluster cluster({.servers = 1});
   ToyWorkers workers = StartAll(cluster, Compressed(GetParam(), 1));
   std::vector<float> gradient(kKernel + 2, 1.0f);
@@ -96,7 +96,7 @@ TEST_P(CompressedTest, AGradientThatIsNotFiniteEndsTheJobByItsName) {
   EXPECT_THAT(result.status().message(), testing::HasSubstr("kernel"));
 }
 
-TEST_P(CompressedTest, AsynchronousJobsTakeThemToo) {
+TEST_P(CompressedTest, AsynchronousJobsUseCompressedGradients) {
   InProcessCluster cluster({.servers = 2});
   ToyJob toy = Compressed(GetParam(), 1, 1);
   toy.job.set_mode(v1::MODE_ASYNC);
@@ -107,7 +107,7 @@ TEST_P(CompressedTest, AsynchronousJobsTakeThemToo) {
   EXPECT_THAT(workers[0]->Values(), Each(127.0f));
 }
 
-TEST(Compressed, WhatIsKeptBackComesWithTheNextGradient) {
+TEST(Compressed, TheResidualIsAddedToTheNextGradient) {
   InProcessCluster cluster({.servers = 2});
   ToyWorkers workers = StartAll(cluster, Compressed(v1::ENCODING_TOPK, 1));  // one element
   std::vector<float> gradient(kKernel + 2, 0.0f);
@@ -124,7 +124,7 @@ TEST(Compressed, WhatIsKeptBackComesWithTheNextGradient) {
   EXPECT_EQ(workers[0]->Values()[3], 9);
 }
 
-TEST(Compressed, WhatIsKeptBackBeginsAtZeroWhenAWorkerJoinsAgain) {
+TEST(Compressed, TheResidualIsZeroWhenAWorkerJoinsAgain) {
   InProcessCluster cluster({.servers = 2});
   const ToyJob toy = Compressed(v1::ENCODING_TOPK, 1);
   ToyWorkers workers = StartAll(cluster, toy);
@@ -141,7 +141,7 @@ TEST(Compressed, WhatIsKeptBackBeginsAtZeroWhenAWorkerJoinsAgain) {
   EXPECT_EQ(workers[0]->Values()[5], 0);
 }
 
-TEST(Wire, EachVariableMayTravelInItsOwn) {
+TEST(Wire, EachVariableMayHaveItsOwnEncoding) {
   InProcessCluster cluster({.servers = 1});
   ToyJob toy(1, {{"a", {1}, {0}}, {"b", {3}, {0, 0, 0}}, {"c", {1}, {0}}});
   v1::GradientWire& rule = *toy.job.add_gradient_wire();
@@ -153,7 +153,7 @@ TEST(Wire, EachVariableMayTravelInItsOwn) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(-fine, 1, 1, 1, -fine));
 }
 
-TEST(Wire, AWorkerWithAnotherWireIsNotLetIn) {
+TEST(Wire, AWorkerWithAnotherEncodingIsRefused) {
   InProcessCluster cluster;
   ToyJob toy(2, {{"a", {1}, {0}}});
   ToyWorker chief(cluster, toy, 0);

@@ -25,7 +25,7 @@ struct Thread {
   State state = kNew;
   uint3 index;             // threadIdx
   Fiber* fiber = nullptr;  // that it waits on
-  // Of SyncWarp().
+  // For SyncWarp().
   unsigned mask = 0, wanted_lane = 0;
   uint64_t offered = 0;
   Exchanged received;

@@ -1,9 +1,9 @@
-// Runs CUDA kernels on the processor, so that their arithmetic, their addresses and their barriers are tested
-// where there is no card, and under AddressSanitizer: one block after the other, its threads one after the
-// other, each until it waits for others. What is undefined on a card and can be told here ends the program
-// with a message: a barrier that only part of a block reaches, a shuffle among lanes that never meet.
+// Runs CUDA kernels on the CPU, so that their arithmetic, addresses and barriers are tested without a GPU and
+// under AddressSanitizer. Blocks run one after the other, and so do the threads of a block, each until it
+// waits for others. Undefined behaviour that can be detected here ends the program with a message: a barrier
+// that only part of a block reaches, a shuffle among lanes that never meet.
 //
-// What it does not find: races between threads of a block, and an order of blocks that a kernel depends on.
+// It does not find races between threads of a block, or a dependence on the order of blocks.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ namespace cairn::cuda_on_cpu {
 
 inline constexpr unsigned kWarp = 32;
 
-// Calls `thread` for each thread of each block. Returns when all are done. Not from within a kernel.
+// Calls `thread` for each thread of each block. Returns when all are done. Must not be called from a kernel.
 void Run(dim3 grid, dim3 block, size_t shared_bytes, absl::FunctionRef<void()> thread);
 
 // The rest is for the threads of a running kernel.

@@ -1,4 +1,4 @@
-// That kernels run here as on a card, and that what would hang or corrupt there is found.
+// Kernels run here as on a GPU, and faults that would hang a GPU or corrupt its memory are found.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -28,7 +28,7 @@ TEST(CudaOnCpu, EveryThreadOfEveryBlockRunsOnce) {
   EXPECT_EQ(out, expected);
 }
 
-// Each block turns its part around, through shared memory of both kinds.
+// Each block reverses its part, through shared memory of both kinds.
 __global__ void Reverse(float* values) {
   CAIRN_DYNAMIC_SHARED(float, there);
   __shared__ float back[96];
@@ -40,7 +40,7 @@ __global__ void Reverse(float* values) {
   values[blockIdx.x * blockDim.x + last - i] = back[last - i];
 }
 
-TEST(CudaOnCpu, WhatIsWrittenBeforeABarrierIsReadBehindIt) {
+TEST(CudaOnCpu, AWriteBeforeABarrierIsReadAfterIt) {
   std::vector<float> values(192), expected;
   std::iota(values.begin(), values.end(), 0.0f);
   for (int block = 0; block < 2; ++block) {
@@ -93,7 +93,7 @@ __global__ void HalvesOfAWarp(int* out) {
   out[threadIdx.x] = __shfl_xor_sync(mask, value, 8);
 }
 
-TEST(CudaOnCpu, HalvesOfAWarpMeetApart) {
+TEST(CudaOnCpu, HalvesOfAWarpSynchroniseSeparately) {
   std::vector<int> out(32);
   ASSERT_TRUE(CAIRN_LAUNCH(HalvesOfAWarp, 1, 32, 0, nullptr, out.data()).ok());
   EXPECT_EQ(out[0], 8 + 9);
@@ -110,15 +110,15 @@ __global__ void MaskOfOthers() {
   __syncwarp(2);
 }
 
-TEST(CudaOnCpuDeathTest, ABarrierThatOnlyPartOfTheBlockReaches) {
+TEST(CudaOnCpuDeathTest, ABarrierThatOnlyPartOfTheBlockReachesIsFatal) {
   EXPECT_DEATH(CAIRN_LAUNCH(BarrierOfSome, 1, 64, 0, nullptr).IgnoreError(), "only part of the block");
 }
 
-TEST(CudaOnCpuDeathTest, LanesThatWaitForOthersThatDoNotCome) {
+TEST(CudaOnCpuDeathTest, LanesThatWaitForAbsentLanesAreFatal) {
   EXPECT_DEATH(CAIRN_LAUNCH(ShuffleOfSome, 1, 32, 0, nullptr).IgnoreError(), "do not come");
 }
 
-TEST(CudaOnCpuDeathTest, AMaskWithoutTheLaneItself) {
+TEST(CudaOnCpuDeathTest, AMaskWithoutTheLaneItselfIsFatal) {
   EXPECT_DEATH(CAIRN_LAUNCH(MaskOfOthers, 1, 1, 0, nullptr).IgnoreError(), "without itself");
 }
 
@@ -135,7 +135,7 @@ TEST(CudaOnCpuDeathTest, AddressSanitizerSeesAWritePastSharedMemory) {
 }
 #endif
 
-TEST(CudaOnCpu, LaunchesThatACardRefusesFail) {
+TEST(CudaOnCpu, LaunchesThatAGpuRefusesFail) {
   EXPECT_FALSE(CAIRN_LAUNCH(BarrierOfSome, 0, 32, 0, nullptr).ok());
   EXPECT_FALSE(CAIRN_LAUNCH(BarrierOfSome, dim3(1, 65536), 32, 0, nullptr).ok());
   EXPECT_FALSE(CAIRN_LAUNCH(BarrierOfSome, 1, 1025, 0, nullptr).ok());
@@ -147,7 +147,7 @@ __global__ void Increment(int* value) {
   ++*value;
 }
 
-TEST(CudaOnCpu, WhatIsCapturedIsDoneWithTheGraphOnly) {
+TEST(CudaOnCpu, CapturedWorkRunsOnlyWithItsGraph) {
   using kernels::cuda::Event, kernels::cuda::Graph, kernels::cuda::GraphExec, kernels::cuda::Stream;
   Stream stream = kernels::cuda::MakeStream().value(), other = kernels::cuda::MakeStream().value();
   Event event = kernels::cuda::MakeEvent().value();
@@ -169,7 +169,7 @@ TEST(CudaOnCpu, WhatIsCapturedIsDoneWithTheGraphOnly) {
   }
 }
 
-TEST(CudaOnCpu, SixteenBitsAreRoundedToNearestTiesToEven) {
+TEST(CudaOnCpu, SixteenBitConversionsRoundToNearestEven) {
   const float ulp = std::exp2(-7.0f);  // of bfloat16 at 1
   EXPECT_EQ(__bfloat162float(__float2bfloat16(1 + 0.49f * ulp)), 1);
   EXPECT_EQ(__bfloat162float(__float2bfloat16(1 + 0.5f * ulp)), 1);

@@ -1,6 +1,6 @@
-// NCCL as kernels/cuda calls it, with every rank in this process and all memory the host's: adds up when a
-// group of calls ends, and holds the caller to NCCL's rules. One at a time; calls from any thread, one at a
-// time.
+// NCCL as kernels/cuda calls it, with every rank in this process and all memory on the host. It computes sums
+// when a group of calls ends, and checks NCCL's rules. Only one may exist at a time. Calls come from any
+// thread, one at a time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class FakeNccl {
   int questions = 2;  // after which a call is taken over
 
   // Faults, from now on.
-  std::string failing{};             // the call that fails on rank 1, or on nobody's: "ncclReduce"
+  std::string failing{};             // the call that fails on rank 1, or without a rank: "ncclReduce"
   bool never_done = false;           // no call is ever taken over
   bool stalls = false;               // reductions do not come to an end
   bool wrong = false;                // ... or come out wrong
@@ -151,7 +151,8 @@ class FakeNccl {
     return ncclInProgress;
   }
 
-  // What all ranks asked for alike. The other ranks' results are undefined: they are made so.
+  // Executes calls that all ranks have made. The results of the other ranks are undefined, so it overwrites
+  // them.
   void Add(const std::vector<Call>& calls) {
     const Call& first = calls.front();
     reductions.push_back({first.root, first.count});

@@ -1,5 +1,5 @@
-// NCCL between threads each of which stands for a process, with one rank: a call is done when all ranks have
-// made theirs, which is how it goes wrong when one of them does not. One at a time; any thread.
+// NCCL between threads that each stand for a process with one rank. A call completes when all ranks have made
+// theirs, so it hangs if one of them does not. Only one may exist at a time; any thread may call it.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class FakeNcclPeers {
             .red_op_destroy = &RedOpDestroy,
             .all_reduce = &AllReduce};
   }
-  // The same of another version.
+  // The same library with an older version.
   kernels::cuda::NcclLibrary older() const {
     auto older = library();
     older.get_version = [](int* version) {
@@ -44,7 +44,7 @@ class FakeNcclPeers {
   }
 
   struct Faults {
-    std::string failing{};             // the call that fails on rank 1, or on nobody's: "ncclAllReduce"
+    std::string failing{};             // the call that fails on rank 1, or without a rank: "ncclAllReduce"
     bool never_done = false;           // no communicator comes about
     bool stalls = false;               // sums do not come to an end
     bool wrong = false;                // ... or come out wrong
@@ -55,7 +55,7 @@ class FakeNcclPeers {
     faults_ = std::move(faults);
   }
 
-  // Until so many ranks wait for the others in one sum.
+  // Waits until so many ranks wait for the others in one sum.
   void AwaitWaiting(size_t ranks) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
@@ -66,7 +66,7 @@ class FakeNcclPeers {
     MutexLock lock(mutex_);
     return static_cast<int>(comms_.size());
   }
-  // Of one group, one after another; without those on trial, which are as long as `trial`.
+  // The lengths of one group's sums in order, without trial sums, whose length is `trial`.
   std::vector<size_t> sums(size_t trial = 16 << 10) const {
     MutexLock lock(mutex_);
     std::vector<size_t> counts;
@@ -186,7 +186,7 @@ class FakeNcclPeers {
     return ncclInProgress;
   }
 
-  // What all ranks asked for alike: in the order of their ranks.
+  // Executes the calls of all ranks, in the order of the ranks.
   void Add(Group& group, int number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::map<int, Call> calls = std::move(group.asked[number]);
     group.asked.erase(number);

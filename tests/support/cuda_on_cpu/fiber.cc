@@ -40,14 +40,14 @@ constexpr size_t kStackBytes = 128 << 10;
 
 constinit thread_local Fiber* current = nullptr;
 
-// Where Yield() goes.
+// The context to which Yield() returns.
 #if defined(__x86_64__)
 constinit thread_local void* home = nullptr;
 #else
 thread_local ucontext_t home;
 #endif
 
-// Around every switch AddressSanitizer is told which stack comes next.
+// AddressSanitizer must be informed of the next stack around every switch.
 #if defined(__SANITIZE_ADDRESS__)
 constinit thread_local const void* home_stack = nullptr;
 constinit thread_local size_t home_stack_bytes = 0;

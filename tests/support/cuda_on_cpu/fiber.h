@@ -1,6 +1,5 @@
-// A second stack to run on: Resume() goes there, Yield() comes back. What stands still at a barrier of a CUDA
-// block stands on one of these. The threads of the system are not involved; a fiber is used by the one that
-// made it.
+// A second stack: Resume() switches to it, Yield() back. A CUDA thread that waits at a barrier keeps its
+// fiber. A fiber involves no other system thread, and is used only by the thread that created it.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +18,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Until the fiber yields. Not from within a fiber.
+  // Runs the fiber until it yields. Must not be called from within a fiber.
   void Resume();
-  // Back to where the fiber was resumed. From within it.
+  // Returns to the caller of Resume(). Called from within the fiber.
   static void Yield();
 
  private:

@@ -1,5 +1,5 @@
-// In the place of NVIDIA's libraries: no convolutions, which the backend's own loops then compute, and matrix
-// products by their definition.
+// Replaces NVIDIA's libraries. There are no convolutions, so the backend's own loops compute them, and matrix
+// products follow their definition.
 #include "kernels/cuda/libraries.h"
 
 #include <type_traits>

@@ -43,7 +43,7 @@ constexpr size_t kAlignment = 256;  // of cudaMalloc()
 constexpr size_t kMemoryBytes = size_t{4} << 30;
 constexpr int kMultiprocessors = 2;
 constexpr int kDevices = 4;
-// Without asking for more.
+// The limit without an opt-in for more.
 constexpr size_t kMostSharedBytes = 48 << 10;
 
 constinit thread_local cudaError_t last_error = cudaSuccess;
@@ -54,7 +54,7 @@ cudaError_t Report(cudaError_t error) {
   return error;
 }
 
-// Host memory that is pinned: where it begins, and its bytes.
+// Pinned host memory: its address, and its size in bytes.
 std::mutex pinned_mutex;
 std::map<const char*, size_t> pinned;
 

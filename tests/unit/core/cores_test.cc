@@ -1,10 +1,9 @@
 #include "common/core/cores.h"
 
 #include <gtest/gtest.h>
-
-#include <string>
 #include <sched.h>
 
+#include <string>
 #include <thread>
 
 namespace cairn {
@@ -38,8 +37,9 @@ TEST(StayOnCores, KeepsAThreadAndWhatItMakesOnAsManyAsItSays) {
 TEST(WarnOfThreads, MoreThreadsThanCoresAreNamedWithBothNumbers) {
   EXPECT_EQ(WarnOfThreads(0), "");
   EXPECT_EQ(WarnOfThreads(UsableCores()), "");
-  EXPECT_EQ(WarnOfThreads(UsableCores() + 1).find("--threads " + std::to_string(UsableCores() + 1) +
-                                                  ": this process may use " + std::to_string(UsableCores())),
+  EXPECT_EQ(WarnOfThreads(UsableCores() + 1)
+                .find("--threads " + std::to_string(UsableCores() + 1) + ": this process may use " +
+                      std::to_string(UsableCores())),
             0u);
 }
 

@@ -41,9 +41,13 @@ TEST(FaultPointsDeathTest, RaiseTheSignalAtThePassingThatWasNamed) {
   EXPECT_EXIT(pass(3), testing::KilledBySignal(SIGKILL), "");
 }
 
-TEST(FaultPoints, NoneNeverHappens) {
-  FaultPoints faults(*FaultPoints::Parse(""));
-  for (int i = 0; i < 3; ++i) faults.Pass("");
+TEST(FaultPointsDeathTest, WithoutAFaultNoPassingRaisesASignal) {
+  const auto pass = [] {
+    FaultPoints faults(*FaultPoints::Parse(""));
+    for (const char* point : {"", "here", ""}) faults.Pass(point);
+    _exit(7);
+  };
+  EXPECT_EXIT(pass(), testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

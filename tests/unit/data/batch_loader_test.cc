@@ -172,11 +172,15 @@ TEST(BatchLoader, AnEmptyLastBatchHasNoExamples) {
   EXPECT_EQ(loader.Next(1).examples, 0);
 }
 
-TEST(BatchLoader, EndsAtOnceWhetherUsedOrNot) {
-  const CountingDataset dataset(1000);
+// Used or not, the loader has then prepared no more than its buffers hold for each position, far from an epoch.
+TEST(BatchLoader, StopsPreparingWhenDestroyed) {
   for (int i = 0; i < 50; ++i) {
-    BatchLoader loader(dataset, {.num_examples = 1000, .batch_size = 10}, 2);
-    for (int64_t position = 0; position < i % 4; ++position) loader.Next(position * 2);
+    const CountingDataset dataset(1000);
+    {
+      BatchLoader loader(dataset, {.num_examples = 1000, .batch_size = 10}, 2);
+      for (int64_t position = 0; position < i % 4; ++position) loader.Next(position * 2);
+    }
+    EXPECT_LT(dataset.reads, 1000);
   }
 }
 

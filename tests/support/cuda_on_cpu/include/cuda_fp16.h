@@ -8,7 +8,7 @@ struct __half {
 inline float __half2float(__half x) {
   return static_cast<float>(x.value);
 }
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 inline __half __float2half(float x) {
   return {static_cast<_Float16>(x)};
 }

@@ -1,6 +1,6 @@
-// Stands in for CUDA's header of this name where the sources of kernels/cuda are built for the processor:
-// what they use of the language and of the runtime library, and no more. A few devices, whose memory is the
-// host's; everything is done when the call returns, unless a graph is captured.
+// Replaces CUDA's header of this name when the sources of kernels/cuda are built for the CPU. It has only the
+// parts of the language and of the runtime library that they use. There are a few devices, which use host
+// memory. Work is done when the call returns, unless a graph is captured.
 #pragma once
 
 #include <cmath>
@@ -75,7 +75,7 @@ T Shuffle(unsigned mask, T value, unsigned lane) {
 
 }  // namespace cairn::cuda_on_cpu
 
-// Of the lanes in pieces of `width`, which do not look into one another.
+// Shuffles within groups of `width` lanes, which are independent of each other.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize) {
   const auto size = static_cast<unsigned>(width), own = cairn::cuda_on_cpu::Lane();
@@ -206,7 +206,7 @@ enum cudaError_t {
 };
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-// The last failure of any call, which is forgotten with that.
+// Returns the last failure of any call, and clears it.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
@@ -261,7 +261,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 using cudaHostFn_t = void (*)(void* data);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
 
-// Memory of the device is full of NaN at first.
+// New memory of the device is filled with NaN.
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
@@ -271,7 +271,7 @@ enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeHost = 1 };
 struct cudaPointerAttributes {
   cudaMemoryType type;
 };
-// Of host memory.
+// For host memory.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* memory);
@@ -287,7 +287,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
 
-// What a stream is asked for between these two is kept in a graph instead of done; and so with streams that
+// Work enqueued between these two calls is recorded in a graph instead of executed, also that of streams that
 // wait for an event of such a stream.
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
@@ -295,7 +295,7 @@ using cudaGraphNode_t = struct CUgraphNode_st*;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
-// Tells their number only: `nodes` is null.
+// Returns only the number of nodes: `nodes` must be null.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
@@ -305,15 +305,15 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 namespace cairn::cuda_on_cpu {
 
-// cudaSuccess, or what a card would say to such a launch, for cudaGetLastError().
+// Returns cudaSuccess, or the error of a GPU for such a launch, which cudaGetLastError() then returns.
 cudaError_t CheckLaunch(dim3 grid, dim3 block, size_t shared_bytes);
 
-// The device that was the thread's when it was made.
+// The current device of the thread that created the stream.
 int DeviceOf(cudaStream_t stream);
-// Nothing that is asked of it from now on comes to an end, as far as events tell.
+// Work enqueued from now on never completes, as far as events show.
 void Stall(cudaStream_t stream);
 
-// Does it, or keeps it for the graph that the stream is captured into.
+// Executes the work, or records it in the graph into which the stream is captured.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
 
 // kernel<<<grid, block, shared_bytes, stream>>>(arguments...), where call(arguments...) calls the kernel.

@@ -1,5 +1,5 @@
-// Stands in for NCCL's header of this name, as the one beside it does for CUDA's: what kernels/cuda uses of
-// it. There are no functions of these names; fake_nccl.h fills the table that is used in their place.
+// Replaces NCCL's header of this name, with the parts that kernels/cuda uses. The functions are not defined;
+// fake_nccl.h fills the function table that is used instead.
 #pragma once
 
 #include <cuda_runtime.h>

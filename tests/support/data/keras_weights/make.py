@@ -1,8 +1,9 @@
-"""Made the files beside it, with Keras 3.15.1 on JAX 0.10.2 and HDF5 2.0: pip install keras==3.15.1 jax==0.10.2 h5py==3.16.0
+"""Made the files beside it, with Keras 3.15.1 on JAX 0.10.2 and HDF5 2.0: pip install keras==3.15.1 jax==0.10.2
+h5py==3.16.0
 
-image.keras, image.h5, steps.weights.h5: every layer with weights, random values; NAME_inputs.npy, and in NAME_outputs.npy what
-Keras makes of them. dense.weights.h5: whole numbers, layers under names that Keras did not make up, one in a model within.
-Archives and .h5 are packed anew, since they are mostly zeros.
+image.keras, image.h5, steps.weights.h5: every layer with weights, random values; NAME_inputs.npy, and in
+NAME_outputs.npy what Keras makes of them. dense.weights.h5: whole numbers, layers under names that Keras did not make
+up, one in a model within. Archives and .h5 are packed again, since they are mostly zeros.
 """
 
 import gzip
