@@ -83,7 +83,7 @@ class EnvironmentTest(IntegrationTest):
                     "MALLOC_PERTURB_": "165"}
         changed, run = self.sha(**proxies, **settings)
         self.assertEqual(changed, plain)
-        self.assertRegex(run.stderr, r"ignored: OMP_THREAD_LIMIT of the environment \(")
+        self.assertRegex(run.stderr, r"ignored the environment variable OMP_THREAD_LIMIT \(")
 
 
 class LimitsTest(LimitedTest):

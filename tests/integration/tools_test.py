@@ -92,7 +92,7 @@ class OutputTest(IntegrationTest):
                            ("--save_best", "/nonexistent/x.safetensors"), ("--trace_file", "/nonexistent/x")):
             with self.subTest(flag):
                 self.assert_refused(self.train(MLP, flag, path), f"cairn train: {flag}: ")
-        self.assert_refused(self.run_to_end("cairn", "digits", "/dev/null/x"), "DIR: /dev/null is no directory")
+        self.assert_refused(self.run_to_end("cairn", "digits", "/dev/null/x"), "DIR: /dev/null is not a directory")
 
 
 class SignalTest(IntegrationTest):

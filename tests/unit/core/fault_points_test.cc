@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(FaultPoints, AreReadFromText) {
+TEST(FaultPoints, AreParsedFromText) {
   const auto fault = FaultPoints::Parse("applied:12:STOP");
   ASSERT_TRUE(fault.ok()) << fault.status();
   EXPECT_EQ(fault->point, "applied");
@@ -28,7 +28,7 @@ TEST(FaultPoints, OtherTextIsRefused) {
   }
 }
 
-TEST(FaultPointsDeathTest, RaiseTheSignalAtThePassingThatWasNamed) {
+TEST(FaultPointsDeathTest, RaiseTheSignalAtTheNamedPassing) {
   const auto pass = [](int times) {
     FaultPoints faults(*FaultPoints::Parse("here:3:KILL"));
     for (int i = 0; i < times; ++i) {
@@ -41,7 +41,7 @@ TEST(FaultPointsDeathTest, RaiseTheSignalAtThePassingThatWasNamed) {
   EXPECT_EXIT(pass(3), testing::KilledBySignal(SIGKILL), "");
 }
 
-TEST(FaultPoints, NoneNeverHappens) {
+TEST(FaultPoints, AnEmptyFaultNeverHappens) {
   FaultPoints faults(*FaultPoints::Parse(""));
   for (int i = 0; i < 3; ++i) faults.Pass("");
 }

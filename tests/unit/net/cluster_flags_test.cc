@@ -45,7 +45,7 @@ TEST(ClusterFlags, ANegativeIndexIsRefusedByName) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ParseCommandLine(app, std::size(argv), argv), ExitCode::kUsage);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "cairn-test: --task_index: '-1' is no whole number of at least 0\n");
+            "cairn-test: --task_index: '-1' is not a whole number of at least 0\n");
 }
 
 }  // namespace
