@@ -76,8 +76,8 @@ struct Extent {
 // Maps between a user's flat buffer and the servers' arenas.
 class Layout {
  public:
-  // `slices` [server]: the slices that each server reports. Variables of the servers that are not in `variables` are
-  // left out. Errors name the variable:
+  // `slices` [server]: the slices that each server reports. Variables of the servers that are not in
+  // `variables` are left out. Errors name the variable:
   //   INVALID_ARGUMENT: `variables` has one name twice.
   //   FAILED_PRECONDITION: rows of a variable are on no server or on two, a server has another shape for it, or a
   //   server's slices are not contiguous.
