@@ -25,7 +25,7 @@ bool IsKnownJob(absl::string_view job) {
   return std::find(std::begin(kJobs), std::end(kJobs), job) != std::end(kJobs);
 }
 
-// As TensorFlow: a letter, then letters, digits and '_'.
+// As in TensorFlow: a letter, then letters, digits and '_'.
 bool IsJobName(absl::string_view text) {
   if (text.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(text[0]))) return false;
   return std::all_of(text.begin(), text.end(),
@@ -76,9 +76,9 @@ absl::Status AddTask(ClusterSpec& spec, const TaskId& task, const json& address)
   return spec.Add(task, *parsed);
 }
 
-// Kubeflow's TFJob with enableDynamicWorker gives each ps a "ps" list of its own address alone, whatever its
-// index, beside workers that are a map (tensorflow.go, genTFConfigJSONStr). A cluster without "worker" can
-// only be meant so when the index lies outside the list.
+// Kubeflow's TFJob with enableDynamicWorker gives each ps a "ps" list with only its own address, whatever its
+// index, and a map of workers (tensorflow.go, genTFConfigJSONStr). A cluster without "worker" can have this
+// meaning only if the index lies outside the list.
 bool ListsOnlyItself(const json& jobs, const std::optional<TaskId>& self) {
   if (!self || self->job != "ps") return false;
   const auto ps = jobs.find("ps"), worker = jobs.find("worker");

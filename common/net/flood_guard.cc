@@ -21,7 +21,7 @@ namespace {
 
 // The interval over which the bytes received on each connection are counted.
 constexpr auto kMeasured = std::chrono::milliseconds(20);
-// Fewer bytes in that interval are no flood.
+// Fewer bytes in that interval are not a flood.
 constexpr uint64_t kMinFlood = 64 << 10;
 
 int64_t OwnMemoryBytes() {

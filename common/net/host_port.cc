@@ -15,7 +15,7 @@
 namespace cairn::net {
 namespace {
 
-// The shortest form of an IPv6 address, perhaps with a zone ("fe80::1%eth0").
+// The shortest form of an IPv6 address, possibly with a zone ("fe80::1%eth0").
 std::optional<std::string> CanonicalIpv6(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits('%', 1));
   in6_addr address;

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kConnectionBytes = 32 << 10;
 constexpr int kLowestPriority = 19;
 
-// A socket of ours: so that a port which is taken is told from everything else that may go wrong.
+// Creates the listening socket here, to distinguish a port that is in use from other errors.
 absl::StatusOr<int> Listen(const std::string& host, int port) {
   const addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                           .ai_family = AF_UNSPEC,
@@ -61,7 +61,7 @@ int PortOf(int fd) {
 
 MHD_Result Answer(void* server, MHD_Connection* connection, const char* path, const char* method,
                   const char* /*version*/, const char* /*upload*/, size_t* upload_size, void** /*state*/) {
-  // Its own thread's, which is a thread of this process alone under Linux.
+  // Under Linux, the priority applies only to this thread.
   static thread_local const bool stepped_back = setpriority(PRIO_PROCESS, 0, kLowestPriority) == 0;
   (void)stepped_back;
   HttpReply reply;

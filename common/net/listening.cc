@@ -16,7 +16,7 @@
 namespace cairn::net {
 namespace {
 
-// A predecessor has closed its port for gRPC by now, and ends its streams.
+// How long to wait for a predecessor that has closed its gRPC port and is still closing its streams.
 constexpr auto kDataPortWait = std::chrono::seconds(5);
 
 }  // namespace

@@ -18,7 +18,7 @@ bool IsOursAlone(const struct stat& file) {
   return file.st_uid == getuid() && (file.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-// Another user may have made the one in /tmp.
+// Another user may have created the folder in /tmp.
 bool IsFolderOfOurs(const std::string& path) {
   struct stat folder{};
   return lstat(path.c_str(), &folder) == 0 && S_ISDIR(folder.st_mode) && IsOursAlone(folder);

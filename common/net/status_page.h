@@ -1,6 +1,6 @@
-// /statusz: one HTML page about one task for people, without scripts and without anything from elsewhere:
-// facts, curves drawn as SVG, tables. It loads itself again every few seconds and suits light and dark
-// screens.
+// /statusz: an HTML page about one task, with facts, curves drawn as SVG, and tables. It contains no scripts
+// and loads nothing from elsewhere. It reloads itself every few seconds and supports light and dark color
+// schemes.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct StatusPage {
 
 std::string RenderHtml(const StatusPage& page);
 
-// For cells: "12,800", "3.2 MiB", "1 h 02 min", "12.3 ms".
+// Format table cells: "12,800", "3.2 MiB", "1 h 02 min", "12.3 ms".
 std::string WithCommas(double value);
 std::string InBytes(double bytes);
 std::string InTime(double seconds);

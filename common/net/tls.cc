@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag, cons
 
 absl::StatusOr<Key> ReadKey(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const Bio bio, Open("tls_key", path));
-  // Asked for the password of an encrypted key; without this OpenSSL would ask on the terminal.
+  // Called for the password of an encrypted key; without this callback OpenSSL would prompt on the terminal.
   const auto no_password = [](char*, int, int, void*) { return -1; };
   Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
   ERR_clear_error();
@@ -142,16 +142,16 @@ std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> Watch(const 
                                                                               kTlsRefreshSeconds);
 }
 
-// What both libraries must be told before they start; harmless when said again.
+// Settings that both libraries need before they start; harmless if repeated.
 void PrepareLibraries() {
-  // gRPC's threads use OpenSSL until the process is gone: it must not clean up when main returns.
+  // gRPC's threads use OpenSSL until the process ends, so OpenSSL must not clean up when main returns.
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
-  // A handshake takes several looks at its socket within its second: at every 5 s, gRPC's default, none ends
-  // after the first has failed.
+  // A handshake needs several polls of its socket within its time limit of a second. At gRPC's default of one
+  // poll every 5 s, no handshake would complete after the first one has failed.
   setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "20", /*overwrite=*/0);
 }
 
-// A line of gRPC's log has what stands on the left.
+// [text in a line of gRPC's log] its meaning.
 struct Trouble {
   const char* grpc_says;
   const char* meaning;
@@ -263,7 +263,7 @@ std::string TlsTroubleIn(absl::string_view grpc_line) {
 
 void LogRefusedPeers() {
   gpr_set_log_function([](gpr_log_func_args* line) {
-    // gRPC takes a plain function, which leaves no other place.
+    // gRPC takes a plain function, so the state cannot be stored elsewhere.
     static auto* const mutex = new Mutex;
     static auto* const said = new std::map<std::string, TimePoint>;
     const std::string trouble = TlsTroubleIn(line->message);
