@@ -32,7 +32,7 @@ absl::StatusOr<std::string> CanonicalJob(absl::string_view name) {
   const std::string job = name == "master" ? "chief" : std::string(name);
   if (job == "ps" || job == "worker" || job == "chief" || job == "evaluator") return job;
   return absl::InvalidArgumentError(
-      absl::StrCat(Quoted(name), " is no job; it must be ps, worker, chief (or master) or evaluator"));
+      absl::StrCat(Quoted(name), " is not a job; it must be ps, worker, chief (or master) or evaluator"));
 }
 
 // The index of the task in a TF_CONFIG: a number, or a string with a number.
@@ -40,7 +40,7 @@ absl::StatusOr<int> TaskIndexOf(const json& value) {
   const std::string quoted = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
   int index = 0;
   if (!absl::SimpleAtoi(value.is_string() ? value.get_ref<const std::string&>() : quoted, &index)) {
-    return absl::InvalidArgumentError(absl::StrCat(quoted, " is no index"));
+    return absl::InvalidArgumentError(absl::StrCat(quoted, " is not an index"));
   }
   if (index < 0) return absl::InvalidArgumentError(absl::StrCat(index, " is negative"));
   return index;

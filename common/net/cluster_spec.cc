@@ -43,7 +43,7 @@ absl::Status Refuse(absl::string_view source, absl::string_view what) {
 absl::StatusOr<int> ParseIndex(absl::string_view text) {
   int index = 0;
   const bool canonical = absl::SimpleAtoi(text, &index) && absl::StrCat(index) == text;
-  if (!canonical) return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is no task index"));
+  if (!canonical) return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is not a task index"));
   if (index < 0) return absl::InvalidArgumentError(absl::StrCat("task index ", index, " is negative"));
   return index;
 }
@@ -111,7 +111,7 @@ absl::Status ClusterSpec::Add(const TaskId& task, const HostPort& address) {
   if (!IsKnownJob(task.job)) return refuse("a job is one of ", absl::StrJoin(kJobs, ", "));
   if (task.index < 0) return refuse("the index is negative");
   if (task.job == "chief" && task.index != 0) return refuse("a cluster has one chief, chief/0");
-  if (tasks(task.job).contains(task.index)) return refuse("is there twice");
+  if (tasks(task.job).contains(task.index)) return refuse("is listed twice");
   for (const auto& [job, addresses] : jobs_) {
     for (const auto& [index, taken] : addresses) {
       if (taken == address) {
@@ -139,7 +139,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromJobs(const json& jobs, absl::string
   ClusterSpec spec;
   const bool only_self = ListsOnlyItself(jobs, self);
   for (const auto& [key, value] : jobs.items()) {
-    if (!IsJobName(key)) return Refuse(source, absl::StrCat(Quoted(key), " is no name of a job"));
+    if (!IsJobName(key)) return Refuse(source, absl::StrCat(Quoted(key), " is not the name of a job"));
     const std::string job = key == "master" ? "chief" : key;
     if (!IsKnownJob(job)) continue;
     const auto tasks = TasksOf(value);

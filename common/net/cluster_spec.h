@@ -70,7 +70,7 @@ class ClusterSpec {
 
  private:
   std::map<std::string, std::map<int, HostPort>> jobs_;  // only jobs that have tasks
-  bool sees_only_itself_ = false;                        // a ps that knows no other
+  bool sees_only_itself_ = false;                        // a ps that knows only itself
 };
 
 // What the command line says about the cluster; unset members are empty.
@@ -80,7 +80,7 @@ struct ClusterFlags {
   std::optional<int> task_index{};  // --task_index
   std::vector<std::string> ps_hosts{}, worker_hosts{}, chief_hosts{}, evaluator_hosts{};
   bool unlisted_workers = false;  // a worker need not be listed: it may join a job that runs
-  bool needs_servers = true;      // a cluster without ps is none
+  bool needs_servers = true;      // a cluster without ps is refused
 };
 
 struct ResolvedCluster {

@@ -195,13 +195,13 @@ absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {
   const int64_t bytes = PayloadBytes(payload);
   if (chunk.encoding() == v1::ENCODING_FLOAT32) {
     if (bytes == 0 || bytes % static_cast<int64_t>(sizeof(float)) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of floats"));
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a run of floats"));
     }
     return bytes / static_cast<int64_t>(sizeof(float));
   }
   CAIRN_RETURN_IF_ERROR(CheckEncoding(chunk.encoding()));
   if (chunk.count() <= 0 || chunk.count() > kMaxPayloadBytes || bytes != BytesOf(chunk)) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of ",
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a run of ",
                                                    chunk.count(), " numbers in ",
                                                    EncodingName(chunk.encoding())));
   }

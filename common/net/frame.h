@@ -45,7 +45,7 @@ class LentBytes {
   // never (direct/shared_buffer.h).
   struct Kept {
     std::shared_ptr<const void> owner;
-    absl::Span<const absl::Span<const char>> runs;  // the list itself as long as this object
+    absl::Span<const absl::Span<const char>> runs;  // the list is valid as long as this object
   };
   // Nullopt if the bytes must be copied.
   virtual std::optional<Kept> Keep() const { return std::nullopt; }

@@ -52,7 +52,7 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
   grpc::ClientContext& context() { return context_; }
   grpc::ClientBidiReactor<Out, In>* reactor() { return this; }
   void Open() {
-    this->AddHold();  // for writes that come from other threads, until the last read
+    this->AddHold();  // for writes by other threads, until the last read
     this->StartRead(&incoming_);
     this->StartCall();
   }
@@ -114,7 +114,7 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
   Mutex mutex_;
   CondVar changed_;
   Outbox<Out> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is written any more
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no more messages are written
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
 };

@@ -46,7 +46,7 @@ absl::StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
   const auto refuse = [&](const auto&... reason) {
     return absl::InvalidArgumentError(absl::StrCat(quoted, reason...));
   };
-  if (text.empty()) return refuse(" is no address; write host:port, as in \"localhost:2222\"");
+  if (text.empty()) return refuse(" is not an address; write host:port, as in \"localhost:2222\"");
   if (absl::StrContains(text, ',')) return refuse(" holds a comma: one address per entry");
   if (const size_t scheme = text.find("://"); scheme != absl::string_view::npos) {
     return refuse(" has a scheme; leave out \"", text.substr(0, scheme + 3), "\"");

@@ -35,7 +35,7 @@ absl::StatusOr<int> Listen(const std::string& host, int port) {
                           .ai_next = nullptr};
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--metrics_host: '", host, "' is no IP address"));
+    return absl::InvalidArgumentError(absl::StrCat("--metrics_host: '", host, "' is not an IP address"));
   }
   const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

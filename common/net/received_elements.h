@@ -33,9 +33,9 @@ class ReceivedElements {
 
   const v1::Chunk& chunk_;
   const Payload payload_;
-  const GradientCodec* codec_ = nullptr;  // null: not an encoding of gradients alone
+  const GradientCodec* codec_ = nullptr;  // null: not an encoding only for gradients
   Cut cut_;
-  std::vector<char> copy_;  // of the payload, where there is a codec
+  std::vector<char> copy_;  // a copy of the payload, if there is a codec
 };
 
 }  // namespace cairn::net

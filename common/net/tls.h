@@ -31,9 +31,9 @@ inline constexpr unsigned kTlsRefreshSeconds = 10;
 
 // Paths of PEM files; all empty: plain text.
 struct TlsFiles {
-  std::string cert{};  // --tls_cert: ours, and what lies between it and the CA's
-  std::string key{};   // --tls_key: of the first certificate there, not encrypted
-  std::string ca{};    // --tls_ca: the CA's, one or several
+  std::string cert{};  // --tls_cert: our certificate, and intermediate ones
+  std::string key{};   // --tls_key: key of the first certificate, not encrypted
+  std::string ca{};    // --tls_ca: one or several CA certificates
   bool any() const { return !cert.empty() || !key.empty() || !ca.empty(); }
 };
 

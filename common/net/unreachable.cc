@@ -19,7 +19,7 @@ constexpr Row kMeanings[] = {
     {"Domain name not found", "its name cannot be resolved"},
     {"Hostname Verification Check failed", "TLS: its certificate is for other host names than this"},
     {"certificate verify failed", "TLS: its certificate is not of our --tls_ca, or not valid now"},
-    {"Failed parsing HTTP/2", "it speaks HTTP/1 or another protocol, and is no cairn-ps"},
+    {"Failed parsing HTTP/2", "it speaks HTTP/1 or another protocol, and is not cairn-ps"},
     {"wrong version number", "TLS: it speaks plain text, without --tls_cert"},
     {"handshake failed", "TLS: no agreement in the handshake"},
     {"handshaker shutdown", "no answer to a connection"},

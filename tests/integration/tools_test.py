@@ -297,7 +297,7 @@ class JobTest(IntegrationTest):
         port = re.search(r"port (\d+)", server.stdout + server.stderr).group(1)
         check = self.run_to_end("cairn", "check", f"--ps_hosts=127.0.0.1:{port}", "--worker_hosts=127.0.0.1:1")
         self.assert_exit(FAILURE, check)
-        self.assertRegex(check.stdout, "ps/0 .*FAULT .*it speaks HTTP/1 or another protocol, and is no cairn-ps")
+        self.assertRegex(check.stdout, "ps/0 .*FAULT .*it speaks HTTP/1 or another protocol, and is not cairn-ps")
 
     def test_a_misspelt_job_is_a_fault_of_the_cluster(self):
         path = self.directory / "cluster.json"

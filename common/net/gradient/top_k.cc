@@ -120,7 +120,7 @@ class TopK final : public GradientCodec {
     const auto bytes = static_cast<int64_t>(payload.size());
     if (bytes % kPairBytes != 0 || bytes / kPairBytes > cut.count) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "a chunk of ", bytes, " bytes is no run of places and numbers of ", cut.count, " elements"));
+          "a chunk of ", bytes, " bytes is not a run of places and numbers of ", cut.count, " elements"));
     }
     int64_t before = -1;
     for (int64_t i = 0; i < bytes / kPairBytes; ++i) {

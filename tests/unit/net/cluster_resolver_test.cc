@@ -121,19 +121,19 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": 3, "index": 0}})",
        "TF_CONFIG: task.type must be a string, found number"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "Ps", "index": 0}})",
-       R"(TF_CONFIG: task.type: "Ps" is no job; it must be ps, worker, chief (or master) or evaluator)"},
+       R"(TF_CONFIG: task.type: "Ps" is not a job; it must be ps, worker, chief (or master) or evaluator)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "", "index": 0}})",
-       R"(TF_CONFIG: task.type: "" is no job; it must be ps, worker, chief (or master) or evaluator)"},
+       R"(TF_CONFIG: task.type: "" is not a job; it must be ps, worker, chief (or master) or evaluator)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}})",
        "TF_CONFIG: task.index: -1 is negative"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": "-2"}})",
        "TF_CONFIG: task.index: -2 is negative"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0.5}})",
-       "TF_CONFIG: task.index: 0.5 is no index"},
+       "TF_CONFIG: task.index: 0.5 is not an index"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": "first"}})",
-       R"(TF_CONFIG: task.index: "first" is no index)"},
+       R"(TF_CONFIG: task.index: "first" is not an index)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 18446744073709551615}})",
-       "TF_CONFIG: task.index: 18446744073709551615 is no index"},
+       "TF_CONFIG: task.index: 18446744073709551615 is not an index"},
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}})",
        "TF_CONFIG: this task is chief/0, but the cluster has no chief"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "worker", "index": 0}})",
@@ -162,7 +162,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
   for (const auto& test : kCases) EXPECT_EQ(RefusalOf({}, test.tf_config), test.reason) << test.tf_config;
 }
 
-TEST(ResolveCluster, FlagsMakeACluster) {
+TEST(ResolveCluster, FlagsDefineACluster) {
   const ResolvedCluster resolved = Resolved({.job_name = "worker",
                                              .task_index = 1,
                                              .ps_hosts = {"a:1"},
@@ -184,7 +184,7 @@ TEST(ResolveCluster, RefusedFlagsWithTheirReasons) {
       {{.job_name = "ps", .task_index = 0},
        "no cluster: give --ps_hosts and --worker_hosts, or --cluster=FILE, or set TF_CONFIG"},
       {{.job_name = "server", .task_index = 0, .ps_hosts = {"a:1"}},
-       R"(--job_name: "server" is no job; it must be ps, worker, chief (or master) or evaluator)"},
+       R"(--job_name: "server" is not a job; it must be ps, worker, chief (or master) or evaluator)"},
       {{.job_name = "ps", .task_index = -1, .ps_hosts = {"a:1"}}, "--task_index: -1 is negative"},
       {{.ps_hosts = {"a:1"}}, "flags: does not say which task this is; add --job_name and --task_index"},
       {{.job_name = "ps", .ps_hosts = {"a:1"}}, "flags: does not say which ps this is; add --task_index"},
@@ -199,7 +199,7 @@ TEST(ResolveCluster, RefusedFlagsWithTheirReasons) {
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1", "b"}},
        R"(--ps_hosts: ps/1: "b" has no port; write host:port, as in "b:2222")"},
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1", ""}},
-       R"(--ps_hosts: ps/1: "" is no address; write host:port, as in "localhost:2222")"},
+       R"(--ps_hosts: ps/1: "" is not an address; write host:port, as in "localhost:2222")"},
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1"}, .worker_hosts = {"b:1", "a:1"}},
        "--worker_hosts: worker/1: a:1 is already the address of ps/0"},
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1"}, .chief_hosts = {"b:1", "b:2"}},
@@ -208,7 +208,7 @@ TEST(ResolveCluster, RefusedFlagsWithTheirReasons) {
   for (const auto& test : kCases) EXPECT_EQ(RefusalOf(test.flags), test.reason);
 }
 
-TEST(ResolveCluster, FlagsWinOverTheFileAndTheFileOverTheEnvironment) {
+TEST(ResolveCluster, FlagsOverrideTheFileAndTheFileOverridesTheEnvironment) {
   const ClusterFile file(R"({"ps": ["file:1"]})");
   ClusterFlags flags{.cluster_file = file.path(), .job_name = "ps", .task_index = 0};
   EXPECT_EQ(Resolved(flags, kDense).spec.ToJson(), R"({"ps":["file:1"]})");
@@ -217,7 +217,7 @@ TEST(ResolveCluster, FlagsWinOverTheFileAndTheFileOverTheEnvironment) {
   EXPECT_EQ(Resolved(flags, kDense).spec.ToJson(), R"({"ps":["flag:1"]})");
 }
 
-TEST(ResolveCluster, AFileMayHoldAWholeTfConfig) {
+TEST(ResolveCluster, AFileMayContainAWholeTfConfig) {
   const ClusterFile file(kDense);
   const ResolvedCluster resolved = Resolved({.cluster_file = file.path()});
   EXPECT_EQ(resolved.self, (TaskId{"worker", 1}));
@@ -248,7 +248,7 @@ TEST(ResolveCluster, AnIndexThatFlagsNameIsNotTakenForTheOnlyServers) {
   }
 }
 
-TEST(ResolveCluster, JobsThatAreNoneOfOursAreIgnoredAndRemembered) {
+TEST(ResolveCluster, UnknownJobsAreIgnoredAndRemembered) {
   constexpr char kCluster[] = R"({"ps": ["a:1"], "wroker": ["b:1"], "tensorboard": ["c:1"]})";
   const ClusterFile file(kCluster);
   EXPECT_THAT(IgnoredJobs({.cluster_file = file.path()}, nullptr), ElementsAre("tensorboard", "wroker"));
@@ -297,13 +297,13 @@ TEST(ResolveCluster, APsThatSeesOnlyItselfHasNoHash) {
   }
 }
 
-TEST(ResolveCluster, ATaskBetweenIndicesThatAreFarApartIsToldThem) {
+TEST(ResolveCluster, AMissingTaskIsReportedWithTheExistingIndices) {
   EXPECT_EQ(RefusalOf({}, R"({"cluster": {"ps": ["p:1"], "worker": {"0": "a:1", "2147483647": "b:2"}},
                               "task": {"type": "worker", "index": 5}})"),
             "TF_CONFIG: this task is worker/5, but the cluster has worker 0, 2147483647 only");
 }
 
-TEST(ResolveCluster, AWorkerThatMayJoinNeedNotBeListed) {
+TEST(ResolveCluster, AnUnlistedWorkerMayJoin) {
   const auto resolved = ResolveCluster(
       {.job_name = "worker", .task_index = 7, .ps_hosts = {"a:1"}, .unlisted_workers = true}, nullptr);
   ASSERT_TRUE(resolved.ok()) << resolved.status();

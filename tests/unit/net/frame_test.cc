@@ -46,7 +46,7 @@ std::string Encoded(const v1::ClientHeader& header, const std::vector<float>& pa
   return ToString(EncodeFrame(header, {&run, 1}, nullptr));
 }
 
-TEST(Frame, WhatIsEncodedIsDecoded) {
+TEST(Frame, RoundTrips) {
   const float first[] = {1, 2}, second[] = {3};
   const absl::Span<const float> runs[] = {first, {}, second};
   DecodedFrame frame;
@@ -85,7 +85,7 @@ TEST(Frame, MayArriveInSlicesCutAtAnyByte) {
   }
 }
 
-TEST(Frame, WithoutAPayloadIsAHeaderAlone) {
+TEST(Frame, WithoutAPayloadIsOnlyAHeader) {
   v1::ClientHeader end;
   end.set_request_id(1);
   end.mutable_end();

@@ -30,7 +30,7 @@ v1::ServerStatus WithLastTimes(std::initializer_list<int64_t> times) {
   return status;
 }
 
-TEST(StalenessQuantile, IsTheFirstThatCoversThePart) {
+TEST(StalenessQuantile, IsTheFirstThatCoversTheFraction) {
   const v1::Counters counters = Staleness({50, 49, 1});
   EXPECT_EQ(StalenessQuantile(counters, 0.5), "0");
   EXPECT_EQ(StalenessQuantile(counters, 0.99), "1");
@@ -48,7 +48,7 @@ TEST(QuantileOf, LiesWithinItsBucket) {
   EXPECT_DOUBLE_EQ(QuantileOf(distribution, 1), 4) << "beyond the last limit nothing is known";
 }
 
-TEST(StragglerOf, IsWhoIsLastFarMoreOftenThanItsShare) {
+TEST(StragglerOf, IsTheWorkerThatIsLastFarMoreOftenThanItsShare) {
   EXPECT_EQ(StragglerOf(WithLastTimes({10, 90, 0})),
             "worker/1, last in 90 % of the rounds, 250.0 ms behind the first on average");
   EXPECT_EQ(StragglerOf(WithLastTimes({30, 40, 30})), "");
@@ -57,7 +57,7 @@ TEST(StragglerOf, IsWhoIsLastFarMoreOftenThanItsShare) {
   EXPECT_THAT(StragglerOf(WithLastTimes({5, 95})), StartsWith("worker/1"));
 }
 
-TEST(HeadlineOf, SaysWhoWaitsForWhom) {
+TEST(HeadlineOf, NamesTheTasksThatAreWaitedFor) {
   v1::ServerStatus status;
   status.set_state(v1::STATE_READY);
   status.mutable_job()->set_mode(v1::MODE_SYNC);

@@ -76,7 +76,7 @@ TEST(Placement, AVariableOfOneRowIsNotSplit) {
   EXPECT_EQ(parts, 2u);
 }
 
-TEST(Placement, AVariableIsCutBetweenBandsOfRows) {
+TEST(Placement, AVariableIsSplitBetweenBandsOfRows) {
   EXPECT_EQ(RowsPerBand(Shape({})), 1);
   EXPECT_EQ(RowsPerBand(Shape({0, 3})), 1);
   EXPECT_EQ(RowsPerBand(Shape({256, 3})), 1);
@@ -117,7 +117,7 @@ TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
   }
 }
 
-TEST(Placement, ByDefaultServersAreLevel) {
+TEST(Placement, ByDefaultServersAreBalanced) {
   Random random(5, "level");
   for (int trial = 0; trial < 300; ++trial) {
     std::vector<Shape> shapes;
@@ -147,14 +147,14 @@ TEST(Placement, ByDefaultServersAreLevel) {
   }
 }
 
-TEST(Placement, WhatIsLeftOfTheSharesIsFilledByTheLargest) {
+TEST(Placement, TheLargestVariablesFillTheRestOfTheShares) {
   // 64 MiB and 12 MiB on two: the large one is not cut in the middle.
   const auto placed = PlaceVariables(Variables({Shape({768, 4096}), Shape({4096, 4096})}), {.servers = 2});
   EXPECT_EQ(Load(placed[0]), Load(placed[1]));
   EXPECT_EQ(placed[0].size() + placed[1].size(), 3u);
 }
 
-TEST(Placement, WhatFitsStaysWhole) {
+TEST(Placement, VariablesThatFitStayWhole) {
   const auto placed =
       PlaceVariables(Variables({Shape({512, 512}), Shape({512, 512}), Shape({512, 512}), Shape({512, 512})}),
                      {.servers = 2});
@@ -181,7 +181,7 @@ TEST(Placement, WithFewerVariablesThanServersSomeHaveNone) {
   EXPECT_TRUE(layout.covers(3));
 }
 
-TEST(Placement, DependsOnNothingButItsArguments) {
+TEST(Placement, DependsOnlyOnItsArguments) {
   const auto variables = Variables({Shape({8, 8}), Shape({64}), Shape({8, 8}), Shape({7})});
   const auto once = PlaceVariables(variables, {.servers = 3, .split_bytes = 100});
   const auto again = PlaceVariables(variables, {.servers = 3, .split_bytes = 100});
@@ -207,7 +207,7 @@ class LayoutRefusal : public testing::Test {
   const std::vector<VariableInfo> variables_ = Variables({Shape({4, 2})});
 };
 
-TEST_F(LayoutRefusal, NamesRowsThatAreNowhereOrTwice) {
+TEST_F(LayoutRefusal, NamesRowsThatAreMissingOrDuplicate) {
   EXPECT_THAT(Refusal({{}}), HasSubstr("'v0' is on no server"));
   EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 0, 3, 0}}}), HasSubstr("'v0': row 3 is on no server"));
   EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 1, 4, 0}}}), HasSubstr("'v0': row 0 is on no server"));

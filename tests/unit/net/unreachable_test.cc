@@ -13,7 +13,7 @@ absl::Status NotConnected(const std::string& last_error) {
       "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: ", last_error));
 }
 
-TEST(WhyUnreachable, RefusedAndTlsAreToldApart) {
+TEST(WhyUnreachable, DistinguishesRefusedConnectionsAndTlsErrors) {
   EXPECT_EQ(WhyUnreachable(NotConnected("Failed to connect to remote host: Connection refused")),
             "connection refused");
   EXPECT_EQ(
@@ -34,11 +34,11 @@ TEST(WhyUnreachable, RefusedAndTlsAreToldApart) {
             "no file descriptor is left here: raise the limit of open files (ulimit -n)");
 }
 
-TEST(WhyUnreachable, AnEstablishedConnectionThatBreaksHasNothingToDoWithTls) {
+TEST(WhyUnreachable, ABrokenConnectionIsNotATlsError) {
   EXPECT_EQ(WhyUnreachable(absl::UnavailableError("Socket closed")), "Socket closed");
 }
 
-TEST(WhyUnreachable, ATryThatGrpcDidNotLookAtLeavesTheReasonBefore) {
+TEST(WhyUnreachable, AnAttemptThatGrpcDidNotPollKeepsThePreviousReason) {
   EXPECT_EQ(WhyUnreachable(NotConnected("tcp handshaker shutdown"), "connection refused"),
             "connection refused");
   EXPECT_EQ(WhyUnreachable(NotConnected("tcp handshaker shutdown")), "no answer in time");
