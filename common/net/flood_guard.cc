@@ -79,8 +79,8 @@ void FloodGuard::Look() {
   }
   if (most < kMinFlood || CookieOf(flooding->descriptor) != flooding->cookie) return;
   shutdown(flooding->descriptor, SHUT_RDWR);
-  LogWarning("this process takes more than ", InGiB(static_cast<double>(bound_)),
-             " of memory: closed the connection over which most came, ", most, " bytes in ",
+  LogWarning("this process uses more than ", InGiB(static_cast<double>(bound_)),
+             " of memory: closed the connection that received the most, ", most, " bytes in ",
              kMeasured.count(), " ms");
 }
 

@@ -159,7 +159,7 @@ struct Trouble {
 constexpr Trouble kTroubles[] = {
     {"peer did not return a certificate", "a peer was refused: it shows no certificate"},
     {"certificate verify failed",
-     "a peer was refused: its certificate is not of our --tls_ca, or not valid now"},
+     "a peer was refused: its certificate is not from our --tls_ca, or not valid now"},
     {"wrong version number", "a peer was refused: it speaks plain text, without --tls_cert"},
     {"http request", "a peer was refused: it speaks plain text"},
     {"alert", "a peer refuses our certificate"},

@@ -18,7 +18,7 @@ constexpr Row kMeanings[] = {
     {"DNS resolution failed", "its name cannot be resolved"},
     {"Domain name not found", "its name cannot be resolved"},
     {"Hostname Verification Check failed", "TLS: its certificate is for other host names than this"},
-    {"certificate verify failed", "TLS: its certificate is not of our --tls_ca, or not valid now"},
+    {"certificate verify failed", "TLS: its certificate is not from our --tls_ca, or not valid now"},
     {"Failed parsing HTTP/2", "it speaks HTTP/1 or another protocol, and is not cairn-ps"},
     {"wrong version number", "TLS: it speaks plain text, without --tls_cert"},
     {"handshake failed", "TLS: no agreement in the handshake"},
@@ -30,8 +30,9 @@ constexpr Row kMeanings[] = {
 // A server that requires a certificate, or that has no descriptor for another connection, closes the
 // connection, and its log states the reason.
 constexpr char kHungUp[] =
-    "it hangs up: it wants TLS, or refuses our TLS certificate, or has no file descriptor left; its log "
-    "tells";
+    "it closes the connection: it requires TLS, or refuses our TLS certificate, or has no file descriptor "
+    "left; see its "
+    "log";
 
 }  // namespace
 

@@ -55,7 +55,7 @@ class TransportTest(IntegrationTest):
     def test_a_port_for_data_that_another_process_has_leaves_grpc(self):
         with socket.create_server(("0.0.0.0", 0)) as taken:
             _, tasks = self.start_job("--transport=tcp", ps=[f"--data_port={taken.getsockname()[1]}"])
-            self.assert_says(tasks["ps/0"], "no port for gradients and values: a TCP socket: Address already in use")
+            self.assert_says(tasks["ps/0"], "no port for the data channel: a TCP socket: Address already in use")
             self.assert_says(tasks["worker/0"], BY["grpc"])
             self.assert_exit(DONE, *tasks.values())
 

@@ -180,7 +180,7 @@ TEST(TlsTroubleIn, ExplainsGrpcsErrors) {
   };
   EXPECT_EQ(said("peer did not return a certificate"), "a peer was refused: it shows no certificate");
   EXPECT_EQ(said("certificate verify failed"),
-            "a peer was refused: its certificate is not of our --tls_ca, or not valid now");
+            "a peer was refused: its certificate is not from our --tls_ca, or not valid now");
   EXPECT_EQ(said("wrong version number"), "a peer was refused: it speaks plain text, without --tls_cert");
   EXPECT_EQ(said("tlsv1 alert unknown ca"), "a peer refuses our certificate");
   EXPECT_EQ(said("no shared cipher"), "a handshake failed");

@@ -19,7 +19,7 @@ TEST(WhyUnreachable, DistinguishesRefusedConnectionsAndTlsErrors) {
   EXPECT_EQ(
       WhyUnreachable(NotConnected(
           "Tls handshake failed: SSL_ERROR_SSL: error:0A000086:SSL routines::certificate verify failed")),
-      "TLS: its certificate is not of our --tls_ca, or not valid now");
+      "TLS: its certificate is not from our --tls_ca, or not valid now");
   EXPECT_EQ(WhyUnreachable(NotConnected(
                 "Tls handshake failed: SSL_ERROR_SSL: error:0A00010B:SSL routines::wrong version number")),
             "TLS: it speaks plain text, without --tls_cert");
@@ -28,8 +28,8 @@ TEST(WhyUnreachable, DistinguishesRefusedConnectionsAndTlsErrors) {
             "TLS: its certificate is for other host names than this");
   EXPECT_EQ(
       WhyUnreachable(NotConnected("Socket closed")),
-      "it hangs up: it wants TLS, or refuses our TLS certificate, or has no file descriptor left; its log "
-      "tells");
+      "it closes the connection: it requires TLS, or refuses our TLS certificate, or has no file descriptor "
+      "left; see its log");
   EXPECT_EQ(WhyUnreachable(NotConnected("socket: Too many open files")),
             "no file descriptor is left here: raise the limit of open files (ulimit -n)");
 }
