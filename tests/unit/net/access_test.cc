@@ -69,7 +69,7 @@ TEST_F(AccessTest, AnInvalidTokenIsRefusedNamingItsSourceAndNotShown) {
   EXPECT_THAT(fault, testing::Not(HasSubstr("secret")));
 }
 
-// Ports above 65535 are nobody's.
+// No job uses ports above 65535.
 TEST(LocalToken, IsFoundOnlyOnThisMachineDuringTheJobAndByTheUser) {
   constexpr int kPort = 70001;
   Access access;

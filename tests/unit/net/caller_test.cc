@@ -11,7 +11,7 @@ namespace {
 struct Row {
   const char* name;
   CertificateNames names;
-  const char* speaks_as;  // Caller::ToString(); "anyone": no name says a task
+  const char* speaks_as;  // Caller::ToString(); "anyone": no name stands for a task
 };
 
 class CallerNames : public testing::TestWithParam<Row> {};

@@ -28,7 +28,7 @@ std::string RefusalOf(const ClusterFlags& flags, const char* tf_config = nullptr
   return std::string(status.message());
 }
 
-// A file of its own per test.
+// Each test has its own file.
 class ClusterFile {
  public:
   explicit ClusterFile(const std::string& contents)
@@ -53,7 +53,7 @@ TEST(ResolveCluster, AcceptedTfConfigsWithTheTaskTheyName) {
       // int() in TensorFlow's resolver takes a string, too.
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": "0"}})",
        "worker/0", R"({"ps":["a:1"],"worker":["b:1"]})"},
-      // Keys of TensorFlow and Kubeflow that mean nothing here.
+      // Keys of TensorFlow and Kubeflow that Cairn ignores.
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0, "trial": "1"}, "environment": "cloud",
            "rpc_layer": "grpc"})",
        "ps/0", R"({"ps":["a:1"]})"},
@@ -67,7 +67,7 @@ TEST(ResolveCluster, AcceptedTfConfigsWithTheTaskTheyName) {
        "worker/3", R"({"ps":["p0:1","p1:1"],"worker":{"3":"w3:1"}})"},
       {R"({"cluster": {"worker": {"1": "w1:1"}, "ps": ["p0:1"]}, "task": {"type": "worker", "index": 1}})",
        "worker/1", R"({"ps":["p0:1"],"worker":{"1":"w1:1"}})"},
-      // A ps sees a list of one, which is itself whatever its index.
+      // A ps sees a list with one address: its own, whatever its index.
       {R"({"cluster": {"worker": {}, "ps": ["p2:1"]}, "task": {"type": "ps", "index": 2}})", "ps/2",
        R"({"ps":{"2":"p2:1"}})"},
       {R"({"sparseCluster": {"worker": {}, "ps": ["p0:1"]}, "task": {"type": "ps", "index": "0"}})", "ps/0",
@@ -76,10 +76,10 @@ TEST(ResolveCluster, AcceptedTfConfigsWithTheTaskTheyName) {
        R"({"ps":{"1":"p1:1"}})"},
       {R"({"sparseCluster": {"worker": null, "ps": ["p1:1"]}, "task": {"type": "ps", "index": 1}})", "ps/1",
        R"({"ps":{"1":"p1:1"}})"},
-      // A sparse map says the same in TensorFlow's own words.
+      // The same as a sparse map, in TensorFlow's form.
       {R"({"cluster": {"ps": {"4": "p4:1"}}, "task": {"type": "ps", "index": 4}})", "ps/4",
        R"({"ps":{"4":"p4:1"}})"},
-      // The evaluator: in the cluster, out of it, without it, and in Kubeflow's empty one.
+      // The evaluator: listed in the cluster, not listed, without a cluster, and in Kubeflow's empty cluster.
       {R"({"cluster": {"ps": ["a:1"], "evaluator": ["e:1"]}, "task": {"type": "evaluator", "index": 0}})",
        "evaluator/0", R"({"evaluator":["e:1"],"ps":["a:1"]})"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "evaluator", "index": 0}})", "evaluator/0",
@@ -144,7 +144,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
        "TF_CONFIG: this task is worker/2, but the cluster has worker 0 to 1 only"},
       {R"({"cluster": {"ps": ["a:1"], "worker": {"1": "b:1", "3": "b:2"}}, "task": {"type": "worker", "index": 2}})",
        "TF_CONFIG: this task is worker/2, but the cluster has worker 1, 3 only"},
-      // A list of one beside a list of workers is a dense cluster, not Kubeflow's view of a ps.
+      // One ps in a list, with workers in a list, is a dense cluster, not Kubeflow's view of a ps.
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 1}})",
        "TF_CONFIG: this task is ps/1, but the cluster has ps 0 only"},
       // Nor is a cluster without workers.
@@ -152,7 +152,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
        "TF_CONFIG: this task is ps/1, but the cluster has ps 0 only"},
       {R"({"cluster": {"ps": ["a:1"], "evaluator": ["e:1"]}, "task": {"type": "evaluator", "index": 1}})",
        "TF_CONFIG: this task is evaluator/1, but the cluster has evaluator 0 only"},
-      // Kubeflow tells the chief of a dynamic cluster nothing.
+      // Kubeflow gives the chief of a dynamic cluster no information.
       {R"({"cluster": {"worker": {}, "ps": []}, "task": {"type": "chief", "index": 0}})",
        "TF_CONFIG: the list of ps is empty; training needs at least one"},
       {R"({"cluster": ["a:1"], "task": {"type": "ps", "index": 0}})",
@@ -284,7 +284,7 @@ TEST(ResolveCluster, ACommandNeedsNoTask) {
   EXPECT_EQ(ResolveCluster({}, kDense, /*require_task=*/false)->self, TaskId());
 }
 
-// Its hash would differ from everybody else's: 0 agrees with any.
+// Its hash would differ from those of all other tasks; 0 matches any hash.
 TEST(ResolveCluster, APsThatSeesOnlyItselfHasNoHash) {
   for (const char* tf_config :
        {R"({"cluster": {"worker": {}, "ps": ["p0:1"]}, "task": {"type": "ps", "index": 0}})",

@@ -21,10 +21,10 @@ TEST(ClusterSpec, AcceptedFormsInTheirCanonicalForm) {
   } kCases[] = {
       // TensorFlow's dense form, with comments.
       {R"({"worker": ["b:2"], /* one server */ "ps": ["a:1"]})", R"({"ps":["a:1"],"worker":["b:2"]})"},
-      // Its sparse form, which is dense when no index is missing.
+      // TensorFlow's sparse form, which is dense if no index is missing.
       {R"({"ps": ["a:1"], "worker": {"3": "b:2"}})", R"({"ps":["a:1"],"worker":{"3":"b:2"}})"},
       {R"({"ps": {"1": "b:2", "0": "a:1"}})", R"({"ps":["a:1","b:2"]})"},
-      // No workers: they may come later, as far as a ps is concerned. Go writes null for an empty list.
+      // No workers: a ps accepts that they join later. Go writes null for an empty list.
       {R"({"ps": ["a:1"]})", R"({"ps":["a:1"]})"},
       {R"({"ps": ["a:1"], "worker": [], "chief": {}, "evaluator": null})", R"({"ps":["a:1"]})"},
       // All jobs; "master" is the chief; others are ignored, whatever they hold.
@@ -161,7 +161,7 @@ TEST(ClusterSpec, HashDependsOnlyOnTheServersAndTheirOrder) {
   EXPECT_NE(hash, Spec(R"({"ps": ["a:1"], "worker": ["c:1"]})").Hash());
 }
 
-// FNV-1a of "a:1,b:1", worked out elsewhere: a change would keep old and new processes from meeting.
+// FNV-1a of "a:1,b:1", computed independently: after a change, old and new processes could not connect.
 TEST(ClusterSpec, HashIsTheSameOnEveryMachine) {
   EXPECT_EQ(Spec(R"({"ps": ["a:1", "b:1"]})").Hash(), 0x8001A7261948F6E2u);
 }

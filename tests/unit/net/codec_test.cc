@@ -32,7 +32,7 @@ std::vector<float> ThereAndBack(v1::Encoding encoding, const std::vector<float>&
   return back;
 }
 
-// Of one value alone and of one among sixteen, which go through different code.
+// Encodes and decodes one value alone and one among sixteen, which use different code.
 std::vector<float> Both(v1::Encoding encoding, float value) {
   const std::vector<float> many = ThereAndBack(encoding, std::vector<float>(16, value));
   return {ThereAndBack(encoding, {value})[0], many.back()};
@@ -93,7 +93,7 @@ TEST_P(CodecTest, TheErrorIsAtMostHalfAUnitInTheLastPlace) {
   for (size_t i = 0; i < values.size(); ++i) {
     const double allowed = std::max(std::abs(static_cast<double>(values[i])) * bound, 0x1p-25);
     ASSERT_LE(std::abs(static_cast<double>(back[i]) - values[i]), allowed) << values[i];
-    ASSERT_EQ(back[i], ThereAndBack(GetParam(), {values[i]})[0]) << "alone as among others";
+    ASSERT_EQ(back[i], ThereAndBack(GetParam(), {values[i]})[0]) << "same result alone and among others";
   }
 }
 
@@ -118,7 +118,7 @@ v1::Chunk ChunkOf(v1::Encoding encoding, int64_t count) {
 TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
   const std::vector<float> values = {1, -2, 3, -4, 5, 6, 7};
   const std::vector<char> bytes = Encoded(GetParam(), values);
-  ASSERT_EQ(bytes.size(), 16u) << "two more, for whole floats";
+  ASSERT_EQ(bytes.size(), 16u) << "padded by two bytes to whole floats";
   const v1::Chunk chunk = ChunkOf(GetParam(), 7);
   for (size_t one = 0; one <= bytes.size(); ++one) {
     for (size_t other = one; other <= bytes.size(); ++other) {

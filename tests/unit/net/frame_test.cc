@@ -149,7 +149,7 @@ TEST(Frame, GarbageIsRefusedOrDecodedButNeverMore) {
   }
 }
 
-// So what waits to be sent to a server that stands still is the gradient itself, not copies of it.
+// Messages that wait for a stalled server thus refer to the gradient itself, not to copies of it.
 TEST(Frame, RefersToThePayloadInsteadOfCopyingIt) {
   const std::vector<float> values(1000, 1.0f);
   const absl::Span<const float> payload(values);

@@ -58,7 +58,7 @@ void Put(std::string& payload, size_t at, T value) {
   std::memcpy(payload.data() + at, &value, sizeof value);
 }
 
-// What each encoding makes of a variable, as its header says it, one element after another.
+// Reference implementations: what each encoding makes of a variable, element by element, as its header says.
 std::vector<float> Int8Reference(const std::vector<float>& variable) {
   std::vector<float> result;
   for (size_t begin = 0; begin < variable.size(); begin += 256) {
@@ -129,7 +129,7 @@ TEST(OneBit, IsTheMeanOfTheElementsWithTheSameSign) {
     const std::vector<float> variable = Numbers(size), expected = OneBitReference(variable);
     const std::vector<float> found = ThereAndBack(OneBitCodec(), variable);
     ASSERT_EQ(found.size(), expected.size());
-    // Sums in another order, rounded to a float.
+    // The codec sums in another order, so the means may differ by the rounding to a float.
     for (size_t i = 0; i < found.size(); ++i) ASSERT_FLOAT_EQ(found[i], expected[i]) << size << " " << i;
   }
   EXPECT_THAT(ThereAndBack(OneBitCodec(), {1, 3, -4, 8, -0.0f}), ElementsAre(4, 4, -2, 4, -2));

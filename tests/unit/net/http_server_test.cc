@@ -39,7 +39,7 @@ class Connection {
 
   bool connected() const { return connected_; }
   void Send(const std::string& text) { (void)!send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
-  // All that comes until the server closes.
+  // Everything that arrives until the server closes the connection.
   std::string Receive() {
     std::string all;
     std::array<char, 4096> part{};

@@ -24,7 +24,7 @@ TEST(Outbox, RequestsOfAStalledReaderAreNotReadUntilItContinues) {
   size_t asked = 0;
   while (!outbox.Rests()) {
     ++asked;
-    outbox.Push(0);  // each request is answered, and no answer is taken
+    outbox.Push(0);  // the answer to each request, which the reader does not take
   }
   EXPECT_EQ(asked, Outbox<int>::kMostBeforeRest + 1);
   EXPECT_FALSE(outbox.Wakes());

@@ -7,7 +7,7 @@ namespace {
 
 constexpr char kKey[] = "the key of the servers";
 
-// By Python's hmac module: hmac.new(b"Jefe", b"15:what do ya want13: for nothing?", "sha256").
+// Computed by Python's hmac module: hmac.new(b"Jefe", b"15:what do ya want13: for nothing?", "sha256").
 TEST(Seal, IsHmacSha256OfTheFactsWithTheirLengths) {
   EXPECT_EQ(HexOf(SealOf("Jefe", {"what do ya want", " for nothing?"})),
             "9b828e9044e7cff3d7bc5a3ad0d57ba96dfe6152ef0a888783ff2e7983a3dbe2");
@@ -17,7 +17,8 @@ TEST(Seal, IsValidOnlyForItsFactsAndItsKey) {
   const std::string seal = SealOf(kKey, {"incarnation", "1", "7"});
   EXPECT_TRUE(SealHolds(kKey, {"incarnation", "1", "7"}, seal));
   EXPECT_FALSE(SealHolds(kKey, {"incarnation", "1", "8"}, seal));
-  EXPECT_FALSE(SealHolds(kKey, {"incarnation", "17", ""}, seal)) << "the same letters, cut elsewhere";
+  EXPECT_FALSE(SealHolds(kKey, {"incarnation", "17", ""}, seal))
+      << "the same concatenation, divided differently";
   EXPECT_FALSE(SealHolds("another key of servers", {"incarnation", "1", "7"}, seal));
   EXPECT_FALSE(SealHolds(kKey, {"incarnation", "1", "7"}, ""));
   EXPECT_FALSE(SealHolds(kKey, {"incarnation", "1", "7"}, seal.substr(0, 31)));

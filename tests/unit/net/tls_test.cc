@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// deploy/make-certs.sh in a directory of the test's own.
+// Runs deploy/make-certs.sh in a directory of the test.
 class TlsFilesTest : public testing::Test {
  protected:
   TlsFilesTest() : dir_(testing::TempDir() + "cairn_tls_XXXXXX") { EXPECT_NE(mkdtemp(dir_.data()), nullptr); }
@@ -51,7 +51,7 @@ class TlsFilesTest : public testing::Test {
     return path;
   }
 
-  // The same certificate, signed again with another end: old.pem.
+  // Signs the same certificate again with another end of validity: old.pem.
   std::string EndYesterday(const std::string& cert, const std::string& ca_key) const {
     std::FILE* file = std::fopen(cert.c_str(), "r");
     X509* certificate = PEM_read_X509(file, nullptr, nullptr, nullptr);

@@ -7,7 +7,7 @@
 namespace cairn::net {
 namespace {
 
-// As gRPC 1.51 words it.
+// A message in the form of gRPC 1.51.
 absl::Status NotConnected(const std::string& last_error) {
   return absl::UnavailableError(absl::StrCat(
       "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: ", last_error));

@@ -76,7 +76,7 @@ TEST(WireChoice, DescribesTheChoice) {
 }
 
 TEST(WireChoice, BytesAreCountedOverAllVariables) {
-  // 1152 + 2048 elements in one byte and a float for each 256, the other 4352 in four.
+  // 1152 + 2048 elements take one byte each and a float for each 256; the other 4352 take four bytes each.
   const double bytes = 1152 + 5 * 4 + 2048 + 8 * 4 + 4 * (2048 + 256 + 2048);
   EXPECT_DOUBLE_EQ(GradientBytesPerElement(JobOf("int8"), kVariables),
                    bytes / (1152 + 2048 + 2048 + 256 + 2048));
