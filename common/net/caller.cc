@@ -63,7 +63,7 @@ Caller Caller::Of(const CertificateNames& names) {
   }
   for (absl::string_view uri : names.uris) {
     if (!absl::ConsumePrefix(&uri, kScheme)) continue;
-    caller.unrestricted_ = false;  // also by a name that is misspelt
+    caller.unrestricted_ = false;  // even if the name is misspelt
     if (uri == "*") {
       add({.job = "*"});
     } else if (Parse(uri, '/', &(role = Role()))) {

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 // What one source says about the task; either part may be missing.
 struct PartialTask {
-  std::string job;  // empty when unsaid
+  std::string job;  // empty if not given
   std::optional<int> index;
 };
 

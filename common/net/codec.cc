@@ -218,7 +218,8 @@ absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first
     }
     ForEachRun(payload, static_cast<size_t>(first) * sizeof(float), to.size() * sizeof(float),
                [&out](absl::Span<const char> run) {
-                 if (run.data() != out) std::memcpy(out, run.data(), run.size());  // or it came there
+                 // The bytes may already be in place.
+                 if (run.data() != out) std::memcpy(out, run.data(), run.size());
                  out += run.size();
                });
     return absl::OkStatus();

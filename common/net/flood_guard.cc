@@ -64,7 +64,7 @@ uint64_t FloodGuard::NewlyReceived(Connection& connection) {
 
 void FloodGuard::Look() {
   if (bound_ == 0 || OwnMemoryBytes() <= bound_) return;
-  malloc_trim(0);  // what is free already
+  malloc_trim(0);  // returns memory that is already free
   if (OwnMemoryBytes() <= bound_) return;
   ForgetClosed();
   for (Connection& one : connections_) (void)NewlyReceived(one);

@@ -41,7 +41,7 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
-  const std::string& token_;  // the factory's, which the channel owns
+  const std::string& token_;  // owned by the factory, which the channel owns
 };
 
 using Interceptors = grpc::experimental::ClientInterceptorFactoryInterface;
@@ -49,7 +49,7 @@ class TokenInterceptors final : public Interceptors {
  public:
   explicit TokenInterceptors(std::string token) : token_(std::move(token)) {}
   grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
-    return new TokenInterceptor(token_);  // the call's
+    return new TokenInterceptor(token_);  // owned by the call
   }
 
  private:
@@ -83,7 +83,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Cre
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   // Traffic within a cluster never uses a proxy, whatever http_proxy and similar variables say.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // ours know what may be repeated
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // Cairn's clients decide which calls may be repeated
   if (credentials.token.empty()) return grpc::CreateCustomChannel(address, credentials.channel, arguments);
   std::vector<std::unique_ptr<Interceptors>> interceptors;
   interceptors.push_back(std::make_unique<TokenInterceptors>(credentials.token));

@@ -66,7 +66,7 @@ MHD_Result Answer(void* server, MHD_Connection* connection, const char* path, co
   (void)stepped_back;
   HttpReply reply;
   if (std::strcmp(method, MHD_HTTP_METHOD_GET) != 0 && std::strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-    if (*upload_size != 0) {  // is not read
+    if (*upload_size != 0) {  // request bodies are not read
       *upload_size = 0;
       return MHD_YES;
     }

@@ -113,7 +113,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     const int64_t bands = BandsOf(shape);
     const int64_t band_bytes = RowsPerBand(shape) * shape.row_elements() * kElementBytes;
     const int64_t least =
-        (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // bands, of which the last may be short
+        (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // in bands, the last of which may be short
     int64_t next = 0;
     for (int part = 1; next < bands; ++part) {
       const size_t server = placement.Lightest(variable);

@@ -66,7 +66,7 @@ absl::StatusOr<Bio> Open(const char* flag, const std::string& path) {
   return bio;
 }
 
-// At least one.
+// Reads the certificates of a PEM file, at least one.
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag, const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const Bio bio, Open(flag, path));
   std::vector<Certificate> certificates;
@@ -90,7 +90,7 @@ absl::StatusOr<Key> ReadKey(const std::string& path) {
   return key;
 }
 
-// As a peer will look at it.
+// Verifies the certificate as a peer does.
 absl::Status CheckIssuer(const TlsFiles& files, const std::vector<Certificate>& chain,
                          const std::vector<Certificate>& authorities) {
   const Store store(X509_STORE_new());
@@ -101,7 +101,7 @@ absl::Status CheckIssuer(const TlsFiles& files, const std::vector<Certificate>& 
   const StoreContext context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), between);
   const bool valid = X509_verify_cert(context.get()) == 1;
-  sk_X509_free(between);  // not the certificates
+  sk_X509_free(between);  // frees the stack, not the certificates
   ERR_clear_error();
   if (valid) return absl::OkStatus();
   return Fault("tls_cert", files.cert, "not accepted by --tls_ca ", files.ca, ": ",

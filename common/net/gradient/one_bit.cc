@@ -69,7 +69,7 @@ void PackSigns(const float* values, int64_t count, char* to) {
   }
 }
 
-// Of whole bytes.
+// Decodes count / 8 whole bytes.
 CAIRN_INLINE void ChooseBody(const char* from, int64_t count, Means means, float* to) {
   for (int64_t byte = 0; byte < count / 8; ++byte) {
     const int32_t bits = static_cast<unsigned char>(from[byte]);
