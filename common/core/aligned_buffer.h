@@ -1,5 +1,7 @@
-// Zeroed memory for floats: 64-byte aligned, on pages of its own from 4 KiB up, so that it can be pinned, and
-// on huge ones where it is large (they double what the memory bandwidth gives). Move-only; constant size.
+// Zero-initialized, 64-byte-aligned memory for floats. Move-only; the size is constant.
+//
+// A buffer of 4 KiB or more has whole pages to itself, so that it can be pinned. One of 2 MiB or more asks
+// for huge pages, which doubled the achieved memory bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +17,8 @@ class AlignedBuffer {
   static constexpr size_t kAlignment = 64;
 
   AlignedBuffer() = default;
-  // `count` floats, all 0. Throws OutOfMemory (out_of_memory.h) where the system has no memory, and for counts
-  // below 0, which are products that overflowed.
+  // `count` floats, all 0. Throws OutOfMemory (out_of_memory.h) if the system has no memory or if `count` is
+  // negative, which means that a product overflowed.
   explicit AlignedBuffer(int64_t count);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept

@@ -12,8 +12,8 @@
 namespace cairn {
 namespace {
 
-// Smallest limit over `path` below `mount` and all directories above it up to the mount. In a container the
-// path may be the host's and not exist; then only the mount itself speaks.
+// The smallest limit of `path` below `mount` and of all its ancestors up to the mount. In a container, `path`
+// may be the host's and not exist; then only the limit of the mount itself counts.
 std::optional<double> Tightest(const std::string& mount, std::string path, CgroupLimit limit_of) {
   std::optional<double> tightest;
   while (true) {

@@ -1,4 +1,4 @@
-// What the control groups of this process allow it, version 1 or 2.
+// Resource limits of the control groups (version 1 or 2) of this process.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace cairn {
 
-// The limit that the directory of one control group states; none where it states no limit.
+// Reads the limit from the directory of one control group; nullopt if there is no limit.
 using CgroupLimit = absl::FunctionRef<std::optional<double>(const std::string& directory)>;
 
-// The smallest limit of our control group and those above it, as `version1` reads it from directories of
-// `controller` ("cpu", "memory") or `version2` from those of the one hierarchy; none when unlimited. `root`
-// stands before /proc and /sys: "" in earnest, a directory in tests.
+// The smallest limit of this process's control group and its ancestors; nullopt if unlimited. `version1`
+// reads the limit from a directory of `controller` ("cpu", "memory"), `version2` from one of the unified
+// hierarchy. `root` is prepended to /proc and /sys: "" in production, a directory in tests.
 std::optional<double> TightestCgroupLimit(const std::string& root, absl::string_view controller,
                                           CgroupLimit version1, CgroupLimit version2);
 

@@ -1,4 +1,4 @@
-// Monotonic time behind an interface, so that tests of leases and limits need not wait.
+// Monotonic time behind an interface, so that tests of leases and time limits need not wait.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ using Duration = std::chrono::steady_clock::duration;
 inline double ToSeconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
-// `seconds` as flags and messages say them, rounded down.
+// A duration given in seconds by a flag or a message, rounded down.
 inline Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
-// The wall clock's, since 1970.
+// Wall-clock time in seconds since 1970.
 inline double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

@@ -26,7 +26,7 @@ std::optional<double> QuotaOfVersion2(const std::string& directory) {
   return period > 0 && quota > 0 ? std::optional<double>(quota / period) : std::nullopt;
 }
 
-// Version 1: two files; a quota of -1 is none.
+// Version 1: two files; a quota of -1 means no limit.
 std::optional<double> QuotaOfVersion1(const std::string& directory) {
   const auto quota_text = ReadFile(absl::StrCat(directory, "/cpu.cfs_quota_us"));
   const auto period_text = ReadFile(absl::StrCat(directory, "/cpu.cfs_period_us"));
@@ -54,7 +54,7 @@ void StayOnCores(int first, int count) {
   }
   CPU_ZERO(&set);
   for (int i = 0; i < count; ++i) CPU_SET(cores[static_cast<size_t>(first + i) % cores.size()], &set);
-  sched_setaffinity(0, sizeof set, &set);  // a wish: without it we are only faster
+  sched_setaffinity(0, sizeof set, &set);  // best effort: without it the thread is only faster
 }
 
 std::string WarnOfThreads(int64_t threads) {

@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-// The cores that the scheduler lets us run on (taskset, cpuset), or fewer where a control group's quota
-// allows less (docker run --cpus, a Kubernetes limit). At least 1.
+// The number of cores that the scheduler lets this process run on (taskset, cpuset), or that the quota of its
+// control group allows (docker run --cpus, a Kubernetes limit), whichever is lower. At least 1.
 int UsableCores();
 
 // The largest number of threads that a flag may ask for.
@@ -18,13 +18,13 @@ inline constexpr int kMaxThreads = 1024;
 // down. Empty if there are enough cores.
 std::string WarnOfThreads(int64_t threads);
 
-// Keeps the calling thread, and the threads that it makes from now on, on `count` of the cores that it may
-// run on: from the `first` of them on, beginning anew behind the last. Where there are no more than that,
-// nothing changes.
+// Binds the calling thread, and the threads that it starts later, to `count` of the cores that it may run on:
+// those with the ordinal numbers `first`, `first` + 1, ..., modulo their number. Does nothing if it may run
+// on at most `count` cores.
 void StayOnCores(int first, int count);
 
-// The tightest CPU quota, in cores, of our control group and those above it, version 1 or 2; none when
-// unlimited. `root` stands before /proc and /sys: "" in earnest, a directory in tests.
+// The tightest CPU quota, in cores, of this process's control group and its ancestors (version 1 or 2);
+// nullopt if unlimited. `root` is prepended to /proc and /sys: "" in production, a directory in tests.
 std::optional<double> CpuQuota(const std::string& root);
 
 }  // namespace cairn

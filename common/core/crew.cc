@@ -34,7 +34,7 @@ void Crew::Share(absl::FunctionRef<void(int)> body) {
   }
   body(0);
   MutexLock lock(mutex_);
-  while (at_work_ > 0) changed_.Wait(mutex_);  // as long as the longest part
+  while (at_work_ > 0) changed_.Wait(mutex_);  // until the slowest thread has finished its part of the loop
   body_ = nullptr;
 }
 
@@ -43,7 +43,7 @@ bool Crew::Take(absl::AnyInvocable<void()> task) {
   const size_t room = static_cast<size_t>(idle_) + threads_.size();
   if (body_ != nullptr || tasks_.size() >= room) return false;
   tasks_.push_back(std::move(task));
-  changed_.NotifyOne();  // whoever waits now waits for something to do: nobody shares anything
+  changed_.NotifyOne();  // no loop runs, so only idle pool threads wait on `changed_`
   return true;
 }
 

@@ -1,5 +1,5 @@
-// A few threads that lend a hand with one loop at a time, or take a task off a thread that has more to do.
-// Thread-safe; owned by main.
+// A thread pool that runs one parallel loop at a time, and single tasks in between. Thread-safe; owned by
+// main.
 #pragma once
 
 #include <deque>
@@ -14,17 +14,18 @@ namespace cairn {
 
 class Crew {
  public:
-  // `size`: the caller of Share() counts as one.
+  // `size`: the number of threads, including the caller of Share(); size - 1 threads are started.
   explicit Crew(int size);
-  // When all tasks are done.
+  // Blocks until all tasks are done.
   ~Crew();
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
-  // body(0) ... body(size() - 1), at the same time; returns when all have. While the others are with another
-  // caller, or one has a task, the caller does all of it. To wake them costs some 10 us each.
+  // Runs body(0) ... body(size() - 1) in parallel and returns when all have returned. If the pool is busy
+  // with another caller's loop or with a task, the caller runs all of them itself. Waking a thread costs
+  // about 10 us.
   void Share(absl::FunctionRef<void(int)> body) ABSL_LOCKS_EXCLUDED(mutex_);
-  // One of the threads does `task` soon: true, where one has nothing to do, or fewer tasks wait than there
-  // are threads, so that who ends one has the next. Else nothing happens.
+  // Queues `task` for one of the threads and returns true. Returns false, and does nothing, while a loop runs
+  // or if the queue is full: one waiting task per thread, and one more per idle thread.
   bool Take(absl::AnyInvocable<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -32,13 +33,14 @@ class Crew {
 
   Mutex mutex_;
   CondVar changed_;
-  const absl::FunctionRef<void(int)>* body_ ABSL_GUARDED_BY(mutex_) =
-      nullptr;  // null: nobody shares anything
-  int turn_ ABSL_GUARDED_BY(mutex_) = 0;
-  int at_work_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);  // that none has begun
+  // The body of the current loop; null if no loop runs.
+  const absl::FunctionRef<void(int)>* body_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  int turn_ ABSL_GUARDED_BY(mutex_) = 0;     // loops begun
+  int at_work_ ABSL_GUARDED_BY(mutex_) = 0;  // threads that have not finished the current loop
+  // Tasks that no thread has begun.
+  std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   int tasks_under_way_ ABSL_GUARDED_BY(mutex_) = 0;
-  int idle_ ABSL_GUARDED_BY(mutex_) = 0;  // threads that wait
+  int idle_ ABSL_GUARDED_BY(mutex_) = 0;  // waiting threads
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Thread> threads_;
 };

@@ -1,11 +1,11 @@
-// Bits that no other process draws as well.
+// Random bits from the operating system, different in each process.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn {
 
-// 64 random bits of the system's. Any thread.
+// 64 random bits. Any thread.
 uint64_t DrawRandomBits();
 
 }  // namespace cairn

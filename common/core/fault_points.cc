@@ -32,7 +32,8 @@ absl::StatusOr<FaultPoints::Fault> FaultPoints::Parse(absl::string_view text) {
     if (signal != std::end(kSignals)) fault.signal = signal->second;
   }
   if (fault.signal != 0) return fault;
-  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no POINT:PASSING:KILL|STOP|TERM|INT"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is not of the form POINT:PASSING:KILL|STOP|TERM|INT"));
 }
 
 void FaultPoints::Count() {

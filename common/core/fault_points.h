@@ -1,7 +1,8 @@
-// Moments in a process's life at which a test makes it fail, by the signal that would come from outside.
+// Fault points: named places in the code at which a test can make the process fail by a signal.
 //
-// A program passes by its points by name; "applied:12:KILL" raises SIGKILL when it comes by "applied" for the
-// 12th time. Made by main from a flag that help does not show, handed down by reference; thread-safe.
+// The program calls Pass() with the name of each point that it reaches; "applied:12:KILL" raises SIGKILL when
+// it reaches "applied" for the 12th time. Created by main from a flag that --help does not show, and passed
+// down by reference. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@ class FaultPoints {
     int64_t passing = 0;  // from 1
     int signal = 0;
   };
-  // POINT:PASSING:KILL|STOP|TERM|INT; an empty text is no fault.
+  // Parses POINT:PASSING:KILL|STOP|TERM|INT; an empty text means no fault. INVALID_ARGUMENT quoting the text.
   static absl::StatusOr<Fault> Parse(absl::string_view text);
 
   explicit FaultPoints(Fault fault) : fault_(std::move(fault)) {}

@@ -10,7 +10,7 @@ namespace cairn {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  // Takes `fd`; a negative one is none.
+  // Takes ownership of `fd`; a negative value means no descriptor.
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() { Reset(); }
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}

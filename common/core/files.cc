@@ -22,13 +22,13 @@ std::string SiblingOf(const std::string& path) {
   return absl::StrCat(path, ".tmp-", getpid());
 }
 
-// A device, a pipe or a socket: what a rename would replace, and what the user did not mean to lose.
+// A device, a pipe or a socket: a rename would replace it, which the user did not intend.
 bool IsSpecialFile(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-// Does not wait for the reader of a pipe: ENXIO where there is none.
+// Does not wait for the reader of a pipe: ENXIO if there is no reader.
 int OpenSpecialFile(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);

@@ -1,4 +1,4 @@
-// Whole files in one call.
+// Reads and writes whole files in one call. Any thread.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ namespace cairn {
 // NOT_FOUND, PERMISSION_DENIED or UNKNOWN with the path and the system's reason.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// Writes a sibling and renames it over `path`: readers see the old file or the new one, never a part.
+// Writes a temporary file in the same directory and renames it to `path`: readers see the old contents or the
+// new ones, never a part. A device, pipe or socket is written directly.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents);
 
-// The error that WriteFileAtomically() would meet now, as far as creating its sibling and renaming tell;
-// nothing changes.
+// Returns the error that WriteFileAtomically() would return now, as far as it can be known without changing
+// `path`: creates and removes the temporary file.
 absl::Status CheckWritable(const std::string& path);
 
 bool FileExists(const std::string& path);

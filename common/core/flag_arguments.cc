@@ -52,7 +52,7 @@ bool TakesValue(const CLI::Option& option) {
   return option.get_items_expected_max() > 0;
 }
 
-// `word` stands where a value is due, and is more likely the next flag.
+// Whether `word`, which stands where a value is expected, is more likely the next flag.
 bool LooksLikeFlag(const CLI::App& app, absl::string_view word) {
   if (absl::StartsWith(word, "--")) return true;
   const std::optional<FlagWord> flag = AsFlag(word);
@@ -95,7 +95,7 @@ std::optional<ArgumentFault> FindArgumentFault(const CLI::App& app, absl::Span<c
     if (!seen.insert(option).second && !MayBeRepeated(*option)) return fault(FaultOfRepetition(*option));
     std::optional<std::string> value = flag->value;
     if (!value.has_value() && TakesValue(*option)) {
-      if (i + 1 == arguments.size()) continue;  // CLI11 says so
+      if (i + 1 == arguments.size()) continue;  // CLI11 reports the missing value
       const bool optional = option->get_items_expected_min() == 0;
       if (optional && LooksLikeFlag(*command, arguments[i + 1])) continue;
       value = arguments[++i];

@@ -18,14 +18,14 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// Those that --help shows.
+// The options that --help shows.
 std::vector<const CLI::Option*> OptionsOf(const CLI::App& app, bool positional) {
   return app.get_options([positional](const CLI::Option* option) {
     return !option->get_group().empty() && option->get_positional() == positional;
   });
 }
 
-// "--data_dir", as --help spells it; of a switch also "--noshuffle".
+// The names as --help spells them ("--data_dir"); for a switch also the negated one ("--noshuffle").
 std::vector<std::string> Spellings(const CLI::Option& option) {
   std::vector<std::string> spellings;
   for (const std::string& name : option.get_snames()) spellings.push_back(absl::StrCat("-", name));
@@ -38,15 +38,15 @@ bool TakesValue(const CLI::Option& option) {
   return option.get_items_expected_max() > 0;
 }
 
-// What the value is: the words of a check, as in "TEXT:sync|async", or else the name of its type, as in
-// "HOST:PORT".
+// The type of the value: the words of its check if it has any ("sync|async" of "TEXT:sync|async"), else the
+// name of its type ("HOST:PORT").
 std::string TypeOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::string check = type.substr(type.rfind(':') + 1);
   return absl::StrContains(check, "|") ? check : type;
 }
 
-// The words of "auto|never|DIR" and the like; those in capitals stand for something else.
+// The fixed words of a type such as "auto|never|DIR". Words in capitals are placeholders and are left out.
 std::vector<std::string> Words(const CLI::Option& option) {
   std::vector<std::string> words;
   const std::string type = TypeOf(option);
@@ -127,12 +127,12 @@ constexpr char kExitStatus[] =
     ".TP\n1\npermanent failure: bad data, a NaN\n"
     ".TP\n2\na flag, the cluster config or the model file is wrong\n"
     ".TP\n3\nincompatible checkpoint, model or protocol\n"
-    ".TP\n138\nworth another try: the cluster was not reached in time, or a task was lost\n"
+    ".TP\n138\ntemporary failure, retry: the cluster was not reached in time, or a task was lost\n"
     ".TP\n130, 143\nstopped by SIGINT, SIGTERM\n";
 
 // --- shells ---
 
-// Calls `visit(path, app)` of the program, with an empty path, and of all commands: "checkpoint list".
+// Calls visit(path, app) for the program, with an empty path, and for each command ("checkpoint list").
 template <typename Visit>
 void ForEachCommand(const CLI::App& app, const std::string& path, Visit visit) {
   visit(path, app);
@@ -146,17 +146,17 @@ std::string Identifier(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"-", "_"}, {" ", "_"}});
 }
 
-// Within single quotes.
+// `text` in single quotes, for a shell.
 std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// What zsh's _arguments reads between brackets.
+// Escapes a description for use between brackets in zsh's _arguments.
 std::string ZshText(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"[", "\\["}, {"]", "\\]"}, {":", "\\:"}, {"\n", " "}});
 }
 
-// ":what:action" of a value.
+// The ":message:action" part of zsh's _arguments for the option's value.
 std::string ZshValue(const CLI::Option& option) {
   const std::vector<std::string> words = Words(option);
   const std::string what = ZshText(TypeOf(option).empty() ? "value" : TypeOf(option));

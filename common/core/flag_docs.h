@@ -1,8 +1,7 @@
-// What a program's flags and commands are, for other readers than its own --help: a man page, and what shells
-// complete. All of it comes from the tables that the command line is read with.
+// Generates a program's man page and shell completions from the CLI11 tables that also parse its command
+// line.
 //
-// One thread. ParseCommandLine() answers --help_as=man|bash|zsh with these; the build installs what they
-// give.
+// One thread. ParseCommandLine() prints the results for --help_as=man|bash|zsh; the build installs them.
 #pragma once
 
 #include <string>
@@ -15,11 +14,11 @@ class App;
 
 namespace cairn {
 
-// troff, section 1, with all commands; `version` stands in its foot.
+// A man page (troff, section 1) with all commands; `version` is printed in its footer.
 std::string ManPage(const CLI::App& app, absl::string_view version);
 
-// A script for bash, or a function file for zsh named _PROGRAM: commands, flags, the words that a flag takes,
-// and files where it takes them.
+// Completion scripts: for bash a script, for zsh a function file to be named _PROGRAM. They complete
+// commands, flags, the fixed words that a flag takes, and file names.
 std::string BashCompletion(const CLI::App& app);
 std::string ZshCompletion(const CLI::App& app);
 

@@ -28,12 +28,12 @@ CLI::Validator Number(const std::string& what, const std::function<bool(double)>
       [what, accepts](const std::string& text) {
         double value = 0;
         if (absl::SimpleAtod(text, &value) && accepts(value)) return std::string();
-        return absl::StrCat("'", text, "' is no ", what);
+        return absl::StrCat("'", text, "' is not a ", what);
       },
       "");
 }
 
-// The subcommand that was being read, or the program itself.
+// The subcommand that was being parsed, or the program itself.
 const CLI::App& Innermost(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : Innermost(*chosen.back());
@@ -51,7 +51,7 @@ std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
   }
   const std::string flag = argument.substr(0, argument.find('='));
   std::string nearest;
-  size_t distance = 3;  // farther is no slip of the finger
+  size_t distance = 3;  // a distance of 3 or more is not a typing error
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
       const size_t candidate = EditDistance(Dashed(flag), absl::StrCat("--", Dashed(name)));
@@ -64,7 +64,7 @@ std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
                       nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
 }
 
-// In --help a flag stands once, in its `_` spelling, and a switch as --[no]shuffle.
+// Makes --help show a flag once, in its `_` spelling, and a switch as --[no]shuffle.
 class OneSpelling final : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -109,7 +109,7 @@ std::string Describe(const CLI::App& app, const CLI::ParseError& error) {
   return text;
 }
 
-// --help_as=man|bash|zsh, which the build asks for and --help does not show.
+// The text for --help_as=man|bash|zsh, which the build uses and --help does not show.
 std::optional<std::string> DocumentAs(const CLI::App& app, absl::string_view argument) {
   if (argument == "--help_as=man") return ManPage(app, Version());
   if (argument == "--help_as=bash") return BashCompletion(app);
@@ -117,7 +117,7 @@ std::optional<std::string> DocumentAs(const CLI::App& app, absl::string_view arg
   return std::nullopt;
 }
 
-// After --help and the like.
+// The exit code after --help and similar flags have printed their text.
 ExitCode EndOfPrinting(const CLI::App& app) {
   const absl::Status status = FlushStandardOutput();
   if (status.ok()) return ExitCode::kDone;
@@ -142,7 +142,7 @@ CLI::Validator WholeNumberFrom(int64_t minimum) {
       [minimum](const std::string& text) {
         int64_t value = 0;
         if (absl::SimpleAtoi(text, &value) && value >= minimum) return std::string();
-        return absl::StrCat("'", text, "' is no whole number of at least ", minimum);
+        return absl::StrCat("'", text, "' is not a whole number of at least ", minimum);
       },
       "");
 }
@@ -173,13 +173,13 @@ CLI::Validator OneOf(std::initializer_list<const char*> words) {
   return CLI::Validator(
       [allowed](const std::string& text) {
         if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return std::string();
-        return absl::StrCat("'", text, "' is none of ", absl::StrJoin(allowed, ", "));
+        return absl::StrCat("'", text, "' is not one of ", absl::StrJoin(allowed, ", "));
       },
       absl::StrJoin(allowed, "|"));
 }
 
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
-  return app.add_option(FlagNames("log_level"), level, "What to tell on stderr")
+  return app.add_option(FlagNames("log_level"), level, "Minimum severity of the messages on stderr")
       ->check(OneOf({"debug", "info", "warning", "error"}))
       ->capture_default_str();
 }
@@ -187,7 +187,7 @@ CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
 CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format) {
   return app
       .add_option(FlagNames("log_format"), format,
-                  "What is told as lines for people, or as one JSON object each for programs")
+                  "Log messages as lines of text, or as one JSON object each")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
 }
@@ -245,10 +245,11 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags) {
   if (const auto fault = FindArgumentFault(app, flags)) return absl::InvalidArgumentError(fault->text);
   try {
-    app.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));  // it takes them from the back
+    app.parse(std::vector<std::string>(flags.rbegin(), flags.rend()));  // CLI11 expects them in reverse order
     return absl::OkStatus();
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return absl::InvalidArgumentError("they ask for help, not for training");
+    if (error.get_exit_code() == 0)
+      return absl::InvalidArgumentError("the flags request help instead of training");
     return absl::InvalidArgumentError(Describe(app, error));
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(error.what());

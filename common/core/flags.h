@@ -1,7 +1,7 @@
-// The command line of every program: CLI11 with one way to spell a flag, one way to refuse and one way to
-// end.
+// Parses the command line of every program with CLI11, with uniform spelling of flags, error messages and
+// exit codes.
 //
-// Used by each main before anything else runs; one thread. Include <CLI/CLI.hpp> where flags are declared.
+// Each main uses it before anything else runs; one thread. Include <CLI/CLI.hpp> where flags are declared.
 #pragma once
 
 #include <cstdint>
@@ -24,42 +24,43 @@ class Validator;
 
 namespace cairn {
 
-// "data_dir" -> "--data_dir,--data-dir": what CLI::App::add_option wants.
+// "data_dir" -> "--data_dir,--data-dir": the name for CLI::App::add_option().
 std::string FlagNames(absl::string_view name);
-// "shuffle" -> "--shuffle,!--noshuffle": what CLI::App::add_flag wants.
+// "shuffle" -> "--shuffle,!--noshuffle": the name for CLI::App::add_flag().
 std::string SwitchNames(absl::string_view name);
 
-// Checks of a flag's value; their fault reads "--epochs: 'x' is no whole number of at least 1".
+// Validators of a flag's value. An error reads "--epochs: 'x' is not a whole number of at least 1".
 CLI::Validator WholeNumberFrom(int64_t minimum);
 CLI::Validator NumberFrom(double minimum);
 CLI::Validator NumberAbove(double bound);
 CLI::Validator NumberBetween(double minimum, double bound);    // [minimum, bound)
 CLI::Validator NumberAboveUpTo(double bound, double maximum);  // (bound, maximum]
-CLI::Validator MemorySize();                                   // as ParseMemorySize()
+CLI::Validator MemorySize();                                   // what ParseMemorySize() accepts
 CLI::Validator OneOf(std::initializer_list<const char*> words);
 
-// --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
+// Adds --log_level debug|info|warning|error. `level` keeps its value if the flag is not given.
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
 LogLevel LogLevelOf(absl::string_view name);  // one of the four words
-// --log_format text|json. Likewise.
+// Adds --log_format text|json. `format` keeps its value if the flag is not given.
 CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format);
 LogFormat LogFormatOf(absl::string_view name);
 
-// --fault POINT:PASSING:SIGNAL, which help does not show: see fault_points.h.
+// Adds --fault POINT:PASSING:SIGNAL (fault_points.h), which --help does not show.
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 
-// Reads the command line into the variables that `app` was told of. Empty: go on. Otherwise end with this
-// code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
-// "cairn-ps: <fault>". Does not throw. `app` has the program's name.
+// Parses the command line into the variables bound to `app`, which has the program's name. Returns nullopt if
+// the program should run. Otherwise it should exit with the returned code: kDone after --help or --version,
+// whose text went to stdout; kUsage after one line on stderr, "cairn-ps: <fault>". Does not throw.
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
-// Flags meant for another program: INVALID_ARGUMENT with the fault it would name; asking for help is one.
+// Parses flags meant for another program. INVALID_ARGUMENT with the fault that the other program would print;
+// a request for help is a fault too.
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
-// The same refusal for what only a later look can tell: prints "cairn-ps: <fault>" in one line, returns
+// Reports a usage error found after parsing: prints "cairn-ps: <fault>" in one line on stderr, returns
 // kUsage.
 ExitCode UsageError(absl::string_view program, absl::string_view fault);
 
-// The flags among `names` that the command line gave, as arguments for another program: {"--epochs=5",
-// "--sync_replicas=true"}. `declares` tells which: an App that declares them, in the order wanted.
+// The flags given on the command line that `declares` declares too, in its order, as arguments for another
+// program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command line.
 std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);
 
 // "0.1.0"

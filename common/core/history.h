@@ -1,5 +1,5 @@
-// The course of a few numbers over the whole life of a process in bounded memory: points in time, of which
-// every second one goes when there are too many. Thread-safe.
+// The values of a few series over the whole life of a process in bounded memory. When there are too many
+// points, every second one is dropped and the spacing is doubled. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace cairn {
 class History {
  public:
   struct Point {
-    double seconds = 0;          // since the first one
+    double seconds = 0;          // since the first point
     std::vector<double> values;  // [series]; a NaN is a gap
   };
-  // At most `capacity` points, at least 2, none closer to the one before than `spacing` at first.
+  // Keeps at most `capacity` (at least 2) points. `spacing`: the initial minimum distance between two points.
   History(size_t capacity, Duration spacing) : capacity_(capacity), spacing_(spacing) {}
 
-  // Whether a point at `now` would be kept: cheap enough to ask at every step.
+  // Whether a point at `now` is due. Cheap enough to call at every step.
   bool Wants(TimePoint now) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Add(TimePoint now, std::vector<double> values) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,4 +1,4 @@
-// What stands before a function that kernels of a GPU call too; elsewhere it is nothing.
+// CAIRN_HOST_DEVICE marks a function that GPU kernels call too; it is empty outside CUDA compilation.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -14,14 +14,15 @@
 namespace cairn {
 namespace {
 
-// Far beyond any file of ours. The library's writer, and our readers, call themselves for each level.
+// Far beyond any file of Cairn. The library's writer and our readers recurse once per level.
 constexpr size_t kDeepestNesting = 200;
 
-// Looks for what the library takes and we do not. What is no JSON it leaves to whoever parses.
+// Finds what the library accepts and Cairn refuses: duplicate keys and deep nesting. Syntax errors are left
+// to the parser.
 class Watch final : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool too_deep() const { return too_deep_; }
-  const std::string& duplicate() const { return duplicate_; }  // the first one; empty: none
+  const std::string& duplicate() const { return duplicate_; }  // the first duplicate key; empty if none
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -51,7 +52,7 @@ class Watch final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  std::vector<std::set<std::string>> open_;  // the keys of what is open; none of an array
+  std::vector<std::set<std::string>> open_;  // the keys of each open object; empty sets for open arrays
   std::string duplicate_;
   bool too_deep_ = false;
 };
@@ -59,8 +60,7 @@ class Watch final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source) {
-  // Looked through once before: the library's own way to watch while it builds takes a time that grows with
-  // the square of an array's length.
+  // A separate pass: with the library's own callback, parsing takes time quadratic in the length of an array.
   Watch watch;
   nlohmann::json::sax_parse(text.begin(), text.end(), &watch, nlohmann::json::input_format_t::json,
                             /*strict=*/true,
@@ -137,7 +137,7 @@ std::map<std::string, int64_t> LinesOfElements(absl::string_view text) {
       ++open.back().index;
       open.back().expects_key = true;
     } else if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-') {
-      begin_value();  // of its later letters nothing new comes
+      begin_value();  // further characters of the same value change nothing: the line is already recorded
     }
   }
   return lines;

@@ -1,4 +1,4 @@
-// JSON text to a document without exceptions. Include <nlohmann/json.hpp> where the document is read.
+// Parses JSON without exceptions. Include <nlohmann/json.hpp> where the document is read.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace cairn {
 
-// Refuses, with INVALID_ARGUMENT naming `source` ("cluster.json") and the line where it can: bad
-// syntax; a key that an object holds twice (a JSON library silently keeps one of them); values nested
-// hundreds deep. `//` and `/* */` comments are skipped.
+// Parses `text`; `//` and `/* */` comments are skipped. INVALID_ARGUMENT naming `source` ("cluster.json"),
+// and the line if it is known, for bad syntax; for a key that appears twice in an object (a JSON library
+// silently keeps one of them); and for values nested more than 200 deep.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source);
 
 // The line on which each array element of a valid document begins, by its JSON pointer ("/config/layers/3").

@@ -47,7 +47,7 @@ int64_t StackBytes() {
   return static_cast<int64_t>(bytes);
 }
 
-// The same file in both versions of control groups: "max" or a number.
+// The file is the same in both versions of control groups: "max" or a number.
 std::optional<double> TasksOf(const std::string& directory) {
   const auto text = ReadFile(absl::StrCat(directory, "/pids.max"));
   double tasks = 0;
@@ -124,7 +124,8 @@ absl::Status CheckLimits(int64_t files, int threads) {
   Rehearsal rehearsal;
   for (int i = 0; i < threads; ++i) {
     if (const absl::Status status = rehearsal.Add(); !status.ok()) {
-      return Annotate(status, absl::StrCat("only ", i, " more threads can be had, ", threads, " are needed"));
+      return Annotate(status,
+                      absl::StrCat("only ", i, " more threads can be started, ", threads, " are needed"));
     }
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// The limits of the system on this process (ulimit, control groups): open files and threads.
+// The system's limits for this process (ulimit, control groups): open files, threads, address space.
 //
 // Each program checks them when it starts, so that its message names a limit that is too low, before some
 // later operation fails. Any thread.
@@ -22,18 +22,19 @@ int64_t HighestDescriptorLimit();
 // open files raised from 1024 to 524288 (ulimit -n)"; empty if the limit was at its highest already.
 std::string RaiseDescriptorLimit();
 
-// The limit of this process's address space in bytes (ulimit -v); none if it is unlimited.
+// The limit of this process's address space in bytes (ulimit -v); nullopt if it is unlimited.
 std::optional<int64_t> AddressSpaceLimit();
 
-// RESOURCE_EXHAUSTED naming the limit, and the value that it needs, if it leaves less address space than the
-// stacks of `threads` more threads and `bytes` for everything else.
+// RESOURCE_EXHAUSTED, naming the limit and the value it should have, if the remaining address space does not
+// suffice for the stacks of `threads` more threads and `bytes` of other memory.
 absl::Status CheckAddressSpace(int threads, int64_t bytes);
 
-// RESOURCE_EXHAUSTED naming the limit, and how to raise it, if fewer than `files` may be open, or if this
-// process cannot start `threads` more threads now. Tries it: starts that many threads and joins them.
+// RESOURCE_EXHAUSTED, naming the limit and how to raise it, if fewer than `files` files may be open or if
+// this process cannot start `threads` more threads now. Tests the latter by starting and joining that many
+// threads.
 absl::Status CheckLimits(int64_t files, int threads);
 
-// Possible reasons why a thread was refused, as text: the limits that may be at fault, with their values.
+// A text with the limits that may be the reason why no thread could be started, and their values.
 std::string ThreadLimits();
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Log lines on stderr: "I1120 07:46:00.123 worker/1] text", or one JSON object each. Results go to stdout and
-// not through here.
+// Logs to stderr: lines "I1120 07:46:00.123 worker/1] text", or one JSON object per message. Results of a
+// program go to stdout, not through this log.
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 enum class LogFormat { kText, kJson };
 
-// Once, at the start of main. `task` ("worker/1") stands in every line. Thread-safe afterwards. Colors on a
-// terminal, unless NO_COLOR is set in the environment (no-color.org).
+// To be called once, at the start of main; afterwards logging is thread-safe. `task` ("worker/1") appears in
+// every line. Lines are colored on a terminal unless NO_COLOR is set in the environment (no-color.org).
 void StartLogging(const std::string& task, LogLevel level, LogFormat format = LogFormat::kText);
 
-// {"time":"2026-11-20T07:46:00.123Z","level":"warning","task":"worker/1","message":"text"} and a newline, of
-// now.
+// {"time":"2026-11-20T07:46:00.123Z","level":"warning","task":"worker/1","message":"text"} with the current
+// time, and a newline.
 std::string JsonLogLine(const std::string& task, LogLevel level, const std::string& text);
 
+// Logs `text` as one line: see OneLine().
 void Log(LogLevel level, const std::string& text);
 
 template <typename... Args>

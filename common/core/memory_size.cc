@@ -17,10 +17,11 @@ namespace {
 constexpr std::pair<absl::string_view, double> kUnits[] = {
     {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
     {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-// Far above any machine, far below what an int64_t of bytes holds.
+// Far above the memory of any machine, and well within an int64_t.
 constexpr double kMostBytes = 0x1p60;
 
-// "max" in version 2 is no number, and so no limit; version 1 writes a number beyond every machine.
+// Version 2 writes "max" for no limit, which does not parse; version 1 writes a number beyond any machine's
+// memory.
 std::optional<double> NumberIn(const std::string& path) {
   const auto text = ReadFile(path);
   double bytes = 0;
@@ -41,7 +42,7 @@ absl::StatusOr<int64_t> ParseMemorySize(absl::string_view text) {
     if (bytes >= 1 && bytes <= kMostBytes) return static_cast<int64_t>(bytes);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no size of memory such as 4GiB, 500MB or 1000000 (bytes)"));
+      absl::StrCat("'", text, "' is not a memory size such as 4GiB, 500MB or 1000000 (bytes)"));
 }
 
 std::string InGiB(double bytes) {

@@ -1,5 +1,5 @@
-// What is counted while the work goes on, and read now and then by whoever shows it: numbers that cost an
-// atomic addition to change. Thread-safe; a reader may see one number of a moment and another of the next.
+// Metrics: counters and histograms that cost one atomic addition per update. Thread-safe. Readers do not get
+// a consistent snapshot: two metrics may be from different moments.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-// Rises only.
+// A number that only grows.
 class Counter {
  public:
   void Add(int64_t amount = 1) { value_.fetch_add(amount, std::memory_order_relaxed); }
@@ -20,10 +20,10 @@ class Counter {
   std::atomic<int64_t> value_{0};
 };
 
-// How often values were how large.
+// A histogram.
 class Distribution {
  public:
-  // `limits`: the largest value of each bucket but the last, rising.
+  // `limits`: the largest value of each bucket but the last (which is unbounded), ascending.
   explicit Distribution(std::initializer_list<double> limits) : limits_(limits), counts_(limits.size() + 1) {}
 
   void Add(double value) {
@@ -33,7 +33,8 @@ class Distribution {
   }
 
   const std::vector<double>& limits() const { return limits_; }
-  int64_t count_in(size_t bucket) const { return counts_[bucket].value(); }  // [limits, and one more]
+  // `bucket`: 0 ... limits().size().
+  int64_t count_in(size_t bucket) const { return counts_[bucket].value(); }
   double sum() const { return sum_.load(std::memory_order_relaxed); }
   int64_t count() const {
     int64_t count = 0;
@@ -47,7 +48,7 @@ class Distribution {
   std::atomic<double> sum_{0};
 };
 
-// Seconds from a tenth of a millisecond to a minute: what a step, a round or a call takes.
+// Bucket limits in seconds, from 0.1 ms to a minute, for the duration of a step, a round or a call.
 inline constexpr std::initializer_list<double> kSecondsLimits = {
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 

@@ -34,11 +34,11 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 
 class CondVar {
  public:
-  // Returns false when `deadline` passed. Wakes spuriously: call it in a loop around the condition.
+  // Returns false if `deadline` has passed. May wake spuriously: call it in a loop that checks the condition.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    // A wait on the system clock: ThreadSanitizer of GCC 12 does not know pthread_cond_clockwait.
+    // Waits on the system clock: the ThreadSanitizer of GCC 12 does not know pthread_cond_clockwait.
     const auto left = deadline - std::chrono::steady_clock::now();
     const auto status = condition_.wait_until(
         lock, std::chrono::system_clock::now() +
@@ -46,7 +46,7 @@ class CondVar {
     lock.release();
     return status == std::cv_status::no_timeout;
   }
-  // Without a limit: only for a thread that waits for work and that its owner's destructor wakes.
+  // Waits without a deadline: only for a thread that waits for work and is woken by its owner's destructor.
   void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);

@@ -27,7 +27,7 @@ absl::Status CheckDirectoryWritable(const std::string& directory) {
   if (stat(existing.c_str(), &info) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write in ", existing));
   if (!S_ISDIR(info.st_mode))
-    return absl::FailedPreconditionError(absl::StrCat(existing, " is no directory"));
+    return absl::FailedPreconditionError(absl::StrCat(existing, " is not a directory"));
   if (access(existing.c_str(), W_OK | X_OK) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write in ", existing));
   return absl::OkStatus();

@@ -8,8 +8,8 @@
 
 namespace cairn {
 
-// Whether files can be created in `directory`. If it does not exist yet, the nearest existing directory above
-// it is checked.
+// Returns an error if no files can be created in `directory`. If it does not exist yet, the nearest existing
+// directory above it is checked.
 absl::Status CheckDirectoryWritable(const std::string& directory);
 
 // `path` itself, absolute, or the nearest directory above it that exists.

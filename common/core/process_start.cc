@@ -23,30 +23,30 @@
 namespace cairn {
 namespace {
 
-// A variable of the environment that a library below us reads.
+// An environment variable that a library reads.
 struct Foreign {
   const char* name;
   const char* effect;
   bool before_main = false;  // the library reads it before main begins
 };
 
-// Left alone are variables that only change speed, logs or name resolution, or whose effect is asked for by
-// name (CUDA_VISIBLE_DEVICES, ONEDNN_MAX_CPU_ISA, GRPC_SSL_CIPHER_SUITES). Proxy variables are left to those
-// who want them: channels of ours do not look at them (net::MakeChannel).
+// The variables that are removed. Not in the table: variables that only change speed, logs or name
+// resolution, and those whose effect is clearly intended (CUDA_VISIBLE_DEVICES, ONEDNN_MAX_CPU_ISA,
+// GRPC_SSL_CIPHER_SUITES). Proxy variables need no entry: Cairn's channels ignore them (net::MakeChannel).
 constexpr Foreign kForeign[] = {
-    {"OMP_THREAD_LIMIT", "fewer threads than --threads would split sums otherwise", true},
+    {"OMP_THREAD_LIMIT", "with fewer threads than --threads, sums would be split differently", true},
     {"OMP_DYNAMIC", "the number of threads, and so how sums are split, would change with the load", true},
     {"OMP_MAX_ACTIVE_LEVELS", "loops would run on one thread", true},
     {"DNNL_DEFAULT_FPMATH_MODE", "float32 would be computed in less precision"},
     {"ONEDNN_DEFAULT_FPMATH_MODE", "float32 would be computed in less precision"},
     {"NVIDIA_TF32_OVERRIDE", "it would override --precision"},
-    {"GRPC_POLL_STRATEGY", "with another than the default one no connection may come about"},
+    {"GRPC_POLL_STRATEGY", "with a strategy other than the default, connections may fail"},
     {"GRPC_EXPERIMENTS", "unfinished code of gRPC would run"},
     {"GRPC_ABORT_ON_LEAKS", "a finished job would end in SIGABRT"},
 };
 
 // The names that have been removed, separated by commas: kept in the environment for TakeRemarks(), because
-// the program may start itself again in between.
+// the program may execute itself again in between.
 constexpr char kRemoved[] = "CAIRN_REMOVED_VARIABLES";
 
 std::vector<std::string> Removed() {
@@ -65,7 +65,7 @@ void CleanEnvironment(char** argv) {
   }
   if (removed.empty()) return;
   setenv(kRemoved, absl::StrJoin(removed, ",").c_str(), 1);
-  if (too_late) execv("/proc/self/exe", argv);  // where that fails we go on as we are
+  if (too_late) execv("/proc/self/exe", argv);  // if that fails, the program continues with its old settings
 }
 
 // Address space of a task without a job, in addition to its code and the stacks of its threads.
@@ -82,7 +82,7 @@ std::terminate_handler default_terminate = nullptr;
       EndProcess(absl::StrCat("out of memory; ", ThreadLimits()));
     } catch (const std::system_error& error) {
       if (error.code().value() == EAGAIN || error.code().value() == ENOMEM) {
-        EndProcess(absl::StrCat("the system refuses a thread: ", error.what(), "; ", ThreadLimits()));
+        EndProcess(absl::StrCat("the system cannot start a thread: ", error.what(), "; ", ThreadLimits()));
       }
     } catch (...) {
     }
@@ -94,8 +94,8 @@ std::terminate_handler default_terminate = nullptr;
 // The line for OnAbort(), which may not allocate memory.
 std::string* last_words = nullptr;
 
-// A library that aborts does not tell why. Under a limit of address space, a lack of it is the likely reason,
-// and the line says no more than that.
+// A library that aborts does not report why. Under a limit of address space, a lack of it is the likely
+// reason, so the line names only that.
 extern "C" void OnAbort(int /*signal*/) {
   (void)!write(STDERR_FILENO, last_words->data(), last_words->size());
   std::_Exit(static_cast<int>(ExitCode::kFailure));
@@ -129,7 +129,7 @@ std::vector<std::string> TakeRemarks() {
   for (const Foreign& variable : kForeign) {
     if (!absl::c_linear_search(removed, variable.name)) continue;
     remarks.push_back(
-        absl::StrCat("ignored: ", variable.name, " of the environment (", variable.effect, ")"));
+        absl::StrCat("ignored the environment variable ", variable.name, " (", variable.effect, ")"));
   }
   return remarks;
 }
@@ -141,8 +141,8 @@ absl::Status EnterLimits(const ProcessNeeds& needs, int64_t job_files) {
   CAIRN_RETURN_IF_ERROR(CheckAddressSpace(needs.threads + needs.peer_threads, kMinBufferBytes));
   CAIRN_RETURN_IF_ERROR(CheckLimits(needs.files, needs.threads));
   if (DescriptorLimit() < job_files) {
-    LogWarning("at most ", DescriptorLimit(), " files may be open (ulimit -n), and this cluster needs about ",
-               job_files, " of this task: raise the limit, or connections will be refused");
+    LogWarning("at most ", DescriptorLimit(), " files may be open (ulimit -n), and this task needs about ",
+               job_files, " in this cluster: raise the limit, or connections will be refused");
   }
   return absl::OkStatus();
 }

@@ -14,8 +14,7 @@
 namespace cairn {
 namespace {
 
-// Fields of /proc/self/stat behind the name in brackets, from 0; proc(5) counts from 1 and begins with the
-// pid.
+// Numbers of the fields in /proc/self/stat, as in proc(5): the pid is 1, the name in brackets 2.
 constexpr size_t kFirstField = 3, kUserTicks = 14, kSystemTicks = 15, kThreads = 20, kStartTicks = 22,
                  kVirtualBytes = 23, kResidentPages = 24;
 

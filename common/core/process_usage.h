@@ -1,4 +1,4 @@
-// What the kernel says that this process takes of the machine.
+// The resources that this process uses, as reported by the kernel.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ struct ProcessUsage {
   double start_unix_seconds = 0;  // when it was started
   int64_t threads = 0;
   int64_t open_files = 0;
-  int64_t most_open_files = 0;
+  int64_t most_open_files = 0;  // the limit (ulimit -n)
 };
 
-// Zeros for what /proc does not tell.
+// Values that cannot be read from /proc are 0.
 ProcessUsage UsageOfThisProcess();
 
 }  // namespace cairn

@@ -41,7 +41,7 @@ float Random::NextUniform() {
 }
 
 float Random::NextNormal() {
-  const float u = 1.0f - NextUniform();  // in (0, 1]: the logarithm is finite
+  const float u = 1.0f - NextUniform();  // in (0, 1], so that the logarithm is finite
   const float v = NextUniform();
   return std::sqrt(-2.0f * std::log(u)) * std::cos(2.0f * std::numbers::pi_v<float> * v);
 }

@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
-// SC 2011). A value depends only on (seed, stream, index), so that initial values, shuffles and generated
-// data are the same whatever the number of servers, workers or threads that ask for them.
+// SC 2011). A value depends only on (seed, stream, index). Initial values, shuffles and generated data are
+// therefore independent of the number of servers, workers and threads.
 #pragma once
 
 #include <array>
@@ -28,10 +28,10 @@ CAIRN_HOST_DEVICE inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t,
   return counter;
 }
 
-// A stable 64-bit number for a name (FNV-1a): names a stream, for example "init/conv2d/kernel".
+// A stable 64-bit number (FNV-1a) for the name of a stream, for example "init/conv2d/kernel".
 uint64_t StreamOf(absl::string_view name);
 
-// A sequence of numbers. Cheap to make, not thread-safe; two of the same (seed, stream) are equal.
+// A sequence of random numbers, the same for the same (seed, stream). Cheap to create, not thread-safe.
 class Random {
  public:
   Random(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
@@ -40,11 +40,11 @@ class Random {
   uint32_t NextUint32();
   // In [0, bound), without bias (Lemire's method). bound > 0.
   uint32_t NextBelow(uint32_t bound);
-  // In [0, 1), 24 bits.
+  // In [0, 1), with 24 random bits.
   float NextUniform();
   // In [low, high).
   float NextUniform(float low, float high) { return low + (high - low) * NextUniform(); }
-  // Standard normal, by Box and Muller.
+  // Standard normal, by the Box-Muller transform.
   float NextNormal();
 
  private:
@@ -55,7 +55,7 @@ class Random {
   std::array<uint32_t, 4> words_{};
 };
 
-// A permutation of 0 .. count-1 (Fisher and Yates).
+// A permutation of 0 .. count-1 (Fisher-Yates shuffle).
 std::vector<uint32_t> RandomPermutation(uint32_t count, Random& random);
 
 }  // namespace cairn

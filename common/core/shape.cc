@@ -9,7 +9,7 @@ namespace cairn {
 absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
   constexpr int64_t kMaxUntrusted = int64_t{1} << 40;
   Shape shape(dims);
-  int64_t elements = 1;  // of all axes that are not empty, so that no product of some of them is larger
+  int64_t elements = 1;  // product of the nonzero extents: no product of a subset is larger
   for (int64_t extent : dims) {
     if (extent < 0) {
       return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " has a negative extent"));
@@ -26,7 +26,7 @@ absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
 
 namespace {
 
-// More than any memory holds, and still far from overflowing when it is turned into bytes.
+// More than any memory holds, and small enough that the size in bytes does not overflow.
 constexpr int64_t kMaxElements = int64_t{1} << 56;
 
 int64_t Product(absl::Span<const int64_t> extents) {

@@ -1,4 +1,4 @@
-// A tensor's extents, outermost first; scalars have none.
+// The extents of a tensor, outermost first. A scalar has none.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ class Shape {
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {}
 
-  // Refuses negative extents and more than 2^40 elements, 0 counted as 1: what bytes from outside go through.
+  // For shapes from outside (wire, file). INVALID_ARGUMENT for a negative extent, or if the product of the
+  // nonzero extents exceeds 2^40.
   static absl::StatusOr<Shape> FromUntrusted(absl::Span<const int64_t> dims);
 
   int rank() const { return static_cast<int>(dims_.size()); }
@@ -26,9 +27,9 @@ class Shape {
   absl::Span<const int64_t> dims() const { return dims_; }
   void Append(int64_t extent) { dims_.push_back(extent); }
 
-  // 1 for a scalar; at most 2^56, which no memory holds: a larger product does not overflow.
+  // 1 for a scalar. A product above 2^56, more than any memory, is returned as 2^56 instead of overflowing.
   int64_t num_elements() const;
-  // Elements of one row, that is of everything but the first axis; 1 for scalars and vectors.
+  // The product of all extents but the first; 1 for scalars and vectors.
   int64_t row_elements() const;
   // "[3,3,1,32]"
   std::string ToString() const;

@@ -26,8 +26,8 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   sigemptyset(&mask);
   for (const int number : signals) {
     if (number == SIGHUP && IsIgnored(SIGHUP)) continue;
-    if (number == SIGCHLD)
-      signal(SIGCHLD, SIG_DFL);  // where a parent left it ignored, children cannot be waited for
+    // If the parent process left SIGCHLD ignored, this process could not wait for its children.
+    if (number == SIGCHLD) signal(SIGCHLD, SIG_DFL);
     sigaddset(&mask, number);
   }
   CAIRN_CHECK(pthread_sigmask(SIG_BLOCK, &mask, &old_mask_) == 0);
@@ -36,7 +36,7 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
 }
 
 SignalQueue::~SignalQueue() {
-  while (Next().has_value()) {  // what came too late must not hit whoever comes next
+  while (Next().has_value()) {  // a late signal must not be delivered once the mask is restored
   }
   close(fd_);
   pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);

@@ -16,7 +16,8 @@ namespace cairn {
 void OccupyStandardStreams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number, which is `stream`. In the wrong direction: every use of it fails.
+    // open() returns the lowest free number, which is `stream`. It is opened in the wrong direction, so that
+    // every use of it fails.
     if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }
@@ -31,7 +32,7 @@ absl::Status FlushStandardOutput() {
   const bool flushed = std::fflush(stdout) == 0;
   int reason = errno;
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return absl::OkStatus();
-  // An earlier write failed, and its reason is not known any more: one more byte fails for the same reason.
+  // An earlier write failed and its errno is lost: writing one more byte fails for the same reason.
   if (reason == 0 && write(STDOUT_FILENO, "\n", 1) < 0) reason = errno;
   return absl::UnknownError(absl::StrCat("cannot write to standard output",
                                          reason != 0 ? absl::StrCat(": ", std::strerror(reason)) : ""));

@@ -1,7 +1,7 @@
-// Errors: absl::Status everywhere a thing can fail, and what a program's exit code makes of one.
+// Errors are absl::Status. This header has the macros that propagate them and the exit code for each.
 //
-// The code of a status is advice to the caller: UNAVAILABLE, retry this call; ABORTED, redo the larger
-// step; anything else, stop until something is fixed. Context is added going up, with Annotate().
+// The code of a status is advice to the caller. UNAVAILABLE: retry this call. ABORTED: redo the larger step.
+// Any other code: stop until something is fixed. Callers add context with Annotate().
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,10 +10,10 @@
 
 namespace cairn {
 
-// "context: message" with the code of `status`; an OK status stays as it is.
+// "context: message" with the code of `status`. An OK status is returned unchanged.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
-// How a process of Cairn ends. Schedulers read these: Kubeflow restarts a pod from 128 up.
+// Exit codes of Cairn's programs. Schedulers use them: Kubeflow restarts a pod for codes of 128 and above.
 enum class ExitCode : int {
   kDone = 0,
   kFailure = 1,        // permanent: bad data, NaN, internal error
@@ -24,10 +24,10 @@ enum class ExitCode : int {
   kTerminated = 143,   // SIGTERM
 };
 
-// The exit code of a running job's failure. UNAVAILABLE, DEADLINE_EXCEEDED and ABORTED are retryable,
-// FAILED_PRECONDITION, DATA_LOSS and UNAUTHENTICATED incompatible, the rest permanent. Errors found before
-// the job runs (flags, config, model file, a job beyond the servers' memory) are kUsage by where they occur,
-// not by this table.
+// The exit code for the failure of a running job. UNAVAILABLE, DEADLINE_EXCEEDED and ABORTED are retryable,
+// FAILED_PRECONDITION, DATA_LOSS and UNAUTHENTICATED incompatible, all others permanent. Errors found before
+// the job runs (flags, config, model file, a job beyond the servers' memory) exit with kUsage whatever their
+// code.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 namespace status_internal {
@@ -43,7 +43,7 @@ absl::Status ToStatus(const absl::StatusOr<T>& status_or) {
 
 }  // namespace cairn
 
-// For our own bugs only, never for bytes from the wire, a file or a flag. Aborts.
+// Aborts if `condition` is false. For bugs in Cairn only, never for input from the wire, a file or a flag.
 #define CAIRN_CHECK(condition) \
   ((condition) ? (void)0 : ::cairn::status_internal::CheckFailed(#condition, __FILE__, __LINE__))
 

@@ -1,13 +1,14 @@
-// What a person at a terminal asked of all programs.
+// Properties of the user's terminal.
 #pragma once
 
 namespace cairn {
 
-// False where NO_COLOR is in the environment, with any value but an empty one (no-color.org). Called while
-// the program starts: the environment must not be changed meanwhile.
+// False if NO_COLOR is set to a non-empty value in the environment (no-color.org). Call it while the program
+// starts: no other thread may change the environment meanwhile.
 bool WantsColor();
 
-// The width of the terminal at `fd` now; `otherwise` where it does not say, 0 where it is no terminal.
+// The current width of the terminal at `fd`; `otherwise` if the terminal does not report it; 0 if `fd` is not
+// a terminal.
 int TerminalColumns(int fd, int otherwise = 80);
 
 }  // namespace cairn

@@ -1,6 +1,5 @@
-// A thread with a name (shown by ps -L, gdb and perf) that joins in its destructor. Every thread of ours is
-// made here, so that one that the system refuses is an error with a text and not an exception that nobody
-// catches.
+// A thread with a name (shown by ps -L, gdb and perf) that joins in its destructor. Every thread of Cairn is
+// created here, so that a failure to start one is an error with a message, not an uncaught exception.
 #pragma once
 
 #include <string>
@@ -15,11 +14,11 @@ namespace cairn {
 class Thread {
  public:
   Thread() = default;
-  // For a thread without which the program cannot go on: where the system refuses it, the program ends with
-  // exit code 1 and Start()'s error. `name`: at most 15 characters are kept.
+  // For a thread that the program cannot run without: if it cannot be started, the program ends with exit
+  // code 1 and the error of Start(). At most 15 characters of `name` are kept.
   Thread(std::string name, absl::AnyInvocable<void()> body);
-  // For a thread that one peer or one request needs. RESOURCE_EXHAUSTED, naming the thread and the limits
-  // that may be at fault, where the system refuses it; `body` is then destroyed without having run.
+  // For a thread that serves one peer or one request. RESOURCE_EXHAUSTED, naming the thread and the limits
+  // that may be the reason, if it cannot be started; `body` is then destroyed without having run.
   static absl::StatusOr<Thread> Start(std::string name, absl::AnyInvocable<void()> body);
 
   Thread(Thread&&) = default;

@@ -10,8 +10,8 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kWords = 8;           // of an event
-constexpr size_t kChunkEvents = 1024;  // 64 KiB, taken at a time
+constexpr size_t kWords = 8;           // words per event
+constexpr size_t kChunkEvents = 1024;  // events per allocation: 64 KiB
 
 using Words = std::array<uint64_t, kWords>;
 
@@ -60,8 +60,8 @@ uint64_t DrawId() {
 
 }  // namespace
 
-// One thread's events. It alone writes; others read while it does, and see by `head_` what was written over
-// meanwhile.
+// The events of one thread. Only that thread writes. Others may read at the same time; `head_` shows them
+// which events have been overwritten meanwhile.
 class TraceRecorder::Ring {
  public:
   explicit Ring(size_t events) : chunks_((events + kChunkEvents - 1) / kChunkEvents) {}
@@ -69,7 +69,8 @@ class TraceRecorder::Ring {
     for (auto& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
   }
 
-  // Its thread is gone: another one may go on in it.
+  // Leave(): the thread has ended, and another one may reuse the ring. Take(): returns whether the caller got
+  // it.
   void Leave() { taken_.store(false, std::memory_order_release); }
   bool Take() { return !taken_.exchange(true, std::memory_order_acq_rel); }
 
@@ -83,16 +84,16 @@ class TraceRecorder::Ring {
     }
     const Words words = Pack(event);
     std::atomic<uint64_t>* const to = &(*chunk)[head % kChunkEvents * kWords];
-    // Whoever sees one of these also sees that the event before in this place is over: head_ is as it is now,
-    // at least.
+    // A reader that sees one of these words also sees the current value of head_ or a later one, and so that
+    // the previous event in this slot is overwritten.
     for (size_t i = 0; i < kWords; ++i) to[i].store(words[i], std::memory_order_release);
     head_.store(head + 1, std::memory_order_release);
   }
 
   uint64_t written() const { return head_.load(std::memory_order_acquire); }
 
-  // Appends what is there; returns how many are not any more. The oldest of a full ring may just be being
-  // written over.
+  // Appends the stored events; returns how many have been overwritten. The oldest event of a full ring is
+  // skipped and counted as overwritten, because its slot is written next.
   int64_t Read(std::vector<TraceEvent>& events) const {
     const uint64_t capacity = chunks_.size() * kChunkEvents;
     const uint64_t end = written();
@@ -120,8 +121,8 @@ class TraceRecorder::Ring {
   std::atomic<bool> taken_{true};
 };
 
-// A thread's ring in the recorder that it used last; a program has one recorder. Not a mutable global of the
-// recorder's: nothing is found through it but by its own thread.
+// A thread's ring in the recorder that it used last; a program has one recorder. Although thread_local, it is
+// not shared state: only its own thread uses it.
 struct TraceRecorder::LocalRing {
   ~LocalRing() {
     if (ring != nullptr) ring->Leave();

@@ -1,10 +1,11 @@
-// What a task does when: slices of time, in a lane for each kind of work, and the ends of arrows to other
-// tasks' slices. trace_file.h makes a file of it, trace_session.h of a program's flags.
+// Records the timeline of a task: slices of time in one lane per kind of work, and the ends of arrows to
+// slices of other tasks. trace_file.h writes it to a file, trace_session.h creates it from a program's flags.
 //
-// Made in main and handed down as a pointer, null where nothing is recorded. Any thread records, into memory
-// of its own: 64 bytes without a lock, for some tens of nanoseconds; outside the steps that are wanted one
-// relaxed load. Each thread keeps its newest events, kEventsPerThread by default (4 MiB, taken as they are
-// needed), and what falls out is counted. Collect() may come from any thread while others record.
+// Created in main and passed down as a pointer, which is null if nothing is recorded. Any thread may record.
+// It writes 64 bytes per event into its own memory, without a lock, in some tens of nanoseconds; outside the
+// steps to be recorded the cost is one relaxed load. Each thread keeps its newest events, kEventsPerThread by
+// default (4 MiB, allocated as needed); overwritten events are counted. Any thread may call Collect() while
+// others record.
 #pragma once
 
 #include <atomic>
@@ -21,30 +22,30 @@
 
 namespace cairn {
 
-// The kinds of work, in the order in which they are shown. Those of which there are several at a time are
-// told apart by an index: the server's, the worker's, the device's.
+// The kinds of work, in the order in which they are shown. Where there are several lanes of one kind, an
+// index (of the server, the worker or the device) distinguishes them.
 enum class TraceLane : uint8_t {
-  // A worker's.
-  kStep,      // whole steps, and in them what the trainer's thread does
+  // Lanes of a worker.
+  kStep,      // whole steps, and within them the work of the trainer's thread
   kLoad,      // batches prepared ahead
   kForward,   // [device]
-  kBackward,  // [device] with the loss
-  kPush,      // [server] from the first gradient that is sent to the last
-  kWait,      // [server] from there to the first of its answer
-  kPull,      // [server] values that come
+  kBackward,  // [device] including the loss
+  kPush,      // [server] from the first gradient sent to the last
+  kWait,      // [server] from the last gradient sent to the first chunk of the answer
+  kPull,      // [server] receiving values
   kEvaluate,
-  kSnapshot,  // also a server's
-  // A server's.
-  kReceive,  // [worker] a push, from its begin to its end
+  kSnapshot,  // also a lane of a server
+  // Lanes of a server.
+  kReceive,  // [worker] one push, from its begin to its end
   kCollect,  // from the first gradient of an update to its last
-  kMeasure,  // norms
+  kMeasure,  // computing norms
   kApply,
   kReply,
 };
-// "push ps/1"; without an index, -1, "apply".
+// "push ps/1"; for an index of -1, only the kind: "apply".
 std::string NameOf(TraceLane lane, int index);
 
-// The two ends of an arrow have the same: a push to a server.
+// Identifies an arrow, which stands for a push to a server; both ends have the same.
 struct TraceFlow {
   int32_t worker = 0;
   int32_t server = 0;
@@ -59,30 +60,30 @@ struct TraceEvent {
   Kind kind = Kind::kSlice;
   TraceLane lane = TraceLane::kStep;
   int index = -1;
-  const char* name = "";  // of a slice; outlives the recorder, or is kept by it
+  const char* name = "";  // slices only; must outlive the recorder (see TraceRecorder::Keep())
   int64_t begin = 0;      // nanoseconds of the steady clock
-  int64_t end = 0;        // of a slice
-  int64_t step = 0;       // of a slice: the version that the step makes; 0: none
-  int64_t bytes = 0;      // of a slice: what it moves; 0: nothing
-  TraceFlow flow{};       // of the other kinds
+  int64_t end = 0;        // slices only
+  int64_t step = 0;       // slices only: the version that the step produces; 0: none
+  int64_t bytes = 0;      // slices only: bytes transferred; 0: none
+  TraceFlow flow{};       // arrow ends only
 };
 
-// Which steps are recorded: those that make the versions [first, last].
+// The steps to be recorded: those that produce the versions [first, last].
 struct TraceSteps {
   int64_t first = 1;
   int64_t last = std::numeric_limits<int64_t>::max();
 };
 
-// How far another task's clock is ahead of ours, as the quickest question and answer told.
+// How far another task's clock is ahead of this task's, measured by the request with the shortest round trip.
 struct ClockOffset {
   int64_t ahead_nanos = 0;
-  int64_t round_trip_nanos = 0;  // the truth is at most half of it away
+  int64_t round_trip_nanos = 0;  // the error is at most half of it
 };
 
 class TraceRecorder {
  public:
   static constexpr size_t kEventsPerThread = 65536;
-  // `task`: "worker/0". `events_per_thread`: of which a multiple of 1024 is kept, at least one.
+  // `task`: "worker/0". `events_per_thread` is rounded up to a multiple of 1024.
   explicit TraceRecorder(std::string task, TraceSteps steps = {},
                          size_t events_per_thread = kEventsPerThread);
   ~TraceRecorder();
@@ -91,33 +92,34 @@ class TraceRecorder {
 
   const std::string& task() const { return task_; }
 
-  // The step that begins now is the one that makes this version.
+  // Announces that the step that produces version `step` begins now.
   void AtStep(int64_t step);
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  // Steps that are wanted are under way.
+  // Whether the current step is to be recorded.
   bool active() const { return active_.load(std::memory_order_relaxed); }
-  // The last one that is wanted is behind us.
+  // Whether the last step to be recorded has ended.
   bool over() const { return step() > steps_.last; }
 
-  // A name for slices, which stays as long as the recorder does. For set-up: it allocates.
+  // Returns a copy of `name`, for slices, that lives as long as the recorder. Allocates: meant for set-up.
   const char* Keep(std::string name) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether it is wanted was asked when the work began.
+  // Records unconditionally: the caller checked active() when the work began.
   void Record(const TraceEvent& event);
 
-  // This task's clock for others: nanoseconds since 1970, as the system's clock had it when this was made,
-  // counted on by the steady one.
+  // The clock of this task that other tasks see: nanoseconds since 1970. It is set from the system clock when
+  // the recorder is created, and then follows the steady clock.
   int64_t UnixNanos(TimePoint at) const;
-  // `task`, asked at `sent`, said that its UnixNanos were `theirs`, and we heard it at `received`.
+  // Adds a measurement of the clock of `task`: it replied `theirs`, its UnixNanos(), to a request sent at
+  // `sent` whose reply arrived at `received`.
   void AddClockSample(const std::string& task, TimePoint sent, TimePoint received, int64_t theirs)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Collected {
-    std::vector<TraceEvent> events;             // in no order
-    int64_t lost = 0;                           // older ones, whose place was needed
+    std::vector<TraceEvent> events;             // in no particular order
+    int64_t lost = 0;                           // older events that were overwritten
     std::map<std::string, ClockOffset> clocks;  // [task]
   };
   Collected Collect() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // How many there were, the lost ones too.
+  // The number of events recorded, including lost ones.
   int64_t recorded() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -128,9 +130,9 @@ class TraceRecorder {
   const std::string task_;
   const TraceSteps steps_;
   const size_t events_per_thread_;
-  const uint64_t id_;  // no other recorder of this process has it
+  const uint64_t id_;  // unique among the recorders of this process
   const TimePoint steady_origin_;
-  const int64_t unix_origin_;  // nanoseconds, at the same moment
+  const int64_t unix_origin_;  // nanoseconds since 1970 at `steady_origin_`
   std::atomic<bool> active_;
   std::atomic<int64_t> step_{0};
 
@@ -140,15 +142,15 @@ class TraceRecorder {
   std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A slice from here to the end of the block.
+// Records a slice from its construction to End() or its destruction.
 class TraceSpan {
  public:
   struct What {
     int index = -1;
-    int64_t step = -1;  // -1: the recorder's
+    int64_t step = -1;  // -1: the recorder's current step
     int64_t bytes = 0;
   };
-  // `trace` may be null. `name` as TraceEvent's.
+  // `trace` may be null. `name` must outlive the recorder, like TraceEvent::name.
   TraceSpan(TraceRecorder* trace, TraceLane lane, const char* name) : TraceSpan(trace, lane, name, What()) {}
   TraceSpan(TraceRecorder* trace, TraceLane lane, const char* name, What what);
   ~TraceSpan() { End(); }
@@ -158,16 +160,16 @@ class TraceSpan {
   void End();
 
  private:
-  TraceRecorder* trace_;  // null: not recorded, or not any more
+  TraceRecorder* trace_;  // null: the slice is not recorded, or has ended
   TraceEvent event_;
 };
 
-// Whether `trace`, which may be null, wants what begins now.
+// Whether work that begins now is to be recorded by `trace`, which may be null.
 inline bool Wants(const TraceRecorder* trace) {
   return trace != nullptr && trace->active();
 }
 
-// A moment, as events have it.
+// A time point in the form that events store.
 int64_t TraceNanos(TimePoint at);
 
 }  // namespace cairn

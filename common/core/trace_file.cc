@@ -17,15 +17,15 @@ namespace {
 
 using nlohmann::json;
 
-// Of `otherData`: what makes a file ours, and of which form.
+// The key of `otherData` that marks a file as Cairn's, and the version of the format.
 constexpr char kForm[] = "cairn_trace";
 constexpr int kTaskForm = 1;
-// 31 years: two of them are a number of nanoseconds.
+// 31 years: the sum of two such times still fits into an int64_t of nanoseconds.
 constexpr double kLongestMicros = 1e15;
-// By how much a slice may seem to end behind the one around it: a double holds microseconds to the nanosecond
-// for 11 days.
+// The nanoseconds by which a slice may end after the enclosing one because of rounding: a double holds
+// microseconds with a precision of 1 ns for 11 days.
 constexpr int64_t kRounding = 1000;
-// Of clocks: until the year 2096.
+// The largest clock value: the year 2096.
 constexpr double kLargestNanos = 4e18;
 
 std::string Quoted(const std::string& text) {
@@ -36,7 +36,7 @@ std::string Micros(int64_t nanos) {
   return absl::StrFormat("%d.%03d", nanos / 1000, nanos % 1000);
 }
 
-// "worker/0" of "/job:worker/task:0", and what is something else as it is.
+// "/job:worker/task:0" -> "worker/0"; any other text is returned unchanged.
 std::string TaskOf(const std::string& process) {
   const absl::string_view job = "/job:", task = "/task:";
   const size_t between = process.find(task.data(), job.size());
@@ -45,7 +45,7 @@ std::string TaskOf(const std::string& process) {
                       process.substr(between + task.size()));
 }
 
-// "/job:worker/task:0"
+// "worker/0" -> "/job:worker/task:0"
 std::string ProcessName(const std::string& task) {
   const size_t slash = task.find('/');
   if (slash == std::string::npos) return task;
@@ -107,12 +107,12 @@ class Writer {
   bool first_ = true;
 };
 
-// A fault in one event, or in what is told of the task.
+// Parses a file, and names the event or the key of `otherData` that is at fault.
 class Reader {
  public:
   Reader(absl::string_view text, const std::string& source) : text_(text), source_(source) {}
 
-  // `merged`: whether it may be of several tasks, whose clocks are then not told.
+  // `merged`: whether the file may contain several tasks, without their clocks.
   absl::StatusOr<std::vector<TaskTrace>> Read(bool merged) {
     CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text_, source_));
     if (!document.is_object() || !document.contains("traceEvents") || !document["traceEvents"].is_array()) {
@@ -140,11 +140,11 @@ class Reader {
 
   absl::Status ReadOther(const json& other, bool merged) {
     if (!other.is_object() || !other.contains(kForm)) {
-      return Fault("is no timeline of a Cairn task: otherData does not say so");
+      return Fault("not the timeline of a Cairn task: otherData has no cairn_trace");
     }
     if (other[kForm] != kTaskForm) return Fault(absl::StrCat("otherData.", kForm, " is not ", kTaskForm));
     if (!other.contains("task")) {
-      return merged ? absl::OkStatus() : Fault("holds several tasks: it has been merged before");
+      return merged ? absl::OkStatus() : Fault("contains several tasks: it is already merged");
     }
     alone_ = true;
     TaskTrace& trace = traces_.emplace_back();
@@ -152,13 +152,13 @@ class Reader {
       const bool good =
           other.contains(key) && other[key].is_string() && !other[key].get<std::string>().empty();
       if (good) value = other[key].get<std::string>();
-      return good ? absl::OkStatus() : Fault(absl::StrCat("otherData.", key, " is no name"));
+      return good ? absl::OkStatus() : Fault(absl::StrCat("otherData.", key, " is not a name"));
     };
     const auto number = [&](const json& object, const std::string& where, const char* key, int64_t& value) {
       const bool good = object.is_object() && object.contains(key) && object[key].is_number_integer() &&
                         std::abs(object[key].get<double>()) <= kLargestNanos;
       if (good) value = object[key].get<int64_t>();
-      return good ? absl::OkStatus() : Fault(absl::StrCat(where, ".", key, " is no whole number"));
+      return good ? absl::OkStatus() : Fault(absl::StrCat(where, ".", key, " is not a whole number"));
     };
     CAIRN_RETURN_IF_ERROR(text("task", trace.task));
     CAIRN_RETURN_IF_ERROR(text("boot", trace.clock.boot));
@@ -167,7 +167,7 @@ class Reader {
     CAIRN_RETURN_IF_ERROR(number(other, "otherData", "lost_events", trace.lost));
     trace.ended = other.contains("ended") && other["ended"] == true;
     if (!other.contains("clocks")) return absl::OkStatus();
-    if (!other["clocks"].is_object()) return Fault("otherData.clocks is no object");
+    if (!other["clocks"].is_object()) return Fault("otherData.clocks is not an object");
     for (const auto& [task, clock] : other["clocks"].items()) {
       const std::string where = absl::StrCat("otherData.clocks.", task);
       ClockOffset& offset = trace.clock.others[task];
@@ -178,7 +178,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Of this process: of a task's own file there is one, whatever its number.
+  // The trace of this process. The file of a single task has only one, whatever its pid.
   TaskTrace& TraceOf(int64_t pid) {
     if (alone_) return traces_[0];
     const auto [found, added] = trace_of_.emplace(pid, traces_.size());
@@ -186,19 +186,19 @@ class Reader {
     return traces_[found->second];
   }
 
-  // The fault, or nothing.
+  // Returns the fault; empty if there is none.
   std::string ReadEvent(const json& event) {
-    if (!event.is_object()) return "is no object";
+    if (!event.is_object()) return "not an object";
     const auto text = [&](const char* key) -> std::optional<std::string> {
       if (!event.contains(key) || !event[key].is_string()) return std::nullopt;
       return event[key].get<std::string>();
     };
     const auto phase = text("ph"), name = text("name");
-    if (!phase.has_value()) return "ph is no text";
-    if (!name.has_value()) return "name is no text";
+    if (!phase.has_value()) return "ph is not a string";
+    if (!name.has_value()) return "name is not a string";
     for (const char* key : {"pid", "tid"}) {
       if (!event.contains(key) || !event[key].is_number_integer())
-        return absl::StrCat(key, " is no whole number");
+        return absl::StrCat(key, " is not a whole number");
     }
     const auto pid = event["pid"].get<int64_t>(), tid = event["tid"].get<int64_t>();
     if (*phase == "M") return ReadMetadata(event, *name, pid, tid);
@@ -207,7 +207,7 @@ class Reader {
     const auto micros = [&](const char* key) -> int64_t {
       const bool good = event.contains(key) && event[key].is_number() && event[key].get<double>() >= 0 &&
                         event[key].get<double>() <= kLongestMicros;
-      if (!good) fault = absl::StrCat(key, " is no time in microseconds from 0 on");
+      if (!good) fault = absl::StrCat(key, " is not a time in microseconds of at least 0");
       return good ? std::llround(event[key].get<double>() * 1000) : 0;
     };
     const int64_t at = micros("ts");
@@ -217,16 +217,17 @@ class Reader {
       TaskTrace::Slice slice = {.lane = lane, .name = *name, .begin = at, .duration = micros("dur")};
       for (const auto& [key, value] : {std::pair("step", &slice.step), std::pair("bytes", &slice.bytes)}) {
         if (!event.contains("args") || !event["args"].is_object() || !event["args"].contains(key)) continue;
-        if (!event["args"][key].is_number_integer()) return absl::StrCat("args.", key, " is no whole number");
+        if (!event["args"][key].is_number_integer())
+          return absl::StrCat("args.", key, " is not a whole number");
         *value = event["args"][key].get<int64_t>();
       }
       trace.slices.push_back(std::move(slice));
     } else if (*phase == "s" || *phase == "f") {
       const auto id = text("id");
-      if (!id.has_value()) return "id is no text";
+      if (!id.has_value()) return "id is not a string";
       trace.flows.push_back({.lane = lane, .out = *phase == "s", .at = at, .id = *id});
     } else {
-      return absl::StrCat("ph '", *phase, "' is none of X, s, f and M");
+      return absl::StrCat("ph '", *phase, "' is not one of X, s, f and M");
     }
     return fault;
   }
@@ -235,7 +236,7 @@ class Reader {
     const bool has_args = event.contains("args") && event["args"].is_object();
     if (name == "thread_name" || name == "process_name") {
       if (!has_args || !event["args"].contains("name") || !event["args"]["name"].is_string()) {
-        return "args.name is no text";
+        return "args.name is not a string";
       }
       std::string told = event["args"]["name"].get<std::string>();
       if (name == "thread_name") {
@@ -246,7 +247,7 @@ class Reader {
     } else if (name == "thread_sort_index") {
       if (!has_args || !event["args"].contains("sort_index") ||
           !event["args"]["sort_index"].is_number_integer()) {
-        return "args.sort_index is no whole number";
+        return "args.sort_index is not a whole number";
       }
       TraceOf(pid).lanes[LaneOf(pid, tid)].place = event["args"]["sort_index"].get<int>();
     }
@@ -260,12 +261,13 @@ class Reader {
     return found->second;
   }
 
-  // Slices that overlap are none that we wrote, and no viewer shows them as they are.
+  // Sorts the slices. Refuses slices that overlap without being nested: Cairn never writes them, and no
+  // viewer displays them correctly.
   absl::Status Finish(TaskTrace& trace) const {
     std::stable_sort(trace.slices.begin(), trace.slices.end(), [](const auto& a, const auto& b) {
       return std::tuple(a.lane, a.begin, -a.duration) < std::tuple(b.lane, b.begin, -b.duration);
     });
-    std::vector<int64_t> ends;  // of the open slices, the innermost last
+    std::vector<int64_t> ends;  // the ends of the open slices, the innermost last
     size_t lane = 0;
     for (TaskTrace::Slice& slice : trace.slices) {
       if (std::exchange(lane, slice.lane) != slice.lane) ends.clear();
@@ -275,7 +277,8 @@ class Reader {
       }
       if (!ends.empty() && ends.back() < slice.begin + slice.duration) {
         return Fault(absl::StrCat("lane '", trace.lanes[slice.lane].name, "': '", slice.name, "' at ",
-                                  Micros(slice.begin), " overlaps the one before, and is not within it"));
+                                  Micros(slice.begin),
+                                  " overlaps the previous slice without being nested in it"));
       }
       ends.push_back(slice.begin + slice.duration);
     }

@@ -1,8 +1,9 @@
-// Timelines as files in Chrome's trace format (JSON), which Perfetto and chrome://tracing show: one process
-// per task, one thread per lane. Times are microseconds with three decimals, so that nothing is rounded.
+// Timelines as files in Chrome's trace format (JSON), which Perfetto and chrome://tracing display: one
+// process per task, one thread per lane. Times are microseconds with three decimals, so that nothing is
+// rounded.
 //
-// A task's own file also tells of its clock (`otherData`), by which trace_merge.h puts several on one.
-// Values; any thread.
+// The file of a single task also describes its clock (`otherData`), which trace_merge.h uses to put several
+// tasks on one clock. Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,57 +17,56 @@
 
 namespace cairn {
 
-// One task's. In each lane slices lie beside or within each other, and never overlap otherwise.
+// The timeline of one task. Two slices of one lane are either disjoint or nested.
 struct TaskTrace {
   struct Lane {
     std::string name;
-    int place = 0;  // among the task's, from the top
+    int place = 0;  // position among the task's lanes, from the top
   };
   struct Slice {
-    size_t lane = 0;  // of `lanes`
+    size_t lane = 0;  // index into `lanes`
     std::string name;
-    int64_t begin = 0, duration = 0;  // nanoseconds; from `origin` on
-    int64_t step = 0, bytes = 0;      // 0: not told
+    int64_t begin = 0, duration = 0;  // nanoseconds; `begin` is relative to the origin of the times
+    int64_t step = 0, bytes = 0;      // 0: unknown
   };
   struct Flow {
     size_t lane = 0;
-    bool out = false;  // an arrow begins here; else it ends
+    bool out = false;  // whether the arrow begins here; otherwise it ends here
     int64_t at = 0;    // nanoseconds, within a slice of the lane
     std::string id;    // the same at both ends
   };
-  // What the task's clock is to others'.
+  // The relation of the task's clock to other clocks.
   struct Clock {
-    std::string boot;                             // tasks with the same share the steady clock
-    int64_t steady_nanos = 0, unix_nanos = 0;     // of both clocks, at the origin of the times
+    std::string boot;                             // tasks with the same value share the steady clock
+    int64_t steady_nanos = 0, unix_nanos = 0;     // both clocks at the origin of the times
     std::map<std::string, ClockOffset> others{};  // [task]
   };
 
   std::string task;  // "worker/0"
   Clock clock;
   std::vector<Lane> lanes;
-  std::vector<Slice> slices;  // by lane and begin, the outer before the inner
+  std::vector<Slice> slices;  // sorted by lane and begin, outer slices before inner ones
   std::vector<Flow> flows;
-  int64_t lost = 0;    // events that were not kept
-  bool ended = false;  // the task came to its end; else it wrote this on its way
+  int64_t lost = 0;    // events that were overwritten
+  bool ended = false;  // whether the task had ended when this was written
 };
 
-// What was recorded, in lanes: work of one kind that overlaps takes a second one, "apply (2)".
+// Arranges the recorded events in lanes. Overlapping work of one kind gets further lanes: "apply (2)".
 TaskTrace LayOut(const TraceRecorder& recorder);
 
-// One task's file.
+// The file of one task.
 std::string ToJson(const TaskTrace& trace);
-// Of several tasks with their times on one clock already, from one origin; `unix_nanos` of it. `shifts`
-// [task] [nanoseconds]: told in `otherData`, by how much each was moved.
+// The file of several tasks whose times are on one clock already and have one origin, at `unix_nanos`.
+// `shifts` [task]: the nanoseconds by which each was moved, written to `otherData`.
 std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos,
                    const std::vector<int64_t>& shifts);
 
-// Whether `text` is what ToJson(TaskTrace) wrote of `task` before it ended. Looks at the end of the file
-// alone.
+// Whether ToJson(TaskTrace) wrote `text` for `task` before that task ended. Reads only the end of the text.
 bool IsUnfinished(absl::string_view text, absl::string_view task);
 
-// What ToJson(TaskTrace) wrote. INVALID_ARGUMENT naming `source` ("a.json"), the line and the fault.
+// Parses what ToJson(TaskTrace) wrote. INVALID_ARGUMENT naming `source` ("a.json"), the line and the fault.
 absl::StatusOr<TaskTrace> ParseTrace(absl::string_view text, const std::string& source);
-// Likewise also what was merged, whose times are on one clock and whose clocks are not told.
+// As ParseTrace(), but accepts merged files too. Their times are on one clock; TaskTrace::clock is not set.
 absl::StatusOr<std::vector<TaskTrace>> ParseTraces(absl::string_view text, const std::string& source);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// What was recorded as lanes in which nothing overlaps.
+// Arranges recorded events in lanes in which no slices overlap unless they are nested.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ std::string IdOf(const TraceFlow& flow) {
                       flow.server);
 }
 
-// Tasks of one of these have the same steady clock: a kernel since its start, and where containers may move
-// that clock, their namespace of it.
+// Identifies a steady clock: the kernel's boot, and the time namespace, because containers may shift the
+// clock.
 std::string Boot() {
   std::string boot = ReadFile("/proc/sys/kernel/random/boot_id").value_or("unknown");
   while (!boot.empty() && boot.back() == '\n') boot.pop_back();
@@ -53,8 +53,8 @@ TaskTrace LayOut(const TraceRecorder& recorder) {
   trace.clock.others = std::move(collected.clocks);
 
   std::vector<TraceEvent>& events = collected.events;
-  for (TraceEvent& event :
-       events) {  // nothing is shorter than the clock's step: an arrow needs a slice to hold on to
+  // No slice may be empty: an arrow must lie within a slice.
+  for (TraceEvent& event : events) {
     if (event.kind == TraceEvent::Kind::kSlice) event.end = std::max(event.end, event.begin + 1);
   }
   const auto order = [](const TraceEvent& event) {
@@ -96,7 +96,7 @@ TaskTrace LayOut(const TraceRecorder& recorder) {
     return std::tuple(a.lane, a.begin) < std::tuple(b.lane, b.begin);
   });
 
-  // An arrow holds on to the slice around it, in whichever row that is.
+  // An arrow belongs to the slice that contains its time, in whichever row that is.
   for (const TraceEvent& event : events) {
     if (event.kind == TraceEvent::Kind::kSlice) continue;
     const int64_t at = event.begin - origin;

@@ -19,7 +19,7 @@
 namespace cairn {
 namespace {
 
-// ps/0, ps/1, chief/0, worker/0 life 1, worker/0, ...
+// The sort key of a task: ps/0, ps/1, chief/0, worker/0 life 1, worker/0, ...
 std::tuple<bool, std::string, int64_t> OrderOf(const std::string& task) {
   const size_t slash = task.find('/');
   int64_t index = 0;
@@ -28,17 +28,19 @@ std::tuple<bool, std::string, int64_t> OrderOf(const std::string& task) {
   return {!absl::StartsWith(task, "ps/"), task.substr(0, slash), index};
 }
 
-// Sums of what files say, which may be anything.
+// Wide enough for sums of arbitrary numbers read from files.
 using Nanos = absl::int128;
 
-// How far the clock of `to` is ahead of `from`'s, and by how much that may be wrong.
+// How far one clock is ahead of another, and the uncertainty, both in nanoseconds.
 struct Tie {
   Nanos ahead, doubt;
 };
 
-// Beside which nothing is to be seen: 31 years.
+// 31 years: on a longer timeline, no slice would be visible.
 constexpr int64_t kFarthest = 1'000'000'000'000'000'000;
 
+// The measured or known relation of the two tasks' clocks: how far the clock of `to` is ahead of that of
+// `from`.
 std::optional<Tie> TieOf(const TaskTrace& from, const TaskTrace& to) {
   const TaskTrace::Clock &a = from.clock, &b = to.clock;
   if (a.boot == b.boot) {
@@ -61,7 +63,7 @@ Nanos EndOf(const TaskTrace& trace) {
   return Nanos(trace.clock.unix_nanos) + last;
 }
 
-// Sorts, and gives all but the last life of each task names of their own.
+// Sorts the traces and renames all but the last life of each task.
 absl::Status TellLivesApart(std::vector<TaskTrace>& traces) {
   std::stable_sort(traces.begin(), traces.end(), [](const TaskTrace& a, const TaskTrace& b) {
     return std::tuple(OrderOf(a.task), a.clock.unix_nanos) < std::tuple(OrderOf(b.task), b.clock.unix_nanos);
@@ -74,8 +76,7 @@ absl::Status TellLivesApart(std::vector<TaskTrace>& traces) {
       continue;
     }
     if (EndOf(trace) > next.clock.unix_nanos)
-      return absl::InvalidArgumentError(
-          absl::StrCat("two timelines are of ", trace.task, " at the same time"));
+      return absl::InvalidArgumentError(absl::StrCat("two timelines of ", trace.task, " overlap in time"));
     absl::StrAppend(&trace.task, " life ", ++life);
   }
   return absl::OkStatus();
@@ -92,7 +93,7 @@ std::vector<int64_t> AlignClocks(const std::vector<TaskTrace>& traces) {
     if (OrderOf(traces[i].task) < OrderOf(traces[first].task)) first = i;
   }
   doubts[first] = 0;
-  std::set<size_t> left;  // Dijkstra's: not settled
+  std::set<size_t> left;  // Dijkstra's algorithm: the tasks that are not settled yet
   for (size_t i = 0; i < traces.size(); ++i) left.insert(i);
   while (!left.empty()) {
     const size_t next = *std::min_element(left.begin(), left.end(),
@@ -122,11 +123,11 @@ absl::StatusOr<std::string> MergeTraces(std::vector<TaskTrace> traces) {
   const Nanos origin = begins.empty() ? 0 : *std::min_element(begins.begin(), begins.end());
   for (size_t i = 0; i < traces.size(); ++i) {
     if (begins[i] - origin <= kFarthest) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the timeline of ", traces[i].task,
-                                                   " lies decades after another: whose clock is wrong?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the timeline of ", traces[i].task, " is decades later than another: check the clocks"));
   }
 
-  std::map<std::string, int> ends;  // [flow]: 1 where it begins, 2 where it ends
+  std::map<std::string, int> ends;  // [flow] bits: 1 if its begin is present, 2 if its end is
   for (const TaskTrace& trace : traces) {
     for (const TaskTrace::Flow& flow : trace.flows) ends[flow.id] |= flow.out ? 1 : 2;
   }
@@ -154,7 +155,7 @@ absl::Status MergeTraceFiles(const std::string& out, const std::vector<std::stri
   std::vector<TaskTrace> traces;
   std::set<std::string> read;
   for (const std::string& path : files) {
-    if (!read.insert(path).second) return absl::InvalidArgumentError(absl::StrCat(path, ": is there twice"));
+    if (!read.insert(path).second) return absl::InvalidArgumentError(absl::StrCat(path, ": given twice"));
     CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     CAIRN_ASSIGN_OR_RETURN(TaskTrace trace, ParseTrace(text, path));
     traces.push_back(std::move(trace));

@@ -1,4 +1,4 @@
-// Several tasks' timelines as one, on one clock. Any thread.
+// Merges the timelines of several tasks into one, on one clock. Any thread.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace cairn {
 
-// By how much each task's unix_nanos are to be moved so that all agree: [task] nanoseconds, 0 for the first
-// server (or the first task, where there is none). Tasks of one machine share its steady clock. Machines are
-// put together by what tasks learnt of each other's clocks, along the quickest answers. Who is tied to nobody
-// keeps its own time.
+// Returns, for each task, the nanoseconds to add to its unix_nanos so that all clocks agree: 0 for the first
+// server (or the first task if there is no server). Tasks on one machine share its steady clock. The clocks
+// of different machines are aligned by the offsets that tasks measured, preferring the shortest round trips.
+// A task without a measured relation to the others is not moved.
 std::vector<int64_t> AlignClocks(const std::vector<TaskTrace>& traces);
 
-// Servers first, then in the order of names. Of a task that was started again there are several, one after
-// another: the earlier ones become "worker/0 life 1", "worker/0 life 2". Arrows of which an end is missing
-// are left out: of a push that was lost, or beyond the steps that were recorded. INVALID_ARGUMENT naming a
-// task that is there twice at a time, or whose times are decades from the others'.
+// Merges timelines into one file: servers first, then the others by name. A restarted task has several
+// timelines; the earlier ones become "worker/0 life 1", "worker/0 life 2". Arrows with a missing end (of a
+// lost push, or outside the recorded steps) are left out. INVALID_ARGUMENT naming a task with two timelines
+// that overlap in time, or whose times are decades from those of the others.
 absl::StatusOr<std::string> MergeTraces(std::vector<TaskTrace> traces);
 
-// Reads, merges and writes files, with those of each task's earlier lives beside it (trace_session.h); `out`
-// is written atomically. INVALID_ARGUMENT naming the file and the line where a fault is; what ReadFile() and
-// WriteFileAtomically() say.
+// Merges the files `in`, and the files of earlier lives next to them (trace_session.h), into `out`, which is
+// written atomically. INVALID_ARGUMENT naming the file and the line of a fault; also the errors of ReadFile()
+// and WriteFileAtomically().
 absl::Status MergeTraceFiles(const std::string& out, const std::vector<std::string>& in);
 
 }  // namespace cairn

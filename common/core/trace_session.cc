@@ -20,26 +20,29 @@ namespace cairn {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);
-// What began in the last step and goes on behind it: answers on their way, a checkpoint being written.
+// The file is written only this many looks after the last recorded step, because work begun in that step may
+// still run: answers in flight, a checkpoint being written.
 constexpr int kLooksBehind = 10;
-// From one file to the next while steps are recorded: at least this, and so many times what the writing took.
+// The pause between two writes while steps are recorded: at least kLeastPause, and kPausePerWork times the
+// duration of the last write.
 constexpr auto kLeastPause = std::chrono::seconds(2);
 constexpr int kPausePerWork = 100;
 
-// Of a task that dies again and again.
+// Bounds the number of files if a task dies again and again.
 constexpr int kMostLives = 1000;
 
 std::string LifeFile(const std::string& file, int life) {
   return absl::StrCat(file, ".", life);
 }
 
+// Whether `file` is the timeline of a life of `task` that did not end normally.
 bool IsOfLife(const std::string& file, const std::string& task) {
   const auto text = ReadFile(file);
   return text.ok() && IsUnfinished(*text, task);
 }
 
-// Puts what an earlier life of `task` left out of the next one's way. Where the last one came to its end,
-// this is another run, and what is of lives before goes.
+// Renames the file that an unfinished earlier life of `task` left, so that this life does not overwrite it.
+// If the last life ended normally, this is a new run, and the files of earlier lives are removed.
 void KeepEarlierLife(const std::string& file, const std::string& task) {
   if (!FileExists(file)) return;
   if (!IsOfLife(file, task)) {
@@ -50,7 +53,7 @@ void KeepEarlierLife(const std::string& file, const std::string& task) {
   int life = 1;
   while (life < kMostLives && FileExists(LifeFile(file, life))) ++life;
   if (std::rename(file.c_str(), LifeFile(file, life).c_str()) == 0)
-    LogInfo("timeline of the life before in ", LifeFile(file, life));
+    LogInfo("timeline of the previous life kept in ", LifeFile(file, life));
 }
 
 }  // namespace
@@ -60,7 +63,7 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(absl::string_view text) {
   TraceSteps steps;
   if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &steps.first) ||
       !absl::SimpleAtoi(ends[1], &steps.last)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no FIRST:LAST of steps"));
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a range FIRST:LAST of steps"));
   }
   if (steps.first < 1) return absl::InvalidArgumentError(absl::StrCat("'", text, "': steps count from 1"));
   if (steps.last < steps.first) {
@@ -73,13 +76,13 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(absl::string_view text) {
 void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
   const std::string group = "Timeline";
   app.add_option(FlagNames("trace_file"), flags.file,
-                 "Write what was done when, in Chrome's trace format, for Perfetto or chrome://tracing")
+                 "Record a timeline in Chrome's trace format, for Perfetto or chrome://tracing")
       ->type_name("FILE")
       ->group(group);
   app.add_option_function<std::string>(
          FlagNames("trace_steps"),
          [&flags](const std::string& text) { flags.steps = *ParseTraceSteps(text); },
-         "Only of these steps, both counted, from 1 [all]")
+         "Record only these steps, both included, counted from 1 [all]")
       ->check(CLI::Validator(
           [](const std::string& text) { return std::string(ParseTraceSteps(text).status().message()); }, ""))
       ->type_name("FIRST:LAST")
@@ -138,11 +141,10 @@ void TraceSession::Write(bool ended) {
     return;
   }
   if (!ended && !recorder_->over()) return;
-  LogInfo("timeline of ", trace.slices.size(), " slices in ", flags_.file);
+  LogInfo("timeline with ", trace.slices.size(), " slices written to ", flags_.file);
   if (trace.lost > 0) {
     LogWarning("the timeline lacks the ", trace.lost,
-               " oldest events, for which there was no room: choose fewer steps by "
-               "--trace_steps");
+               " oldest events because the buffers were full: record fewer steps with --trace_steps");
   }
 }
 

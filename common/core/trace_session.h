@@ -1,12 +1,12 @@
-// A program's timeline, from its flags to its file.
+// The timeline of a program, from its flags to its file.
 //
-// Made by main before whatever records, and destroyed after it: then the file is written; and before that, in
-// the background, when the steps that are wanted are over, so that a long job's need not be waited for, and
-// again and again while they last, so that something is left when the task is killed. That takes a hundredth
-// of one core at most.
+// Created by main before any object that records, and destroyed after them. The destructor writes the file. A
+// background thread also writes it about a second after the last recorded step, so that a long job need not
+// end first, and repeatedly while steps are recorded, so that a killed task leaves a timeline. This takes at
+// most 1% of one core.
 //
-// What a life of the task left that did not come to its end is kept: FILE becomes FILE.1, .2, ... when the
-// next one begins.
+// If the previous life of the task did not end normally, its FILE is kept as FILE.1, FILE.2, ... when the
+// next life begins.
 #pragma once
 
 #include <atomic>
@@ -30,17 +30,17 @@ namespace cairn {
 // --trace_file and --trace_steps.
 struct TraceFlags {
   std::string file;                   // empty: nothing is recorded
-  std::optional<TraceSteps> steps{};  // none: all
+  std::optional<TraceSteps> steps{};  // nullopt: all
 };
 void AddTraceFlags(CLI::App& app, TraceFlags& flags);
 
-// "10:20"
+// Parses "10:20". INVALID_ARGUMENT quoting the text.
 absl::StatusOr<TraceSteps> ParseTraceSteps(absl::string_view text);
 
-// Where earlier lives of a task that writes `file` have left theirs, the oldest first: FILE.1, FILE.2, ...
+// The existing files of earlier lives of a task that writes `file`, the oldest first: FILE.1, FILE.2, ...
 std::vector<std::string> EarlierLives(const std::string& file);
 
-// INVALID_ARGUMENT naming the flag: steps without a file, a file that cannot be written.
+// INVALID_ARGUMENT naming the flag, if there are steps without a file or the file cannot be written.
 absl::Status CheckTraceFlags(const TraceFlags& flags);
 
 class TraceSession {
@@ -51,7 +51,7 @@ class TraceSession {
   TraceSession(const TraceSession&) = delete;
   TraceSession& operator=(const TraceSession&) = delete;
 
-  // Null where nothing is recorded.
+  // Null if nothing is recorded.
   TraceRecorder* recorder() { return recorder_.get(); }
 
  private:
@@ -60,9 +60,10 @@ class TraceSession {
 
   const TraceFlags flags_;
   std::unique_ptr<TraceRecorder> recorder_;
-  int64_t written_ = 0;  // events of the file; the thread's, and when it is gone the destructor's
+  // Events in the file. Used by `thread_`, and after it has ended by the destructor.
+  int64_t written_ = 0;
   std::atomic<bool> stopping_{false};
-  Thread thread_;  // last: everything above exists when it starts
+  Thread thread_;  // declared last: it uses the members above
 };
 
 }  // namespace cairn

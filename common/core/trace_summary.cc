@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kNanosPerMilli = 1e6;
 
-// "step", and "  input" within it.
-using Row = std::pair<std::vector<int64_t>, int>;  // durations, depth
+// The durations and the nesting depth of the slices of one name: "step", and "  input" within it.
+using Row = std::pair<std::vector<int64_t>, int>;
 
 }  // namespace
 
@@ -39,12 +39,12 @@ std::string SummaryOf(const std::vector<TaskTrace>& traces) {
   std::string text = absl::StrFormat("%-10s %-18s %-22s %7s %11s %11s %7s\n", "task", "lane", "work",
                                      "slices", "median", "per step", "step");
   for (const TaskTrace& trace : traces) {
-    std::map<std::pair<int, size_t>, std::vector<std::string>>
-        names;                                           // [place, lane] in the order of first slices
+    // [place, lane] the names of the slices, in the order of their first occurrence.
+    std::map<std::pair<int, size_t>, std::vector<std::string>> names;
     std::map<std::pair<size_t, std::string>, Row> rows;  // [lane, name]
     std::vector<int64_t> ends;
     size_t lane = 0;
-    for (const TaskTrace::Slice& slice : trace.slices) {  // by lane and begin
+    for (const TaskTrace::Slice& slice : trace.slices) {  // sorted by lane and begin
       if (std::exchange(lane, slice.lane) != slice.lane) ends.clear();
       while (!ends.empty() && ends.back() <= slice.begin) ends.pop_back();
       auto& row = rows[{slice.lane, slice.name}];

@@ -1,4 +1,4 @@
-// Where a step's time goes, from timelines: a table for people.
+// Summarizes timelines in a table that shows where the time of a step goes.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace cairn {
 
-// A line for each kind of slice: how many, their median, and what they come to for each step of the job, also
-// as a part of a step's length. Work of several lanes goes on at the same time, so parts need not add up to
-// 100 %. Empty traces and such without a step are told as they are. Any thread.
+// One line per kind of slice: their number, their median duration, and their total duration per step of the
+// job, in milliseconds and in percent of the length of a step. Lanes run in parallel, so that the percentages
+// need not add up to 100. Accepts empty traces and traces without steps. Any thread.
 std::string SummaryOf(const std::vector<TaskTrace>& traces);
 
 }  // namespace cairn

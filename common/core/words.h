@@ -1,4 +1,4 @@
-// Words in messages that depend on a value.
+// Builds words for messages.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-// "1 worker", "2 workers", "0 workers". `noun` forms its plural by an s.
+// "1 worker", "2 workers", "0 workers". `noun` must form its plural with an s.
 inline std::string Counted(int64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }

@@ -13,7 +13,7 @@
 namespace cairn::net {
 namespace {
 
-// It travels as the value of a header. `where`: "--job_token_file: /run/token".
+// Checks that the token can be sent as the value of a header. `where`: "--job_token_file: /run/token".
 absl::StatusOr<std::string> CheckedToken(absl::string_view text, const std::string& where) {
   const absl::string_view token = absl::StripAsciiWhitespace(text);
   const auto refuse = [&](const auto&... what) {

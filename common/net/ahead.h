@@ -1,15 +1,16 @@
-// In which pieces a synchronous update of a server's values is made, and sent, while its gradients arrive
-// (ps/update_ahead.h): what servers do, and what `cairn plan` reckons with.
+// The pieces of a speculative update (ps/update_ahead.h): a synchronous update that is computed and sent
+// piece by piece while its gradients arrive. Used by servers, and by the estimates of `cairn plan`.
 #pragma once
 
 #include <cstdint>
 
 namespace cairn::net {
 
-// Elements of a piece: neither so few that a message costs more than it carries, nor so many that the way
-// back stands still while they come. What comes together is made and sent together. Pieces end with pages.
+// Elements of a piece: enough that the cost of a message is small, and few enough that the return direction
+// of the link is not idle while they arrive. Pieces that are complete at the same time are computed and sent
+// together. Pieces end at page boundaries.
 inline constexpr int64_t kPieceAhead = int64_t{64} << 10;
-// Of fewer elements on a server there is nothing to be gained.
+// Below this many elements on a server, speculative updates gain nothing.
 inline constexpr int64_t kWorthAhead = 4 * kPieceAhead;
 
 }  // namespace cairn::net

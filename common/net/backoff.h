@@ -1,4 +1,4 @@
-// How long to wait before the next try: doubling, jittered, bounded.
+// The delay before the next attempt: doubling, jittered, bounded.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace cairn::net {
 
 class Backoff {
  public:
-  // `seed` should differ between tasks, so that they do not come back all at once.
+  // `seed` should differ between tasks, so that they do not all retry at the same time.
   explicit Backoff(uint64_t seed, std::chrono::milliseconds first = std::chrono::milliseconds(50),
                    std::chrono::milliseconds longest = std::chrono::milliseconds(2000))
       : random_(seed, "backoff"), first_(first), longest_(longest), next_(first) {}
 
-  // Between half of and the whole of the current step, which then doubles.
+  // Between half the current step and the whole of it; the step then doubles.
   std::chrono::milliseconds Next() {
     const auto step = next_;
     next_ = std::min(longest_, next_ * 2);

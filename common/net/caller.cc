@@ -29,7 +29,7 @@ int IndexOf(absl::string_view task) {
 
 }  // namespace
 
-// "worker/3" or "worker", with another separator perhaps.
+// "worker/3" or "worker", possibly with another separator.
 bool Caller::Parse(absl::string_view text, char separator, Role* role) {
   const size_t at = text.rfind(separator);
   const absl::string_view job = text.substr(0, at);
@@ -63,7 +63,7 @@ Caller Caller::Of(const CertificateNames& names) {
   }
   for (absl::string_view uri : names.uris) {
     if (!absl::ConsumePrefix(&uri, kScheme)) continue;
-    caller.unrestricted_ = false;  // also by a name that is misspelt
+    caller.unrestricted_ = false;  // even if the name is misspelt
     if (uri == "*") {
       add({.job = "*"});
     } else if (Parse(uri, '/', &(role = Role()))) {

@@ -47,8 +47,8 @@ class Caller {
 
  private:
   struct Role {
-    std::string job{};  // "*": every one
-    int index = -1;     // -1: of every index
+    std::string job{};  // "*": every job
+    int index = -1;     // -1: every index
   };
   static bool Parse(absl::string_view text, char separator, Role* role);
 

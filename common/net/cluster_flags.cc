@@ -25,7 +25,7 @@ void AddClusterFlags(CLI::App& app, ClusterFlags& flags) {
   };
   add_hosts("ps_hosts", flags.ps_hosts, "Addresses of all parameter servers");
   add_hosts("worker_hosts", flags.worker_hosts, "Addresses of all workers");
-  add_hosts("chief_hosts", flags.chief_hosts, "Address of the chief, where it is no worker");
+  add_hosts("chief_hosts", flags.chief_hosts, "Address of the chief, if it is not a worker");
   add_hosts("evaluator_hosts", flags.evaluator_hosts, "Address of the evaluator");
 }
 

@@ -1,5 +1,4 @@
-// The flags by which every task is told of its cluster: --job_name, --task_index, --cluster and the lists of
-// hosts.
+// The flags that describe the cluster to a task: --job_name, --task_index, --cluster and the lists of hosts.
 #pragma once
 
 #include "common/net/cluster_spec.h"
@@ -10,8 +9,8 @@ class App;
 
 namespace cairn::net {
 
-// Declares them on `app`; hosts are comma lists ("a:2222,b:2222"). Only their form is checked here:
-// ResolveCluster says whether they make a cluster.
+// Declares the flags on `app`; hosts are comma-separated lists ("a:2222,b:2222"). Only the form of the values
+// is checked here; ResolveCluster() checks whether they make a cluster.
 void AddClusterFlags(CLI::App& app, ClusterFlags& flags);
 
 }  // namespace cairn::net

@@ -1,4 +1,4 @@
-// ResolveCluster of cluster_spec.h: where a task's cluster comes from, and which of its tasks it is.
+// ResolveCluster() of cluster_spec.h: determines the cluster of a task, and which of its tasks this one is.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,9 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-// What a place says about the task; each half may be missing.
+// What one source says about the task; either part may be missing.
 struct PartialTask {
-  std::string job;  // empty when unsaid
+  std::string job;  // empty if not given
   std::optional<int> index;
 };
 
@@ -32,15 +32,15 @@ absl::StatusOr<std::string> CanonicalJob(absl::string_view name) {
   const std::string job = name == "master" ? "chief" : std::string(name);
   if (job == "ps" || job == "worker" || job == "chief" || job == "evaluator") return job;
   return absl::InvalidArgumentError(
-      absl::StrCat(Quoted(name), " is no job; it must be ps, worker, chief (or master) or evaluator"));
+      absl::StrCat(Quoted(name), " is not a job; it must be ps, worker, chief (or master) or evaluator"));
 }
 
-// The index of a TF_CONFIG's task: a number, or a string that holds one.
+// The index of the task in a TF_CONFIG: a number, or a string with a number.
 absl::StatusOr<int> TaskIndexOf(const json& value) {
   const std::string quoted = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
   int index = 0;
   if (!absl::SimpleAtoi(value.is_string() ? value.get_ref<const std::string&>() : quoted, &index)) {
-    return absl::InvalidArgumentError(absl::StrCat(quoted, " is no index"));
+    return absl::InvalidArgumentError(absl::StrCat(quoted, " is not an index"));
   }
   if (index < 0) return absl::InvalidArgumentError(absl::StrCat(index, " is negative"));
   return index;
@@ -86,7 +86,8 @@ absl::StatusOr<PartialTask> TaskOfFlags(const ClusterFlags& flags) {
   return task;
 }
 
-// Flags over the document. An index belongs to its job: another --job_name does not inherit it.
+// Flags take precedence over the document. An index belongs to its job: if --job_name names another one, the
+// index is not inherited.
 PartialTask Override(const PartialTask& document, const PartialTask& flags) {
   if (flags.job.empty() || flags.job == document.job) {
     return {document.job, flags.index ? flags.index : document.index};
@@ -132,8 +133,8 @@ absl::Status CheckMembership(const ClusterSpec& spec, const TaskId& self, absl::
                                                  ", but the cluster has ", self.job, " ", range, " only"));
 }
 
-// The cluster within a parsed file or variable: the object itself, or a TF_CONFIG's "cluster" or
-// "sparseCluster" (Kubeflow up to 1.6). Null when a TF_CONFIG has none.
+// The cluster in a parsed file or variable: the object itself, or the "cluster" or "sparseCluster" (Kubeflow
+// up to 1.6) of a TF_CONFIG. Null if a TF_CONFIG has neither.
 absl::StatusOr<const json*> ClusterOfDocument(const json& document, absl::string_view source) {
   const auto member = [&](const char* key) -> const json* {
     const auto found = document.find(key);

@@ -25,7 +25,7 @@ bool IsKnownJob(absl::string_view job) {
   return std::find(std::begin(kJobs), std::end(kJobs), job) != std::end(kJobs);
 }
 
-// As TensorFlow: a letter, then letters, digits and '_'.
+// As in TensorFlow: a letter, then letters, digits and '_'.
 bool IsJobName(absl::string_view text) {
   if (text.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(text[0]))) return false;
   return std::all_of(text.begin(), text.end(),
@@ -43,7 +43,7 @@ absl::Status Refuse(absl::string_view source, absl::string_view what) {
 absl::StatusOr<int> ParseIndex(absl::string_view text) {
   int index = 0;
   const bool canonical = absl::SimpleAtoi(text, &index) && absl::StrCat(index) == text;
-  if (!canonical) return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is no task index"));
+  if (!canonical) return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is not a task index"));
   if (index < 0) return absl::InvalidArgumentError(absl::StrCat("task index ", index, " is negative"));
   return index;
 }
@@ -76,9 +76,9 @@ absl::Status AddTask(ClusterSpec& spec, const TaskId& task, const json& address)
   return spec.Add(task, *parsed);
 }
 
-// Kubeflow's TFJob with enableDynamicWorker gives each ps a "ps" list of its own address alone, whatever its
-// index, beside workers that are a map (tensorflow.go, genTFConfigJSONStr). A cluster without "worker" can
-// only be meant so when the index lies outside the list.
+// Kubeflow's TFJob with enableDynamicWorker gives each ps a "ps" list with only its own address, whatever its
+// index, and a map of workers (tensorflow.go, genTFConfigJSONStr). A cluster without "worker" can have this
+// meaning only if the index lies outside the list.
 bool ListsOnlyItself(const json& jobs, const std::optional<TaskId>& self) {
   if (!self || self->job != "ps") return false;
   const auto ps = jobs.find("ps"), worker = jobs.find("worker");
@@ -111,7 +111,7 @@ absl::Status ClusterSpec::Add(const TaskId& task, const HostPort& address) {
   if (!IsKnownJob(task.job)) return refuse("a job is one of ", absl::StrJoin(kJobs, ", "));
   if (task.index < 0) return refuse("the index is negative");
   if (task.job == "chief" && task.index != 0) return refuse("a cluster has one chief, chief/0");
-  if (tasks(task.job).contains(task.index)) return refuse("is there twice");
+  if (tasks(task.job).contains(task.index)) return refuse("is listed twice");
   for (const auto& [job, addresses] : jobs_) {
     for (const auto& [index, taken] : addresses) {
       if (taken == address) {
@@ -139,7 +139,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::FromJobs(const json& jobs, absl::string
   ClusterSpec spec;
   const bool only_self = ListsOnlyItself(jobs, self);
   for (const auto& [key, value] : jobs.items()) {
-    if (!IsJobName(key)) return Refuse(source, absl::StrCat(Quoted(key), " is no name of a job"));
+    if (!IsJobName(key)) return Refuse(source, absl::StrCat(Quoted(key), " is not the name of a job"));
     const std::string job = key == "master" ? "chief" : key;
     if (!IsKnownJob(job)) continue;
     const auto tasks = TasksOf(value);

@@ -47,7 +47,7 @@ class Bfloat16 final : public Codec {
   }
 };
 
-// Finite numbers within float16's range.
+// Finite numbers within the range of float16.
 float Saturated(float value) {
   return std::isfinite(value) ? std::clamp(value, -kLargestFloat16, kLargestFloat16) : value;
 }
@@ -76,7 +76,7 @@ float FromFloat16(uint16_t half) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000));
 }
 
-// Eight at a time, where the processor can; they return how many were done.
+// Convert eight numbers at a time, if the processor can. Return how many were converted.
 #if defined(__x86_64__)
 bool HasFloat16() {
   static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
@@ -137,7 +137,7 @@ int64_t BytesOf(const v1::Chunk& chunk) {
   return Codec::Floats(chunk.count()) * static_cast<int64_t>(sizeof(float));
 }
 
-// Calls body(bytes) for the runs that bytes [first, first + count) of the payload lie in.
+// Calls body(run) for each run that contains some of the bytes [first, first + count) of the payload.
 template <typename Body>
 void ForEachRun(Payload payload, size_t first, size_t count, Body body) {
   for (const auto& run : payload.runs()) {
@@ -195,13 +195,13 @@ absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {
   const int64_t bytes = PayloadBytes(payload);
   if (chunk.encoding() == v1::ENCODING_FLOAT32) {
     if (bytes == 0 || bytes % static_cast<int64_t>(sizeof(float)) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of floats"));
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a run of floats"));
     }
     return bytes / static_cast<int64_t>(sizeof(float));
   }
   CAIRN_RETURN_IF_ERROR(CheckEncoding(chunk.encoding()));
   if (chunk.count() <= 0 || chunk.count() > kMaxPayloadBytes || bytes != BytesOf(chunk)) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is no run of ",
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a run of ",
                                                    chunk.count(), " numbers in ",
                                                    EncodingName(chunk.encoding())));
   }
@@ -218,7 +218,8 @@ absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first
     }
     ForEachRun(payload, static_cast<size_t>(first) * sizeof(float), to.size() * sizeof(float),
                [&out](absl::Span<const char> run) {
-                 if (run.data() != out) std::memcpy(out, run.data(), run.size());  // or it came there
+                 // The bytes may already be in place.
+                 if (run.data() != out) std::memcpy(out, run.data(), run.size());
                  out += run.size();
                });
     return absl::OkStatus();

@@ -33,8 +33,8 @@ void DescriptorReserve::Warn() {
   const int64_t limit = DescriptorLimit();
   LogWarning(
       "out of file descriptors: of ", limit, " that this process may have (ulimit -n), all but ", Of(limit),
-      " that are kept for files are in use; new connections are refused. Raise the limit, or look who is "
-      "connected");
+      " that are reserved for files are in use; new connections are refused. Raise the limit, or check which "
+      "clients are connected");
 }
 
 }  // namespace cairn::net

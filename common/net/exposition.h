@@ -1,7 +1,7 @@
-// Text of Prometheus' exposition format 0.0.4, put together sample by sample.
+// Builds text in Prometheus' exposition format 0.0.4, sample by sample.
 //
-// Names follow Prometheus' conventions, which the caller keeps: cairn_<program>_<what>_<unit>, base units,
-// counters end in _total. One thread.
+// The caller follows Prometheus' naming conventions: cairn_<program>_<what>_<unit>, base units, counters end
+// in _total. One thread.
 #pragma once
 
 #include <string>
@@ -17,21 +17,21 @@ class Exposition {
  public:
   using Labels = std::vector<std::pair<absl::string_view, std::string>>;
 
-  // A family whose samples follow at once. `help` is a sentence.
+  // Begins a family, whose samples must follow at once. `help` is a sentence.
   void Counter(absl::string_view name, absl::string_view help) { Family(name, "counter", help); }
   void Gauge(absl::string_view name, absl::string_view help) { Family(name, "gauge", help); }
   void Histogram(absl::string_view name, absl::string_view help) { Family(name, "histogram", help); }
 
-  // Of the family begun last.
+  // Adds a sample to the family begun last.
   void Sample(double value) { Sample({}, value); }
   void Sample(const Labels& labels, double value);
   void Sample(const Labels& labels, const Distribution& distribution);
-  // `counts` [bucket]: how many values were at most limits[bucket], and more than the one before; the last
-  // has no limit.
+  // `counts` [bucket]: the number of values in the bucket, at most limits[bucket] and more than the previous
+  // limit; the last bucket is unbounded.
   void Sample(const Labels& labels, const std::vector<double>& limits, const std::vector<int64_t>& counts,
               double sum);
 
-  // A family of one sample.
+  // A family with one sample.
   void Counter(absl::string_view name, absl::string_view help, double value) {
     Counter(name, help);
     Sample(value);
@@ -45,7 +45,7 @@ class Exposition {
     Sample({}, distribution);
   }
 
-  // process_* as Prometheus' own client libraries have them, and cairn_build_info.
+  // The process_* metrics of Prometheus' client libraries, and cairn_build_info.
   void AddProcess();
 
   const std::string& text() const { return text_; }

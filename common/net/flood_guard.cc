@@ -21,7 +21,7 @@ namespace {
 
 // The interval over which the bytes received on each connection are counted.
 constexpr auto kMeasured = std::chrono::milliseconds(20);
-// Fewer bytes in that interval are no flood.
+// Fewer bytes in that interval are not a flood.
 constexpr uint64_t kMinFlood = 64 << 10;
 
 int64_t OwnMemoryBytes() {
@@ -64,7 +64,7 @@ uint64_t FloodGuard::NewlyReceived(Connection& connection) {
 
 void FloodGuard::Look() {
   if (bound_ == 0 || OwnMemoryBytes() <= bound_) return;
-  malloc_trim(0);  // what is free already
+  malloc_trim(0);  // returns memory that is already free
   if (OwnMemoryBytes() <= bound_) return;
   ForgetClosed();
   for (Connection& one : connections_) (void)NewlyReceived(one);
@@ -79,8 +79,8 @@ void FloodGuard::Look() {
   }
   if (most < kMinFlood || CookieOf(flooding->descriptor) != flooding->cookie) return;
   shutdown(flooding->descriptor, SHUT_RDWR);
-  LogWarning("this process takes more than ", InGiB(static_cast<double>(bound_)),
-             " of memory: closed the connection over which most came, ", most, " bytes in ",
+  LogWarning("this process uses more than ", InGiB(static_cast<double>(bound_)),
+             " of memory: closed the connection that received the most, ", most, " bytes in ",
              kMeasured.count(), " ms");
 }
 

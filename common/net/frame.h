@@ -1,8 +1,8 @@
 // Frames: a protobuf header and a raw payload in one gRPC message, without copying the payload.
 //
 // On the wire a frame is `message { Header header = 1; bytes payload = 2; }` (session.proto). Encoding takes
-// the payload by reference, decoding hands out the slices in which it arrived: about twenty for 1 MiB, and
-// one may end in the middle of a float.
+// the payload by reference. Decoding returns the slices in which it arrived: about twenty for 1 MiB, and a
+// slice may end in the middle of a float.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,40 @@ namespace cairn::net {
 
 inline constexpr int64_t kMaxPayloadBytes = int64_t{1} << 20;
 inline constexpr int64_t kMaxPayloadFloats = kMaxPayloadBytes / static_cast<int64_t>(sizeof(float));
-// Headers are small; a longer one is not ours.
+// Headers are small; a longer one is malformed.
 inline constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;
 
-// A message may be one frame at most.
+// The limit of a message: one frame of the largest size.
 inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMaxHeaderBytes + 64);
 
 using FloatSpans = absl::Span<const absl::Span<const float>>;
 
-// Bytes that still lie in the sender's memory (direct/peer_memory.h). One thread.
+// Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped (direct/peer_memory.h).
+// One thread.
 class LentBytes {
  public:
   virtual ~LentBytes() = default;
   virtual size_t size() const = 0;
-  // Copies them, from `begin` on, to one place after another, in one go. A failure is the stream's end:
-  // UNAVAILABLE when the sender has gone, INVALID_ARGUMENT when they are not where it said; what the places
-  // hold is then unspecified.
+  // Copies the bytes from offset `begin` on to one destination after another, in one operation. Fails if the
+  // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the bytes are not where it said.
+  // The contents of the destinations are then unspecified.
   virtual absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const = 0;
-  // To one place.
+  // To a single destination.
   absl::Status Read(size_t begin, absl::Span<char> to) const { return Scatter(begin, {&to, 1}); }
 
-  // The bytes where they are, for whoever wants to use them there, also after the stream's end. The sender
-  // leaves them as they are until it has been told that they were used, by what this message is part of, or
-  // for ever (direct/shared_buffer.h).
+  // The bytes in place, if they are mapped; they stay valid after the end of the stream. The sender does not
+  // change them until it is notified that they were used (by the exchange that this message belongs to), or
+  // never (direct/shared_buffer.h).
   struct Kept {
     std::shared_ptr<const void> owner;
-    absl::Span<const absl::Span<const char>> runs;  // the list itself as long as this object
+    absl::Span<const absl::Span<const char>> runs;  // the list is valid as long as this object
   };
-  // None where they must be copied.
+  // Nullopt if the bytes must be copied.
   virtual std::optional<Kept> Keep() const { return std::nullopt; }
 };
 
-// A received payload: borrowed byte runs that together are its bytes, or bytes that are lent.
+// A received payload: either a list of byte runs in this process, or bytes in the sender's memory
+// (LentBytes).
 class Payload {
  public:
   using Runs = absl::Span<const absl::Span<const char>>;
@@ -61,9 +63,9 @@ class Payload {
   explicit Payload(const LentBytes& lent) : lent_(&lent) {}
 
   bool empty() const { return lent_ == nullptr && runs_.empty(); }
-  // None when they are lent.
+  // Empty if the bytes are in the sender's memory.
   Runs runs() const { return runs_; }
-  // Null when they are here.
+  // Null if the bytes are in this process.
   const LentBytes* lent() const { return lent_; }
 
  private:
@@ -72,18 +74,18 @@ class Payload {
 };
 
 int64_t PayloadBytes(Payload payload);
-// Copies the payload to `to`, which has room for PayloadBytes(). Fails as LentBytes::Read().
+// Copies the payload to `to`, which has room for PayloadBytes(). Fails as LentBytes::Read() does.
 absl::Status CopyPayload(Payload payload, void* to);
 
-// The payload's memory must stay unchanged until gRPC has let go of the message: either `owner` keeps it
-// alive, or (owner null) the caller waits for the end of its stream.
+// The memory of the payload must stay unchanged until gRPC releases the message: either `owner` keeps it
+// alive, or, if `owner` is null, the caller waits for the end of its stream.
 grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header, FloatSpans payload,
                              const std::shared_ptr<const void>& owner);
 
-// A decoded frame keeps the message's memory.
+// A decoded frame keeps the memory of the message alive.
 class DecodedFrame {
  public:
-  // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload.
+  // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload;
   // `header` is then unspecified.
   absl::Status Decode(const grpc::ByteBuffer& message, google::protobuf::MessageLite* header);
   Payload payload() const { return payload_; }

@@ -21,12 +21,12 @@ namespace {
 using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 constexpr auto kFromDescriptor = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
 
-// How often the thread looks whether it is to stop.
+// How often the thread checks whether it should stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
-// After a connection that could not be accepted: others are closed meanwhile.
+// The pause after a connection that could not be accepted, during which other connections may be closed.
 constexpr auto kPause = std::chrono::milliseconds(10);
 
-// "[::1]:2222" -> "::1" and 2222. False: not of this form.
+// "[::1]:2222" -> "::1" and 2222. Returns false for text of another form.
 bool SplitAddress(absl::string_view address, std::string* host, int* port) {
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos || absl::StartsWith(address, "unix:") ||
@@ -39,8 +39,8 @@ bool SplitAddress(absl::string_view address, std::string* host, int* port) {
   return !host->empty();
 }
 
-// The options that a gRPC listener of our keepalive settings (grpc_util) gives its connections. Without
-// TCP_NODELAY a small message waits for the peer's delayed acknowledgement: 40 ms.
+// Sets the options that a gRPC listener with our keepalive settings (grpc_util) sets on its connections.
+// Without TCP_NODELAY, a small message waits up to 40 ms for the peer's delayed acknowledgement.
 void SetOptions(int connection) {
   constexpr int kNoDelay = 1;
   constexpr int kUserTimeoutMs = 10'000;

@@ -44,7 +44,7 @@ class GrpcPort {
 
   std::vector<TcpListener> listeners_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  DescriptorReserve reserve_;  // thread_ alone uses this and guard_
+  DescriptorReserve reserve_;  // only thread_ uses this and guard_
   FloodGuard guard_;
   std::atomic<bool> closing_{false};
   Thread thread_;

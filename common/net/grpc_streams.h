@@ -1,6 +1,6 @@
-// The two ends of a bidirectional stream, over gRPC's callback API: messages are written in the order in
-// which they are given, or by their rank (Outbox), one at a time, and read one at a time; each end ends once.
-// What is special about a stream is in what derives.
+// Base classes for the two ends of a bidirectional stream, over gRPC's callback API. Messages are written one
+// at a time, in the order in which they are given or by their rank (Outbox), and read one at a time. Each end
+// ends once. Derived classes handle the messages.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,12 @@
 
 namespace cairn::net {
 
-// The calling end. A derived constructor prepares the call with context() and reactor(), then calls Open();
-// its destructor calls Cancel() and AwaitEnd(), as gRPC calls it until then.
+// The calling end. A derived constructor prepares the call with context() and reactor() and then calls
+// Open(). A derived destructor calls Cancel() and AwaitEnd(), because gRPC calls the object until then.
 template <typename Out, typename In>
 class ClientStream : private grpc::ClientBidiReactor<Out, In> {
  public:
-  // Ends the stream soon; `why` is what OnEnd() gets, unless there was a reason before. Any thread.
+  // Ends the stream soon. OnEnd() receives `why`, unless there was an earlier reason. Any thread.
   void Cancel(absl::Status why = absl::OkStatus()) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       MutexLock lock(mutex_);
@@ -32,12 +32,13 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
     }
     context_.TryCancel();
   }
-  // No limit: a cancelled call always ends, and the memory that was sent must not be given back before.
+  // Without a deadline: a cancelled call always ends, and the memory that is being sent must not be released
+  // before.
   void AwaitEnd() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     while (!done_) changed_.Wait(mutex_);
   }
-  // True when it has ended.
+  // Whether the stream has ended.
   bool AwaitEnd(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     while (!done_ && changed_.WaitUntil(mutex_, deadline)) {
@@ -51,26 +52,27 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
   grpc::ClientContext& context() { return context_; }
   grpc::ClientBidiReactor<Out, In>* reactor() { return this; }
   void Open() {
-    this->AddHold();  // for writes that come from other threads, until the last read
+    this->AddHold();  // for writes by other threads, until the last read
     this->StartRead(&incoming_);
     this->StartCall();
   }
 
-  // Any thread, does not block. After the end nothing is written.
+  // Any thread, does not block. Messages are dropped after the end of the stream.
   void Write(Out message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     Push(std::move(message), rank);
   }
-  // One directly after another.
+  // Writes the messages one directly after another.
   void Write(std::vector<Out> messages) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     for (Out& message : messages) Push(std::move(message), std::nullopt);
   }
 
  private:
-  // An error ends the stream, and is what OnEnd() gets.
+  // An error ends the stream; OnEnd() receives it.
   virtual absl::Status OnMessage(const In& message) = 0;
-  // The last call: what ended the stream here, else the other end's status.
+  // The last callback. `status`: the reason for which this end ended the stream, else the status of the other
+  // end.
   virtual void OnEnd(const absl::Status& status) = 0;
 
   void Push(Out message, std::optional<int64_t> rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -112,30 +114,31 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
   Mutex mutex_;
   CondVar changed_;
   Outbox<Out> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is written any more
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no more messages are written
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
 };
 
-// `status`, but where the other end has gone without an error of its own: UNAVAILABLE, saying `gone`.
+// Returns `status`, or UNAVAILABLE with the text `gone` if the other end is gone without an error.
 inline absl::Status EndOfStream(const absl::Status& status, absl::string_view gone) {
   return status.ok() || absl::IsCancelled(status) ? absl::UnavailableError(gone) : status;
 }
 
-// The called end. gRPC calls it, one callback of a kind at a time, until OnDone(), which what derives
-// defines.
+// The called end. gRPC calls it, one callback of a kind at a time, until OnDone(), which derived classes
+// define.
 template <typename In, typename Out>
 class ServerStream : public grpc::ServerBidiReactor<In, Out> {
  public:
   void Open() { this->StartRead(&incoming_); }
 
-  // Any thread, does not block. Who does not take what is written is not read (Outbox::Rests()).
+  // Any thread, does not block. While the peer does not take what is written, its requests are not read
+  // (Outbox::Rests()).
   void Write(Out message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     if (ending_) return;
     if (outgoing_.Push(std::move(message), rank)) this->StartWrite(&outgoing_.front());
   }
-  // Nothing is written after this; the stream finishes when the message under way has gone. Any thread.
+  // Drops later messages and finishes the stream once the current one has been written. Any thread.
   void End(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     if (!std::exchange(ending_, true)) status_ = std::move(status);
@@ -170,14 +173,14 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   void OnCancel() final { End(grpc::Status::CANCELLED); }
 
  protected:
-  // In OnDone(): what End() was told first.
+  // For OnDone(): the status of the first End().
   absl::Status ended_with() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     return FromGrpc(status_);
   }
 
  private:
-  // An error ends the stream; the other end is told.
+  // An error ends the stream; the other end receives it.
   virtual absl::Status OnMessage(const In& message) = 0;
 
   void FinishOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -192,7 +195,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The server's end of a stream that ends at once.
+// The called end of a stream that ends at once, with an error.
 template <typename In, typename Out>
 class RefusedStream final : public grpc::ServerBidiReactor<In, Out> {
  public:

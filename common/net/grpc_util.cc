@@ -17,16 +17,19 @@
 namespace cairn::net {
 namespace {
 
-// A peer may be gone while we have nothing to send, and so without TCP's notice: a server that waits for the
-// log of ps/0 is one, and everybody waits for it. It is noticed within the sum.
+// Keepalive: a peer may disappear while this end has nothing to send, so that TCP does not notice it. An
+// example is a server that waits for the log of ps/0, while all others wait for that server. The failure is
+// detected within the sum of both times.
 constexpr int kKeepaliveMs = 5'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
-// For TLS and the first HTTP/2 frame: who connects and says nothing is closed then.
+// The time limit for TLS and the first HTTP/2 frame: a client that connects and sends nothing is disconnected
+// then.
 constexpr int kHandshakeTimeoutMs = 10'000;
-// Calls and streams of one connection at the same time: a client of ours has a few for each server's part.
+// The limit of concurrent calls and streams per connection. A client has a few for each shard.
 constexpr int kMaxStreams = 1024;
 
-// Adds the job token to a call's metadata. Call credentials would, but gRPC takes none without TLS.
+// Adds the job token to a call's metadata. Call credentials would do so too, but gRPC refuses them without
+// TLS.
 class TokenInterceptor final : public grpc::experimental::Interceptor {
  public:
   explicit TokenInterceptor(const std::string& token) : token_(token) {}
@@ -39,7 +42,7 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
-  const std::string& token_;  // the factory's, which the channel owns
+  const std::string& token_;  // owned by the factory, which the channel owns
 };
 
 using Interceptors = grpc::experimental::ClientInterceptorFactoryInterface;
@@ -47,14 +50,14 @@ class TokenInterceptors final : public Interceptors {
  public:
   explicit TokenInterceptors(std::string token) : token_(std::move(token)) {}
   grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
-    return new TokenInterceptor(token_);  // the call's
+    return new TokenInterceptor(token_);  // owned by the call
   }
 
  private:
   const std::string token_;
 };
 
-// The largest message describes a job's variables, in some 30 bytes each: those of a million fit.
+// The largest message describes the variables of a job, in about 30 bytes each: a million variables fit.
 constexpr int kMaxDescriptionBytes = 32 << 20;
 static_assert(kMaxDescriptionBytes >= kMaxMessageBytes, "a frame is a message too");
 
@@ -79,9 +82,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Cre
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  // A cluster's own traffic goes from task to task, whatever http_proxy and the like say of the way out.
+  // Traffic within a cluster never uses a proxy, whatever http_proxy and similar variables say.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // ours know what may be repeated
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // Cairn's clients decide which calls may be repeated
   if (credentials.token.empty()) return grpc::CreateCustomChannel(address, credentials.channel, arguments);
   std::vector<std::unique_ptr<Interceptors>> interceptors;
   interceptors.push_back(std::make_unique<TokenInterceptors>(credentials.token));

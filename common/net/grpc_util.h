@@ -1,4 +1,4 @@
-// What clients and servers must agree on when they open gRPC channels, and the two kinds of status.
+// What clients and servers must agree on when they open gRPC channels, and conversions of statuses.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@
 
 namespace cairn::net {
 
-// Raised when a frame or a call changes its meaning.
+// Incremented when a frame or a call changes its meaning.
 inline constexpr int kProtocolVersion = 7;
 
-// Call metadata: the index of the server whose part of the job is meant, where that is not the called
-// server's own (parameter_server.proto).
+// Call metadata: the index of the server whose shard is meant, if it is not the called server's own shard
+// (parameter_server.proto).
 inline constexpr char kPartMetadata[] = "cairn-part";
 
 // Call metadata: the job token (access.h).
@@ -36,21 +36,22 @@ struct Credentials {
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
-// A channel that notices a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names
+// A channel that detects a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names
 // again when it does, and is not shared with other channels to the same address. Does not block.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials);
 
-// The server's side of the same agreement. `reuse_port`: another socket may hold the port too.
+// The server's side of the same settings. `reuse_port`: another socket may be bound to the port too.
 void ConfigureServer(grpc::ServerBuilder& builder, bool reuse_port);
 
 void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds timeout);
 
-// gRPC's own log lines become debug lines of ours: what matters of them comes back as a status. Call at the
-// start of main.
+// Turns gRPC's own log lines into debug lines of Cairn's log; errors that matter are also returned as a
+// status. Call it at the start of main.
 void QuietGrpc();
 
-// glibc's malloc returns large blocks to the system at once, and gRPC asks for them anew for each message:
-// first touch then costs more than the copy. Call at the start of main.
+// By default, glibc's malloc returns large blocks to the system at once, and gRPC allocates them again for
+// each message, so that page faults cost more than the copy. This keeps the blocks. Call it at the start of
+// main.
 void TuneMalloc();
 
 }  // namespace cairn::net

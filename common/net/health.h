@@ -1,5 +1,5 @@
-// gRPC's standard ways to ask a server about itself: grpc.health.v1, which container platforms probe, and
-// server reflection, with which grpcurl calls it without its protos.
+// gRPC's standard health service (grpc.health.v1), which container platforms probe, and server reflection,
+// with which grpcurl calls a server without its protos.
 //
 // Services of the health check: "" is SERVING while the process takes calls, "ready" while it has variables.
 #pragma once
@@ -15,17 +15,18 @@ namespace cairn::net {
 
 inline constexpr char kReadyService[] = "ready";
 
-// Every server built afterwards answers health checks and reflection. Once, before the first ServerBuilder.
+// Every server built afterwards offers health checks and reflection. Call it once, before the first
+// ServerBuilder.
 void OfferHealthAndReflection();
 
-// What `server`, built after OfferHealthAndReflection(), says of "ready" from now on. Cheap to repeat.
+// Sets the health of the service "ready" of `server`, which was built after OfferHealthAndReflection(). Cheap
+// to repeat.
 void SetReady(grpc::Server& server, bool ready);
-// It says NOT_SERVING of everything from now on: whoever routes calls by health checks sends none any more.
+// From now on the server reports NOT_SERVING for all services, so that load balancers send it no more calls.
 void StopServing(grpc::Server& server);
 
-// OK when the server at `address` says SERVING of `service`. UNAVAILABLE when it says otherwise or is not
-// reached within `timeout`, with the reason as WhyUnreachable() words it; NOT_FOUND when it has no such
-// service.
+// OK if the server at `address` reports SERVING for `service`. UNAVAILABLE if it reports another state or is
+// not reached within `timeout`, with the reason from WhyUnreachable(); NOT_FOUND if it has no such service.
 absl::Status CheckHealth(const std::string& address, const std::string& service, Duration timeout,
                          const TlsFiles& tls);
 

@@ -15,7 +15,7 @@
 namespace cairn::net {
 namespace {
 
-// The shortest form of an IPv6 address, perhaps with a zone ("fe80::1%eth0").
+// The shortest form of an IPv6 address, possibly with a zone ("fe80::1%eth0").
 std::optional<std::string> CanonicalIpv6(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits('%', 1));
   in6_addr address;
@@ -46,7 +46,7 @@ absl::StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
   const auto refuse = [&](const auto&... reason) {
     return absl::InvalidArgumentError(absl::StrCat(quoted, reason...));
   };
-  if (text.empty()) return refuse(" is no address; write host:port, as in \"localhost:2222\"");
+  if (text.empty()) return refuse(" is not an address; write host:port, as in \"localhost:2222\"");
   if (absl::StrContains(text, ',')) return refuse(" holds a comma: one address per entry");
   if (const size_t scheme = text.find("://"); scheme != absl::string_view::npos) {
     return refuse(" has a scheme; leave out \"", text.substr(0, scheme + 3), "\"");

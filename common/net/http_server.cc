@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kConnectionBytes = 32 << 10;
 constexpr int kLowestPriority = 19;
 
-// A socket of ours: so that a port which is taken is told from everything else that may go wrong.
+// Creates the listening socket here, to distinguish a port that is in use from other errors.
 absl::StatusOr<int> Listen(const std::string& host, int port) {
   const addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                           .ai_family = AF_UNSPEC,
@@ -35,7 +35,7 @@ absl::StatusOr<int> Listen(const std::string& host, int port) {
                           .ai_next = nullptr};
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--metrics_host: '", host, "' is no IP address"));
+    return absl::InvalidArgumentError(absl::StrCat("--metrics_host: '", host, "' is not an IP address"));
   }
   const absl::Cleanup free_found = [found] { freeaddrinfo(found); };
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -61,12 +61,12 @@ int PortOf(int fd) {
 
 MHD_Result Answer(void* server, MHD_Connection* connection, const char* path, const char* method,
                   const char* /*version*/, const char* /*upload*/, size_t* upload_size, void** /*state*/) {
-  // Its own thread's, which is a thread of this process alone under Linux.
+  // Under Linux, the priority applies only to this thread.
   static thread_local const bool stepped_back = setpriority(PRIO_PROCESS, 0, kLowestPriority) == 0;
   (void)stepped_back;
   HttpReply reply;
   if (std::strcmp(method, MHD_HTTP_METHOD_GET) != 0 && std::strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-    if (*upload_size != 0) {  // is not read
+    if (*upload_size != 0) {  // request bodies are not read
       *upload_size = 0;
       return MHD_YES;
     }

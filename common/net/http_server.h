@@ -1,8 +1,8 @@
-// A small HTTP server beside the real work: pages for people and for Prometheus, read only.
+// A small read-only HTTP server for monitoring: pages for people and for Prometheus.
 //
-// One thread of the lowest priority answers all; connections are few, short and limited in time and memory,
-// so that whoever talks to it slowly or often slows down nothing but himself. Plain text: see --metrics_host.
-// Made in main.
+// One thread of the lowest priority answers all requests. The number of connections, their time and their
+// memory are limited, so that a slow or frequent client affects only itself. Plain text, without TLS: see
+// --metrics_host. Created in main.
 #pragma once
 
 #include <functional>
@@ -40,14 +40,14 @@ class HttpServer {
   static constexpr unsigned kMostConnections = 32, kMostConnectionsOfOneAddress = 16;
   static constexpr unsigned kTimeoutSeconds = 10;
 
-  // Called by the server's thread, one request at a time, with the path ("/metrics"): GET and HEAD alone come
-  // here.
+  // Called on the server's thread, one request at a time, with the path ("/metrics"). Only GET and HEAD
+  // requests get here.
   using Handler = std::function<HttpReply(const std::string& path)>;
 
-  // `host`: an IP address to listen on. INVALID_ARGUMENT when it is none, or the port is taken.
+  // `host`: an IP address to listen on. INVALID_ARGUMENT if it is not one, or if the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port,
                                                            Handler handler);
-  // Ends all connections.
+  // Closes all connections.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

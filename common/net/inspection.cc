@@ -16,7 +16,7 @@ std::string Without(const std::string& prefix, const std::string& name) {
   return name.size() > prefix.size() ? absl::AsciiStrToLower(name.substr(prefix.size())) : "unknown";
 }
 
-// A wait that is worth a word.
+// Shorter waits are not mentioned.
 constexpr double kNoticeableSeconds = 1;
 
 }  // namespace

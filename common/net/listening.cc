@@ -16,7 +16,7 @@
 namespace cairn::net {
 namespace {
 
-// A predecessor has closed its port for gRPC by now, and ends its streams.
+// How long to wait for a predecessor that has closed its gRPC port and is still closing its streams.
 constexpr auto kDataPortWait = std::chrono::seconds(5);
 
 }  // namespace
@@ -33,7 +33,7 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
   if (tls.any() || transport == Transport::kGrpc) return {};
   absl::StatusOr<LocalListener> local = LocalListener();
   if (transport > Transport::kTcp) local = ListenLocally();
-  if (!local.ok()) LogInfo(clients, " of this host come by TCP: ", local.status().message());
+  if (!local.ok()) LogInfo(clients, " on this host use TCP: ", local.status().message());
   const absl::string_view host = absl::string_view(listens_at).substr(0, listens_at.rfind(':'));
   if (data_port > 0) {
     AwaitPort(absl::StrCat(host, ":", data_port), /*reuse_port=*/false, kDataPortWait, [](auto time) {
@@ -43,17 +43,17 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
   }
   auto tcp = ListenByTcp(std::string(absl::StripSuffix(absl::StripPrefix(host, "["), "]")), data_port);
   if (!tcp.ok()) {
-    LogWarning(clients, " of other hosts come by gRPC, which is slower: no port for gradients and values: ",
+    LogWarning(clients, " on other hosts use gRPC, which is slower: no port for the data channel: ",
                tcp.status().message());
   }
-  if (tcp.ok()) LogInfo("gradients and values of other hosts come to port ", tcp->port);
+  if (tcp.ok()) LogInfo("data channel for other hosts on port ", tcp->port);
   return DirectListeners(local.ok() ? *std::move(local) : LocalListener(),
                          tcp.ok() ? *std::move(tcp) : TcpListener());
 }
 
 void AddDataPortFlag(CLI::App& app, int& port) {
   app.add_option(FlagNames("data_port"), port,
-                 "TCP port for gradients and values of other hosts, beside gRPC's; 0: any free one")
+                 "TCP port of the data channel for other hosts; 0: any free port")
       ->check(CLI::Range(0, 65535))
       ->type_name("PORT");
 }
@@ -65,10 +65,10 @@ void WarnOfAccess(const Access& access, const std::string& listens_at, const std
                " can read and change ", what,
                " and end the job; a job token (--job_token_file) prevents that, and --tls_cert, --tls_key "
                "and --tls_ca "
-               "also that anyone listens");
+               "also prevent eavesdropping");
   } else if (!access.tls.any() && ReachableFromOutside(listens_at)) {
-    LogInfo("not encrypted: who can listen on the way to ", listens_at, " reads ", what,
-            " and the job token; --tls_cert, --tls_key and --tls_ca prevent it");
+    LogInfo("not encrypted: anyone who can intercept traffic to ", listens_at, " can read ", what,
+            " and the job token; --tls_cert, --tls_key and --tls_ca prevent that");
   }
   if (access.tls.any() && !Caller::Of(OwnNames(access.tls).value_or(CertificateNames())).named()) {
     LogInfo(

@@ -1,5 +1,4 @@
-// What a task does that others connect to: who it is in this life, its ways beside gRPC, and what is to be
-// said of a port that is open to others.
+// The identity of a task's process, its listeners for data channels, and warnings about open ports.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +16,22 @@ class App;
 
 namespace cairn::net {
 
-// Differs between processes: the time of the start, in microseconds, above the process id.
+// Differs between processes: the start time in microseconds, in the bits above the process id.
 uint64_t DrawIncarnation();
 
-// As far as `transport` goes: a socket for tasks of this host, and one at `listens_at`'s host
-// ("0.0.0.0:2222") and `data_port` (0: any) for others. None with TLS: what is encrypted stays so, and
-// certificates alone decide who may take part. A socket that the system lacks, or whose port another process
-// still uses after 5 s, is left out, and a log line names it; `clients`: "clients".
+// Listens for data channels as far as `transport` allows: on a socket for tasks of this host, and, for
+// others, on the host of `listens_at` ("0.0.0.0:2222") and `data_port` (0: any). Returns none with TLS,
+// because data channels do not encrypt or check certificates. A socket that the system does not support, or
+// whose port another process still uses after 5 s, is left out and named in a log line. `clients`: "clients",
+// for messages.
 DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const std::string& listens_at,
                                int data_port, absl::string_view clients);
 
 // --data_port.
 void AddDataPortFlag(CLI::App& app, int& port);
 
-// Warnings of what lets others read, change (`what`: "the variables") or end what this task does, or makes
-// the task, which its own know as `host`, unreachable to `clients` ("clients").
+// Warnings if others on the network can read, change (`what`: "the variables") or end what this task does, or
+// if `clients` ("clients") cannot reach the task, which its cluster knows as `host`.
 void WarnOfAccess(const Access& access, const std::string& listens_at, const std::string& host,
                   absl::string_view what, absl::string_view clients);
 

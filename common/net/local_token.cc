@@ -18,7 +18,7 @@ bool IsOursAlone(const struct stat& file) {
   return file.st_uid == getuid() && (file.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-// Another user may have made the one in /tmp.
+// Another user may have created the folder in /tmp.
 bool IsFolderOfOurs(const std::string& path) {
   struct stat folder{};
   return lstat(path.c_str(), &folder) == 0 && S_ISDIR(folder.st_mode) && IsOursAlone(folder);
@@ -41,7 +41,7 @@ absl::StatusOr<LocalToken> LocalToken::Publish(int port, absl::string_view token
   if (!IsFolderOfOurs(folder)) {
     return absl::PermissionDeniedError(absl::StrCat(folder, " is not a folder of this user alone"));
   }
-  unlink(path.c_str());  // of a job that was killed
+  unlink(path.c_str());  // a file left by a killed job
   const FileDescriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file.valid()) return absl::ErrnoToStatus(errno, path);

@@ -1,12 +1,12 @@
-// Messages on their way to one reader, the front being written; and whether the other direction should rest
-// meanwhile: who does not take its answers may ask for no more.
+// The messages that wait for one reader, the front of which is being written. Also decides when to pause
+// reading from that peer: a peer that does not take its answers may not request more.
 //
-// One message at a time is the transport's: that is all the credit there is, and whatever waits here may
-// still change places. Messages with a rank that wait one behind another go by it, the lowest first; one
-// without is overtaken by none, and overtakes none.
+// The transport holds one message at a time, so all waiting messages can still be reordered. Consecutive
+// messages with a rank are ordered by rank, lowest first. A message without a rank neither overtakes nor is
+// overtaken.
 //
-// Not thread-safe: the stream's lock guards it. One answer may be many messages, so what is in it is bounded
-// by kMostBeforeRest and the answers to what has been asked by then.
+// Not thread-safe: guarded by the stream's lock. One answer may be many messages, so the content is bounded
+// only by kMostBeforeRest plus the answers to requests already received.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ namespace cairn::net {
 template <typename Message>
 class Outbox {
  public:
-  // The reading of requests rests while there are more.
+  // Reading of requests pauses while more messages than this wait.
   static constexpr size_t kMostBeforeRest = 64;
 
-  // True: it is the only one, so its writing must be started.
+  // Returns true if the message is the only one, so that the caller must start to write it.
   bool Push(Message message, std::optional<int64_t> rank = std::nullopt) {
     auto before = messages_.end();
     while (rank.has_value() && before != messages_.begin() && std::prev(before) != messages_.begin() &&
@@ -34,32 +34,33 @@ class Outbox {
     messages_.insert(before, {std::move(message), rank});
     return messages_.size() == 1;
   }
-  // Likewise, ahead of all that wait: of what has no place among them.
+  // As above, but ahead of all waiting messages, for messages that need no order.
   bool PushFirst(Message message) {
     const auto place = messages_.empty() ? messages_.end() : std::next(messages_.begin());
     messages_.insert(place, {std::move(message), std::nullopt});
     return messages_.size() == 1;
   }
-  // Likewise, ahead of the front too, which must not be begun.
+  // As above, but ahead of the front too, which must not have been started.
   void PushFront(Message message) { messages_.push_front({std::move(message), std::nullopt}); }
-  // The front has been written. True: there is a next one to write.
+  // The front has been written. Returns true if there is a next message to write.
   bool Pop() {
     messages_.pop_front();
     return !messages_.empty();
   }
-  // Drops all but the one that is being written.
+  // Drops all messages except the one that is being written.
   void DropRest() {
     if (messages_.size() > 1) messages_.erase(std::next(messages_.begin()), messages_.end());
   }
   void Clear() { messages_.clear(); }
 
-  // Before the next request is read: whether to rest instead. Then Wakes() tells once when that is over.
+  // To be called before the next request is read: whether to pause instead. If so, Wakes() returns true once
+  // when reading should resume.
   bool Rests() { return resting_ = messages_.size() > kMostBeforeRest; }
   bool Wakes() { return resting_ && messages_.size() <= kMostBeforeRest && std::exchange(resting_, false); }
 
   bool empty() const { return messages_.empty(); }
   size_t size() const { return messages_.size(); }
-  // Stays where it is until Pop().
+  // The front stays at its address until Pop().
   Message& front() { return messages_.front().message; }
 
  private:

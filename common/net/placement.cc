@@ -13,7 +13,7 @@
 namespace cairn::net {
 namespace {
 
-// No part of a variable that is cut to level the servers is smaller, unless it was asked for.
+// A variable that is split to balance the servers has no smaller part, unless the caller requests it.
 constexpr int64_t kLeastPartBytes = int64_t{128} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostBands = 256;
@@ -22,7 +22,7 @@ int64_t RowsOf(const Shape& shape) {
   return shape.rank() == 0 ? 1 : shape.dim(0);
 }
 
-// The rows of one variable that one server will hold.
+// The rows of one variable that one server will store.
 struct Part {
   size_t variable = 0;
   int64_t row_begin = 0;
@@ -38,7 +38,7 @@ int64_t BandsOf(const Shape& shape) {
   return (RowsOf(shape) + band - 1) / band;
 }
 
-// Parts on servers, and what each server has so far.
+// The parts assigned to servers, and the load of each server so far.
 class Placement {
  public:
   Placement(absl::Span<const VariableInfo> variables, int servers)
@@ -48,8 +48,7 @@ class Placement {
         servers_of_(variables.size()) {}
 
   int64_t load(size_t server) const { return load_[server]; }
-  // The server with the fewest bytes among those that have nothing of `variable`; it must not be on all of
-  // them.
+  // The server with the fewest bytes among those without a part of `variable`; there must be one.
   size_t Lightest(size_t variable) const {
     size_t lightest = load_.size();
     for (size_t server = 0; server < load_.size(); ++server) {
@@ -90,8 +89,8 @@ std::vector<size_t> LargestFirst(absl::Span<const VariableInfo> variables) {
   return order;
 }
 
-// Whole variables where they fit into a server's even share; those that do not fill what is left of the
-// shares, and the small ones go where there is least.
+// Places whole variables as long as they fit into a server's even share. Variables that do not fit fill the
+// rest of the shares, and small ones go to the server with the fewest bytes.
 std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variables, int servers) {
   int64_t total = 0;
   for (const VariableInfo& variable : variables) total += BytesOf(variable.shape);
@@ -114,7 +113,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     const int64_t bands = BandsOf(shape);
     const int64_t band_bytes = RowsPerBand(shape) * shape.row_elements() * kElementBytes;
     const int64_t least =
-        (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // bands, of which the last may be short
+        (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // in bands, the last of which may be short
     int64_t next = 0;
     for (int part = 1; next < bands; ++part) {
       const size_t server = placement.Lightest(variable);
@@ -130,7 +129,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
   return std::move(placement).Take();
 }
 
-// Every variable larger than `split_bytes` in even parts, each where there is least.
+// Splits every variable larger than `split_bytes` into even parts, each on the server with the fewest bytes.
 std::vector<std::vector<Part>> PlaceInPieces(absl::Span<const VariableInfo> variables, int servers,
                                              int64_t split_bytes) {
   struct Piece {
@@ -159,7 +158,7 @@ std::vector<std::vector<Part>> PlaceInPieces(absl::Span<const VariableInfo> vari
   return std::move(placement).Take();
 }
 
-// The same runs, neighbours on both sides in one.
+// The same runs, with adjacent ones merged.
 std::vector<Extent> Joined(absl::Span<const Extent> extents) {
   std::vector<Extent> joined;
   for (const Extent& extent : extents) {

@@ -1,9 +1,9 @@
-// Which server holds which rows of which variable, and where in its values.
+// Assigns the rows of variables to servers, and to positions among each server's values.
 //
-// A server's values are one flat run of floats (its arena): its slices one after another. Pushes and pulls
-// address the arena, so small variables travel packed together and nothing costs a message per variable. The
-// chief decides with PlaceVariables(); everybody else learns it from the servers and maps through a Layout.
-// Values; any thread.
+// The values of a server are one flat array of floats (its arena): its slices, one after another. Pushes and
+// pulls address the arena, so small variables travel packed together, without a message per variable. The
+// chief decides the placement with PlaceVariables(); all others learn it from the servers and map through a
+// Layout. Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -38,30 +38,30 @@ struct Slice {
   std::optional<float> moving_average_momentum{};  // of the whole variable
 
   bool whole() const { return elements() == shape.num_elements(); }
-  // No band is cut: see RowsPerBand().
+  // Bands are never cut: see RowsPerBand().
   bool whole_bands() const;
   int64_t elements() const { return (row_end - row_begin) * shape.row_elements(); }
   v1::VariableSlice ToProto() const;
-  // INVALID_ARGUMENT naming the variable for rows outside its shape and a momentum outside [0, 1].
+  // INVALID_ARGUMENT naming the variable, for rows outside its shape or a momentum outside [0, 1].
   static absl::StatusOr<Slice> FromProto(const v1::VariableSlice& proto);
 };
 
-// A sum over a variable's elements, as a norm needs, is taken over bands of so many rows, from row 0 on, the
-// last one perhaps shorter, and then over the bands in their order. PlaceVariables() cuts a variable only
-// between bands, so the sum is the same to the bit however it splits. A variable has at most 256 bands, which
-// is what servers tell each other of one that is split.
+// The number of rows of a band. A sum over a variable's elements, as norms need it, is taken over each band
+// (the last one may be shorter) and then over the bands in order. PlaceVariables() cuts a variable only
+// between bands, so the sum is the same to the bit however the variable is split. A variable has at most 256
+// bands, whose sums servers exchange if the variable is split.
 int64_t RowsPerBand(const Shape& shape);
 
 struct PlacementOptions {
   int servers = 1;
-  // Variables larger than this are split into even parts, between bands of rows and never more of them than
-  // there are servers. 0: a variable is cut only where it levels the servers, into parts of at least 128 KiB.
+  // Variables larger than this are split into even parts, between bands of rows, and at most one part per
+  // server. 0: a variable is split only to balance the servers, into parts of at least 128 KiB.
   int64_t split_bytes = 0;
 };
 
-// Slices per server [servers], balanced by bytes: by default no server has more than 256 KiB, and four bands
-// of a variable, above an even share. A server has at most one slice of a variable. Depends on nothing but
-// its arguments. Within a server, slices keep the variables' order.
+// Slices per server [servers], balanced by bytes: by default, no server has more than 256 KiB plus four bands
+// of a variable above an even share. A server has at most one slice of a variable. Depends only on the
+// arguments. Within a server, slices keep the order of the variables.
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options);
 
@@ -76,11 +76,11 @@ struct Extent {
 // Maps between a user's flat buffer and the servers' arenas.
 class Layout {
  public:
-  // `slices` [server]: the slices that each server reports. Variables of the servers that are not in `variables` are
-  // left out. Errors name the variable:
+  // `slices` [server]: the slices that each server reports. Variables of the servers that are not in
+  // `variables` are left out. Errors name the variable:
   //   INVALID_ARGUMENT: `variables` has one name twice.
-  //   FAILED_PRECONDITION: rows of a variable are on no server or on two, a server has another shape for it, or a
-  //   server's slices are not contiguous.
+  //   FAILED_PRECONDITION: rows of a variable are on no server or on two, a server has another shape for it,
+  //   or a server's slices are not contiguous.
   static absl::StatusOr<Layout> Create(absl::Span<const VariableInfo> variables,
                                        absl::Span<const std::vector<Slice>> slices);
 
@@ -90,11 +90,12 @@ class Layout {
   absl::Span<const Extent> extents_of(int variable) const {
     return extents_by_variable_[static_cast<size_t>(variable)];
   }
-  // Extents of a server, by rising server_offset; variables that are neighbours on both sides are in one.
+  // The extents of a server, by ascending server_offset. Variables that are adjacent on both sides share an
+  // extent.
   absl::Span<const Extent> extents_on(int server) const {
     return extents_by_server_[static_cast<size_t>(server)];
   }
-  // The user has everything that `server` holds, so a push can cover its arena.
+  // Whether the user has all variables that `server` stores, so that a push can cover its arena.
   bool covers(int server) const;
 
  private:

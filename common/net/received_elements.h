@@ -1,8 +1,8 @@
-// The elements of one chunk that came, in whichever encoding.
+// The elements of one received chunk, in any encoding.
 //
-// Everything about them is checked before there is one. A payload may lie in memory that the other end shares
-// and may change at any time: what places are read from is copied first. The chunk and the payload outlive
-// it. One thread.
+// All properties are checked on construction. The payload may be in memory that the other end shares and may
+// change at any time, so indices are copied before they are used. The chunk and the payload must outlive this
+// object. One thread.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace cairn::net {
 
 class ReceivedElements {
  public:
-  // INVALID_ARGUMENT when the chunk and its payload do not agree, it has no elements, or an unknown encoding;
-  // as LentBytes::Read().
+  // INVALID_ARGUMENT if the chunk and its payload do not agree, if it has no elements, or if the encoding is
+  // unknown; also the errors of LentBytes::Read().
   static absl::StatusOr<ReceivedElements> Of(const v1::Chunk& chunk, Payload payload);
 
   int64_t count() const { return cut_.count; }
-  // Elements [first, first + to.size()) of them. Fails as LentBytes::Read().
+  // Decodes the elements [first, first + to.size()). Fails as LentBytes::Read() does.
   absl::Status Copy(int64_t first, absl::Span<float> to) const;
-  // Elements from `first` on, to one place after another. Likewise.
+  // Decodes the elements from `first` on to one destination after another. Fails in the same way.
   absl::Status Scatter(int64_t first, absl::Span<const absl::Span<float>> to) const;
 
  private:
@@ -33,9 +33,9 @@ class ReceivedElements {
 
   const v1::Chunk& chunk_;
   const Payload payload_;
-  const GradientCodec* codec_ = nullptr;  // null: not an encoding of gradients alone
+  const GradientCodec* codec_ = nullptr;  // null: not an encoding only for gradients
   Cut cut_;
-  std::vector<char> copy_;  // of the payload, where there is a codec
+  std::vector<char> copy_;  // a copy of the payload, if there is a codec
 };
 
 }  // namespace cairn::net

@@ -1,6 +1,6 @@
-// /statusz: one HTML page about one task for people, without scripts and without anything from elsewhere:
-// facts, curves drawn as SVG, tables. It loads itself again every few seconds and suits light and dark
-// screens.
+// /statusz: an HTML page about one task, with facts, curves drawn as SVG, and tables. It contains no scripts
+// and loads nothing from elsewhere. It reloads itself every few seconds and supports light and dark color
+// schemes.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace cairn::net {
 struct StatusPage {
   struct Fact {
     std::string name, value;
-    std::string note{};  // small, below
+    std::string note{};  // small text below
   };
   struct Curve {
     std::string title;
-    std::string value;  // the newest, as text
-    size_t series = 0;  // of History::Point::values
+    std::string value;  // the newest value, as text
+    size_t series = 0;  // index into History::Point::values
   };
   struct Cell {
     std::string text;
-    bool number = false;  // set right
+    bool number = false;  // right-aligned
     double part = -1;     // 0 to 1: drawn as a bar behind the text; below 0: none
-    bool bad = false;     // stands out
+    bool bad = false;     // highlighted
   };
   struct Table {
     std::string title;
     std::vector<std::string> columns;
     std::vector<std::vector<Cell>> rows;
-    std::string empty = "none";  // said in place of no rows
+    std::string empty = "none";  // shown if there are no rows
   };
 
   std::string task;      // "ps/0"
@@ -47,7 +47,7 @@ struct StatusPage {
 
 std::string RenderHtml(const StatusPage& page);
 
-// For cells: "12,800", "3.2 MiB", "1 h 02 min", "12.3 ms".
+// Format table cells: "12,800", "3.2 MiB", "1 h 02 min", "12.3 ms".
 std::string WithCommas(double value);
 std::string InBytes(double bytes);
 std::string InTime(double seconds);

@@ -66,7 +66,7 @@ absl::StatusOr<Bio> Open(const char* flag, const std::string& path) {
   return bio;
 }
 
-// At least one.
+// Reads the certificates of a PEM file, at least one.
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag, const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const Bio bio, Open(flag, path));
   std::vector<Certificate> certificates;
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag, cons
 
 absl::StatusOr<Key> ReadKey(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const Bio bio, Open("tls_key", path));
-  // Asked for the password of an encrypted key; without this OpenSSL would ask on the terminal.
+  // Called for the password of an encrypted key; without this callback OpenSSL would prompt on the terminal.
   const auto no_password = [](char*, int, int, void*) { return -1; };
   Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
   ERR_clear_error();
@@ -90,7 +90,7 @@ absl::StatusOr<Key> ReadKey(const std::string& path) {
   return key;
 }
 
-// As a peer will look at it.
+// Verifies the certificate as a peer does.
 absl::Status CheckIssuer(const TlsFiles& files, const std::vector<Certificate>& chain,
                          const std::vector<Certificate>& authorities) {
   const Store store(X509_STORE_new());
@@ -101,7 +101,7 @@ absl::Status CheckIssuer(const TlsFiles& files, const std::vector<Certificate>& 
   const StoreContext context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), between);
   const bool valid = X509_verify_cert(context.get()) == 1;
-  sk_X509_free(between);  // not the certificates
+  sk_X509_free(between);  // frees the stack, not the certificates
   ERR_clear_error();
   if (valid) return absl::OkStatus();
   return Fault("tls_cert", files.cert, "not accepted by --tls_ca ", files.ca, ": ",
@@ -142,16 +142,16 @@ std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> Watch(const 
                                                                               kTlsRefreshSeconds);
 }
 
-// What both libraries must be told before they start; harmless when said again.
+// Settings that both libraries need before they start; harmless if repeated.
 void PrepareLibraries() {
-  // gRPC's threads use OpenSSL until the process is gone: it must not clean up when main returns.
+  // gRPC's threads use OpenSSL until the process ends, so OpenSSL must not clean up when main returns.
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
-  // A handshake takes several looks at its socket within its second: at every 5 s, gRPC's default, none ends
-  // after the first has failed.
+  // A handshake needs several polls of its socket within its time limit of a second. At gRPC's default of one
+  // poll every 5 s, no handshake would complete after the first one has failed.
   setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "20", /*overwrite=*/0);
 }
 
-// A line of gRPC's log has what stands on the left.
+// [text in a line of gRPC's log] its meaning.
 struct Trouble {
   const char* grpc_says;
   const char* meaning;
@@ -159,7 +159,7 @@ struct Trouble {
 constexpr Trouble kTroubles[] = {
     {"peer did not return a certificate", "a peer was refused: it shows no certificate"},
     {"certificate verify failed",
-     "a peer was refused: its certificate is not of our --tls_ca, or not valid now"},
+     "a peer was refused: its certificate is not from our --tls_ca, or not valid now"},
     {"wrong version number", "a peer was refused: it speaks plain text, without --tls_cert"},
     {"http request", "a peer was refused: it speaks plain text"},
     {"alert", "a peer refuses our certificate"},
@@ -263,7 +263,7 @@ std::string TlsTroubleIn(absl::string_view grpc_line) {
 
 void LogRefusedPeers() {
   gpr_set_log_function([](gpr_log_func_args* line) {
-    // gRPC takes a plain function, which leaves no other place.
+    // gRPC takes a plain function, so the state cannot be stored elsewhere.
     static auto* const mutex = new Mutex;
     static auto* const said = new std::map<std::string, TimePoint>;
     const std::string trouble = TlsTroubleIn(line->message);

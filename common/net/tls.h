@@ -1,14 +1,14 @@
 // Mutual TLS for all traffic of a cluster: --tls_cert, --tls_key and --tls_ca, their check at start, and the
 // credentials that servers and channels take from them. Without the flags everything is plain text.
 //
-// Every task, server or client, shows the certificate of --tls_cert and lets in only peers whose certificate
-// comes from --tls_ca. A client also checks that the server's certificate names the host of its address in
-// the cluster (subjectAltName: DNS names or IP addresses). What a client's names allow is decided by a Gate
-// (access.h).
+// Every task, server or client, presents the certificate of --tls_cert and accepts only peers whose
+// certificate comes from --tls_ca. A client also checks that the server's certificate names the host of its
+// address in the cluster (subjectAltName: DNS names or IP addresses). A Gate (access.h) decides what a
+// client's names allow.
 //
-// The files are read again every kTlsRefreshSeconds, and what they hold then is for connections that are
-// opened later. Replace them by renaming; between a new certificate and its new key handshakes fail, and are
-// tried again.
+// The files are read again every kTlsRefreshSeconds; the new contents apply to connections that are opened
+// later. Replace the files by renaming. Between the renames of a new certificate and its key, handshakes fail
+// and are retried.
 #pragma once
 
 #include <memory>
@@ -31,44 +31,44 @@ inline constexpr unsigned kTlsRefreshSeconds = 10;
 
 // Paths of PEM files; all empty: plain text.
 struct TlsFiles {
-  std::string cert{};  // --tls_cert: ours, and what lies between it and the CA's
-  std::string key{};   // --tls_key: of the first certificate there, not encrypted
-  std::string ca{};    // --tls_ca: the CA's, one or several
+  std::string cert{};  // --tls_cert: our certificate, and intermediate ones
+  std::string key{};   // --tls_key: key of the first certificate, not encrypted
+  std::string ca{};    // --tls_ca: one or several CA certificates
   bool any() const { return !cert.empty() || !key.empty() || !ca.empty(); }
 };
 
 void AddTlsFlags(CLI::App& app, TlsFiles& files);
 
-// INVALID_ARGUMENT naming the flags that are missing, or the file and what is wrong with it: it cannot be
-// read, holds no PEM, the key is of another certificate, the certificate is not of the CA or not valid now.
-// OK when no file is given.
+// INVALID_ARGUMENT naming the flags that are missing, or the file and the fault: it cannot be read, has no
+// PEM, the key belongs to another certificate, the certificate is not from the CA or is not valid now. OK if
+// no file is given.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
-// INVALID_ARGUMENT saying which names the certificate has when a client that knows us as `host` will refuse
-// it. OK without files. Expects files that were checked.
+// INVALID_ARGUMENT listing the names in the certificate, if a client that knows this task as `host` would
+// refuse it. OK without files. The files must have been checked.
 absl::Status CheckTlsNames(const TlsFiles& files, const std::string& host);
 
-// The names of the first certificate of --tls_cert. Expects files that were checked.
+// The names in the first certificate of --tls_cert. The files must have been checked.
 absl::StatusOr<CertificateNames> OwnNames(const TlsFiles& files);
 
-// Of files that were checked; plain text without files. Each call starts a thread that reads the files again,
-// for as long as something holds what it returned. To be called before any other use of gRPC: gRPC is told to
-// look after channels that no call waits for every 20 ms, not every 5 s, without which a TLS handshake that
-// is tried again never comes to its end.
+// The credentials of channels, for files that have been checked; plain text without files. Each call starts a
+// thread that rereads the files for as long as the result is in use. Call it before any other use of gRPC: it
+// makes gRPC poll channels without a waiting call every 20 ms instead of every 5 s, because otherwise a
+// repeated TLS handshake never completes.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const TlsFiles& files);
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const TlsFiles& files);
 
-// In place of QuietGrpc() in a server: what goes wrong with TLS is a warning, each thing at most once in 10
-// s, since only the server may know it. gRPC does not tell whose handshake it was.
+// For servers, in place of QuietGrpc(): also logs TLS errors as warnings, each kind at most once in 10 s,
+// because only the server may know the reason. gRPC does not report whose handshake failed.
 void LogRefusedPeers();
 
-// What such a line of gRPC's log means: "Handshake failed with fatal error SSL_ERROR_SSL: error:0A0000C7:SSL
-// routines::peer did not return a certificate." -> "a peer was refused: it shows no certificate". Empty:
-// another line.
+// The meaning of such a line of gRPC's log: "Handshake failed with fatal error SSL_ERROR_SSL:
+// error:0A0000C7:SSL routines::peer did not return a certificate." -> "a peer was refused: it shows no
+// certificate". Empty for other lines.
 std::string TlsTroubleIn(absl::string_view grpc_line);
 
-// "0.0.0.0:2222", "[::]:2222", "10.0.0.1:2222": true. "127.0.0.1:2222", "[::1]:2222", "localhost:2222",
-// "unix:/tmp/x": false.
+// Whether other hosts can connect to the address. "0.0.0.0:2222", "[::]:2222", "10.0.0.1:2222": true.
+// "127.0.0.1:2222", "[::1]:2222", "localhost:2222", "unix:/tmp/x": false.
 bool ReachableFromOutside(const std::string& listen_address);
 
 }  // namespace cairn::net

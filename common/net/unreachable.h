@@ -1,5 +1,4 @@
-// Why a server was not reached, in the words of a person: refused, no answer, wrong name, and what TLS had
-// against it, told apart.
+// Explains why a server was not reached: refused, no answer, wrong name, or a TLS error.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace cairn::net {
 
-// Of a call's UNAVAILABLE or DEADLINE_EXCEEDED: "connection refused". `before`: the reason of the last try,
-// empty when there was none; it stands when this try told nothing new.
+// The reason for a call's UNAVAILABLE or DEADLINE_EXCEEDED: "connection refused". `before`: the reason of the
+// previous attempt, empty if there was none; it is returned if this attempt reveals nothing new.
 std::string WhyUnreachable(const absl::Status& status, const std::string& before = "");
 
 }  // namespace cairn::net

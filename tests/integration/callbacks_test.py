@@ -91,7 +91,7 @@ class CallbacksTest(IntegrationTest):
                 (["--save_best=best.keras"], "--save_best: 'best.keras' does not end in .safetensors"),
                 (["--restore_best_weights"], "--restore_best_weights requires --early_stopping"),
                 (["--plateau_patience=1"], "--plateau_patience requires --reduce_lr_on_plateau"),
-                (["--reduce_lr_on_plateau=1"], "--reduce_lr_on_plateau: '1' is no number")]:
+                (["--reduce_lr_on_plateau=1"], "--reduce_lr_on_plateau: '1' is not a number")]:
             with self.subTest(" ".join(flags)):
                 self.assert_refused(self.train(MLP, *flags), fault)
 

@@ -43,8 +43,8 @@ class LimitedTest(IntegrationTest):
         return made
 
     def data_port(self, server):
-        self.assert_says(server, r"come to port \d+")
-        return int(server.stderr.split("come to port ")[1].split()[0])
+        self.assert_says(server, r"data channel for other hosts on port \d+")
+        return int(server.stderr.split("data channel for other hosts on port ")[1].split()[0])
 
 
 def frame(kind, stream, payload):
@@ -83,7 +83,7 @@ class EnvironmentTest(IntegrationTest):
                     "MALLOC_PERTURB_": "165"}
         changed, run = self.sha(**proxies, **settings)
         self.assertEqual(changed, plain)
-        self.assertRegex(run.stderr, r"ignored: OMP_THREAD_LIMIT of the environment \(")
+        self.assertRegex(run.stderr, r"ignored the environment variable OMP_THREAD_LIMIT \(")
 
 
 class LimitsTest(LimitedTest):
@@ -143,7 +143,7 @@ class LimitsTest(LimitedTest):
         with self.assertRaises(OSError):  # closed
             for _ in range(10000):  # 2 GB
                 flood.sendall(block)
-        self.assert_says(server, "closed the connection over which most came")
+        self.assert_says(server, "closed the connection that received the most")
         self.assertTrue(self.healthy(port))
         resident = int(pathlib.Path(f"/proc/{server.pid}/statm").read_text().split()[1]) * 4096
         self.assertLess(resident, 800 << 20)

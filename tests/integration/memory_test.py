@@ -40,7 +40,7 @@ class MemoryLimitTest(IntegrationTest):
 
     def test_a_malformed_limit_is_refused(self):
         cluster = Cluster(self, ps=1, workers=1)
-        self.assert_refused(cluster.start("ps", 0, "--memory_limit=4apples"), "--memory_limit: '4apples' is no size of memory")
+        self.assert_refused(cluster.start("ps", 0, "--memory_limit=4apples"), "--memory_limit: '4apples' is not a memory size")
 
 
 class StandingStillTest(IntegrationTest):

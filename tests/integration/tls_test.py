@@ -107,19 +107,19 @@ class RefusedTest(TlsTest):
 
     def test_a_worker_without_certificates_is_refused(self):
         server = self.start_server(self.cluster, *self.flags(self.a))
-        self.refused("it hangs up: it wants TLS")
+        self.refused("it closes the connection: it requires TLS")
         self.assert_says(server, REFUSED + "it speaks plain text, without --tls_cert")
         self.assertTrue(server.running)
 
     def test_a_worker_of_another_ca_does_not_trust_the_server(self):
         self.start_server(self.cluster, *self.flags(self.a))
-        self.refused("TLS: its certificate is not of our --tls_ca", *self.flags(self.b))
+        self.refused("TLS: its certificate is not from our --tls_ca", *self.flags(self.b))
 
     def test_a_worker_of_another_ca_that_trusts_the_server_is_not_trusted(self):
         server = self.start_server(self.cluster, *self.flags(self.a))
-        self.refused("it hangs up: .*refuses our TLS certificate",
+        self.refused("it closes the connection: .*refuses our TLS certificate",
                      *self.flags(self.b, self.both_cas(self.a, self.b)))
-        self.assert_says(server, REFUSED + "its certificate is not of our --tls_ca")
+        self.assert_says(server, REFUSED + "its certificate is not from our --tls_ca")
 
     def test_a_server_without_tls_is_refused(self):
         server = self.start_server(self.cluster)
@@ -141,8 +141,8 @@ class RefusedTest(TlsTest):
         follower = cluster.start("ps", 1, *self.flags(self.b, both))
         worker = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--train_steps=10",
                                "--step_timeout=25", *self.flags(self.a, both))
-        self.assert_says(leader, REFUSED + "its certificate is not of our --tls_ca")
-        self.assert_says(follower, "waiting for ps/0 at .*: it hangs up: .*refuses our TLS certificate")
+        self.assert_says(leader, REFUSED + "its certificate is not from our --tls_ca")
+        self.assert_says(follower, "waiting for ps/0 at .*: it closes the connection: .*refuses our TLS certificate")
         self.assert_exit(RETRYABLE, worker)
 
     def test_there_is_no_warning_on_loopback(self):
@@ -181,7 +181,7 @@ class RenewalTest(TlsTest):
         self.assert_exit(DONE, self.var(cluster, "get", "v", *self.flags(used), seconds=TIME_LIMIT))
         refused = self.var(cluster, "get", "v", *before)
         self.assert_exit(RETRYABLE, refused)
-        self.assertIn("TLS: its certificate is not of our --tls_ca", refused.stderr)
+        self.assertIn("TLS: its certificate is not from our --tls_ca", refused.stderr)
         self.assertTrue(server.running)
 
     def test_a_waiting_client_uses_its_renewed_certificate(self):
@@ -189,7 +189,7 @@ class RenewalTest(TlsTest):
         cluster = Cluster(self, ps=1, workers=1)
         server = self.start_server(cluster, *self.flags(self.copy(other, "server")))
         worker = cluster.start("worker", 0, "--model", MLP, "--train_steps=10", *self.flags(used))
-        self.assert_says(worker, "waiting for ps/0 at .*: TLS: its certificate is not of our --tls_ca")
+        self.assert_says(worker, "waiting for ps/0 at .*: TLS: its certificate is not from our --tls_ca")
         for name in ("key.pem", "cert.pem", "ca.pem"):
             (other / name).replace(used / name)
         self.assert_exit(DONE, worker, server)

@@ -92,7 +92,7 @@ class OutputTest(IntegrationTest):
                            ("--save_best", "/nonexistent/x.safetensors"), ("--trace_file", "/nonexistent/x")):
             with self.subTest(flag):
                 self.assert_refused(self.train(MLP, flag, path), f"cairn train: {flag}: ")
-        self.assert_refused(self.run_to_end("cairn", "digits", "/dev/null/x"), "DIR: /dev/null is no directory")
+        self.assert_refused(self.run_to_end("cairn", "digits", "/dev/null/x"), "DIR: /dev/null is not a directory")
 
 
 class SignalTest(IntegrationTest):
@@ -297,7 +297,7 @@ class JobTest(IntegrationTest):
         port = re.search(r"port (\d+)", server.stdout + server.stderr).group(1)
         check = self.run_to_end("cairn", "check", f"--ps_hosts=127.0.0.1:{port}", "--worker_hosts=127.0.0.1:1")
         self.assert_exit(FAILURE, check)
-        self.assertRegex(check.stdout, "ps/0 .*FAULT .*it speaks HTTP/1 or another protocol, and is no cairn-ps")
+        self.assertRegex(check.stdout, "ps/0 .*FAULT .*it speaks HTTP/1 or another protocol, and is not cairn-ps")
 
     def test_check_reports_a_misspelt_job_name(self):
         path = self.directory / "cluster.json"

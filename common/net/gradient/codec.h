@@ -1,7 +1,7 @@
-// Gradients in far fewer bytes than float32 takes. What the encoding leaves out the sender may keep back and
-// add to its next gradient: worker/client/compressed_gradients. Values never travel so.
+// Encodings that make gradients much smaller than float32. The sender may keep what an encoding drops and add
+// it to its next gradient (worker/client/compressed_gradients). Values are never encoded in this way.
 //
-// Each encoding is one class in a file of its own and a row in codec.cc. Pure functions; any thread.
+// Each encoding is one class in its own file and one row in codec.cc. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace cairn::net {
 
-// Elements [first, first + count) of a variable, one chunk of it. To read a chunk, `first` may be less by any
-// number of whole blocks: Chunk.phase.
+// One chunk of a variable: the elements [first, first + count). When a chunk is decoded, `first` may be
+// smaller by any number of whole blocks (Chunk.phase).
 struct Cut {
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// Which elements of a variable travel, where not all do: those whose magnitude is above the threshold, and
-// those at it up to an index.
+// The elements of a variable that are sent, for encodings that do not send all: those with a magnitude above
+// the threshold, and those equal to it up to an index.
 struct Selection {
   uint32_t threshold = 0;  // the bits of a float without its sign
   int64_t last_tie = -1;
@@ -30,32 +30,34 @@ class GradientCodec {
  public:
   virtual ~GradientCodec() = default;
 
-  // Elements that share numbers: blocks of so many, counted from the variable's first, however it is cut.
+  // The size of a block of elements that share numbers. Blocks are counted from the first element of the
+  // variable.
   virtual int64_t block_elements() const = 0;
-  // A chunk reaches to the next multiple of it within the variable at most: its payload then has at most 256
-  // KiB.
+  // A chunk reaches at most to the next multiple of this within the variable; its payload then has at most
+  // 256 KiB.
   virtual int64_t chunk_elements() const = 0;
-  // Whether what it leaves out is so much that it must be kept back.
+  // Whether the encoding drops so much that the sender must keep it (error feedback).
   virtual bool wants_feedback() const = 0;
 
-  // The `most` largest by magnitude, of equal ones the first. Zeros are never among them. All where all
-  // travel.
+  // Selects the `most` largest elements by magnitude, of equal ones the first, and no zeros. Selects all for
+  // encodings that send all elements.
   virtual Selection Select(absl::Span<const float> variable, int64_t most) const = 0;
-  // What Encode() takes at most when `most` elements of the variable are selected.
+  // The maximum result of Encode() if `most` elements of the variable are selected.
   virtual int64_t MostBytes(const Cut& cut, int64_t most) const = 0;
-  // Writes a cut of `variable`, all of which is finite; returns the bytes, whole floats. The same bytes on
-  // every machine.
+  // Encodes a cut of `variable`, whose elements are all finite. Returns the number of bytes, a multiple of 4.
+  // The bytes are the same on every machine.
   virtual int64_t Encode(absl::Span<const float> variable, const Selection& selection, const Cut& cut,
                          char* to) const = 0;
 
-  // That `payload` is what Encode() may write for such a cut. INVALID_ARGUMENT says what is wrong.
+  // INVALID_ARGUMENT with the fault if Encode() cannot have written `payload` for such a cut.
   virtual absl::Status Check(const Cut& cut, absl::Span<const char> payload) const = 0;
-  // Elements [skip, skip + to.size()) of a payload that Check() has found right and nobody has changed since.
+  // Decodes the elements [skip, skip + to.size()) of a payload that Check() has accepted and that has not
+  // changed since.
   virtual void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip,
                       absl::Span<float> to) const = 0;
 };
 
-// Null for encodings that are not of gradients alone.
+// Null for encodings that are not only for gradients.
 const GradientCodec* GradientCodecOf(v1::Encoding encoding);
 
 // Rows of codec.cc's table.

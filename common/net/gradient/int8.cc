@@ -1,5 +1,5 @@
-// Eight bits for each element: the nearest multiple, to even, of its block's scale, which is a 127th of the
-// block's largest magnitude. The error is at most half a scale. An unbiased error needs no feedback.
+// Eight bits per element: the nearest multiple (ties to even) of the scale of its block, which is 1/127 of
+// the block's largest magnitude. The error is at most half a scale. Such an error needs no feedback.
 //
 //   payload   scales, one float for each block | one signed byte for each element | zeros up to a whole float
 #include <limits>
@@ -12,13 +12,13 @@ namespace {
 
 constexpr int64_t kBlock = 256;
 constexpr int64_t kChunk = int64_t{128} << 10;
-// Added to a float of magnitude below 2^22 it leaves the nearest integer, to even, in the lowest bits.
+// Added to a float of magnitude below 2^22, it leaves the nearest integer (ties to even) in the lowest bits.
 constexpr float kRounding = 0x1.8p23f;
 
-// Of which 127 are a float still.
+// The largest scale: 127 times it is still a finite float.
 constexpr float kLargestScale = 0x1.0204p121f;
 
-// 0 where all would be as good as 0: no reciprocal is infinite.
+// 0 for blocks whose elements would all be rounded to 0, so that no reciprocal is infinite.
 CAIRN_INLINE float ScaleOfBody(const float* values, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, MagnitudeOf(values[i]));
@@ -56,7 +56,7 @@ class Int8 final : public GradientCodec {
     char* const bytes = to + ScaleBytes(cut);
     const auto size = static_cast<int64_t>(variable.size());
     ForEachBlock(cut, kBlock, 0, cut.count, [&](int64_t block, int64_t begin, int64_t end) {
-      // Of the whole block, wherever it is cut.
+      // The scale of the whole block, wherever the chunk cuts it.
       const int64_t first = (cut.first / kBlock + block) * kBlock;
       const float scale = ScaleOf(variable.data() + first, std::min(kBlock, size - first));
       PutAt(to, block, scale);
@@ -68,7 +68,7 @@ class Int8 final : public GradientCodec {
 
   absl::Status Check(const Cut& cut, absl::Span<const char> payload) const override {
     if (static_cast<int64_t>(payload.size()) != MostBytes(cut, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is no run of ",
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is not a run of ",
                                                      cut.count, " numbers in int8, which take ",
                                                      MostBytes(cut, 0)));
     }

@@ -1,7 +1,7 @@
-// One bit for each element, its sign, which says which of its block's two means it becomes: that of the
-// elements without and that of those with a sign (F. Seide et al., "1-bit stochastic gradient descent and its
-// application to data-parallel distributed training of speech DNNs", 2014; there for each column of a matrix,
-// here for each block of 512 elements).
+// One bit per element, its sign, which selects one of the two means of its block: that of the elements
+// without a sign bit and that of the elements with one (F. Seide et al., "1-bit stochastic gradient descent
+// and its application to data-parallel distributed training of speech DNNs", 2014; they use the columns of a
+// matrix, we use blocks of 512 elements).
 //
 //   payload   two floats for each block | a bit for each element, from the lowest, 1: has a sign | zeros up
 //   to a whole float
@@ -22,7 +22,7 @@ struct Means {
   float without_sign = 0, with_sign = 0;
 };
 
-// Sums of lanes, in a fixed order; in double, which no sum of floats leaves.
+// Sums in several lanes, added in a fixed order, in double, whose range no sum of floats exceeds.
 CAIRN_INLINE Means MeansOfBody(const float* values, int64_t count) {
   constexpr int64_t kLanes = 16;
   double without[kLanes] = {}, with[kLanes] = {};
@@ -69,7 +69,7 @@ void PackSigns(const float* values, int64_t count, char* to) {
   }
 }
 
-// Of whole bytes.
+// Decodes count / 8 whole bytes.
 CAIRN_INLINE void ChooseBody(const char* from, int64_t count, Means means, float* to) {
   for (int64_t byte = 0; byte < count / 8; ++byte) {
     const int32_t bits = static_cast<unsigned char>(from[byte]);
@@ -95,7 +95,7 @@ class OneBit final : public GradientCodec {
                  char* to) const override {
     const auto size = static_cast<int64_t>(variable.size());
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
-      // Of the whole block, wherever it is cut.
+      // The means of the whole block, wherever the chunk cuts it.
       const int64_t first = (cut.first / kBlock + block) * kBlock;
       PutAt(to, block, MeansOf(variable.data() + first, std::min(kBlock, size - first)));
     }
@@ -108,7 +108,7 @@ class OneBit final : public GradientCodec {
 
   absl::Status Check(const Cut& cut, absl::Span<const char> payload) const override {
     if (static_cast<int64_t>(payload.size()) != MostBytes(cut, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is no run of ",
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is not a run of ",
                                                      cut.count, " signs, which take ", MostBytes(cut, 0)));
     }
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {

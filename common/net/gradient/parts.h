@@ -1,5 +1,5 @@
-// What the codecs of gradients share: numbers at any address, blocks that a chunk has parts of, and loops
-// that are compiled for the processor too.
+// Helpers shared by the gradient codecs: unaligned numbers, blocks that a chunk covers partly, and loops that
+// are also compiled for AVX2.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 
 #include "common/net/gradient/codec.h"
 
-// On x86 `body`, an always-inlined function, compiled once more for AVX2, as NAME(args...), which takes the
-// better one. No fused arithmetic: both give the same bits.
+// Defines NAME(args...), which calls `body`, an always-inlined function. On x86, `body` is also compiled for
+// AVX2, and NAME uses that version if the processor supports it. No fused arithmetic: both versions give the
+// same bits.
 #define CAIRN_INLINE inline __attribute__((always_inline))
 #if defined(__x86_64__)
 #define CAIRN_VECTOR_FUNCTION(name, body)                                   \
@@ -56,18 +57,19 @@ inline bool IsFinite(float value) {
   return MagnitudeOf(value) < kInfinityBits;
 }
 
-// Bytes up to a whole float.
+// Rounds a number of bytes up to whole floats.
 inline int64_t WholeFloats(int64_t bytes) {
   return (bytes + 3) / 4 * 4;
 }
 
-// Of blocks of `block` elements, how many a cut has parts of.
+// The number of blocks of `block` elements that the cut covers, at least partly.
 inline int64_t BlocksOf(const Cut& cut, int64_t block) {
   return cut.count == 0 ? 0 : (cut.first % block + cut.count + block - 1) / block;
 }
 
-// Calls body(block, begin, end) for each block that elements [skip, skip + count) of the cut have parts of:
-// its number from the cut's first block, and the elements of the cut, from its beginning, that those are.
+// Calls body(block, begin, end) for each block that elements [skip, skip + count) of the cut cover, at least
+// partly. `block` is counted from the first block of the cut; [begin, end) are the covered elements, counted
+// from the start of the cut.
 template <typename Body>
 CAIRN_INLINE void ForEachBlock(const Cut& cut, int64_t block, int64_t skip, int64_t count, Body body) {
   const int64_t phase = cut.first % block;

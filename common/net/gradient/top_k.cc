@@ -1,5 +1,5 @@
-// The elements of a variable that are largest by magnitude, as they are; the others are 0 (A. Aji and K.
-// Heafield, "Sparse communication for distributed gradient descent", 2017).
+// Sends the largest elements of a variable by magnitude, unchanged; the others are 0 (A. Aji and K. Heafield,
+// "Sparse communication for distributed gradient descent", 2017).
 //
 //   payload   pairs by rising index: the element's place in the chunk, a 32-bit integer | its float
 #include <array>
@@ -11,7 +11,7 @@
 namespace cairn::net {
 namespace {
 
-// If all of one travel, 256 KiB.
+// If all elements of a chunk are sent, its payload has 256 KiB.
 constexpr int64_t kChunk = int64_t{32} << 10;
 
 struct Pair {
@@ -20,13 +20,13 @@ struct Pair {
 };
 constexpr auto kPairBytes = static_cast<int64_t>(sizeof(Pair));
 
-// Magnitudes are ordered as their bits are, which are taken in three digits.
+// Magnitudes have the same order as their bits, which are processed as three digits (radix selection).
 struct Digit {
   int shift, bits;
 };
 constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};
 
-// How many elements whose higher digits are those of `found` have which value of this digit.
+// Counts, for each value of this digit, the elements whose higher digits are those of `found`.
 void Count(absl::Span<const float> values, const Digit& digit, uint32_t found, absl::Span<int64_t> counts) {
   constexpr size_t kTables = 4;  // equal ones in a row do not wait for one another
   std::vector<uint32_t> tables(kTables << digit.bits);
@@ -48,7 +48,7 @@ CAIRN_INLINE uint32_t AnyAboveBody(const float* values, int64_t count, uint32_t 
   return any;
 }
 
-// Calls take(i) for elements [first, first + count) that are selected, rising.
+// Calls take(i) for the selected elements of [first, first + count), in ascending order.
 template <typename Take>
 CAIRN_INLINE void ForEachSelectedBody(const float* variable, Selection selection, Cut cut, Take& take) {
   constexpr int64_t kLanes = 32;
@@ -120,7 +120,7 @@ class TopK final : public GradientCodec {
     const auto bytes = static_cast<int64_t>(payload.size());
     if (bytes % kPairBytes != 0 || bytes / kPairBytes > cut.count) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "a chunk of ", bytes, " bytes is no run of places and numbers of ", cut.count, " elements"));
+          "a chunk of ", bytes, " bytes is not a run of places and numbers of ", cut.count, " elements"));
     }
     int64_t before = -1;
     for (int64_t i = 0; i < bytes / kPairBytes; ++i) {

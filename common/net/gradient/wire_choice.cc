@@ -15,7 +15,7 @@
 namespace cairn::net {
 namespace {
 
-// Biases and the scales of norms are few, and matter much.
+// Biases and the scales of normalization layers are few, and matter much.
 constexpr int64_t kFewestElements = 1024;
 
 bool MayBeCompressed(const VariableInfo& variable) {
@@ -23,7 +23,7 @@ bool MayBeCompressed(const VariableInfo& variable) {
          !variable.moving_average_momentum.has_value();
 }
 
-// The last rule that fits, or -1.
+// The last rule that matches, or -1.
 int RuleOf(const v1::Job& job, const VariableInfo& variable) {
   for (int rule = job.gradient_wire_size() - 1; rule >= 0; --rule) {
     if (fnmatch(job.gradient_wire(rule).variables().c_str(), variable.name.c_str(), 0) == 0) return rule;

@@ -1,5 +1,5 @@
-// Which encoding each variable's gradient travels in: `--wire_dtype`, and what a job says of it. Pure
-// functions; any thread.
+// Chooses the encoding of each variable's gradient, from `--wire_dtype` and from the job. Pure functions; any
+// thread.
 #pragma once
 
 #include <string>
@@ -14,23 +14,23 @@
 
 namespace cairn::net {
 
-// "int8", or "PATTERN=ENCODING,...", where an encoding alone is of all variables: "float32,dense*=int8".
-// INVALID_ARGUMENT says which part is wrong.
+// Parses "int8" or "PATTERN=ENCODING,...", where an encoding alone applies to all variables:
+// "float32,dense*=int8". INVALID_ARGUMENT names the part that is wrong.
 absl::StatusOr<std::vector<v1::GradientWire>> ParseGradientWire(absl::string_view text);
 
-// Each variable's encoding [variable], as Job.gradient_wire says.
+// The encoding of each variable's gradient [variable], according to Job.gradient_wire.
 std::vector<v1::Encoding> GradientEncodings(const v1::Job& job, absl::Span<const VariableInfo> variables);
-// INVALID_ARGUMENT naming a rule of the job that no variable goes by, or the job's fault: an unknown
-// encoding, a fraction that is none.
+// INVALID_ARGUMENT naming a rule of the job that no variable uses, an unknown encoding, or an invalid
+// fraction.
 absl::Status CheckGradientWire(const v1::Job& job, absl::Span<const VariableInfo> variables);
 
-// For people: "float16"; "topk of 1 %, values in bfloat16".
+// For messages: "float16"; "topk of 1 %, values in bfloat16".
 std::string DescribeWire(const v1::Job& job);
 
-// What the job's gradients take of what they take in float32, about.
+// The approximate size of the job's gradients in bytes per element.
 double GradientBytesPerElement(const v1::Job& job, absl::Span<const VariableInfo> variables);
 
-// How many of a variable's elements top-k takes: at least one.
+// The number of a variable's elements that top-k sends: at least one.
 int64_t MostElements(double fraction, int64_t elements);
 
 }  // namespace cairn::net

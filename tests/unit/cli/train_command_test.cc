@@ -106,8 +106,8 @@ TEST_F(TrainCommand, FaultsAreFoundBeforeAnythingStarts) {
       {absl::StrCat(dir_, "/bad.json --data_dir ", dir_), "bad.json:1:"},
       {absl::StrCat(model_, " --data_dir /proc/self"), "/proc/self: no data set found"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --loss hinge"), "loss 'hinge' is not supported"},
-      {absl::StrCat(model_, " --data_dir ", dir_, " --workers 0"), "--workers: '0' is no whole number"},
-      {absl::StrCat(model_, " --data_dir ", dir_, " --epochs=-1"), "--epochs: '-1' is no whole number"},
+      {absl::StrCat(model_, " --data_dir ", dir_, " --workers 0"), "--workers: '0' is not a whole number"},
+      {absl::StrCat(model_, " --data_dir ", dir_, " --epochs=-1"), "--epochs: '-1' is not a whole number"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --sync_replicas --replicas_to_aggregate 2"),
        "2 of 1 worker"},
   };

@@ -16,7 +16,7 @@ int AllowedCores() {
   return CPU_COUNT(&set);
 }
 
-TEST(StayOnCores, KeepsAThreadAndWhatItMakesOnAsManyAsItSays) {
+TEST(StayOnCores, BindsAThreadAndItsChildrenToThatManyCores) {
   const int before = AllowedCores();
   int own = 0, of_its_thread = 0, unlimited = 0;
   std::thread([&] {
@@ -34,7 +34,7 @@ TEST(StayOnCores, KeepsAThreadAndWhatItMakesOnAsManyAsItSays) {
   EXPECT_EQ(AllowedCores(), before);
 }
 
-TEST(WarnOfThreads, MoreThreadsThanCoresAreNamedWithBothNumbers) {
+TEST(WarnOfThreads, NamesBothNumbersIfThereAreMoreThreadsThanCores) {
   EXPECT_EQ(WarnOfThreads(0), "");
   EXPECT_EQ(WarnOfThreads(UsableCores()), "");
   EXPECT_EQ(WarnOfThreads(UsableCores() + 1)

@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-TEST(Crew, EachPartIsDoneOnceAndAllBeforeTheCallReturns) {
+TEST(Crew, EachPartRunsOnceAndAllRunBeforeShareReturns) {
   Crew crew(3);
   for (int turn = 0; turn < 200; ++turn) {
     std::vector<int> done(3);
@@ -18,14 +18,14 @@ TEST(Crew, EachPartIsDoneOnceAndAllBeforeTheCallReturns) {
   }
 }
 
-TEST(Crew, AloneItsCallerDoesAll) {
+TEST(Crew, InAPoolOfOneTheCallerRunsEverything) {
   Crew crew(1);
   int done = 0;
   crew.Share([&](int part) { done += 1 + part; });
   EXPECT_EQ(done, 1);
 }
 
-TEST(Crew, WhoeverComesWhileTheOthersAreBusyDoesAllHimself) {
+TEST(Crew, ACallerThatFindsThePoolBusyRunsEverythingItself) {
   Crew crew(2);
   std::atomic<int> done{0};
   {
@@ -39,14 +39,14 @@ TEST(Crew, WhoeverComesWhileTheOthersAreBusyDoesAllHimself) {
   EXPECT_EQ(done, 4 * 200 * 2);
 }
 
-TEST(Crew, APartMayShareInTurn) {
+TEST(Crew, APartMayCallShareItself) {
   Crew crew(2);
   std::atomic<int> done{0};
   crew.Share([&](int) { crew.Share([&](int) { ++done; }); });
   EXPECT_EQ(done, 4);
 }
 
-TEST(Crew, EachThreadHasATaskAndOneThatWaits) {
+TEST(Crew, EachThreadMayHaveOneRunningAndOneWaitingTask) {
   std::latch begun(1), may_end(1);
   std::atomic<int> done{0};
   {
@@ -57,23 +57,23 @@ TEST(Crew, EachThreadHasATaskAndOneThatWaits) {
       ++done;
     }));
     begun.wait();
-    EXPECT_TRUE(crew.Take([&] { ++done; })) << "whose turn comes when that has ended";
-    EXPECT_FALSE(crew.Take([&] { done += 100; })) << "its only thread has one, and one waits";
+    EXPECT_TRUE(crew.Take([&] { ++done; })) << "queued until the first task has ended";
+    EXPECT_FALSE(crew.Take([&] { done += 100; })) << "one task runs and one waits";
     std::vector<int> parts(2);
     crew.Share([&](int part) { ++parts[static_cast<size_t>(part)]; });
-    EXPECT_EQ(parts, std::vector<int>({1, 1})) << "by the caller, who does not wait for the task";
+    EXPECT_EQ(parts, std::vector<int>({1, 1})) << "run by the caller, which does not wait for the task";
     EXPECT_EQ(done, 0);
     may_end.count_down();
   }
-  EXPECT_EQ(done, 2) << "the crew ends when its tasks are done";
+  EXPECT_EQ(done, 2) << "the destructor waits for the tasks";
 }
 
-TEST(Crew, AloneItTakesNoTask) {
+TEST(Crew, APoolOfOneTakesNoTask) {
   Crew crew(1);
   EXPECT_FALSE(crew.Take([] { FAIL(); }));
 }
 
-TEST(Crew, TasksAndPartsAreEachDoneOnce) {
+TEST(Crew, TasksAndPartsEachRunOnce) {
   std::atomic<int> parts{0}, tasks{0};
   int taken = 0;
   {

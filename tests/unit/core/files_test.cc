@@ -25,13 +25,13 @@ class Files : public testing::Test {
   const std::string directory_ = testing::TempDir() + "files_test_" + std::to_string(getpid());
 };
 
-TEST_F(Files, AWrittenFileReadsBack) {
+TEST_F(Files, AWrittenFileCanBeReadBack) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "one").ok());
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "two").ok());
   EXPECT_EQ(*ReadFile(Path("a")), "two");
 }
 
-TEST_F(Files, APipeIsWrittenToAndStays) {
+TEST_F(Files, APipeIsWrittenToAndNotReplaced) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   const int reader = open(Path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
   EXPECT_TRUE(CheckWritable(Path("pipe")).ok());
@@ -55,7 +55,7 @@ TEST_F(Files, AFullDeviceIsAnErrorAndIsNotReplaced) {
   EXPECT_TRUE(std::filesystem::is_symlink(Path("full")));
 }
 
-TEST_F(Files, ACheckNamesWhatIsWrongAndChangesNothing) {
+TEST_F(Files, ACheckNamesTheFaultAndChangesNothing) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "kept").ok());
   EXPECT_TRUE(CheckWritable(Path("a")).ok());
   EXPECT_EQ(*ReadFile(Path("a")), "kept");
@@ -64,11 +64,11 @@ TEST_F(Files, ACheckNamesWhatIsWrongAndChangesNothing) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
 }
 
-TEST_F(Files, ADirectoryThatDoesNotExistIsAsWritableAsTheOneAboveIt) {
+TEST_F(Files, AMissingDirectoryIsAsWritableAsItsParent) {
   EXPECT_TRUE(CheckDirectoryWritable(Path("b/c/d")).ok());
   EXPECT_FALSE(FileExists(Path("b")));
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "").ok());
-  EXPECT_THAT(std::string(CheckDirectoryWritable(Path("a/c")).message()), HasSubstr("/a is no directory"));
+  EXPECT_THAT(std::string(CheckDirectoryWritable(Path("a/c")).message()), HasSubstr("/a is not a directory"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A program with what programs have: a choice, a file, a switch, an address, something hidden, a command.
+// A program with all kinds of flags: a choice, a directory, a switch, an address, a hidden flag, a command.
 class FlagDocs : public testing::Test {
  protected:
   FlagDocs() {
@@ -52,11 +52,11 @@ TEST_F(FlagDocs, APageHasNameVersionFlagsAndCommands) {
   EXPECT_THAT(page, Not(HasSubstr("hidden\\fR")));
 }
 
-TEST_F(FlagDocs, WhatTroffWouldTakeForARequestIsEscaped) {
+TEST_F(FlagDocs, TextThatTroffWouldReadAsARequestIsEscaped) {
   EXPECT_THAT(ManPage(app_, "1"), HasSubstr("\\fBTHING\\fR\n\\&.hidden things too"));
 }
 
-TEST_F(FlagDocs, BashIsToldWordsFilesAndCommands) {
+TEST_F(FlagDocs, BashCompletesWordsFilesAndCommands) {
   const std::string script = BashCompletion(app_);
   EXPECT_THAT(script,
               AllOf(HasSubstr("\n_do_it() {\n"), HasSubstr("complete -o filenames -F _do_it do-it\n")));
@@ -67,7 +67,7 @@ TEST_F(FlagDocs, BashIsToldWordsFilesAndCommands) {
   EXPECT_THAT(script, Not(HasSubstr("--hidden")));
 }
 
-TEST_F(FlagDocs, ZshIsToldTheSameWithWhatEachIsFor) {
+TEST_F(FlagDocs, ZshCompletesTheSameWithDescriptions) {
   const std::string script = ZshCompletion(app_);
   EXPECT_THAT(script, StartsWith("#compdef do-it\n"));
   EXPECT_THAT(script, HasSubstr("'--mode=[How it goes]:sync|async:(sync async)'"));

@@ -57,14 +57,14 @@ TEST_F(Flags, BothSpellingsAreOneFlag) {
   EXPECT_EQ(batch_size_, 16);
 }
 
-TEST_F(Flags, ASwitchHasTwoSpellingsOfNoToo) {
+TEST_F(Flags, ANegatedSwitchHasBothSpellingsToo) {
   EXPECT_EQ(Parse(app_, {"--nolog-it"}).code, std::nullopt);
   EXPECT_FALSE(log_it_);
   EXPECT_EQ(Parse(app_, {"--log_it"}).code, std::nullopt);
   EXPECT_TRUE(log_it_);
 }
 
-TEST_F(Flags, HelpGoesToStdoutAndEndsWell) {
+TEST_F(Flags, HelpGoesToStdoutAndExitsWithSuccess) {
   const Outcome outcome = Parse(app_, {"--help"});
   EXPECT_EQ(outcome.code, ExitCode::kDone);
   EXPECT_THAT(outcome.out, HasSubstr("--batch_size "));
@@ -80,12 +80,12 @@ TEST_F(Flags, VersionNamesTheProgram) {
 
 TEST_F(Flags, FaultsAreOneLineThatNamesTheFlag) {
   const std::vector<std::pair<std::vector<const char*>, std::string>> faults = {
-      {{"--batch_size", "0"}, "--batch_size: '0' is no whole number of at least 1"},
-      {{"--batch-size=-3"}, "--batch_size: '-3' is no whole number of at least 1"},
-      {{"--batch_size", "-3"}, "--batch_size: '-3' is no whole number of at least 1"},
-      {{"--batch_size", "1e9"}, "--batch_size: '1e9' is no whole number of at least 1"},
-      {{"--step_timeout", "nan"}, "--step_timeout: 'nan' is no number above 0"},
-      {{"--mode", "hogwild"}, "--mode: 'hogwild' is none of sync, async"},
+      {{"--batch_size", "0"}, "--batch_size: '0' is not a whole number of at least 1"},
+      {{"--batch-size=-3"}, "--batch_size: '-3' is not a whole number of at least 1"},
+      {{"--batch_size", "-3"}, "--batch_size: '-3' is not a whole number of at least 1"},
+      {{"--batch_size", "1e9"}, "--batch_size: '1e9' is not a whole number of at least 1"},
+      {{"--step_timeout", "nan"}, "--step_timeout: 'nan' is not a number above 0"},
+      {{"--mode", "hogwild"}, "--mode: 'hogwild' is not one of sync, async"},
       {{"--bach_size", "3"}, "unknown flag --bach_size, did you mean --batch_size?"},
       {{"--learning_rate=3"}, "unknown flag --learning_rate"},
       {{"stray"}, "unexpected argument 'stray'"},
@@ -111,12 +111,12 @@ TEST_F(Flags, FaultsAreOneLineThatNamesTheFlag) {
   }
 }
 
-TEST_F(Flags, AValueMayLookLikeAFlagWhereEqualsJoinsThem) {
+TEST_F(Flags, AValueAfterEqualsMayLookLikeAFlag) {
   EXPECT_EQ(Parse(app_, {"--output=--mode"}).code, std::nullopt);
   EXPECT_EQ(output_, "--mode");
 }
 
-TEST_F(Flags, AValueThatMayBeLeftOutIsNotTheNextFlag) {
+TEST_F(Flags, TheNextFlagIsNotTakenAsAnOptionalValue) {
   EXPECT_EQ(Parse(app_, {"--watch", "--mode=sync"}).code, std::nullopt);
   EXPECT_EQ(watch_, 2);
   EXPECT_EQ(Parse(app_, {"--mode=sync", "--watch", "5"}).code, std::nullopt);
@@ -136,7 +136,7 @@ TEST_F(Flags, ASwitchTakesTheUsualWords) {
   }
 }
 
-TEST_F(Flags, FlagsForAnotherProgramAreHeldToTheSame) {
+TEST_F(Flags, FlagsForAnotherProgramAreCheckedTheSameWay) {
   EXPECT_EQ(ReadFlags(app_, {"--batch_size=1", "--batch_size=2"}).message(),
             "--batch_size is given more than once");
   EXPECT_EQ(ReadFlags(app_, {"--mode="}).message(), "--mode: the value is empty");
@@ -147,25 +147,25 @@ TEST_F(Flags, AFaultInASubcommandNamesIt) {
   outer.require_subcommand(1);
   outer.add_subcommand("train", "Train")->add_option(FlagNames("epochs"))->check(WholeNumberFrom(1));
   EXPECT_EQ(Parse(outer, {"train", "--epochs", "x"}).err,
-            "cairn train: --epochs: 'x' is no whole number of at least 1\n");
+            "cairn train: --epochs: 'x' is not a whole number of at least 1\n");
   EXPECT_EQ(Parse(outer, {"train", "--epoch", "1"}).err,
             "cairn train: unknown flag --epoch, did you mean --epochs?\n");
   EXPECT_EQ(Parse(outer, {"train", "--epochs=1", "--epochs=1"}).err,
             "cairn train: --epochs is given more than once\n");
 }
 
-TEST_F(Flags, AWordThatIsNoCommandIsCalledSo) {
+TEST_F(Flags, AnUnknownCommandIsNamed) {
   CLI::App outer("All", "cairn");
   outer.add_subcommand("train", "Train");
   EXPECT_EQ(Parse(outer, {"trian"}).err, "cairn: unknown command 'trian'\n");
 }
 
-TEST_F(Flags, GivenFlagsAreThoseOfTheCommandLineOnly) {
+TEST_F(Flags, GivenFlagsAreOnlyThoseOfTheCommandLine) {
   ASSERT_EQ(Parse(app_, {"--nolog_it", "--mode", "sync"}).code, std::nullopt);
   EXPECT_THAT(GivenFlags(app_, app_), ElementsAre("--mode=sync", "--log_it=false"));
 }
 
-TEST_F(Flags, GivenFlagsSayTheSameWhenReadAgain) {
+TEST_F(Flags, GivenFlagsHaveTheSameEffectWhenParsedAgain) {
   ASSERT_EQ(Parse(app_, {"--nolog_it", "--batch-size", "7"}).code, std::nullopt);
   const std::vector<std::string> given = GivenFlags(app_, app_);
   batch_size_ = 1;
@@ -177,13 +177,13 @@ TEST_F(Flags, GivenFlagsSayTheSameWhenReadAgain) {
   EXPECT_FALSE(log_it_);
 }
 
-TEST(LogLevelFlag, ItsWordsAreLevels) {
+TEST(LogLevelFlag, ParsesTheNamesOfLevels) {
   CLI::App app("A program", "cairn-test");
   std::string level = "info";
   AddLogLevelFlag(app, level);
   ASSERT_EQ(Parse(app, {"--log-level=warning"}).code, std::nullopt);
   EXPECT_EQ(LogLevelOf(level), LogLevel::kWarning);
-  EXPECT_THAT(Parse(app, {"--log_level=loud"}).err, HasSubstr("none of debug, info, warning, error"));
+  EXPECT_THAT(Parse(app, {"--log_level=loud"}).err, HasSubstr("not one of debug, info, warning, error"));
 }
 
 }  // namespace

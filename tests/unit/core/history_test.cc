@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(History, PointsAreAsFarApartAsAsked) {
+TEST(History, PointsKeepTheRequestedSpacing) {
   test::FakeClock clock;
   History history(10, std::chrono::seconds(2));
   EXPECT_TRUE(history.Wants(clock.Now()));
@@ -23,7 +23,7 @@ TEST(History, PointsAreAsFarApartAsAsked) {
   EXPECT_TRUE(history.Wants(clock.Now()));
 }
 
-TEST(History, ALongRunKeepsItsWholeCourseInFewPoints) {
+TEST(History, ALongRunIsCoveredByFewPoints) {
   test::FakeClock clock;
   History history(8, std::chrono::seconds(1));
   for (int second = 0; second < 1000; ++second) {

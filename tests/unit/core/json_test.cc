@@ -22,7 +22,7 @@ TEST(ParseJson, BadSyntaxNamesSourceAndLine) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cluster.json:3:"));
 }
 
-TEST(ParseJson, AKeyThatStandsTwiceIsRefused) {
+TEST(ParseJson, ADuplicateKeyIsRefused) {
   const auto status = ParseJson("{\"ps\": 1, \"x\": {\"ps\": 2}, \"ps\": 3}", "c").status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("key \"ps\" appears twice"));
 }
@@ -31,7 +31,7 @@ TEST(ParseJson, TheSameKeyInTwoObjectsIsFine) {
   EXPECT_TRUE(ParseJson("{\"a\": {\"k\": 1}, \"b\": {\"k\": 1}}", "c").ok());
 }
 
-TEST(ParseJson, DeepNestingIsRefusedBeforeAnythingCallsItselfForEachLevel) {
+TEST(ParseJson, DeepNestingIsRefusedBeforeAnyRecursion) {
   for (const auto& [open, close] : {std::pair{"[", "]"}, {"{\"a\":", "}"}}) {
     for (int depth : {100, 1000, 300'000}) {
       std::string text = "[", end = "]";

@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The soft limit of open files, while it lives.
+// Lowers the soft limit of open files during its lifetime.
 class SoftLimit {
  public:
   explicit SoftLimit(rlim_t files) {
@@ -33,13 +33,13 @@ class SoftLimit {
   rlimit before_;
 };
 
-TEST(Limits, TheSoftLimitOfOpenFilesIsRaisedToTheHardOneAndSaid) {
+TEST(Limits, TheSoftLimitOfOpenFilesIsRaisedAndReported) {
   const SoftLimit low(100);
   EXPECT_EQ(DescriptorLimit(), 100);
   const std::string said = RaiseDescriptorLimit();
   EXPECT_THAT(said, HasSubstr("limit of open files raised from 100 to "));
   EXPECT_EQ(DescriptorLimit(), HighestDescriptorLimit());
-  EXPECT_EQ(RaiseDescriptorLimit(), "") << "there is nothing to raise";
+  EXPECT_EQ(RaiseDescriptorLimit(), "") << "the limit is at its highest already";
 }
 
 TEST(Limits, TooFewFilesAreRefusedWithTheLimitsName) {
@@ -56,7 +56,7 @@ void LeaveNoAddressSpace() {
   setrlimit(RLIMIT_AS, &none);
 }
 
-TEST(LimitsDeathTest, AThreadThatIsRefusedIsAStatusOrEndsTheProgramWithOneLine) {
+TEST(LimitsDeathTest, AFailureToStartAThreadIsAStatusOrEndsTheProgramWithOneLine) {
   if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto start = [] {
@@ -74,7 +74,7 @@ void LimitAddressSpace(int64_t bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-TEST(LimitsDeathTest, AddressSpaceThatIsTooSmallIsRefusedWithWhatIsNeeded) {
+TEST(LimitsDeathTest, TooLittleAddressSpaceIsRefusedNamingTheNeed) {
   if (test::kSanitized) GTEST_SKIP() << "sanitizers reserve terabytes of addresses";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr int64_t kLimit = int64_t{4} << 30, kTooMuch = int64_t{5} << 30;

@@ -11,14 +11,14 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::MatchesRegex;
 
-TEST(JsonLogLine, IsOneLineWhateverTheTextHolds) {
+TEST(JsonLogLine, IsOneLineForAnyText) {
   const std::string line = JsonLogLine("worker/1", LogLevel::kWarning, "a \"b\"\nc \xff");
   EXPECT_THAT(line, EndsWith("}\n"));
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["level"], "warning");
   EXPECT_EQ(json["task"], "worker/1");
-  EXPECT_EQ(json["message"], "a \"b\"\nc \xEF\xBF\xBD") << "what is no UTF-8 is replaced";
+  EXPECT_EQ(json["message"], "a \"b\"\nc \xEF\xBF\xBD") << "invalid UTF-8 is replaced";
   EXPECT_THAT(json["time"].get<std::string>(), MatchesRegex("20[0-9-]+T[0-9:]+\\.[0-9]+Z"));
 }
 

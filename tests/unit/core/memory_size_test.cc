@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-TEST(ParseMemorySize, TakesBytesAndBothKindsOfUnits) {
+TEST(ParseMemorySize, AcceptsBytesAndBothKindsOfUnits) {
   EXPECT_EQ(ParseMemorySize("1000000").value(), 1000000);
   EXPECT_EQ(ParseMemorySize("7B").value(), 7);
   EXPECT_EQ(ParseMemorySize("500MB").value(), 500'000'000);
@@ -18,7 +18,7 @@ TEST(ParseMemorySize, TakesBytesAndBothKindsOfUnits) {
   EXPECT_EQ(ParseMemorySize("1.5KiB").value(), 1536);
 }
 
-TEST(ParseMemorySize, QuotesWhatIsNone) {
+TEST(ParseMemorySize, QuotesInvalidText) {
   for (const char* text :
        {"", "GiB", "4 GiB", "4gib", "4G", "-1", "0", "0.1", "1.2.3MB", "1e9", "nan", "9999999999TiB"}) {
     const absl::Status status = ParseMemorySize(text).status();
@@ -27,7 +27,7 @@ TEST(ParseMemorySize, QuotesWhatIsNone) {
   }
 }
 
-TEST(InGiB, HasThreeDigits) {
+TEST(InGiB, HasThreeSignificantDigits) {
   EXPECT_EQ(InGiB(0x1p30), "1 GiB");
   EXPECT_EQ(InGiB(2.5 * 0x1p30), "2.5 GiB");
   EXPECT_EQ(InGiB(0x1p29), "0.5 GiB");
@@ -36,7 +36,7 @@ TEST(InGiB, HasThreeDigits) {
   EXPECT_EQ(InGiB(28), "28 B");
 }
 
-// A /proc and /sys of files.
+// A directory with fake /proc and /sys trees.
 class MemoryLimitTest : public testing::Test {
  protected:
   MemoryLimitTest() : root_(testing::TempDir() + "cairn_memory_XXXXXX") {
@@ -50,11 +50,11 @@ class MemoryLimitTest : public testing::Test {
   std::string root_;
 };
 
-TEST_F(MemoryLimitTest, NoControlGroupsAreNoLimit) {
+TEST_F(MemoryLimitTest, WithoutControlGroupsThereIsNoLimit) {
   EXPECT_EQ(MemoryLimitOfCgroups(root_), std::nullopt);
 }
 
-TEST_F(MemoryLimitTest, Version2TakesTheTightestOfTheGroupsAbove) {
+TEST_F(MemoryLimitTest, Version2TakesTheTightestLimitOfAllAncestors) {
   Put("/proc/self/cgroup", "0::/pods/mine\n");
   Put("/sys/fs/cgroup/pods/mine/memory.max", "max\n");
   EXPECT_EQ(MemoryLimitOfCgroups(root_), std::nullopt);
@@ -71,13 +71,13 @@ TEST_F(MemoryLimitTest, Version1ReadsTheMemoryControllersGroup) {
   EXPECT_EQ(MemoryLimitOfCgroups(root_), 536870912);
 }
 
-TEST_F(MemoryLimitTest, InAContainerThePathIsTheHostsAndTheMountSpeaks) {
+TEST_F(MemoryLimitTest, InAContainerWithAHostPathTheMountsLimitCounts) {
   Put("/proc/self/cgroup", "12:memory:/docker/abc\n");
   Put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
   EXPECT_EQ(MemoryLimitOfCgroups(root_), 1048576);
 }
 
-TEST(UsableMemory, IsOfThisMachine) {
+TEST(UsableMemory, IsPlausible) {
   EXPECT_GT(UsableMemory(), int64_t{1} << 20);
 }
 

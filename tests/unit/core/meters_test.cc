@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-TEST(Distribution, AValueOnALimitIsWithinIt) {
+TEST(Distribution, AValueEqualToALimitIsInItsBucket) {
   Distribution distribution({1, 2});
   for (const double value : {0.5, 1.0, 1.5, 2.0, 2.5}) distribution.Add(value);
   EXPECT_EQ(distribution.count_in(0), 2);
@@ -17,7 +17,7 @@ TEST(Distribution, AValueOnALimitIsWithinIt) {
   EXPECT_EQ(distribution.sum(), 7.5);
 }
 
-TEST(Distribution, CountsWhatSeveralThreadsAdd) {
+TEST(Distribution, CountsTheValuesOfSeveralThreads) {
   Distribution distribution({1});
   Counter counter;
   const auto add = [&] {

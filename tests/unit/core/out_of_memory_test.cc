@@ -20,7 +20,7 @@ std::string MessageOf(const absl::Status& status) {
   return std::string(status.message());
 }
 
-TEST(OutOfMemory, ABufferThatIsTooLargeSaysHowMuchItNeeds) {
+TEST(OutOfMemory, TheErrorOfATooLargeBufferNamesItsSize) {
   if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   const absl::Status status = CatchOutOfMemory("a batch", [] {
     const AlignedBuffer buffer(kTooMany);
@@ -36,7 +36,7 @@ TEST(OutOfMemory, SizesThatOverflowAreTooLarge) {
   }
 }
 
-TEST(OutOfMemory, VectorsSayWhatTheyAreFor) {
+TEST(OutOfMemory, TheErrorOfAVectorNamesItsPurpose) {
   if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   const absl::StatusOr<int> result = CatchOutOfMemory("model.json", []() -> absl::StatusOr<int> {
     return static_cast<int>(FloatVector(kTooMany, "the variables").size());
@@ -60,12 +60,12 @@ TEST(OutOfMemory, ContainersAreCaughtToo) {
             std::string::npos);
 }
 
-TEST(OutOfMemory, WhatFitsIsReturned) {
+TEST(OutOfMemory, AResultThatFitsIsReturned) {
   EXPECT_EQ(
       *CatchOutOfMemory("values", []() -> absl::StatusOr<size_t> { return FloatVector(3, "v").size(); }), 3u);
 }
 
-TEST(OutOfMemory, AThreadThatNobodyCatchesEndsTheProgramWithOne) {
+TEST(OutOfMemory, AnUncaughtErrorOnAThreadEndsTheProgramWithCodeOne) {
   if (test::kSanitized) GTEST_SKIP() << "sanitizers end the process when they get no memory";
   EXPECT_EXIT(
       {

@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-TEST(ProcessUsage, GrowsWithWhatTheProcessTakes) {
+TEST(ProcessUsage, GrowsWithTheMemoryOfTheProcess) {
   const ProcessUsage before = UsageOfThisProcess();
   EXPECT_GT(before.resident_bytes, 1 << 20);
   EXPECT_GE(before.virtual_bytes, before.resident_bytes);

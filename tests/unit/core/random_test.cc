@@ -7,8 +7,8 @@
 namespace cairn {
 namespace {
 
-// Known answers of the authors' Random123 (kat_vectors, philox 4x32 10 rounds).
-TEST(Philox, GivesThePublishedWords) {
+// Known answers from Random123 by the authors of Philox (kat_vectors, philox 4x32, 10 rounds).
+TEST(Philox, MatchesThePublishedKnownAnswers) {
   EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
@@ -17,7 +17,7 @@ TEST(Philox, GivesThePublishedWords) {
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Random, DependsOnSeedAndStreamAlone) {
+TEST(Random, DependsOnlyOnSeedAndStream) {
   Random a(7, "init/conv2d/kernel"), b(7, "init/conv2d/kernel"), other_seed(8, "init/conv2d/kernel"),
       other_stream(7, "init/dense/kernel");
   const uint32_t first = a.NextUint32();
@@ -49,12 +49,13 @@ TEST(Random, NormalHasMeanZeroAndVarianceOne) {
     sum += value;
     squares += value * value;
   }
-  // Standard errors: 1/sqrt(n) = 0.0022 for the mean, sqrt(2/n) = 0.0032 for the variance; five of each.
+  // The tolerance is five standard errors: 1/sqrt(n) = 0.0022 for the mean, sqrt(2/n) = 0.0032 for the
+  // variance.
   EXPECT_NEAR(sum / kCount, 0.0, 0.011);
   EXPECT_NEAR(squares / kCount, 1.0, 0.016);
 }
 
-TEST(RandomPermutation, HoldsEveryNumberOnce) {
+TEST(RandomPermutation, ContainsEveryNumberOnce) {
   Random random(3, "shuffle");
   auto order = RandomPermutation(1000, random);
   EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));

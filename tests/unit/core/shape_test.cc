@@ -33,8 +33,8 @@ TEST(Shape, UntrustedProductThatOverflowsIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Its rows would be of more elements than an int64_t can count.
-TEST(Shape, UntrustedRowsThatOverflowAreRefusedWhereThereAreNone) {
+// One row of this shape would have more elements than an int64_t can count.
+TEST(Shape, UntrustedRowsThatOverflowAreRefusedEvenIfThereAreNone) {
   const absl::Status status = Shape::FromUntrusted({0, int64_t{1} << 62, 4}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()), "shape [0,4611686018427387904,4] has more than 2^40 elements");

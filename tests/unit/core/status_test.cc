@@ -10,11 +10,11 @@ TEST(Annotate, PutsTheContextInFrontAndKeepsTheCode) {
   EXPECT_EQ(status, absl::NotFoundError("model.json: no such file"));
 }
 
-TEST(Annotate, LeavesSuccessAlone) {
+TEST(Annotate, LeavesAnOkStatusUnchanged) {
   EXPECT_TRUE(Annotate(absl::OkStatus(), "anything").ok());
 }
 
-TEST(ExitCodeOf, TellsRetryableIncompatibleAndPermanentApart) {
+TEST(ExitCodeOf, DistinguishesRetryableIncompatibleAndPermanentErrors) {
   EXPECT_EQ(ExitCodeOf(absl::OkStatus()), ExitCode::kDone);
   EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), ExitCode::kRetryable);
   EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), ExitCode::kRetryable);

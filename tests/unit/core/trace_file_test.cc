@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// Now is long after these.
+// The begin of all recorded times; nanoseconds of the steady clock, far in the past.
 constexpr int64_t kThen = 1000;
 
 void AddSlice(TraceRecorder& trace, TraceLane lane, const char* name, int64_t begin, int64_t end,
@@ -20,7 +20,7 @@ void AddSlice(TraceRecorder& trace, TraceLane lane, const char* name, int64_t be
   trace.Record({.lane = lane, .index = index, .name = name, .begin = kThen + begin, .end = kThen + end});
 }
 
-// "apply: update 0+10", by lane and begin.
+// One line "apply: update 0+10" per slice, sorted by lane and begin.
 std::vector<std::string> Lines(const TaskTrace& trace) {
   std::vector<std::string> lines;
   for (const TaskTrace::Slice& slice : trace.slices) {
@@ -30,7 +30,7 @@ std::vector<std::string> Lines(const TaskTrace& trace) {
   return lines;
 }
 
-TEST(LayOut, SlicesBesideAndWithinEachOtherShareALane) {
+TEST(LayOut, DisjointAndNestedSlicesShareALane) {
   TraceRecorder trace("worker/0");
   AddSlice(trace, TraceLane::kStep, "input", 0, 4);
   AddSlice(trace, TraceLane::kStep, "step", 0, 10);
@@ -44,14 +44,14 @@ TEST(LayOut, SlicesThatOverlapTakeAnotherLane) {
   TraceRecorder trace("ps/0");
   AddSlice(trace, TraceLane::kReceive, "receive", 0, 10, 1);
   AddSlice(trace, TraceLane::kReceive, "receive", 5, 15, 1);
-  AddSlice(trace, TraceLane::kReceive, "receive", 5, 20, 0);  // another worker's
+  AddSlice(trace, TraceLane::kReceive, "receive", 5, 20, 0);  // from another worker
   AddSlice(trace, TraceLane::kReceive, "receive", 12, 14, 1);
   EXPECT_THAT(Lines(LayOut(trace)),
               ElementsAre("receive worker/0: receive 5+15", "receive worker/1: receive 0+10",
                           "receive worker/1: receive 12+2", "receive worker/1 (2): receive 5+10"));
 }
 
-TEST(LayOut, AnArrowHoldsOnToTheSliceAroundIt) {
+TEST(LayOut, AnArrowBelongsToTheSliceThatContainsIt) {
   TraceRecorder trace("worker/3");
   AddSlice(trace, TraceLane::kPush, "push", 0, 10, 0);
   AddSlice(trace, TraceLane::kPush, "push", 5, 15, 0);
@@ -64,7 +64,7 @@ TEST(LayOut, AnArrowHoldsOnToTheSliceAroundIt) {
   };
   arrow(9, 1);
   arrow(14, 2);
-  arrow(20, 3);  // what it begins at was not recorded
+  arrow(20, 3);  // the slice that it begins in was not recorded
   const TaskTrace laid = LayOut(trace);
   ASSERT_THAT(laid.flows, SizeIs(2));
   EXPECT_EQ(laid.lanes[laid.flows[0].lane].name, "push ps/0");
@@ -73,13 +73,13 @@ TEST(LayOut, AnArrowHoldsOnToTheSliceAroundIt) {
   EXPECT_EQ(laid.flows[1].id, "worker/3 life 1 push 2 to ps/0");
 }
 
-TEST(LayOut, ASliceHasALength) {
+TEST(LayOut, NoSliceIsEmpty) {
   TraceRecorder trace("ps/0");
   AddSlice(trace, TraceLane::kApply, "apply", 3, 3);
   EXPECT_THAT(Lines(LayOut(trace)), ElementsAre("apply: apply 0+1"));
 }
 
-TEST(TraceJson, IsChromesForm) {
+TEST(TraceJson, IsInChromesFormat) {
   TraceRecorder trace("worker/1");
   trace.Record({.lane = TraceLane::kPush,
                 .index = 0,
@@ -108,7 +108,7 @@ TEST(TraceJson, IsChromesForm) {
   EXPECT_EQ((*document)["otherData"]["task"], "worker/1");
 }
 
-TEST(TraceJson, ComesBackAsItWas) {
+TEST(TraceJson, RoundTrips) {
   TraceRecorder recorder("worker/0");
   AddSlice(recorder, TraceLane::kForward, "forward", 0, 999'999'999'999);
   AddSlice(recorder, TraceLane::kForward, "layer 'conv2d'", 1, 1001);
@@ -141,7 +141,7 @@ class BrokenTrace : public ::testing::TestWithParam<Fault> {};
 constexpr char kOther[] =
     R"("otherData":{"cairn_trace":1,"task":"ps/0","boot":"b","steady_nanos":0,"unix_nanos":0,"lost_events":0})";
 
-TEST_P(BrokenTrace, IsRefusedWithItsFileAndPlace) {
+TEST_P(BrokenTrace, IsRefusedNamingFileAndPosition) {
   std::string text = GetParam().text;
   if (text[0] == '[') text = absl::StrCat("{\"traceEvents\":", text, ",\n", kOther, "}");
   const auto read = ParseTrace(text, "a.json");
@@ -155,32 +155,32 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Fault{"Cut", "{\"traceEvents\":[\n{\"ph\":\"X\",", "a.json:2: not valid JSON: "},
         Fault{"Array", "{\"events\":[]}", "a.json: no object with an array \"traceEvents\""},
-        Fault{"NotOurs", "{\"traceEvents\":[]}", "a.json: is no timeline of a Cairn task"},
+        Fault{"NotOurs", "{\"traceEvents\":[]}", "a.json: not the timeline of a Cairn task"},
         Fault{"Merged", "{\"traceEvents\":[],\"otherData\":{\"cairn_trace\":1,\"tasks\":{}}}",
-              "a.json: holds several tasks: it has been merged before"},
+              "a.json: contains several tasks: it is already merged"},
         Fault{
             "Clock",
             R"({"traceEvents":[],"otherData":{"cairn_trace":1,"task":"ps/0","boot":"b","steady_nanos":1e3}})",
-            "a.json: otherData.steady_nanos is no whole number"},
-        Fault{"NoObject", "[\n1]", "a.json:2: event 0: is no object"},
+            "a.json: otherData.steady_nanos is not a whole number"},
+        Fault{"NoObject", "[\n1]", "a.json:2: event 0: not an object"},
         Fault{"NoTime",
               "[\n{\"ph\":\"M\",\"name\":\"x\",\"pid\":1,\"tid\":1},\n{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,"
               "\"tid\":1,\"dur\":1}]",
-              "a.json:3: event 1: ts is no time in microseconds from 0 on"},
+              "a.json:3: event 1: ts is not a time in microseconds of at least 0"},
         Fault{"NoProcess", R"([{"ph":"X","name":"x","tid":7,"ts":1,"dur":1}])",
-              "a.json:1: event 0: pid is no whole number"},
+              "a.json:1: event 0: pid is not a whole number"},
         Fault{"Negative", R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":-1}])",
-              "a.json:1: event 0: dur is no time in microseconds from 0 on"},
+              "a.json:1: event 0: dur is not a time in microseconds of at least 0"},
         Fault{"Phase", R"([{"ph":"B","name":"x","pid":1,"tid":1,"ts":1}])",
-              "a.json:1: event 0: ph 'B' is none of X, s, f and M"},
+              "a.json:1: event 0: ph 'B' is not one of X, s, f and M"},
         Fault{"Arrow", R"([{"ph":"s","name":"x","pid":1,"tid":1,"ts":1}])",
-              "a.json:1: event 0: id is no text"},
+              "a.json:1: event 0: id is not a string"},
         Fault{"Step", R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":1,"args":{"step":"a"}}])",
-              "a.json:1: event 0: args.step is no whole number"},
+              "a.json:1: event 0: args.step is not a whole number"},
         Fault{
             "Overlap",
             R"([{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"y","pid":1,"tid":1,"ts":3,"dur":5}])",
-            "a.json: lane 'lane 1': 'y' at 3.000 overlaps the one before, and is not within it"}),
+            "a.json: lane 'lane 1': 'y' at 3.000 overlaps the previous slice without being nested in it"}),
     [](const auto& tested) { return tested.param.what; });
 
 }  // namespace

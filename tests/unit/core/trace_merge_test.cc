@@ -17,7 +17,7 @@ using ::testing::Pair;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// One slice of 10 ns at `begin`; the machine's steady clock stands at 0 when its own system clock says
+// A task with one slice of 10 ns at `begin`, on a machine whose steady clock was 0 when its system clock was
 // `started`.
 TaskTrace Task(const std::string& task, const std::string& boot, int64_t started, int64_t begin) {
   TaskTrace trace;
@@ -28,32 +28,33 @@ TaskTrace Task(const std::string& task, const std::string& boot, int64_t started
   return trace;
 }
 
-TEST(AlignClocks, TasksOfOneMachineShareItsSteadyClock) {
-  // The system's clock was set back by a second between the starts of the two.
+TEST(AlignClocks, TasksOnOneMachineShareItsSteadyClock) {
+  // The system clock was set back by a second between the starts of the two tasks.
   const auto shifts =
       AlignClocks({Task("ps/0", "a", 5 * kSecond, 100), Task("worker/0", "a", 4 * kSecond, 200)});
   EXPECT_THAT(shifts, ElementsAre(0, kSecond));
 }
 
-TEST(AlignClocks, MachinesAreTiedByWhatTheirTasksLearnt) {
+TEST(AlignClocks, MachinesAreAlignedByMeasuredOffsets) {
   TaskTrace worker = Task("worker/0", "b", 0, 0);
   worker.clock.others["ps/0"] = {.ahead_nanos = 3 * kSecond, .round_trip_nanos = 1000};
   EXPECT_THAT(AlignClocks({Task("ps/0", "a", 0, 0), worker}), ElementsAre(0, 3 * kSecond));
   EXPECT_THAT(AlignClocks({worker, Task("ps/0", "a", 0, 0)}), ElementsAre(3 * kSecond, 0));
 }
 
-TEST(AlignClocks, TheQuickestWayCounts) {
+TEST(AlignClocks, ThePathWithTheShortestRoundTripsIsUsed) {
   TaskTrace far = Task("worker/0", "b", 0, 0), near = Task("worker/1", "c", 0, 0);
   far.clock.others["ps/0"] = {.ahead_nanos = 50, .round_trip_nanos = 900};
   near.clock.others["ps/0"] = {.ahead_nanos = 7, .round_trip_nanos = 10};
   far.clock.others["ps/1"] = {.ahead_nanos = 40, .round_trip_nanos = 20};
   near.clock.others["ps/1"] = {.ahead_nanos = 2, .round_trip_nanos = 30};
   const auto shifts = AlignClocks({Task("ps/0", "a", 0, 0), Task("ps/1", "d", 0, 0), far, near});
-  // ps/0 <- worker/1 (10) <- ps/1 (30) <- worker/0 (20): 60, where the direct way may be wrong by 900.
+  // ps/0 <- worker/1 (10) <- ps/1 (30) <- worker/0 (20): 60 in sum. The direct path has an uncertainty of
+  // 900.
   EXPECT_THAT(shifts, ElementsAre(0, 7 - 2, 5 + 40, 7));
 }
 
-TEST(AlignClocks, WhoIsTiedToNobodyKeepsItsTime) {
+TEST(AlignClocks, ATaskWithoutMeasurementsIsNotMoved) {
   EXPECT_THAT(AlignClocks({Task("ps/0", "a", 7, 0), Task("worker/0", "b", 9, 0)}), ElementsAre(0, 0));
 }
 
@@ -73,8 +74,8 @@ std::vector<std::string> Times(const nlohmann::json& document) {
   return times;
 }
 
-TEST(MergeTraces, ServersComeFirstAndTimesAreFromTheEarliest) {
-  TaskTrace early = Task("worker/0", "b", 0, 500);  // of 1500 on ps/0's clock
+TEST(MergeTraces, ServersComeFirstAndTimesStartAtTheEarliest) {
+  TaskTrace early = Task("worker/0", "b", 0, 500);  // at 1500 on the clock of ps/0
   early.clock.others["ps/0"] = {.ahead_nanos = 1000, .round_trip_nanos = 10};
   const auto document = Merged({Task("worker/10", "a", 0, 4000), early, Task("ps/0", "a", 0, 2500)});
   EXPECT_THAT(Times(document), ElementsAre("1 1.0", "2 0.0", "3 2.5"));
@@ -97,7 +98,7 @@ TEST(MergeTraces, ArrowsWithoutAnEndAreLeftOut) {
   EXPECT_THAT(arrows, ElementsAre("f both", "s both"));
 }
 
-TEST(MergeTraces, WhatWasMergedCanBeRead) {
+TEST(MergeTraces, AMergedFileCanBeParsed) {
   const auto merged = MergeTraces({Task("worker/10", "a", 0, 4000), Task("ps/0", "a", 0, 2500)});
   ASSERT_TRUE(merged.ok());
   const auto traces = ParseTraces(*merged, "merged.json");
@@ -110,12 +111,12 @@ TEST(MergeTraces, WhatWasMergedCanBeRead) {
   EXPECT_EQ((*traces)[1].lanes[0].name, "apply");
 }
 
-TEST(MergeTraces, ATaskIsThereOnceAtATime) {
+TEST(MergeTraces, OverlappingTimelinesOfOneTaskAreRefused) {
   const auto merged = MergeTraces({Task("ps/0", "a", 0, 0), Task("ps/0", "a", 0, 9)});
-  EXPECT_EQ(merged.status().message(), "two timelines are of ps/0 at the same time");
+  EXPECT_EQ(merged.status().message(), "two timelines of ps/0 overlap in time");
 }
 
-TEST(MergeTraces, LivesOfATaskStandOneAfterAnother) {
+TEST(MergeTraces, SuccessiveLivesOfATaskAreNumbered) {
   const auto merged =
       MergeTraces({Task("worker/10", "a", 0, 0), Task("worker/2", "a", 0, 40), Task("worker/2", "a", 0, 0),
                    Task("worker/2", "a", 0, 20), Task("ps/0", "a", 0, 0)});
@@ -128,7 +129,7 @@ TEST(MergeTraces, LivesOfATaskStandOneAfterAnother) {
                                   Pair("worker/2", 40), Pair("worker/10", 0)));
 }
 
-TEST(MergeTraces, ClocksThatMakeNoSenseAreRefused) {
+TEST(MergeTraces, ImplausibleClocksAreRefused) {
   constexpr int64_t kHuge = 4'000'000'000'000'000'000;
   TaskTrace worker = Task("worker/0", "b", 0, 0);
   worker.clock.unix_nanos = kHuge;
@@ -137,7 +138,7 @@ TEST(MergeTraces, ClocksThatMakeNoSenseAreRefused) {
   other.clock.steady_nanos = -kHuge;
   const auto merged = MergeTraces({worker, other, Task("ps/0", "a", 0, 0)});
   EXPECT_EQ(merged.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(merged.status().message()), HasSubstr("lies decades after another"));
+  EXPECT_THAT(std::string(merged.status().message()), HasSubstr("is decades later than another"));
 }
 
 TEST(MergeTraceFiles, FaultsNameTheFile) {
@@ -149,11 +150,11 @@ TEST(MergeTraceFiles, FaultsNameTheFile) {
   const std::string a = path("a"), b = path("b"), out = path("out");
   ASSERT_TRUE(WriteFileAtomically(a, ToJson(Task("ps/0", "a", 0, 0))).ok());
   ASSERT_TRUE(WriteFileAtomically(b, ToJson(Task("worker/0", "a", 0, 0))).ok());
-  EXPECT_EQ(MergeTraceFiles(out, {a, b, a}).message(), absl::StrCat(a, ": is there twice"));
+  EXPECT_EQ(MergeTraceFiles(out, {a, b, a}).message(), absl::StrCat(a, ": given twice"));
   EXPECT_EQ(MergeTraceFiles(out, {a, path("none")}).code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(FileExists(out));
   ASSERT_TRUE(MergeTraceFiles(out, {a, b}).ok());
-  EXPECT_THAT(std::string(MergeTraceFiles(out, {out, b}).message()), HasSubstr("it has been merged before"));
+  EXPECT_THAT(std::string(MergeTraceFiles(out, {out, b}).message()), HasSubstr("it is already merged"));
   for (const std::string& file : {a, b, out}) std::remove(file.c_str());
 }
 

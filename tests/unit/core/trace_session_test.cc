@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Where nothing is yet.
+// The path of a file that does not exist.
 std::string Path(const char* name) {
   std::string path = absl::StrCat(::testing::TempDir(), "/cairn_session_", getpid(), name);
   std::remove(path.c_str());
@@ -29,7 +29,7 @@ void RecordOne(TraceRecorder& trace) {
   const TraceSpan span(&trace, TraceLane::kStep, "step");
 }
 
-TEST(TraceSteps, AreTwoNumbers) {
+TEST(TraceSteps, AreParsedFromTwoNumbers) {
   const auto steps = ParseTraceSteps("5:20");
   ASSERT_TRUE(steps.ok());
   EXPECT_EQ(steps->first, 5);
@@ -39,11 +39,11 @@ TEST(TraceSteps, AreTwoNumbers) {
   EXPECT_EQ(ParseTraceSteps("0:2").status().message(), "'0:2': steps count from 1");
   for (const char* text : {"", "5", "a:b", "1:2:3", "1:", ":4", "1.5:2"}) {
     EXPECT_EQ(ParseTraceSteps(text).status().message(),
-              absl::StrCat("'", text, "' is no FIRST:LAST of steps"));
+              absl::StrCat("'", text, "' is not a range FIRST:LAST of steps"));
   }
 }
 
-TEST(TraceFlags, AreRefusedByTheirNames) {
+TEST(TraceFlags, ErrorsNameTheFlag) {
   CLI::App app("a program", "cairn-test");
   TraceFlags flags;
   AddTraceFlags(app, flags);
@@ -62,7 +62,7 @@ TEST(TraceSession, WithoutAFileNothingIsRecorded) {
   EXPECT_EQ(session.recorder(), nullptr);
 }
 
-TEST(TraceSession, TheFileIsThereAtTheEnd) {
+TEST(TraceSession, TheFileIsWrittenAtTheEnd) {
   const std::string file = Path("session_end.json");
   {
     TraceSession session({.file = file}, "ps/0");
@@ -74,7 +74,7 @@ TEST(TraceSession, TheFileIsThereAtTheEnd) {
   EXPECT_THAT(trace->slices, SizeIs(1));
 }
 
-TEST(TraceSession, TheFileIsThereWhenTheStepsAreOverAndWhatComesLaterIsAdded) {
+TEST(TraceSession, TheFileIsWrittenAfterTheStepsAndLaterEventsAreAdded) {
   const std::string file = Path("session_window.json");
   {
     TraceSession session({.file = file, .steps = TraceSteps{.first = 2, .last = 3}}, "worker/0");
@@ -84,13 +84,13 @@ TEST(TraceSession, TheFileIsThereWhenTheStepsAreOverAndWhatComesLaterIsAdded) {
     RecordOne(trace);
     trace.AtStep(4);
     RecordOne(trace);
-    while (!FileExists(file)) std::this_thread::yield();  // as long as the test may take
+    while (!FileExists(file)) std::this_thread::yield();  // limited by the timeout of the test
     EXPECT_THAT(ParseTrace(ReadFile(file).value(), file)->slices, SizeIs(1));
   }
   EXPECT_THAT(ParseTrace(ReadFile(file).value(), file)->slices, SizeIs(2));
 }
 
-// A file of one slice.
+// The text of a file with one slice.
 std::string LifeOf(const std::string& task, bool ended) {
   TraceRecorder recorder(task);
   RecordOne(recorder);
@@ -99,7 +99,7 @@ std::string LifeOf(const std::string& task, bool ended) {
   return ToJson(trace);
 }
 
-TEST(TraceSession, WhatAnEarlierLifeLeftIsKept) {
+TEST(TraceSession, FilesOfUnfinishedEarlierLivesAreKept) {
   const std::string file = Path("session_life.json");
   const std::string first = LifeOf("ps/0", false), second = LifeOf("ps/0", false);
   for (const std::string& life : {first, second}) {
@@ -114,11 +114,11 @@ TEST(TraceSession, WhatAnEarlierLifeLeftIsKept) {
 
   {
     const TraceSession session({.file = file}, "ps/0");
-  }  // the one before came to its end
+  }  // the previous life ended normally
   EXPECT_THAT(EarlierLives(file), IsEmpty());
 }
 
-TEST(TraceSession, OtherFilesAreNoEarlierLife) {
+TEST(TraceSession, OtherFilesAreNotTakenForEarlierLives) {
   const std::string file = Path("session_other.json");
   for (const std::string& text :
        {LifeOf("ps/0", true), LifeOf("ps/1", false), std::string("{}"), std::string("\n\"otherData\":")}) {

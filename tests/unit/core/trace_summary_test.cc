@@ -5,7 +5,7 @@ namespace {
 
 constexpr int64_t kMilli = 1'000'000;
 
-TEST(TraceSummary, TellsWhatEachKindOfWorkTakesOfAStep) {
+TEST(TraceSummary, ShowsTheShareOfAStepOfEachKindOfWork) {
   TaskTrace worker;
   worker.task = "worker/0";
   worker.lanes = {{.name = "push ps/0", .place = 2}, {.name = "step", .place = 1}};
@@ -28,7 +28,7 @@ TEST(TraceSummary, TellsWhatEachKindOfWorkTakesOfAStep) {
             "2 steps of 20.000 ms\n");
 }
 
-TEST(TraceSummary, WithoutStepsThereIsNothingToCompareWith) {
+TEST(TraceSummary, AcceptsNoTraces) {
   EXPECT_EQ(SummaryOf({}),
             "task       lane               work                    slices      median    per step    step\n"
             "0 steps of 0.000 ms\n");

@@ -25,7 +25,7 @@ std::vector<TraceEvent> Sorted(std::vector<TraceEvent> events) {
   return events;
 }
 
-TEST(TraceRecorder, AnEventComesBackAsItWas) {
+TEST(TraceRecorder, EventsRoundTrip) {
   TraceRecorder trace("worker/0");
   trace.Record({.lane = TraceLane::kPush,
                 .index = 3,
@@ -58,7 +58,7 @@ TEST(TraceRecorder, ALaneWithoutAnIndexKeepsNone) {
   EXPECT_EQ(trace.Collect().events.at(0).index, -1);
 }
 
-TEST(TraceRecorder, WithoutStepsEverythingIsWantedFromTheStart) {
+TEST(TraceRecorder, WithoutStepsEverythingIsRecordedFromTheStart) {
   TraceRecorder trace("worker/0");
   EXPECT_TRUE(Wants(&trace));
   trace.AtStep(1'000'000);
@@ -66,7 +66,7 @@ TEST(TraceRecorder, WithoutStepsEverythingIsWantedFromTheStart) {
   EXPECT_FALSE(trace.over());
 }
 
-TEST(TraceRecorder, OnlyTheStepsThatWereAskedForAreWanted) {
+TEST(TraceRecorder, OnlyTheRequestedStepsAreRecorded) {
   TraceRecorder trace("worker/0", {.first = 3, .last = 4});
   std::vector<int64_t> wanted;
   EXPECT_FALSE(trace.active());
@@ -77,21 +77,21 @@ TEST(TraceRecorder, OnlyTheStepsThatWereAskedForAreWanted) {
   }
   EXPECT_THAT(wanted, ElementsAre(3, 4));
   EXPECT_TRUE(trace.over());
-  trace.AtStep(3);  // set back to a snapshot
+  trace.AtStep(3);  // rolled back to a snapshot
   EXPECT_TRUE(trace.active());
 }
 
-TEST(TraceRecorder, NoRecorderWantsNothing) {
+TEST(TraceRecorder, ANullRecorderRecordsNothing) {
   EXPECT_FALSE(Wants(nullptr));
   const TraceSpan span(nullptr, TraceLane::kStep, "step");
 }
 
-TEST(TraceRecorder, AFullThreadKeepsItsNewestEventsAndCountsTheOthers) {
+TEST(TraceRecorder, AFullRingKeepsItsNewestEventsAndCountsTheOthers) {
   TraceRecorder trace("ps/0", {}, /*events_per_thread=*/2048);
   for (int64_t i = 0; i < 5000; ++i) trace.Record(Slice(i));
   const auto collected = trace.Collect();
   const auto events = Sorted(collected.events);
-  ASSERT_THAT(events, SizeIs(2047));  // the oldest might just be being written over
+  ASSERT_THAT(events, SizeIs(2047));  // the slot of the oldest event is written next
   EXPECT_EQ(collected.lost, 5000 - 2047);
   EXPECT_EQ(trace.recorded(), 5000);
   for (size_t i = 0; i < events.size(); ++i)
@@ -116,7 +116,7 @@ TEST(TraceRecorder, ThreadsRecordWithoutLosingAnything) {
   EXPECT_EQ(collected.lost, 0);
 }
 
-TEST(TraceRecorder, WhatIsCollectedWhileOthersRecordIsWhole) {
+TEST(TraceRecorder, EventsCollectedDuringRecordingAreConsistent) {
   TraceRecorder trace("ps/0", {}, /*events_per_thread=*/1024);
   std::atomic<bool> stop{false};
   Thread writer("recorder", [&] {
@@ -144,7 +144,7 @@ TEST(TraceRecorder, WhatIsCollectedWhileOthersRecordIsWhole) {
   stop = true;
 }
 
-TEST(TraceRecorder, AThreadGoesOnWhereOneThatEndedHasRoom) {
+TEST(TraceRecorder, AThreadReusesTheRingOfOneThatEnded) {
   TraceRecorder trace("ps/0", {}, /*events_per_thread=*/1024);
   for (int t = 0; t < 100; ++t) {
     Thread("recorder", [&] {
@@ -152,10 +152,10 @@ TEST(TraceRecorder, AThreadGoesOnWhereOneThatEndedHasRoom) {
     }).Join();
     if (t == 9) EXPECT_THAT(trace.Collect().events, SizeIs(200));
   }
-  EXPECT_THAT(trace.Collect().events, SizeIs(1023)) << "each thread took memory of its own";
+  EXPECT_THAT(trace.Collect().events, SizeIs(1023)) << "each thread allocated a ring";
 }
 
-TEST(TraceRecorder, TwoRecordersOfOneThreadAreApart) {
+TEST(TraceRecorder, TwoRecordersOnOneThreadAreIndependent) {
   TraceRecorder first("ps/0"), second("ps/1");
   for (int64_t i = 0; i < 10; ++i) {
     first.Record(Slice(i));
@@ -166,7 +166,7 @@ TEST(TraceRecorder, TwoRecordersOfOneThreadAreApart) {
               AllOf(SizeIs(10), Each(Field(&TraceEvent::begin, ::testing::Ge(100)))));
 }
 
-TEST(TraceRecorder, TheQuickestAnswerTellsOfAClock) {
+TEST(TraceRecorder, TheClockSampleWithTheShortestRoundTripIsKept) {
   TraceRecorder trace("worker/0");
   const TimePoint sent = std::chrono::steady_clock::now();
   const auto sample = [&](std::chrono::nanoseconds round_trip, int64_t ahead) {
@@ -182,7 +182,7 @@ TEST(TraceRecorder, TheQuickestAnswerTellsOfAClock) {
   EXPECT_EQ(clocks.at("ps/0").round_trip_nanos, 2'000'000);
 }
 
-TEST(TraceSpan, EndsWithItsBlockOrBefore) {
+TEST(TraceSpan, EndsOnceAtEndOrDestruction) {
   TraceRecorder trace("worker/0");
   trace.AtStep(6);
   {
@@ -197,7 +197,7 @@ TEST(TraceSpan, EndsWithItsBlockOrBefore) {
   EXPECT_LE(event.begin, event.end);
 }
 
-TEST(TraceSpan, IsRecordedWhereItsBeginWasWanted) {
+TEST(TraceSpan, IsRecordedIfItsBeginWasToBeRecorded) {
   TraceRecorder trace("worker/0", {.first = 1, .last = 1});
   trace.AtStep(1);
   {

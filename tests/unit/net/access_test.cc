@@ -35,20 +35,20 @@ class AccessTest : public testing::Test {
   std::string dir_;
 };
 
-TEST_F(AccessTest, WithoutFlagsAndEnvironmentThereIsNone) {
+TEST_F(AccessTest, WithoutFlagsAndEnvironmentThereIsNoToken) {
   Access access;
   EXPECT_EQ(CheckAccess(access, nullptr), absl::OkStatus());
   EXPECT_EQ(CheckAccess(access, ""), absl::OkStatus());
   EXPECT_FALSE(access.any());
 }
 
-TEST_F(AccessTest, TheTokenIsWhatIsInTheFileWithoutTheEndOfItsLine) {
+TEST_F(AccessTest, TheTokenIsTheContentOfTheFileWithoutTheNewline) {
   Access access = {.token_file = File(std::string(kToken) + "\n")};
   ASSERT_EQ(CheckAccess(access, nullptr), absl::OkStatus());
   EXPECT_EQ(access.token, kToken);
 }
 
-TEST_F(AccessTest, TheFileGoesBeforeTheEnvironment) {
+TEST_F(AccessTest, TheFileTakesPrecedenceOverTheEnvironment) {
   Access access = {.token_file = File(kToken)};
   ASSERT_EQ(CheckAccess(access, "fedcba9876543210"), absl::OkStatus());
   EXPECT_EQ(access.token, kToken);
@@ -57,7 +57,7 @@ TEST_F(AccessTest, TheFileGoesBeforeTheEnvironment) {
   EXPECT_EQ(by_environment.token, "fedcba9876543210");
 }
 
-TEST_F(AccessTest, WhatIsNoTokenIsRefusedWithItsPlaceAndNeverShown) {
+TEST_F(AccessTest, AnInvalidTokenIsRefusedNamingItsSourceAndNotShown) {
   EXPECT_THAT(FaultOf({.token_file = dir_ + "/none"}), HasSubstr(dir_ + "/none"));
   EXPECT_THAT(FaultOf({.token_file = File("")}), HasSubstr("16 to 1024 characters, this one 0"));
   EXPECT_THAT(FaultOf({.token_file = File("012345678 abcdef")}),
@@ -69,8 +69,8 @@ TEST_F(AccessTest, WhatIsNoTokenIsRefusedWithItsPlaceAndNeverShown) {
   EXPECT_THAT(fault, testing::Not(HasSubstr("secret")));
 }
 
-// Ports above 65535 are nobody's.
-TEST(LocalToken, IsFoundOnThisMachineWhileTheJobRunsAndByTheUserAlone) {
+// No job uses ports above 65535.
+TEST(LocalToken, IsFoundOnlyOnThisMachineDuringTheJobAndByTheUser) {
   constexpr int kPort = 70001;
   Access access;
   {
@@ -99,7 +99,7 @@ TEST(LocalToken, AnotherJobsFileAtThePortIsReplaced) {
   EXPECT_EQ(access.token, kToken);
 }
 
-TEST(LocalToken, WhoHasATokenKeepsIt) {
+TEST(LocalToken, DoesNotReplaceAnExistingToken) {
   constexpr int kPort = 70003;
   const auto published = LocalToken::Publish(kPort, kToken);
   Access access = {.token = "fedcba9876543210"};

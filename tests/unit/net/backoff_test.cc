@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(Backoff, StepsDoubleUpToTheLongestAndAreJitteredByHalf) {
+TEST(Backoff, StepsDoubleUpToTheMaximumAndAreJitteredByHalf) {
   Backoff backoff(/*seed=*/1, milliseconds(100), milliseconds(500));
   for (int step : {100, 200, 400, 500, 500}) {
     const milliseconds wait = backoff.Next();
@@ -18,7 +18,7 @@ TEST(Backoff, StepsDoubleUpToTheLongestAndAreJitteredByHalf) {
   EXPECT_LE(backoff.Next(), milliseconds(100));
 }
 
-TEST(Backoff, TasksDoNotComeBackAllAtOnce) {
+TEST(Backoff, DifferentSeedsGiveDifferentDelays) {
   Backoff one(1), other(2);
   EXPECT_NE(one.Next(), other.Next());
 }

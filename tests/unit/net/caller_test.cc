@@ -11,12 +11,12 @@ namespace {
 struct Row {
   const char* name;
   CertificateNames names;
-  const char* speaks_as;  // Caller::ToString(); "anyone": no name says a task
+  const char* speaks_as;  // Caller::ToString(); "anyone": no name stands for a task
 };
 
 class CallerNames : public testing::TestWithParam<Row> {};
 
-TEST_P(CallerNames, SayWhichTasksACertificateSpeaksAs) {
+TEST_P(CallerNames, DetermineTheTasksOfACertificate) {
   EXPECT_EQ(Caller::Of(GetParam().names).ToString(), GetParam().speaks_as);
 }
 
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
                         "worker/0, operator, chief"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Caller, ACertificateOfOneWorkerIsNoOther) {
+TEST(Caller, ACertificateOfOneWorkerIsNotForOthers) {
   const Caller caller = Caller::Of({.common_name = "worker/3"});
   EXPECT_TRUE(caller.named());
   EXPECT_TRUE(caller.Is("worker/3"));
@@ -62,7 +62,7 @@ TEST(Caller, ACertificateOfOneWorkerIsNoOther) {
   EXPECT_FALSE(caller.HasRole("operator"));
 }
 
-TEST(Caller, ACertificateOfARoleIsEveryTaskOfItButNoneExactly) {
+TEST(Caller, ACertificateOfARoleIsForEveryTaskOfItButNamesNoneExactly) {
   const Caller caller = Caller::Of({.common_name = "worker"});
   EXPECT_TRUE(caller.Is("worker/0"));
   EXPECT_TRUE(caller.Is("worker/41"));
@@ -75,7 +75,7 @@ TEST(Caller, AMisspeltNameAllowsNothing) {
   EXPECT_FALSE(caller.Is("worker/3"));
 }
 
-TEST(Caller, AnyoneMayBeEverything) {
+TEST(Caller, AnyoneMaySpeakAsEveryTask) {
   EXPECT_FALSE(Caller::Anyone().named());
   EXPECT_TRUE(Caller::Anyone().IsExactly("chief/0"));
   EXPECT_TRUE(Caller::Anyone().HasRole("operator"));

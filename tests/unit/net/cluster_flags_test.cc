@@ -27,7 +27,7 @@ TEST(ClusterFlags, HostsAreCommaLists) {
   EXPECT_THAT(flags.chief_hosts, IsEmpty());
 }
 
-TEST(ClusterFlags, UnsaidIsEmpty) {
+TEST(ClusterFlags, FlagsNotGivenAreEmpty) {
   CLI::App app("A program", "cairn-test");
   ClusterFlags flags;
   AddClusterFlags(app, flags);
@@ -37,7 +37,7 @@ TEST(ClusterFlags, UnsaidIsEmpty) {
   EXPECT_EQ(flags.cluster_file, "");
 }
 
-TEST(ClusterFlags, ANegativeIndexIsRefusedByName) {
+TEST(ClusterFlags, ANegativeIndexIsRefusedNamingTheFlag) {
   CLI::App app("A program", "cairn-test");
   ClusterFlags flags;
   AddClusterFlags(app, flags);
@@ -45,7 +45,7 @@ TEST(ClusterFlags, ANegativeIndexIsRefusedByName) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(ParseCommandLine(app, std::size(argv), argv), ExitCode::kUsage);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "cairn-test: --task_index: '-1' is no whole number of at least 0\n");
+            "cairn-test: --task_index: '-1' is not a whole number of at least 0\n");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::string RefusalOf(const ClusterFlags& flags, const char* tf_config = nullptr
   return std::string(status.message());
 }
 
-// A file of its own per test.
+// Each test has its own file.
 class ClusterFile {
  public:
   explicit ClusterFile(const std::string& contents)
@@ -53,7 +53,7 @@ TEST(ResolveCluster, AcceptedTfConfigsWithTheTaskTheyName) {
       // int() in TensorFlow's resolver takes a string, too.
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": "0"}})",
        "worker/0", R"({"ps":["a:1"],"worker":["b:1"]})"},
-      // Keys of TensorFlow and Kubeflow that mean nothing here.
+      // Keys of TensorFlow and Kubeflow that Cairn ignores.
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0, "trial": "1"}, "environment": "cloud",
            "rpc_layer": "grpc"})",
        "ps/0", R"({"ps":["a:1"]})"},
@@ -67,7 +67,7 @@ TEST(ResolveCluster, AcceptedTfConfigsWithTheTaskTheyName) {
        "worker/3", R"({"ps":["p0:1","p1:1"],"worker":{"3":"w3:1"}})"},
       {R"({"cluster": {"worker": {"1": "w1:1"}, "ps": ["p0:1"]}, "task": {"type": "worker", "index": 1}})",
        "worker/1", R"({"ps":["p0:1"],"worker":{"1":"w1:1"}})"},
-      // A ps sees a list of one, which is itself whatever its index.
+      // A ps sees a list with one address: its own, whatever its index.
       {R"({"cluster": {"worker": {}, "ps": ["p2:1"]}, "task": {"type": "ps", "index": 2}})", "ps/2",
        R"({"ps":{"2":"p2:1"}})"},
       {R"({"sparseCluster": {"worker": {}, "ps": ["p0:1"]}, "task": {"type": "ps", "index": "0"}})", "ps/0",
@@ -76,10 +76,10 @@ TEST(ResolveCluster, AcceptedTfConfigsWithTheTaskTheyName) {
        R"({"ps":{"1":"p1:1"}})"},
       {R"({"sparseCluster": {"worker": null, "ps": ["p1:1"]}, "task": {"type": "ps", "index": 1}})", "ps/1",
        R"({"ps":{"1":"p1:1"}})"},
-      // A sparse map says the same in TensorFlow's own words.
+      // The same as a sparse map, in TensorFlow's form.
       {R"({"cluster": {"ps": {"4": "p4:1"}}, "task": {"type": "ps", "index": 4}})", "ps/4",
        R"({"ps":{"4":"p4:1"}})"},
-      // The evaluator: in the cluster, out of it, without it, and in Kubeflow's empty one.
+      // The evaluator: listed in the cluster, not listed, without a cluster, and in Kubeflow's empty cluster.
       {R"({"cluster": {"ps": ["a:1"], "evaluator": ["e:1"]}, "task": {"type": "evaluator", "index": 0}})",
        "evaluator/0", R"({"evaluator":["e:1"],"ps":["a:1"]})"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "evaluator", "index": 0}})", "evaluator/0",
@@ -121,19 +121,19 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": 3, "index": 0}})",
        "TF_CONFIG: task.type must be a string, found number"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "Ps", "index": 0}})",
-       R"(TF_CONFIG: task.type: "Ps" is no job; it must be ps, worker, chief (or master) or evaluator)"},
+       R"(TF_CONFIG: task.type: "Ps" is not a job; it must be ps, worker, chief (or master) or evaluator)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "", "index": 0}})",
-       R"(TF_CONFIG: task.type: "" is no job; it must be ps, worker, chief (or master) or evaluator)"},
+       R"(TF_CONFIG: task.type: "" is not a job; it must be ps, worker, chief (or master) or evaluator)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}})",
        "TF_CONFIG: task.index: -1 is negative"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": "-2"}})",
        "TF_CONFIG: task.index: -2 is negative"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0.5}})",
-       "TF_CONFIG: task.index: 0.5 is no index"},
+       "TF_CONFIG: task.index: 0.5 is not an index"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": "first"}})",
-       R"(TF_CONFIG: task.index: "first" is no index)"},
+       R"(TF_CONFIG: task.index: "first" is not an index)"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 18446744073709551615}})",
-       "TF_CONFIG: task.index: 18446744073709551615 is no index"},
+       "TF_CONFIG: task.index: 18446744073709551615 is not an index"},
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}})",
        "TF_CONFIG: this task is chief/0, but the cluster has no chief"},
       {R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "worker", "index": 0}})",
@@ -144,7 +144,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
        "TF_CONFIG: this task is worker/2, but the cluster has worker 0 to 1 only"},
       {R"({"cluster": {"ps": ["a:1"], "worker": {"1": "b:1", "3": "b:2"}}, "task": {"type": "worker", "index": 2}})",
        "TF_CONFIG: this task is worker/2, but the cluster has worker 1, 3 only"},
-      // A list of one beside a list of workers is a dense cluster, not Kubeflow's view of a ps.
+      // One ps in a list, with workers in a list, is a dense cluster, not Kubeflow's view of a ps.
       {R"({"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 1}})",
        "TF_CONFIG: this task is ps/1, but the cluster has ps 0 only"},
       // Nor is a cluster without workers.
@@ -152,7 +152,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
        "TF_CONFIG: this task is ps/1, but the cluster has ps 0 only"},
       {R"({"cluster": {"ps": ["a:1"], "evaluator": ["e:1"]}, "task": {"type": "evaluator", "index": 1}})",
        "TF_CONFIG: this task is evaluator/1, but the cluster has evaluator 0 only"},
-      // Kubeflow tells the chief of a dynamic cluster nothing.
+      // Kubeflow gives the chief of a dynamic cluster no information.
       {R"({"cluster": {"worker": {}, "ps": []}, "task": {"type": "chief", "index": 0}})",
        "TF_CONFIG: the list of ps is empty; training needs at least one"},
       {R"({"cluster": ["a:1"], "task": {"type": "ps", "index": 0}})",
@@ -162,7 +162,7 @@ TEST(ResolveCluster, RefusedTfConfigsWithTheirReasons) {
   for (const auto& test : kCases) EXPECT_EQ(RefusalOf({}, test.tf_config), test.reason) << test.tf_config;
 }
 
-TEST(ResolveCluster, FlagsMakeACluster) {
+TEST(ResolveCluster, FlagsDefineACluster) {
   const ResolvedCluster resolved = Resolved({.job_name = "worker",
                                              .task_index = 1,
                                              .ps_hosts = {"a:1"},
@@ -184,7 +184,7 @@ TEST(ResolveCluster, RefusedFlagsWithTheirReasons) {
       {{.job_name = "ps", .task_index = 0},
        "no cluster: give --ps_hosts and --worker_hosts, or --cluster=FILE, or set TF_CONFIG"},
       {{.job_name = "server", .task_index = 0, .ps_hosts = {"a:1"}},
-       R"(--job_name: "server" is no job; it must be ps, worker, chief (or master) or evaluator)"},
+       R"(--job_name: "server" is not a job; it must be ps, worker, chief (or master) or evaluator)"},
       {{.job_name = "ps", .task_index = -1, .ps_hosts = {"a:1"}}, "--task_index: -1 is negative"},
       {{.ps_hosts = {"a:1"}}, "flags: does not say which task this is; add --job_name and --task_index"},
       {{.job_name = "ps", .ps_hosts = {"a:1"}}, "flags: does not say which ps this is; add --task_index"},
@@ -199,7 +199,7 @@ TEST(ResolveCluster, RefusedFlagsWithTheirReasons) {
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1", "b"}},
        R"(--ps_hosts: ps/1: "b" has no port; write host:port, as in "b:2222")"},
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1", ""}},
-       R"(--ps_hosts: ps/1: "" is no address; write host:port, as in "localhost:2222")"},
+       R"(--ps_hosts: ps/1: "" is not an address; write host:port, as in "localhost:2222")"},
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1"}, .worker_hosts = {"b:1", "a:1"}},
        "--worker_hosts: worker/1: a:1 is already the address of ps/0"},
       {{.job_name = "ps", .task_index = 0, .ps_hosts = {"a:1"}, .chief_hosts = {"b:1", "b:2"}},
@@ -208,7 +208,7 @@ TEST(ResolveCluster, RefusedFlagsWithTheirReasons) {
   for (const auto& test : kCases) EXPECT_EQ(RefusalOf(test.flags), test.reason);
 }
 
-TEST(ResolveCluster, FlagsWinOverTheFileAndTheFileOverTheEnvironment) {
+TEST(ResolveCluster, FlagsOverrideTheFileAndTheFileOverridesTheEnvironment) {
   const ClusterFile file(R"({"ps": ["file:1"]})");
   ClusterFlags flags{.cluster_file = file.path(), .job_name = "ps", .task_index = 0};
   EXPECT_EQ(Resolved(flags, kDense).spec.ToJson(), R"({"ps":["file:1"]})");
@@ -217,7 +217,7 @@ TEST(ResolveCluster, FlagsWinOverTheFileAndTheFileOverTheEnvironment) {
   EXPECT_EQ(Resolved(flags, kDense).spec.ToJson(), R"({"ps":["flag:1"]})");
 }
 
-TEST(ResolveCluster, AFileMayHoldAWholeTfConfig) {
+TEST(ResolveCluster, AFileMayContainAWholeTfConfig) {
   const ClusterFile file(kDense);
   const ResolvedCluster resolved = Resolved({.cluster_file = file.path()});
   EXPECT_EQ(resolved.self, (TaskId{"worker", 1}));
@@ -248,7 +248,7 @@ TEST(ResolveCluster, AnIndexThatFlagsNameIsNotTakenForTheOnlyServers) {
   }
 }
 
-TEST(ResolveCluster, JobsThatAreNoneOfOursAreIgnoredAndRemembered) {
+TEST(ResolveCluster, UnknownJobsAreIgnoredAndRemembered) {
   constexpr char kCluster[] = R"({"ps": ["a:1"], "wroker": ["b:1"], "tensorboard": ["c:1"]})";
   const ClusterFile file(kCluster);
   EXPECT_THAT(IgnoredJobs({.cluster_file = file.path()}, nullptr), ElementsAre("tensorboard", "wroker"));
@@ -284,7 +284,7 @@ TEST(ResolveCluster, ACommandNeedsNoTask) {
   EXPECT_EQ(ResolveCluster({}, kDense, /*require_task=*/false)->self, TaskId());
 }
 
-// Its hash would differ from everybody else's: 0 agrees with any.
+// Its hash would differ from those of all other tasks; 0 matches any hash.
 TEST(ResolveCluster, APsThatSeesOnlyItselfHasNoHash) {
   for (const char* tf_config :
        {R"({"cluster": {"worker": {}, "ps": ["p0:1"]}, "task": {"type": "ps", "index": 0}})",
@@ -297,13 +297,13 @@ TEST(ResolveCluster, APsThatSeesOnlyItselfHasNoHash) {
   }
 }
 
-TEST(ResolveCluster, ATaskBetweenIndicesThatAreFarApartIsToldThem) {
+TEST(ResolveCluster, AMissingTaskIsReportedWithTheExistingIndices) {
   EXPECT_EQ(RefusalOf({}, R"({"cluster": {"ps": ["p:1"], "worker": {"0": "a:1", "2147483647": "b:2"}},
                               "task": {"type": "worker", "index": 5}})"),
             "TF_CONFIG: this task is worker/5, but the cluster has worker 0, 2147483647 only");
 }
 
-TEST(ResolveCluster, AWorkerThatMayJoinNeedNotBeListed) {
+TEST(ResolveCluster, AnUnlistedWorkerMayJoin) {
   const auto resolved = ResolveCluster(
       {.job_name = "worker", .task_index = 7, .ps_hosts = {"a:1"}, .unlisted_workers = true}, nullptr);
   ASSERT_TRUE(resolved.ok()) << resolved.status();

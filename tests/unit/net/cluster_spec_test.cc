@@ -21,10 +21,10 @@ TEST(ClusterSpec, AcceptedFormsInTheirCanonicalForm) {
   } kCases[] = {
       // TensorFlow's dense form, with comments.
       {R"({"worker": ["b:2"], /* one server */ "ps": ["a:1"]})", R"({"ps":["a:1"],"worker":["b:2"]})"},
-      // Its sparse form, which is dense when no index is missing.
+      // TensorFlow's sparse form, which is dense if no index is missing.
       {R"({"ps": ["a:1"], "worker": {"3": "b:2"}})", R"({"ps":["a:1"],"worker":{"3":"b:2"}})"},
       {R"({"ps": {"1": "b:2", "0": "a:1"}})", R"({"ps":["a:1","b:2"]})"},
-      // No workers: they may come later, as far as a ps is concerned. Go writes null for an empty list.
+      // No workers: a ps accepts that they join later. Go writes null for an empty list.
       {R"({"ps": ["a:1"]})", R"({"ps":["a:1"]})"},
       {R"({"ps": ["a:1"], "worker": [], "chief": {}, "evaluator": null})", R"({"ps":["a:1"]})"},
       // All jobs; "master" is the chief; others are ignored, whatever they hold.
@@ -75,10 +75,10 @@ TEST(ClusterSpec, RefusedFormsWithTheirReasons) {
        "c.json: worker/1: a:1 is already the address of ps/0"},
       {R"({"ps": ["[::1]:1", "[0::1]:1"]})", "c.json: ps/1: [::1]:1 is already the address of ps/0"},
       {R"({"ps": ["a:1"], "worker": {"-1": "b:1"}})", "c.json: worker: task index -1 is negative"},
-      {R"({"ps": ["a:1"], "worker": {"01": "b:1"}})", R"(c.json: worker: "01" is no task index)"},
-      {R"({"ps": ["a:1"], "worker": {"one": "b:1"}})", R"(c.json: worker: "one" is no task index)"},
+      {R"({"ps": ["a:1"], "worker": {"01": "b:1"}})", R"(c.json: worker: "01" is not a task index)"},
+      {R"({"ps": ["a:1"], "worker": {"one": "b:1"}})", R"(c.json: worker: "one" is not a task index)"},
       {R"({"ps": ["a:1"], "worker": {"4294967296": "b:1"}})",
-       R"(c.json: worker: "4294967296" is no task index)"},
+       R"(c.json: worker: "4294967296" is not a task index)"},
       {R"({"ps": {"0": "a:1", "2": "c:1"}})",
        "c.json: ps/1 is missing, but ps/2 is there: servers are numbered from 0 without gaps"},
       {R"({"ps": {"1": "a:1"}})",
@@ -87,9 +87,9 @@ TEST(ClusterSpec, RefusedFormsWithTheirReasons) {
       {R"({"ps": ["a:1"], "chief": {"1": "b:1"}})", "c.json: chief/1: a cluster has one chief, chief/0"},
       {R"({"ps": ["a:1"], "chief": ["b:1"], "master": ["c:1"]})",
        R"(c.json: has both "chief" and "master", which are two names of one job)"},
-      {R"({"ps": ["a:1"], "": ["b:1"]})", R"(c.json: "" is no name of a job)"},
-      {R"({"ps": ["a:1"], "my worker": ["b:1"]})", R"(c.json: "my worker" is no name of a job)"},
-      {R"({"ps": ["a:1"], "worker/0": ["b:1"]})", R"(c.json: "worker/0" is no name of a job)"},
+      {R"({"ps": ["a:1"], "": ["b:1"]})", R"(c.json: "" is not the name of a job)"},
+      {R"({"ps": ["a:1"], "my worker": ["b:1"]})", R"(c.json: "my worker" is not the name of a job)"},
+      {R"({"ps": ["a:1"], "worker/0": ["b:1"]})", R"(c.json: "worker/0" is not the name of a job)"},
   };
   for (const auto& test : kCases) {
     const auto status = ClusterSpec::FromJson(test.text, "c.json").status();
@@ -109,7 +109,7 @@ TEST(ClusterSpec, WithoutAChiefWorker0IsChief) {
   EXPECT_THAT(spec.trainers(), ElementsAre(TaskId{"worker", 0}, TaskId{"worker", 1}));
 }
 
-TEST(ClusterSpec, TheChiefTrainsFirstTheEvaluatorNever) {
+TEST(ClusterSpec, TheChiefIsTheFirstTrainerAndTheEvaluatorIsNone) {
   const ClusterSpec spec =
       Spec(R"({"ps": ["a:1"], "worker": {"5": "b:5", "2": "b:2"}, "chief": ["c:1"], "evaluator": ["d:1"]})");
   EXPECT_EQ(spec.chief(), (TaskId{"chief", 0}));
@@ -124,14 +124,14 @@ TEST(ClusterSpec, ServersComeInIndexOrderAlsoBeyondNine) {
   EXPECT_EQ(spec.servers()[10].port, 110);
 }
 
-TEST(ClusterSpec, CountsTheTasksOfAHost) {
+TEST(ClusterSpec, CountsTheTasksOnAHost) {
   const ClusterSpec spec = Spec(R"({"ps": ["a:1", "b:1"], "worker": ["a:2", "a:3"]})");
   EXPECT_EQ(spec.tasks_on_host_of({"worker", 0}), 3);
   EXPECT_EQ(spec.tasks_on_host_of({"ps", 1}), 1);
   EXPECT_EQ(spec.tasks_on_host_of({"evaluator", 0}), 1);
 }
 
-TEST(ClusterSpec, TrainersOfAHostHavePlacesInTheirOrder) {
+TEST(ClusterSpec, TrainersOnAHostAreNumberedInTheirOrder) {
   const ClusterSpec spec = Spec(
       R"({"ps": ["a:1"], "chief": ["a:2"], "worker": ["b:1", "a:3", "b:2", "a:4"], "evaluator": ["a:5"]})");
   EXPECT_EQ(spec.place_on_host_of({"chief", 0}), 0);
@@ -148,27 +148,27 @@ TEST(ClusterSpec, TheLargestIndexIsKept) {
   EXPECT_EQ(Spec(text).ToJson(), text);
 }
 
-TEST(ClusterSpec, AnEvaluatorThatIsNotListedIsAloneOnItsHost) {
+TEST(ClusterSpec, AnUnlistedEvaluatorIsAloneOnItsHost) {
   const ClusterSpec spec = Spec(R"({"ps": ["a:1"], "worker": ["b:1", "a:2"]})");
   EXPECT_EQ(spec.tasks_on_host_of({"evaluator", 0}), 1);
   EXPECT_EQ(spec.place_on_host_of({"evaluator", 0}), 0);
 }
 
-TEST(ClusterSpec, HashDependsOnTheServersAndTheirOrderAlone) {
+TEST(ClusterSpec, HashDependsOnlyOnTheServersAndTheirOrder) {
   const uint64_t hash = Spec(R"({"ps": ["a:1", "b:1"], "worker": ["c:1"]})").Hash();
   EXPECT_EQ(hash, Spec(R"({"ps": {"1": "b:1", "0": "a:1"}, "worker": {"7": "d:1"}})").Hash());
   EXPECT_NE(hash, Spec(R"({"ps": ["b:1", "a:1"], "worker": ["c:1"]})").Hash());
   EXPECT_NE(hash, Spec(R"({"ps": ["a:1"], "worker": ["c:1"]})").Hash());
 }
 
-// FNV-1a of "a:1,b:1", worked out elsewhere: a change would keep old and new processes from meeting.
+// FNV-1a of "a:1,b:1", computed independently: after a change, old and new processes could not connect.
 TEST(ClusterSpec, HashIsTheSameOnEveryMachine) {
   EXPECT_EQ(Spec(R"({"ps": ["a:1", "b:1"]})").Hash(), 0x8001A7261948F6E2u);
 }
 
 TEST(ClusterSpec, ARefusedTaskChangesNothing) {
   ClusterSpec spec = Spec(R"({"ps": ["a:1"]})");
-  EXPECT_EQ(spec.Add({"ps", 0}, {"b", 1}).message(), "ps/0: is there twice");
+  EXPECT_EQ(spec.Add({"ps", 0}, {"b", 1}).message(), "ps/0: is listed twice");
   EXPECT_EQ(spec.Add({"worker", 0}, {"a", 1}).message(), "worker/0: a:1 is already the address of ps/0");
   EXPECT_EQ(spec.Add({"worker", -1}, {"b", 1}).message(), "worker/-1: the index is negative");
   EXPECT_EQ(spec.Add({"trainer", 0}, {"b", 1}).message(),

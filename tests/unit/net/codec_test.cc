@@ -32,13 +32,13 @@ std::vector<float> ThereAndBack(v1::Encoding encoding, const std::vector<float>&
   return back;
 }
 
-// Of one value alone and of one among sixteen, which go through different code.
+// Encodes and decodes one value alone and one among sixteen, which use different code.
 std::vector<float> Both(v1::Encoding encoding, float value) {
   const std::vector<float> many = ThereAndBack(encoding, std::vector<float>(16, value));
   return {ThereAndBack(encoding, {value})[0], many.back()};
 }
 
-TEST(Bfloat16, KeepsWhatItCanSayAndRoundsTheRestToTheNearestToEven) {
+TEST(Bfloat16, KeepsRepresentableNumbersAndRoundsOthersToNearestEven) {
   for (const float value : {0.0f, 1.0f, -2.5f, 0x1.02p0f, 0x1p-133f, 0x1.fep127f, kInfinity, -kInfinity}) {
     EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, value), ElementsAre(value, value));
   }
@@ -48,7 +48,7 @@ TEST(Bfloat16, KeepsWhatItCanSayAndRoundsTheRestToTheNearestToEven) {
   EXPECT_THAT(Both(v1::ENCODING_BFLOAT16, 0x1.010002p0f), ElementsAre(0x1.02p0f, 0x1.02p0f));
 }
 
-TEST(Float16, KeepsWhatItCanSayAndRoundsTheRestToTheNearestToEven) {
+TEST(Float16, KeepsRepresentableNumbersAndRoundsOthersToNearestEven) {
   for (const float value :
        {0.0f, 1.0f, -2.5f, 0x1.ffcp15f, 0x1p-14f, 0x1p-24f, -0x1.ff8p-15f, kInfinity, -kInfinity}) {
     EXPECT_THAT(Both(v1::ENCODING_FLOAT16, value), ElementsAre(value, value));
@@ -60,7 +60,7 @@ TEST(Float16, KeepsWhatItCanSayAndRoundsTheRestToTheNearestToEven) {
   EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 0x1p-25f), ElementsAre(0, 0)) << "half-way, to even";
 }
 
-TEST(Float16, WhatIsFiniteStaysSo) {
+TEST(Float16, FiniteValuesStayFinite) {
   EXPECT_THAT(Both(v1::ENCODING_FLOAT16, 1e30f), ElementsAre(65504, 65504));
   EXPECT_THAT(Both(v1::ENCODING_FLOAT16, -65521), ElementsAre(-65504, -65504));
 }
@@ -84,7 +84,7 @@ TEST_P(CodecTest, EveryNumberOf16BitsIsKept) {
   }
 }
 
-TEST_P(CodecTest, TheErrorIsWithinHalfOfTheLastPlace) {
+TEST_P(CodecTest, TheErrorIsAtMostHalfAUnitInTheLastPlace) {
   const double bound = GetParam() == v1::ENCODING_BFLOAT16 ? 0x1p-8 : 0x1p-11;
   std::vector<float> values;
   Random random(7, "values");
@@ -93,11 +93,11 @@ TEST_P(CodecTest, TheErrorIsWithinHalfOfTheLastPlace) {
   for (size_t i = 0; i < values.size(); ++i) {
     const double allowed = std::max(std::abs(static_cast<double>(values[i])) * bound, 0x1p-25);
     ASSERT_LE(std::abs(static_cast<double>(back[i]) - values[i]), allowed) << values[i];
-    ASSERT_EQ(back[i], ThereAndBack(GetParam(), {values[i]})[0]) << "alone as among others";
+    ASSERT_EQ(back[i], ThereAndBack(GetParam(), {values[i]})[0]) << "same result alone and among others";
   }
 }
 
-TEST_P(CodecTest, ANanStaysOneAndKeepsItsSign) {
+TEST_P(CodecTest, ANanStaysANanWithItsSign) {
   for (const uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xffffffffu}) {
     float nan;
     std::memcpy(&nan, &bits, sizeof nan);
@@ -118,7 +118,7 @@ v1::Chunk ChunkOf(v1::Encoding encoding, int64_t count) {
 TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
   const std::vector<float> values = {1, -2, 3, -4, 5, 6, 7};
   const std::vector<char> bytes = Encoded(GetParam(), values);
-  ASSERT_EQ(bytes.size(), 16u) << "two more, for whole floats";
+  ASSERT_EQ(bytes.size(), 16u) << "padded by two bytes to whole floats";
   const v1::Chunk chunk = ChunkOf(GetParam(), 7);
   for (size_t one = 0; one <= bytes.size(); ++one) {
     for (size_t other = one; other <= bytes.size(); ++other) {
@@ -135,7 +135,7 @@ TEST_P(CodecTest, AChunkMayBeCutAnywhereAndReadInParts) {
   }
 }
 
-TEST_P(CodecTest, APayloadThatDoesNotFitItsChunkIsRefused) {
+TEST_P(CodecTest, APayloadThatDoesNotMatchItsChunkIsRefused) {
   const absl::Span<const char> eight("12345678", 8);
   for (const int64_t elements :
        {int64_t{0}, int64_t{-3}, int64_t{2}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {

@@ -31,7 +31,7 @@ TEST(Exposition, HistogramsAreCumulativeAndEndAtInfinity) {
                         "t_seconds_bucket{le=\"+Inf\"} 4\nt_seconds_sum 5.75\nt_seconds_count 4\n"));
 }
 
-TEST(Exposition, NumbersKeepWhatTheyAre) {
+TEST(Exposition, NumbersArePrintedExactly) {
   Exposition out;
   out.Gauge("a", "A.", 123456789012.0);
   out.Gauge("b", "B.", std::numeric_limits<double>::quiet_NaN());

@@ -46,7 +46,7 @@ std::string Encoded(const v1::ClientHeader& header, const std::vector<float>& pa
   return ToString(EncodeFrame(header, {&run, 1}, nullptr));
 }
 
-TEST(Frame, WhatIsEncodedIsDecoded) {
+TEST(Frame, RoundTrips) {
   const float first[] = {1, 2}, second[] = {3};
   const absl::Span<const float> runs[] = {first, {}, second};
   DecodedFrame frame;
@@ -85,7 +85,7 @@ TEST(Frame, MayArriveInSlicesCutAtAnyByte) {
   }
 }
 
-TEST(Frame, WithoutAPayloadIsAHeaderAlone) {
+TEST(Frame, WithoutAPayloadIsOnlyAHeader) {
   v1::ClientHeader end;
   end.set_request_id(1);
   end.mutable_end();
@@ -149,7 +149,7 @@ TEST(Frame, GarbageIsRefusedOrDecodedButNeverMore) {
   }
 }
 
-// So what waits to be sent to a server that stands still is the gradient itself, not copies of it.
+// Messages that wait for a stalled server thus refer to the gradient itself, not to copies of it.
 TEST(Frame, RefersToThePayloadInsteadOfCopyingIt) {
   const std::vector<float> values(1000, 1.0f);
   const absl::Span<const float> payload(values);

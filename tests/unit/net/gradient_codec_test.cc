@@ -58,7 +58,7 @@ void Put(std::string& payload, size_t at, T value) {
   std::memcpy(payload.data() + at, &value, sizeof value);
 }
 
-// What each encoding makes of a variable, as its header says it, one element after another.
+// Reference implementations: what each encoding makes of a variable, element by element, as its header says.
 std::vector<float> Int8Reference(const std::vector<float>& variable) {
   std::vector<float> result;
   for (size_t begin = 0; begin < variable.size(); begin += 256) {
@@ -111,7 +111,7 @@ TEST(Int8, HalvesRoundToEvenAndTheLargestIsKept) {
               ElementsAre(127, -127, 0, 2, -2, 0));
 }
 
-TEST(Int8, ABlockOfZerosOrOfNumbersTooSmallForAScaleIsZero) {
+TEST(Int8, ABlockOfZerosOrTinyNumbersIsZero) {
   std::vector<float> variable(256, 0.0f);
   variable.push_back(1e-40f);
   variable.push_back(-1e-44f);
@@ -124,12 +124,12 @@ TEST(Int8, TheLargestFloatsStayFinite) {
     EXPECT_TRUE(std::isfinite(value));
 }
 
-TEST(OneBit, IsTheMeanOfTheBlocksNumbersOfItsSign) {
+TEST(OneBit, IsTheMeanOfTheElementsWithTheSameSign) {
   for (const int64_t size : {1, 3, 8, 511, 512, 513, 1000, 70001}) {
     const std::vector<float> variable = Numbers(size), expected = OneBitReference(variable);
     const std::vector<float> found = ThereAndBack(OneBitCodec(), variable);
     ASSERT_EQ(found.size(), expected.size());
-    // Sums in another order, rounded to a float.
+    // The codec sums in another order, so the means may differ by the rounding to a float.
     for (size_t i = 0; i < found.size(); ++i) ASSERT_FLOAT_EQ(found[i], expected[i]) << size << " " << i;
   }
   EXPECT_THAT(ThereAndBack(OneBitCodec(), {1, 3, -4, 8, -0.0f}), ElementsAre(4, 4, -2, 4, -2));
@@ -142,7 +142,7 @@ TEST(OneBit, ZerosAreZeroAndTheLargestFloatsStayFinite) {
               ElementsAre(largest, largest, -largest));
 }
 
-TEST(TopK, AreTheLargestByMagnitudeAsTheyAre) {
+TEST(TopK, KeepsTheLargestByMagnitudeUnchanged) {
   for (const int64_t size : {1, 3, 31, 32, 33, 1000, 30001}) {
     const std::vector<float> variable = Numbers(size);
     for (const int64_t most : {int64_t{1}, (size + 99) / 100, size / 2 + 1, size, size + 5}) {
@@ -152,14 +152,14 @@ TEST(TopK, AreTheLargestByMagnitudeAsTheyAre) {
   }
 }
 
-TEST(TopK, OfEqualOnesTheFirstAreTaken) {
+TEST(TopK, OfEqualElementsTheFirstAreTaken) {
   const std::vector<float> variable = {1, -2, 2, 5, -2, 2, 0.5f};
   EXPECT_THAT(ThereAndBack(TopKCodec(), variable, 3), ElementsAre(0, -2, 2, 5, 0, 0, 0));
   EXPECT_EQ(ThereAndBack(TopKCodec(), variable, 4), TopKReference(variable, 4));
   EXPECT_THAT(ThereAndBack(TopKCodec(), std::vector<float>(5, -1.0f), 2), ElementsAre(-1, -1, 0, 0, 0));
 }
 
-TEST(TopK, MagnitudesThatDifferInTheirLastBitAreTold) {
+TEST(TopK, MagnitudesThatDifferInTheLastBitAreDistinguished) {
   std::vector<float> variable(100, 1.0f);
   variable[70] = std::nextafter(-1.0f, -2.0f);
   EXPECT_EQ(ThereAndBack(TopKCodec(), variable, 1), TopKReference(variable, 1));
@@ -167,7 +167,7 @@ TEST(TopK, MagnitudesThatDifferInTheirLastBitAreTold) {
   EXPECT_EQ(ThereAndBack(TopKCodec(), variable, 99), TopKReference(variable, 99));
 }
 
-TEST(TopK, ZerosDoNotTravel) {
+TEST(TopK, ZerosAreNotSent) {
   const std::vector<float> variable = {0, 3, -0.0f, 0};
   EXPECT_EQ(Encoded(TopKCodec(), variable, {0, 4}, 4).size(), 8u);
   EXPECT_EQ(Encoded(TopKCodec(), {0, 0}, {0, 2}, 1).size(), 0u);
@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(All, GradientCodecTest,
                          testing::Values(v1::ENCODING_INT8, v1::ENCODING_TOPK, v1::ENCODING_ONEBIT),
                          [](const auto& encoding) { return std::string(EncodingName(encoding.param)); });
 
-TEST_P(GradientCodecTest, WhereAVariableIsCutChangesNothing) {
+TEST_P(GradientCodecTest, TheResultDoesNotDependOnTheCuts) {
   const std::vector<float> variable = Numbers(3000);
   const std::vector<float> whole = ThereAndBack(codec(), variable, 300);
   for (const int64_t cut : {int64_t{1}, int64_t{7}, int64_t{256}, int64_t{700}, int64_t{2999}}) {
@@ -196,7 +196,7 @@ TEST_P(GradientCodecTest, WhereAVariableIsCutChangesNothing) {
   }
 }
 
-TEST_P(GradientCodecTest, APartOfAChunkIsDecodedAlone) {
+TEST_P(GradientCodecTest, APartOfAChunkCanBeDecoded) {
   const std::vector<float> variable = Numbers(2000);
   const Cut cut = {300, 1500};
   const std::string payload = Encoded(codec(), variable, cut, 400);
@@ -245,7 +245,7 @@ TEST_P(GradientCodecTest, AChunkMayComeInAnyRunsAndOtherSizesAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(Received(chunk, payload + "1234")));
 }
 
-TEST_P(GradientCodecTest, ACountOrAPhaseThatCannotBeIsRefused) {
+TEST_P(GradientCodecTest, AnImpossibleCountOrPhaseIsRefused) {
   const int64_t most = codec().chunk_elements();
   for (const int64_t count : {int64_t{0}, int64_t{-5}, most + 1, std::numeric_limits<int64_t>::max()}) {
     EXPECT_THAT(Received(ChunkOf(GetParam(), count), "").message(), HasSubstr("a chunk of")) << count;
@@ -257,7 +257,7 @@ TEST_P(GradientCodecTest, ACountOrAPhaseThatCannotBeIsRefused) {
   }
 }
 
-TEST(Int8, AScaleThatIsNoneIsRefused) {
+TEST(Int8, AnInvalidScaleIsRefused) {
   std::string payload = Encoded(Int8Codec(), Numbers(300), {0, 300}, 0);
   for (const float scale : {kNan, kInfinity, -kInfinity, -1.0f}) {
     Put(payload, 4, scale);
@@ -285,7 +285,7 @@ std::string Pairs(const std::vector<std::pair<uint32_t, float>>& pairs) {
   return payload;
 }
 
-TEST(TopK, PlacesOutOfRangeOutOfOrderOrTwiceAreRefused) {
+TEST(TopK, IndicesOutOfRangeOutOfOrderOrDuplicateAreRefused) {
   const v1::Chunk chunk = ChunkOf(v1::ENCODING_TOPK, 5);
   EXPECT_EQ(Received(chunk, Pairs({{0, 1}, {4, 2}})), absl::OkStatus());
   EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(), HasSubstr("place 5 of 5"));
@@ -294,10 +294,10 @@ TEST(TopK, PlacesOutOfRangeOutOfOrderOrTwiceAreRefused) {
   EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {3, 2}})).message(), HasSubstr("place 3 comes after place 3"));
   EXPECT_THAT(Received(chunk, Pairs({{3, kNan}})).message(), HasSubstr("nan at place 3"));
   EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}})).message(),
-              HasSubstr("is no run of places"));
+              HasSubstr("is not a run of places"));
 }
 
-TEST(GradientCodec, ValuesDoNotTravelSo) {
+TEST(GradientCodec, ValuesHaveNoGradientCodec) {
   EXPECT_THAT(CheckEncoding(v1::ENCODING_INT8).message(), HasSubstr("values do not travel in int8"));
   EXPECT_EQ(GradientCodecOf(v1::ENCODING_BFLOAT16), nullptr);
 }

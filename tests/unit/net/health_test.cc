@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A server of no service but those that every server of ours has.
+// A server with only the services that every server of Cairn has.
 class HealthTest : public testing::Test {
  protected:
   HealthTest() {
@@ -59,7 +59,7 @@ TEST_F(HealthTest, AServerIsLiveBeforeItIsReady) {
 TEST_F(HealthTest, AStoppingServerServesNothing) {
   SetReady(*server_, true);
   StopServing(*server_);
-  SetReady(*server_, true);  // too late
+  SetReady(*server_, true);  // has no effect any more
   EXPECT_EQ(Check("").code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Check(kReadyService).code(), absl::StatusCode::kUnavailable);
 }

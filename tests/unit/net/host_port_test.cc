@@ -30,12 +30,12 @@ TEST(HostPort, ReadsEveryFormOfAnAddress) {
   }
 }
 
-TEST(HostPort, RefusesWhatIsNoAddressAndSaysWhy) {
+TEST(HostPort, RefusesInvalidAddressesWithTheReason) {
   const struct {
     const char* text;
     const char* reason;
   } kCases[] = {
-      {"", R"("" is no address; write host:port, as in "localhost:2222")"},
+      {"", R"("" is not an address; write host:port, as in "localhost:2222")"},
       {"localhost", R"("localhost" has no port; write host:port, as in "localhost:2222")"},
       {"localhost:", R"("localhost:" has no port after the ':')"},
       {":2222", R"(":2222" has no host before the port)"},

@@ -39,7 +39,7 @@ class Connection {
 
   bool connected() const { return connected_; }
   void Send(const std::string& text) { (void)!send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
-  // All that comes until the server closes.
+  // Everything that arrives until the server closes the connection.
   std::string Receive() {
     std::string all;
     std::array<char, 4096> part{};
@@ -68,7 +68,7 @@ std::unique_ptr<HttpServer> StartEcho() {
   return *std::move(server);
 }
 
-TEST(HttpServer, AnswersWithWhatTheHandlerSays) {
+TEST(HttpServer, AnswersWithTheHandlersReply) {
   const auto server = StartEcho();
   const std::string reply = Ask(server->port(), "GET", "/a");
   EXPECT_THAT(reply, StartsWith("HTTP/1.1 200"));
@@ -77,7 +77,7 @@ TEST(HttpServer, AnswersWithWhatTheHandlerSays) {
   EXPECT_THAT(Ask(server->port(), "GET", "/none"), StartsWith("HTTP/1.1 404"));
 }
 
-TEST(HttpServer, HeadHasNoBodyAndNothingElseIsTaken) {
+TEST(HttpServer, HeadHasNoBodyAndOtherMethodsAreRefused) {
   const auto server = StartEcho();
   const std::string head = Ask(server->port(), "HEAD", "/a");
   EXPECT_THAT(head, StartsWith("HTTP/1.1 200"));
@@ -85,7 +85,7 @@ TEST(HttpServer, HeadHasNoBodyAndNothingElseIsTaken) {
   EXPECT_THAT(Ask(server->port(), "DELETE", "/a"), StartsWith("HTTP/1.1 405"));
 }
 
-TEST(HttpServer, ThoseWhoSayNothingKeepNobodyOut) {
+TEST(HttpServer, SilentClientsDoNotBlockOthers) {
   const auto server = StartEcho();
   std::vector<std::unique_ptr<Connection>> silent;
   for (unsigned i = 0; i + 1 < HttpServer::kMostConnectionsOfOneAddress; ++i) {
@@ -95,7 +95,7 @@ TEST(HttpServer, ThoseWhoSayNothingKeepNobodyOut) {
   EXPECT_THAT(Ask(server->port(), "GET", "/a"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST(HttpServer, MoreConnectionsThanItTakesAreClosed) {
+TEST(HttpServer, ConnectionsBeyondTheLimitAreClosed) {
   const auto server = StartEcho();
   std::vector<std::unique_ptr<Connection>> silent;
   for (unsigned i = 0; i < HttpServer::kMostConnectionsOfOneAddress; ++i) {
@@ -122,7 +122,7 @@ TEST(HttpServer, APortThatIsTakenIsNamed) {
   EXPECT_THAT(second.status().message(), HasSubstr(absl::StrCat("cannot listen on 127.0.0.1:", server->port(),
                                                                 ": Address already in use")));
   const auto nowhere = HttpServer::Start("example", 0, [](const std::string&) { return HttpReply{}; });
-  EXPECT_THAT(nowhere.status().message(), HasSubstr("--metrics_host: 'example' is no IP address"));
+  EXPECT_THAT(nowhere.status().message(), HasSubstr("--metrics_host: 'example' is not an IP address"));
 }
 
 }  // namespace

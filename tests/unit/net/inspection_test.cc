@@ -30,11 +30,11 @@ v1::ServerStatus WithLastTimes(std::initializer_list<int64_t> times) {
   return status;
 }
 
-TEST(StalenessQuantile, IsTheFirstThatCoversThePart) {
+TEST(StalenessQuantile, IsTheFirstThatCoversTheFraction) {
   const v1::Counters counters = Staleness({50, 49, 1});
   EXPECT_EQ(StalenessQuantile(counters, 0.5), "0");
   EXPECT_EQ(StalenessQuantile(counters, 0.99), "1");
-  EXPECT_EQ(StalenessQuantile(counters, 1), "2+") << "the last counts that and more";
+  EXPECT_EQ(StalenessQuantile(counters, 1), "2+") << "the last entry includes higher values";
   EXPECT_EQ(StalenessQuantile(Staleness({0, 0}), 0.5), "-");
 }
 
@@ -45,19 +45,19 @@ TEST(QuantileOf, LiesWithinItsBucket) {
   EXPECT_DOUBLE_EQ(QuantileOf(distribution, 0.5), 3);
   EXPECT_DOUBLE_EQ(QuantileOf(distribution, 1), 4);
   distribution.Add(100);
-  EXPECT_DOUBLE_EQ(QuantileOf(distribution, 1), 4) << "beyond the last limit nothing is known";
+  EXPECT_DOUBLE_EQ(QuantileOf(distribution, 1), 4) << "the last bucket is unbounded";
 }
 
-TEST(StragglerOf, IsWhoIsLastFarMoreOftenThanItsShare) {
+TEST(StragglerOf, IsTheWorkerThatIsLastFarMoreOftenThanItsShare) {
   EXPECT_EQ(StragglerOf(WithLastTimes({10, 90, 0})),
             "worker/1, last in 90 % of the rounds, 250.0 ms behind the first on average");
   EXPECT_EQ(StragglerOf(WithLastTimes({30, 40, 30})), "");
   EXPECT_EQ(StragglerOf(WithLastTimes({1, 9, 0})), "") << "too few rounds";
-  EXPECT_EQ(StragglerOf(WithLastTimes({100})), "") << "nobody else";
+  EXPECT_EQ(StragglerOf(WithLastTimes({100})), "") << "there is no other worker";
   EXPECT_THAT(StragglerOf(WithLastTimes({5, 95})), StartsWith("worker/1"));
 }
 
-TEST(HeadlineOf, SaysWhoWaitsForWhom) {
+TEST(HeadlineOf, NamesTheTasksThatAreWaitedFor) {
   v1::ServerStatus status;
   status.set_state(v1::STATE_READY);
   status.mutable_job()->set_mode(v1::MODE_SYNC);

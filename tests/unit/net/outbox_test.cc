@@ -19,12 +19,12 @@ TEST(Outbox, OneMessageIsWrittenAtATime) {
   EXPECT_TRUE(outbox.Push(3));
 }
 
-TEST(Outbox, AReaderThatStandsStillIsAskedNothingMoreUntilItGoesOn) {
+TEST(Outbox, RequestsOfAStalledReaderAreNotReadUntilItContinues) {
   Outbox<int> outbox;
   size_t asked = 0;
   while (!outbox.Rests()) {
     ++asked;
-    outbox.Push(0);  // each request is answered, and no answer is taken
+    outbox.Push(0);  // the answer to each request, which the reader does not take
   }
   EXPECT_EQ(asked, Outbox<int>::kMostBeforeRest + 1);
   EXPECT_FALSE(outbox.Wakes());
@@ -39,13 +39,13 @@ std::vector<int> Drained(Outbox<int>& outbox) {
   return messages;
 }
 
-TEST(Outbox, TheLowestRankGoesFirstButNotBeforeWhatIsBeingWritten) {
+TEST(Outbox, TheLowestRankGoesFirstButNotBeforeTheMessageBeingWritten) {
   Outbox<int> outbox;
   for (int rank : {70, 90, 80, 10, 80, 20}) outbox.Push(rank, rank);
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(70, 10, 20, 80, 80, 90));
 }
 
-TEST(Outbox, WhatHasNoPlaceAmongThemGoesBeforeAllThatWait) {
+TEST(Outbox, PushFirstGoesBeforeAllWaitingMessages) {
   Outbox<int> outbox;
   EXPECT_TRUE(outbox.PushFirst(1));
   outbox.Push(2);
@@ -55,7 +55,7 @@ TEST(Outbox, WhatHasNoPlaceAmongThemGoesBeforeAllThatWait) {
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(1, 3, 2, 10, 20));
 }
 
-TEST(Outbox, WhatIsNotBegunCanBeOvertakenAtTheFrontToo) {
+TEST(Outbox, AFrontThatIsNotStartedCanBeOvertaken) {
   Outbox<int> outbox;
   outbox.Push(10, 10);
   outbox.Push(20, 20);
@@ -70,7 +70,7 @@ TEST(Outbox, OfEqualRankTheFirstGoesFirst) {
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(0, 1, 2, 3));
 }
 
-TEST(Outbox, AMessageWithoutARankIsOvertakenByNoneAndOvertakesNone) {
+TEST(Outbox, AMessageWithoutARankNeitherOvertakesNorIsOvertaken) {
   Outbox<int> outbox;
   outbox.Push(0);
   outbox.Push(90, 90);
@@ -81,7 +81,7 @@ TEST(Outbox, AMessageWithoutARankIsOvertakenByNoneAndOvertakesNone) {
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(0, 50, 90, 1, 10, 30));
 }
 
-TEST(Outbox, AnEndLeavesWhatIsBeingWritten) {
+TEST(Outbox, DropRestKeepsTheMessageBeingWritten) {
   Outbox<int> outbox;
   for (int message : {1, 2, 3}) outbox.Push(message);
   outbox.DropRest();

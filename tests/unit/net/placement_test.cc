@@ -31,7 +31,7 @@ int64_t Load(const std::vector<Slice>& slices) {
   return load;
 }
 
-// The bound of greedy placement: nobody has more than an even share and the largest part.
+// The bound of greedy placement: no server has more than an even share plus the largest part.
 TEST(Placement, NoServerHasMoreThanAnEvenShareAndTheLargestPart) {
   Random random(3, "placement");
   for (int trial = 0; trial < 200; ++trial) {
@@ -76,7 +76,7 @@ TEST(Placement, AVariableOfOneRowIsNotSplit) {
   EXPECT_EQ(parts, 2u);
 }
 
-TEST(Placement, AVariableIsCutBetweenBandsOfRows) {
+TEST(Placement, AVariableIsSplitBetweenBandsOfRows) {
   EXPECT_EQ(RowsPerBand(Shape({})), 1);
   EXPECT_EQ(RowsPerBand(Shape({0, 3})), 1);
   EXPECT_EQ(RowsPerBand(Shape({256, 3})), 1);
@@ -101,7 +101,7 @@ TEST(Placement, AVariableHasNoMorePartsThanBands) {
   const auto placed = PlaceVariables(Variables({Shape({10000})}), {.servers = 300, .split_bytes = 4});
   size_t parts = 0;
   for (const auto& slices : placed) parts += slices.size();
-  EXPECT_EQ(parts, 250u);  // of 40 rows
+  EXPECT_EQ(parts, 250u);  // bands of 40 rows
 }
 
 TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
@@ -117,7 +117,7 @@ TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
   }
 }
 
-TEST(Placement, ByDefaultServersAreLevel) {
+TEST(Placement, ByDefaultServersAreBalanced) {
   Random random(5, "level");
   for (int trial = 0; trial < 300; ++trial) {
     std::vector<Shape> shapes;
@@ -147,14 +147,14 @@ TEST(Placement, ByDefaultServersAreLevel) {
   }
 }
 
-TEST(Placement, WhatIsLeftOfTheSharesIsFilledByTheLargest) {
-  // 64 MiB and 12 MiB on two: the large one is not cut in the middle.
+TEST(Placement, TheLargestVariablesFillTheRestOfTheShares) {
+  // 64 MiB and 12 MiB on two servers: the large variable is not split in the middle.
   const auto placed = PlaceVariables(Variables({Shape({768, 4096}), Shape({4096, 4096})}), {.servers = 2});
   EXPECT_EQ(Load(placed[0]), Load(placed[1]));
   EXPECT_EQ(placed[0].size() + placed[1].size(), 3u);
 }
 
-TEST(Placement, WhatFitsStaysWhole) {
+TEST(Placement, VariablesThatFitStayWhole) {
   const auto placed =
       PlaceVariables(Variables({Shape({512, 512}), Shape({512, 512}), Shape({512, 512}), Shape({512, 512})}),
                      {.servers = 2});
@@ -181,7 +181,7 @@ TEST(Placement, WithFewerVariablesThanServersSomeHaveNone) {
   EXPECT_TRUE(layout.covers(3));
 }
 
-TEST(Placement, DependsOnNothingButItsArguments) {
+TEST(Placement, DependsOnlyOnItsArguments) {
   const auto variables = Variables({Shape({8, 8}), Shape({64}), Shape({8, 8}), Shape({7})});
   const auto once = PlaceVariables(variables, {.servers = 3, .split_bytes = 100});
   const auto again = PlaceVariables(variables, {.servers = 3, .split_bytes = 100});
@@ -191,7 +191,7 @@ TEST(Placement, DependsOnNothingButItsArguments) {
     for (size_t i = 0; i < once[server].size(); ++i) {
       EXPECT_EQ(once[server][i].ToProto().SerializeAsString(),
                 again[server][i].ToProto().SerializeAsString());
-      EXPECT_EQ(once[server][i].offset, offset) << "slices lie one after another";
+      EXPECT_EQ(once[server][i].offset, offset) << "slices are contiguous";
       offset += once[server][i].elements();
     }
   }
@@ -207,7 +207,7 @@ class LayoutRefusal : public testing::Test {
   const std::vector<VariableInfo> variables_ = Variables({Shape({4, 2})});
 };
 
-TEST_F(LayoutRefusal, NamesRowsThatAreNowhereOrTwice) {
+TEST_F(LayoutRefusal, NamesRowsThatAreMissingOrDuplicate) {
   EXPECT_THAT(Refusal({{}}), HasSubstr("'v0' is on no server"));
   EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 0, 3, 0}}}), HasSubstr("'v0': row 3 is on no server"));
   EXPECT_THAT(Refusal({{{"v0", Shape({4, 2}), 1, 4, 0}}}), HasSubstr("'v0': row 0 is on no server"));
@@ -227,7 +227,7 @@ TEST(Layout, RefusesAVariableThatIsListedTwice) {
   EXPECT_EQ(layout.status(), absl::InvalidArgumentError("variable 'v0' is listed twice"));
 }
 
-// Otherwise a pull would write where another variable is, or a push read from there.
+// Otherwise a pull would overwrite another variable, or a push would read from it.
 TEST_F(LayoutRefusal, NamesASliceThatDoesNotFollowThoseBeforeIt) {
   for (const int64_t offset : {int64_t{-1}, int64_t{3}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
     EXPECT_EQ(

@@ -31,7 +31,7 @@ TEST(RenderHtml, NamesOfTheUserDoNotBecomeMarkup) {
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;"));
 }
 
-TEST(RenderHtml, TakesNothingFromElsewhere) {
+TEST(RenderHtml, LoadsNothingExternal) {
   const std::string html = RenderHtml(PageWith({1, 2}));
   EXPECT_THAT(html, Not(HasSubstr("http:")));
   EXPECT_THAT(html, Not(HasSubstr("https:")));
@@ -46,19 +46,19 @@ TEST(RenderHtml, AGapInTheValuesIsAGapInTheLine) {
   EXPECT_THAT(gap, Not(HasSubstr("nan,")));
 }
 
-TEST(RenderHtml, WithoutValuesItSaysSo) {
+TEST(RenderHtml, ShowsATextIfThereAreNoValues) {
   EXPECT_THAT(RenderHtml(PageWith({})), HasSubstr("nothing yet"));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(RenderHtml(PageWith({nan, nan})), HasSubstr("nothing yet"));
 }
 
-TEST(RenderHtml, ACurveThatDoesNotMoveIsDrawn) {
+TEST(RenderHtml, AConstantCurveIsDrawn) {
   for (const double value : {0.0, 5.0, -5.0}) {
     EXPECT_EQ(CountOf(RenderHtml(PageWith({value, value, value})), "class=\"line\""), 1u) << value;
   }
 }
 
-TEST(Numbers, AreForPeople) {
+TEST(Numbers, AreFormattedForPeople) {
   EXPECT_EQ(WithCommas(1234567), "1,234,567");
   EXPECT_EQ(WithCommas(-999), "-999");
   EXPECT_EQ(WithCommas(1000), "1,000");

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// deploy/make-certs.sh in a directory of the test's own.
+// Runs deploy/make-certs.sh in a directory of the test.
 class TlsFilesTest : public testing::Test {
  protected:
   TlsFilesTest() : dir_(testing::TempDir() + "cairn_tls_XXXXXX") { EXPECT_NE(mkdtemp(dir_.data()), nullptr); }
@@ -51,7 +51,7 @@ class TlsFilesTest : public testing::Test {
     return path;
   }
 
-  // The same certificate, signed again with another end: old.pem.
+  // Signs the same certificate again with another end of validity: old.pem.
   std::string EndYesterday(const std::string& cert, const std::string& ca_key) const {
     std::FILE* file = std::fopen(cert.c_str(), "r");
     X509* certificate = PEM_read_X509(file, nullptr, nullptr, nullptr);
@@ -75,16 +75,16 @@ class TlsFilesTest : public testing::Test {
   std::string dir_;
 };
 
-TEST_F(TlsFilesTest, WhatTheScriptMakesIsGood) {
+TEST_F(TlsFilesTest, CertificatesOfTheScriptAreAccepted) {
   EXPECT_EQ(CheckTlsFiles(Make("a")), absl::OkStatus());
 }
 
-TEST_F(TlsFilesTest, WithoutFlagsNothingIsLookedAt) {
+TEST_F(TlsFilesTest, WithoutFlagsNoFileIsRead) {
   EXPECT_EQ(CheckTlsFiles({}), absl::OkStatus());
   EXPECT_EQ(CheckTlsNames({}, "ps0"), absl::OkStatus());
 }
 
-TEST_F(TlsFilesTest, AllThreeOrNone) {
+TEST_F(TlsFilesTest, AllThreeFlagsOrNoneMustBeGiven) {
   EXPECT_EQ(FaultOf({.cert = "c.pem"}),
             "--tls_key and --tls_ca are missing: TLS takes --tls_cert, --tls_key and --tls_ca together");
   EXPECT_EQ(FaultOf({.cert = "c.pem", .ca = "a.pem"}),
@@ -92,7 +92,7 @@ TEST_F(TlsFilesTest, AllThreeOrNone) {
   EXPECT_THAT(FaultOf({.key = "k.pem"}), HasSubstr("--tls_cert and --tls_ca are missing"));
 }
 
-TEST_F(TlsFilesTest, AFileThatIsNotThereIsNamed) {
+TEST_F(TlsFilesTest, AMissingFileIsNamed) {
   TlsFiles files = Make("a");
   files.key = dir_ + "/nowhere.pem";
   EXPECT_THAT(FaultOf(files), MatchesRegex("--tls_key: .*nowhere.pem.*[Nn]o such file.*"));
@@ -113,13 +113,13 @@ TEST_F(TlsFilesTest, AFileWithoutPemIsNamed) {
             "--tls_ca: torn.pem: a certificate in it cannot be read");
 }
 
-TEST_F(TlsFilesTest, TheKeyMustBeTheCertificates) {
+TEST_F(TlsFilesTest, TheKeyMustBelongToTheCertificate) {
   const TlsFiles a = Make("a"), b = Make("b");
   EXPECT_EQ(FaultOf({.cert = a.cert, .key = b.key, .ca = a.ca}),
             "--tls_key: b/key.pem: is not the key of --tls_cert a/cert.pem");
 }
 
-TEST_F(TlsFilesTest, TheCertificateMustBeOfTheCa) {
+TEST_F(TlsFilesTest, TheCertificateMustComeFromTheCa) {
   const TlsFiles a = Make("a"), b = Make("b");
   EXPECT_EQ(
       FaultOf({.cert = a.cert, .key = a.key, .ca = b.ca}),
@@ -173,14 +173,14 @@ TEST(TlsFlags, EachTakesItsFile) {
   EXPECT_EQ(files.ca, "a.pem");
 }
 
-TEST(TlsTroubleIn, SaysWhatGrpcMeans) {
+TEST(TlsTroubleIn, ExplainsGrpcsErrors) {
   const auto said = [](const char* reason) {
     return TlsTroubleIn(absl::StrCat(
         "Handshake failed with fatal error SSL_ERROR_SSL: error:0A0000C7:SSL routines::", reason, "."));
   };
   EXPECT_EQ(said("peer did not return a certificate"), "a peer was refused: it shows no certificate");
   EXPECT_EQ(said("certificate verify failed"),
-            "a peer was refused: its certificate is not of our --tls_ca, or not valid now");
+            "a peer was refused: its certificate is not from our --tls_ca, or not valid now");
   EXPECT_EQ(said("wrong version number"), "a peer was refused: it speaks plain text, without --tls_cert");
   EXPECT_EQ(said("tlsv1 alert unknown ca"), "a peer refuses our certificate");
   EXPECT_EQ(said("no shared cipher"), "a handshake failed");

@@ -24,19 +24,19 @@ v1::Job JobOf(absl::string_view text) {
   return job;
 }
 
-TEST(WireChoice, OneEncodingIsOfAllThatAreLargeMatricesOrFilters) {
+TEST(WireChoice, OneEncodingAppliesToAllLargeMatricesAndFilters) {
   EXPECT_THAT(GradientEncodings(JobOf("int8"), kVariables),
               ElementsAre(v1::ENCODING_INT8, v1::ENCODING_FLOAT32, v1::ENCODING_INT8, v1::ENCODING_FLOAT32,
                           v1::ENCODING_FLOAT32));
 }
 
-TEST(WireChoice, WithoutAChoiceGradientsTravelAsValues) {
+TEST(WireChoice, WithoutAChoiceGradientsUseTheEncodingOfValues) {
   v1::Job job;
   job.set_wire(v1::ENCODING_FLOAT16);
   EXPECT_THAT(GradientEncodings(job, kVariables), testing::Each(v1::ENCODING_FLOAT16));
 }
 
-TEST(WireChoice, TheLastThatFitsCountsAndTheRestIsFloat32) {
+TEST(WireChoice, TheLastMatchingRuleCountsAndOthersAreFloat32) {
   EXPECT_THAT(GradientEncodings(JobOf("dense*=topk,dense_1/*=bfloat16"), kVariables),
               ElementsAre(v1::ENCODING_FLOAT32, v1::ENCODING_FLOAT32, v1::ENCODING_TOPK,
                           v1::ENCODING_BFLOAT16, v1::ENCODING_FLOAT32));
@@ -45,7 +45,7 @@ TEST(WireChoice, TheLastThatFitsCountsAndTheRestIsFloat32) {
                           v1::ENCODING_FLOAT16, v1::ENCODING_FLOAT16));
 }
 
-TEST(WireChoice, ARuleThatNobodyGoesByIsRefused) {
+TEST(WireChoice, ARuleWithoutAMatchingVariableIsRefused) {
   EXPECT_EQ(CheckGradientWire(JobOf("float32,dense*=int8"), kVariables), absl::OkStatus());
   EXPECT_EQ(CheckGradientWire(JobOf("int8,*=topk"), kVariables), absl::OkStatus());
   EXPECT_THAT(CheckGradientWire(JobOf("dens=int8"), kVariables).message(),
@@ -54,7 +54,7 @@ TEST(WireChoice, ARuleThatNobodyGoesByIsRefused) {
               HasSubstr("'dense*=int8': none has such a name, or a later part takes all that do"));
 }
 
-TEST(WireChoice, WhatAStrangersJobSaysIsChecked) {
+TEST(WireChoice, AnUntrustedJobIsChecked) {
   v1::Job job = JobOf("topk");
   for (const double fraction : {0.0, -1.0, 1.5, std::nan("")}) {
     job.set_topk_fraction(fraction);
@@ -71,18 +71,18 @@ TEST(WireChoice, FaultsOfTheTextAreNamed) {
   EXPECT_THAT(ParseGradientWire("=int8").status().message(), HasSubstr("of which variables?"));
 }
 
-TEST(WireChoice, PeopleAreToldTheChoice) {
+TEST(WireChoice, DescribesTheChoice) {
   EXPECT_EQ(DescribeWire(JobOf("float32,dense*=topk")), "float32,dense*=topk of 1 %, values in bfloat16");
 }
 
 TEST(WireChoice, BytesAreCountedOverAllVariables) {
-  // 1152 + 2048 elements in one byte and a float for each 256, the other 4352 in four.
+  // 1152 + 2048 elements take one byte each and a float for each 256; the other 4352 take four bytes each.
   const double bytes = 1152 + 5 * 4 + 2048 + 8 * 4 + 4 * (2048 + 256 + 2048);
   EXPECT_DOUBLE_EQ(GradientBytesPerElement(JobOf("int8"), kVariables),
                    bytes / (1152 + 2048 + 2048 + 256 + 2048));
 }
 
-TEST(WireChoice, TopKTakesOneElementAtLeast) {
+TEST(WireChoice, TopKTakesAtLeastOneElement) {
   EXPECT_EQ(MostElements(0.01, 5), 1);
   EXPECT_EQ(MostElements(0.01, 101), 2);
   EXPECT_EQ(MostElements(1, 101), 101);

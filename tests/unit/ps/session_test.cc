@@ -174,7 +174,7 @@ TEST_F(SessionTest, AMalformedChunkIsCountedAndHasNoEffect) {
   header.mutable_chunk()->set_count(2);
   ASSERT_TRUE(session_.OnFrame(header, Bytes({0})).ok());
   ASSERT_TRUE(End(1).ok());
-  EXPECT_THAT(Last().message(), HasSubstr("is no run of places and numbers"));
+  EXPECT_THAT(Last().message(), HasSubstr("is not a run of places and numbers"));
   EXPECT_EQ(server_.meters().malformed_chunks.value(), 1);
   EXPECT_EQ(Last().version(), 0);
 }
