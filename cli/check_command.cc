@@ -32,7 +32,7 @@ class CheckCommand final : public Command {
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+    app.add_option("--timeout", timeout_seconds_, "Time limit for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");

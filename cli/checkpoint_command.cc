@@ -163,15 +163,16 @@ class CheckpointCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    list_ = app.add_subcommand("list", "Print each checkpoint: step, time (UTC), bytes, ok or what is wrong");
-    list_->add_flag("--quick", quick_, "Do not read the values: a damaged one is not found");
-    show_ = app.add_subcommand("show", "Print what a checkpoint says of the run, and its tensors");
-    verify_ = app.add_subcommand("verify", "Read every byte; ends with 1 when one is not as it was written");
-    consolidate_ = app.add_subcommand("consolidate", "Write all variables into one .safetensors file");
+    list_ = app.add_subcommand("list", "Print step, time (UTC), size in bytes and state of each checkpoint");
+    list_->add_flag("--quick", quick_, "Do not read the values; damaged values are not detected");
+    show_ = app.add_subcommand("show", "Print the run state and the tensors of a checkpoint");
+    verify_ = app.add_subcommand("verify",
+                                 "Verify the checksums of all files; exit with 1 if a checkpoint is damaged");
+    consolidate_ = app.add_subcommand("consolidate", "Write all variables to one .safetensors file");
     for (CLI::App* command : {list_, show_, verify_, consolidate_}) {
       command->add_option("DIR", path_, "A --train_dir, or the directory of one checkpoint")->required();
     }
-    consolidate_->add_option("-o,--output", output_, "The file to write")->required()->type_name("FILE");
+    consolidate_->add_option("-o,--output", output_, "File to write")->required()->type_name("FILE");
   }
 
   int Run(const CLI::App&) override {

@@ -96,50 +96,65 @@ class ClusterCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    CLI::App* generate = generate_ = app.add_subcommand(
-        "generate", "Write the files of a cluster: a ClusterSpec, or what starts its tasks");
+    CLI::App* generate = generate_ =
+        app.add_subcommand("generate", "Generate a ClusterSpec, or files that start the tasks of a cluster");
     const auto number = [&](const char* name, int& value, int minimum, const char* what) {
       generate->add_option(name, value, what)
           ->check(WholeNumberFrom(minimum))
           ->capture_default_str()
           ->type_name("N");
     };
-    generate->add_option("--format", format_, "clusterspec, shell (ssh), compose (Docker) or kubernetes")
+    generate
+        ->add_option(
+            "--format", format_,
+            "clusterspec: the JSON file of --cluster; shell: a script that uses ssh; compose: Docker "
+            "Compose; kubernetes: manifests")
         ->check(OneOf({"clusterspec", "shell", "compose", "kubernetes"}))
-        ->capture_default_str()
-        ->type_name("WORD");
-    number("--ps", plan_.servers, 0, "Parameter servers; 0: workers of --mode allreduce");
-    number("--workers", plan_.workers, 1, "Workers, the chief among them");
-    number("--port", plan_.port, 1, "Of every task; of several on one host, of the first");
-    generate->add_option("--hosts", plan_.hosts, "Hosts that tasks go to in turn: clusterspec, shell")
+        ->capture_default_str();
+    number("--ps", plan_.servers, 0, "Number of parameter servers; 0 with --mode allreduce");
+    number("--workers", plan_.workers, 1, "Number of workers, including the chief");
+    number("--port", plan_.port, 1,
+           "Port of every task; tasks on the same host use consecutive ports from this one");
+    generate
+        ->add_option(
+            "--hosts", plan_.hosts,
+            "Hosts that run the tasks, assigned round-robin; only with --format clusterspec or shell")
         ->delimiter(',')
         ->allow_extra_args(false)
         ->type_name("A,B,...");
-    generate->add_option("-o,--output", output_, "Write this file, not stdout")->type_name("FILE");
+    generate->add_option("-o,--output", output_, "File to write [stdout]")->type_name("FILE");
     const std::string group = "Containers";
-    generate->add_option("--name", plan_.name, "Of the cluster in Kubernetes")
+    generate->add_option("--name", plan_.name, "Name of the cluster in Kubernetes")
         ->capture_default_str()
+        ->type_name("NAME")
         ->group(group);
-    generate->add_option("--image", plan_.image, "Images are IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
+    generate
+        ->add_option("--image", plan_.image,
+                     "Prefix of the images: IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
         ->capture_default_str()
+        ->type_name("IMAGE")
         ->group(group);
-    generate->add_option("--tag", plan_.tag, "Of the images")->capture_default_str()->group(group);
-    generate->add_option("--gpus", plan_.gpus, "GPUs of each worker")
+    generate->add_option("--tag", plan_.tag, "Tag of the images")
+        ->capture_default_str()
+        ->type_name("TAG")
+        ->group(group);
+    generate->add_option("--gpus", plan_.gpus, "Number of GPUs of each worker")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
     generate
-        ->add_option("--model", model_, "Kubernetes: a model file to put in; default: a ConfigMap NAME-model")
+        ->add_option("--model", model_,
+                     "Kubernetes: model file to include in a ConfigMap [an existing ConfigMap NAME-model]")
         ->type_name("FILE")
         ->group(group);
     generate
         ->add_option(FlagNames("data_claim"), plan_.data_claim,
-                     "Kubernetes: the volume claim that holds the data; default: generated digits")
+                     "Kubernetes: persistent volume claim with the data [synthetic digits are generated]")
         ->type_name("NAME")
         ->group(group);
     generate->add_option("FLAG", plan_.worker_flags,
-                         "After --: flags of cairn-worker, as --sync_replicas --epochs=5");
+                         "Flags of cairn-worker, after --, for example -- --sync_replicas --epochs=5");
   }
 
   int Run(const CLI::App&) override {

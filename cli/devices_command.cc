@@ -23,7 +23,7 @@ class DevicesCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.add_flag("--json", json_,
-                 "One JSON object: physical_devices, logical_devices, and why there is no GPU");
+                 "Print one JSON object: physical_devices, logical_devices, and why no GPU can be used");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);
   }

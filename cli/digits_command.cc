@@ -14,16 +14,16 @@ namespace {
 class DigitsCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("DIR", directory_, "Where to write the four files")->required()->type_name("DIR");
-    app.add_option("--train", num_train_, "Examples to train on")
+    app.add_option("DIR", directory_, "Directory for the four files")->required()->type_name("DIR");
+    app.add_option("--train", num_train_, "Number of training examples")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N");
-    app.add_option("--validation", num_validation_, "Examples to validate with")
+    app.add_option("--validation", num_validation_, "Number of validation examples")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N");
-    app.add_option("--seed", seed_, "The same seed draws the same digits")
+    app.add_option("--seed", seed_, "Seed of the generator; the same seed generates the same digits")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N");

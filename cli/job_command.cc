@@ -59,7 +59,7 @@ class JobCommand final : public Command {
         "End the job: its workers exit with code 1, its servers with 0 within 10 s; nothing is saved");
     net::AddClusterFlags(*cancel, flags_);
     net::AddAccessFlags(*cancel, access_);
-    cancel->add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+    cancel->add_option("--timeout", timeout_seconds_, "Time limit for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");

@@ -40,24 +40,25 @@ struct Power {
 class MatpowCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("--size", size_, "Rows and columns")
-        ->check(WholeNumberFrom(1))
-        ->check(CLI::Range(1, 30000))
+    app.add_option("--size", size_, "Rows and columns of the matrices")
+        ->check(WholeNumberBetween(1, 30000))
         ->capture_default_str()
         ->type_name("N");
-    app.add_option("--power", power_, "n")->check(WholeNumberFrom(1))->capture_default_str()->type_name("N");
+    app.add_option("--power", power_, "Exponent n")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N");
     app.add_option("--devices", devices_,
-                   "Where the powers are computed: on one device, or one on each of two")
+                   "Devices that compute the powers: one for both powers, or one for each")
         ->delimiter(',')
         ->expected(1, 2)
-        ->capture_default_str()
+        ->default_str("auto")
         ->type_name("NAME[,NAME]");
-    app.add_option(FlagNames("sum_device"), sum_device_, "Where the sum is computed")
+    app.add_option(FlagNames("sum_device"), sum_device_, "Device that computes the sum")
         ->capture_default_str()
         ->type_name("NAME");
-    app.add_option("--seed", seed_, "Of the random matrices")->capture_default_str();
-    app.add_flag(FlagNames("log_device_placement"), log_placement_,
-                 "Tell which operation is on which device");
+    app.add_option("--seed", seed_, "Seed of the random matrices")->capture_default_str()->type_name("N");
+    app.add_flag(FlagNames("log_device_placement"), log_placement_, "Log the device of each operation");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddSoftPlacementFlag(app, allow_soft_placement_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);

@@ -34,13 +34,14 @@ class StatusCommand final : public Command {
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    app.add_option("--watch", watch_seconds_, "Again every so many seconds, until stopped [2]")
+    app.add_option("--watch", watch_seconds_,
+                   "Repeat at this interval until interrupted; SECONDS may be omitted")
         ->expected(0, 1)
         ->default_str("2")
         ->check(NumberAbove(0))
         ->type_name("SECONDS");
-    app.add_flag("--json", json_, "As one JSON object, for programs");
-    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+    app.add_flag("--json", json_, "Print one JSON object");
+    app.add_option("--timeout", timeout_seconds_, "Time limit for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");

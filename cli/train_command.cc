@@ -101,35 +101,37 @@ std::vector<std::string> OurEnvironment(const std::string& token) {
 class TrainCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    const std::string group = "Cluster on this machine";
-    CLI::Option* model = app.add_option("MODEL", model_, "The same as --model")->type_name("FILE");
-    app.add_option(std::string(kServersFlag), num_servers_, "Parameter servers; none with --mode allreduce")
+    const std::string group = "Local cluster";
+    CLI::Option* model = app.add_option("MODEL", model_, "Same as --model")->type_name("FILE");
+    app.add_option(std::string(kServersFlag), num_servers_,
+                   "Number of parameter servers; 0 with --mode allreduce")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
-    app.add_option("--workers", num_workers_, "Workers; they share the cores")
+    app.add_option("--workers", num_workers_, "Number of workers; they share the cores")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
-    app.add_flag("--verbose", verbose_, "Show what all tasks tell, not only warnings")->group(group);
-    app.add_option(FlagNames("max_restarts"), max_restarts_,
-                   "How often each task is started again when it was lost; a server only with --train_dir or "
-                   "--ps_replication")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
-    app.add_option(
-           FlagNames("ps_memory_limit"), ps_memory_limit_,
-           "What the job may take of each server's memory, like 4GiB or 500MB: cairn-ps --memory_limit")
+    app.add_option(FlagNames("ps_memory_limit"), ps_memory_limit_,
+                   "Memory that the job may use on each server, for example 4GiB or 500MB; sets cairn-ps "
+                   "--memory_limit")
         ->check(MemorySize())
         ->type_name("SIZE")
         ->group(group);
     // Of one task's first life; see common/core/fault_points.h.
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
+    app.add_flag("--verbose", verbose_, "Show all log messages of the tasks, not only warnings")
+        ->group(kLoggingGroup);
+    app.add_option(FlagNames("max_restarts"), max_restarts_,
+                   "Number of times that each failed task is restarted; servers are restarted only with "
+                   "--train_dir or --ps_replication")
+        ->check(WholeNumberFrom(0))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group("Fault tolerance");
     net::AddAccessFlags(app, access_);
     net::AddMetricsFlags(app, metrics_);
     AddTraceFlags(app, trace_);

@@ -47,21 +47,22 @@ class VarCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    set_ = app.add_subcommand("set", "Give a variable a value; a new name makes a new variable");
-    get_ = app.add_subcommand("get", "Print a variable's values");
-    list_ = app.add_subcommand("list", "Print all variables: name, shape, servers");
+    set_ = app.add_subcommand("set", "Set the value of a variable; create the variable if it does not exist");
+    get_ = app.add_subcommand("get", "Print the values of a variable");
+    list_ = app.add_subcommand("list", "Print the name, shape and servers of all variables");
     for (CLI::App* command : {set_, get_, list_}) {
       net::AddClusterFlags(*command, flags_);
       net::AddAccessFlags(*command, access_);
-      command->add_option("--timeout", timeout_seconds_, "Seconds to try to reach the servers")
+      command->add_option("--timeout", timeout_seconds_, "Time limit for connecting to the servers")
           ->check(NumberAbove(0))
           ->capture_default_str()
           ->type_name("SECONDS");
     }
-    for (CLI::App* command : {set_, get_}) command->add_option("NAME", name_, "The variable")->required();
-    set_->add_option("VALUE", value_, "A number, or several: 1,2,3")->required();
+    for (CLI::App* command : {set_, get_})
+      command->add_option("NAME", name_, "Name of the variable")->required();
+    set_->add_option("VALUE", value_, "A number, or several numbers: 1,2,3")->required();
     set_->add_flag("--force", force_,
-                   "Set the variable even while a job trains, which goes on from the value");
+                   "Set the variable even while a job is training; the job continues with the new value");
   }
 
   int Run(const CLI::App&) override {

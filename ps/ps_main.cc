@@ -16,6 +16,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/build_info/build_info.h"
 #include "common/core/cores.h"
 #include "common/core/crew.h"
 #include "common/core/flags.h"
@@ -223,31 +224,37 @@ int Main(int argc, char** argv) {
   net::TuneMalloc();
   net::LogRefusedPeers();
   Flags flags;
-  CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
+  CLI::App app("Runs one parameter server of a Cairn cluster", kProgram);
   net::AddClusterFlags(app, flags.cluster);
   net::AddAccessFlags(app, flags.access);
   net::AddMetricsFlags(app, flags.metrics);
   AddTraceFlags(app, flags.trace);
-  app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
+  app.add_option("--listen", flags.listen, "Address to listen on [0.0.0.0 and the port of this task]")
+      ->type_name("HOST:PORT")
+      ->group(kNetworkGroup);
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
-  app.add_option(
-         FlagNames("memory_limit"), flags.memory_limit,
-         "What a job may take, like 4GiB or 500MB; default: the machine's memory, or its control group's")
+  app.add_option(FlagNames("memory_limit"), flags.memory_limit,
+                 "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its "
+                 "control group]")
       ->check(MemorySize())
-      ->type_name("SIZE");
-  app.add_option(
-         FlagNames("transport"), flags.transport,
-         "How gradients and values may travel: on this host shm (as auto) or unix; tcp; or only by grpc")
-      ->check(OneOf(net::kTransportWords));
+      ->type_name("SIZE")
+      ->group("Resources");
+  app.add_option(FlagNames("transport"), flags.transport,
+                 "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP "
+                 "and gRPC; grpc: "
+                 "only gRPC [auto]")
+      ->check(OneOf(net::kTransportWords))
+      ->group(kNetworkGroup);
   net::AddDataPortFlag(app, flags.data_port);
   app.add_option(FlagNames("threads"), flags.threads,
-                 "Threads that share a large update; 0: the cores, at most 4. The same bits with any number")
-      ->check(CLI::Range(0, kMaxThreads))
-      ->type_name("N");
+                 "Threads that apply a large update; 0: one per core, at most 4. Results do not depend on it")
+      ->check(WholeNumberBetween(0, kMaxThreads))
+      ->type_name("N")
+      ->group("Resources");
   AddLogLevelFlag(app, flags.log_level);
   AddLogFormatFlag(app, flags.log_format);
   AddFaultFlag(app, flags.fault);
-  if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
+  if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
 
   const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));

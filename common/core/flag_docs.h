@@ -1,8 +1,7 @@
-// What a program's flags and commands are, for other readers than its own --help: a man page, and what shells
-// complete. All of it comes from the tables that the command line is read with.
+// Renders a program's flags and commands as a man page and as completion scripts for bash and zsh, from the
+// same declarations that parse the command line.
 //
-// One thread. ParseCommandLine() answers --help_as=man|bash|zsh with these; the build installs what they
-// give.
+// One thread. ParseCommandLine() prints these texts for --help_as=man|bash|zsh; the build installs them.
 #pragma once
 
 #include <string>
@@ -11,15 +10,22 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace cairn {
 
-// troff, section 1, with all commands; `version` stands in its foot.
+// How --help and the man page show the value of a flag: "N", "HOST:PORT", or "sync|async" if a check allows
+// only these words. "..." for a positional argument that may be repeated, empty for others and for switches.
+std::string ValueName(const CLI::Option& option);
+// The description, followed by the default in brackets, "(required)" and "(needs --other_flag)" if they apply.
+std::string FullDescription(const CLI::Option& option);
+
+// A man page of section 1 in troff, with all commands; `version` is printed in its footer.
 std::string ManPage(const CLI::App& app, absl::string_view version);
 
-// A script for bash, or a function file for zsh named _PROGRAM: commands, flags, the words that a flag takes,
-// and files where it takes them.
+// A script for bash, and a function file for zsh that must be named _PROGRAM. They complete commands, flags,
+// the words that a flag accepts, and file names.
 std::string BashCompletion(const CLI::App& app);
 std::string ZshCompletion(const CLI::App& app);
 

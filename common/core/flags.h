@@ -31,12 +31,16 @@ std::string SwitchNames(absl::string_view name);
 
 // Checks of a flag's value; their fault reads "--epochs: 'x' is no whole number of at least 1".
 CLI::Validator WholeNumberFrom(int64_t minimum);
+CLI::Validator WholeNumberBetween(int64_t minimum, int64_t maximum);  // [minimum, maximum]
 CLI::Validator NumberFrom(double minimum);
 CLI::Validator NumberAbove(double bound);
 CLI::Validator NumberBetween(double minimum, double bound);    // [minimum, bound)
 CLI::Validator NumberAboveUpTo(double bound, double maximum);  // (bound, maximum]
 CLI::Validator MemorySize();                                   // as ParseMemorySize()
 CLI::Validator OneOf(std::initializer_list<const char*> words);
+
+// Titles of flag groups that several files add to. A group has the same title in every program.
+inline constexpr char kLoggingGroup[] = "Logging", kNetworkGroup[] = "Network";
 
 // --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
@@ -48,10 +52,15 @@ LogFormat LogFormatOf(absl::string_view name);
 // --fault POINT:PASSING:SIGNAL, which help does not show: see fault_points.h.
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 
+// The version of Cairn: "0.1.0".
+absl::string_view Version();
+
 // Reads the command line into the variables that `app` was told of. Empty: go on. Otherwise end with this
 // code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
-// "cairn-ps: <fault>". Does not throw. `app` has the program's name.
-std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
+// "cairn-ps: <fault>". Does not throw. `app` has the program's name. --version prints `version` after that
+// name; the programs pass BuildInfo() of common/build_info/build_info.h.
+std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv,
+                                         absl::string_view version = Version());
 // Flags meant for another program: INVALID_ARGUMENT with the fault it would name; asking for help is one.
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
 // The same refusal for what only a later look can tell: prints "cairn-ps: <fault>" in one line, returns
@@ -61,8 +70,5 @@ ExitCode UsageError(absl::string_view program, absl::string_view fault);
 // The flags among `names` that the command line gave, as arguments for another program: {"--epochs=5",
 // "--sync_replicas=true"}. `declares` tells which: an App that declares them, in the order wanted.
 std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);
-
-// "0.1.0"
-absl::string_view Version();
 
 }  // namespace cairn
