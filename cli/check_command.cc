@@ -66,7 +66,7 @@ class CheckCommand final : public Command {
       return {{.subject = "access",
                .fault = true,
                .what = std::string(status.message()),
-               .remedy = "docs/security.md tells how certificates and a job token are made"}};
+               .remedy = "docs/security.md explains how to create certificates and a job token"}};
     }
     if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access_);
     Examination examination = OfThisMachine(*cluster);
@@ -87,12 +87,12 @@ class CheckCommand final : public Command {
       if (distance > 2 || distance >= std::string(known).size()) continue;
       return {.subject = "cluster",
               .fault = true,
-              .what = absl::StrCat("\"", job, "\" is no job of ours, and is ignored; did you mean \"", known,
+              .what = absl::StrCat("\"", job, "\" is not a known job and is ignored; did you mean \"", known,
                                    "\"?"),
               .remedy = "correct its name: jobs are ps, worker, chief and evaluator"};
     }
     return {.subject = "cluster",
-            .what = absl::StrCat("job \"", job, "\" is of another program, and is ignored")};
+            .what = absl::StrCat("job \"", job, "\" belongs to another program and is ignored")};
   }
 
   net::ClusterFlags flags_;

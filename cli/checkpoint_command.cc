@@ -59,7 +59,7 @@ absl::StatusOr<Checkpoint> OpenAt(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   if (directories.size() == 1 && directories.front() == path) return Checkpoint::Open(path);
   return worker::OpenNewest(path, [](const absl::Status& skipped) {
-    std::fprintf(stderr, "%s: passed over %s\n", kProgram, std::string(skipped.message()).c_str());
+    std::fprintf(stderr, "%s: skipped %s\n", kProgram, std::string(skipped.message()).c_str());
   });
 }
 

@@ -52,7 +52,7 @@ absl::Status CheckName(const std::string& name) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--name: '", name, "' is not of lower-case letters, digits and '-', at most 40"));
+      absl::StrCat("--name: '", name, "' is not a name of at most 40 lower-case letters, digits and '-'"));
 }
 
 bool ConsistsOf(absl::string_view text, absl::string_view marks) {
@@ -190,8 +190,7 @@ class ClusterCommand final : public Command {
                                                      Counted(plan_.servers + plan_.workers, "task")));
     }
     if (format.containers && plan_.servers == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--ps: 0: --format ", format.name, " is of servers too"));
+      return absl::InvalidArgumentError(absl::StrCat("--ps: 0: --format ", format.name, " needs servers"));
     }
     if (format.containers && !plan_.hosts.empty()) return refuse("--hosts");
     if (!format.containers && plan_.gpus > 0) return refuse("--gpus");
@@ -215,7 +214,7 @@ class ClusterCommand final : public Command {
     for (const char* flag : kOfContainers) {
       if (format.containers && !app.get_option(flag)->empty()) {
         return absl::InvalidArgumentError(
-            absl::StrCat(flag, ": follows from where the container has its files; mount yours there"));
+            absl::StrCat(flag, ": is fixed in containers; mount your files at that path"));
       }
     }
     // What the containers, or who runs the script, add.

@@ -38,7 +38,7 @@ class DigitsCommand final : public Command {
       std::fprintf(stderr, "cairn digits: %s\n", std::string(status.message()).c_str());
       return static_cast<int>(ExitCode::kFailure);
     }
-    std::printf("%s: %s examples to train on, %s to validate with\n", directory_.c_str(),
+    std::printf("%s: %s training examples, %s validation examples\n", directory_.c_str(),
                 absl::StrCat(num_train_).c_str(), absl::StrCat(num_validation_).c_str());
     return 0;
   }

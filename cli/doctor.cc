@@ -57,7 +57,7 @@ Finding Plan(const nn::Model& model, int servers) {
                      .what = absl::StrFormat("%s; the largest has %.2f times the mean", plan, imbalance)};
   if (imbalance > kMostImbalance && servers > 1) {
     finding.fault = true;
-    finding.remedy = "fewer servers do as well: this model has too few variables to divide";
+    finding.remedy = "use fewer servers: this model has too few variables to distribute";
   }
   return finding;
 }
@@ -69,7 +69,7 @@ class Doctor {
   std::vector<Finding> Examine() {
     Ok("cluster",
        absl::StrCat(given_.cluster.spec.num_tasks("ps"), " ps and ", given_.cluster.spec.trainers().size(),
-                    " that compute, from ", given_.cluster.source));
+                    " workers, from ", given_.cluster.source));
     ExamineNetwork({.cluster = given_.cluster,
                     .access = given_.access,
                     .timeout = given_.timeout,
@@ -93,7 +93,7 @@ class Doctor {
   void LookAtModel() {
     const auto model = worker::ReadModelFile(options_.model);
     if (!model.ok()) {
-      Fault("model", model.status().message(), "`cairn model FILE` shows what of a file is understood");
+      Fault("model", model.status().message(), "`cairn model FILE` shows how a file is read");
       return;
     }
     parameters_ = model->num_parameters();
@@ -115,11 +115,11 @@ class Doctor {
         return;
       }
       examples = inputs->data.train->size();
-      Ok("data", absl::StrCat(net::WithCommas(Number(examples)), " examples to train on, ",
+      Ok("data", absl::StrCat(net::WithCommas(Number(examples)), " training examples, ",
                               inputs->data.validation == nullptr
-                                  ? "none"
+                                  ? "no"
                                   : net::WithCommas(Number(inputs->data.validation->size())),
-                              " to validate with"));
+                              " validation examples"));
     }
     CompareWithRunning(*model, examples);
   }
@@ -140,8 +140,8 @@ class Doctor {
     }
     for (const auto& [server, sha256] : running_models_) {
       if (sha256 == job->model_sha256()) continue;
-      Fault("model", absl::StrCat("another model than the job under way on ", server, " trains"),
-            "give every task the same model file, or wait for the job's end");
+      Fault("model", absl::StrCat("differs from the model of the job that is running on ", server),
+            "use the same model file for every task, or wait until that job has ended");
       return;
     }
   }
@@ -163,10 +163,10 @@ class Doctor {
                                              net::InBytes(Number(needed)), " for ", kept, " checkpoints");
     if (*free == 0) {
       Fault("train_dir", absl::StrCat("nothing can be stored there: ", numbers),
-            "name a directory of a disk that has room");
+            "choose a directory on a disk with free space");
     } else if (*free < needed) {
       Fault("train_dir", absl::StrCat("the disk is too full: ", numbers),
-            "make room, or lower --max_to_keep");
+            "free disk space, or lower --max_to_keep");
     } else {
       Ok("train_dir", numbers);
     }
@@ -197,8 +197,9 @@ class Doctor {
                                               .task = given_.cluster.self},
                                              given_.backends);
     if (!chosen.ok()) {
-      Fault("device", chosen.status().message(),
-            "`cairn devices` lists what there is; --allow_soft_placement computes on the CPU instead");
+      Fault(
+          "device", chosen.status().message(),
+          "`cairn devices` lists the available devices; --allow_soft_placement computes on the CPU instead");
       return;
     }
     std::string what = chosen->device->name();
@@ -240,9 +241,8 @@ std::string AsText(const std::vector<Finding>& findings) {
                     finding.fault ? "FAULT  " : "ok     ", finding.what, "\n");
     if (finding.fault) absl::StrAppend(&text, std::string(width + 2 + 7, ' '), "-> ", finding.remedy, "\n");
   }
-  absl::StrAppend(&text, findings.size(), " looked at, ",
-                  faults == 0 ? "all in order" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"),
-                  "\n");
+  absl::StrAppend(&text, findings.size(), " checks, ",
+                  faults == 0 ? "no faults" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"), "\n");
   return text;
 }
 

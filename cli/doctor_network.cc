@@ -72,7 +72,7 @@ std::string RemedyFor(const std::string& task, const std::string& reason) {
     return absl::StrCat("start it there: cairn-ps --job_name ps --task_index ", index,
                         "; or its port in the cluster is wrong");
   }
-  return "is the machine up, and does a firewall let this port through?";
+  return "check that the machine is up and that no firewall blocks this port";
 }
 
 class NetworkDoctor {
@@ -92,7 +92,7 @@ class NetworkDoctor {
       const net::HostPort& address = spec.tasks(trainer.job).at(trainer.index);
       if (CheckName(trainer.ToString(), address)) {
         Ok(trainer.ToString(),
-           absl::StrCat(address.ToString(), " has an address; workers need not be reached"));
+           absl::StrCat(address.ToString(), " resolves; connections to workers are not checked"));
       }
     }
     LookAtOurPort();
@@ -145,8 +145,8 @@ class NetworkDoctor {
                          "), we ", net::kProtocolVersion),
             "run the same version of Cairn everywhere");
     } else if (server.task() != task) {
-      Fault(task, absl::StrCat(address.ToString(), " says that it is ", server.task()),
-            "the addresses stand in another order in its cluster config, or its --task_index is wrong");
+      Fault(task, absl::StrCat(address.ToString(), " identifies itself as ", server.task()),
+            "its cluster config lists the addresses in another order, or its --task_index is wrong");
     } else if (server.cluster_hash() != 0 && server.cluster_hash() != given_.cluster.spec.Hash()) {
       Fault(
           task,
@@ -154,7 +154,7 @@ class NetworkDoctor {
                        absl::Hex(server.cluster_hash()), ", ours to ", absl::Hex(given_.cluster.spec.Hash())),
           "give every task the same cluster config");
     } else if (server.state() == v1::STATE_FAILED) {
-      Fault(task, absl::StrCat("its job failed: ", server.failure()), "it ends by itself; start it again");
+      Fault(task, absl::StrCat("its job failed: ", server.failure()), "it exits on its own; restart it");
     } else {
       const double skew = server.unix_seconds() - (asked + answered) / 2;
       Ok(task, absl::StrCat(address.ToString(), ", ", net::NameOf(server.state()), ", ",
@@ -175,14 +175,15 @@ class NetworkDoctor {
 
   void NotReached(const std::string& task, const net::HostPort& address, const absl::Status& status) {
     if (absl::IsUnimplemented(status)) {
-      Fault(task,
-            absl::StrCat("what answers at ", address.ToString(), " is no cairn-ps, or a much older one"),
-            "its port in the cluster is wrong, or it runs another version");
+      Fault(
+          task,
+          absl::StrCat("the program at ", address.ToString(), " is not cairn-ps, or is a much older version"),
+          "its port in the cluster is wrong, or it runs another version");
       return;
     }
     if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) {
       Fault(task, absl::StrCat(address.ToString(), ": ", status.message()),
-            "give the job's token (--job_token_file, CAIRN_JOB_TOKEN) or a certificate that may ask");
+            "pass the job token (--job_token_file, CAIRN_JOB_TOKEN) or an authorized certificate");
       return;
     }
     const std::string reason = net::WhyUnreachable(status);
@@ -207,7 +208,8 @@ class NetworkDoctor {
       Ok("port", absl::StrCat(port, " is free here"));
     } else {
       Fault("port", absl::StrCat(port, ", on which ", self.ToString(), " listens, is taken here: ", reason),
-            "end what holds it (ss -ltnp tells), or give the task another port in the cluster");
+            "stop the process that uses it (`ss -ltnp` lists it), or give the task another port in the "
+            "cluster");
     }
   }
 

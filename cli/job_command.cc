@@ -56,7 +56,7 @@ class JobCommand final : public Command {
     app.require_subcommand(1);
     CLI::App* cancel = app.add_subcommand(
         "cancel",
-        "End the job: its workers exit with code 1, its servers with 0 within 10 s; nothing is saved");
+        "Cancel the job: workers exit with code 1, servers with 0 within 10 s; no checkpoint is saved");
     net::AddClusterFlags(*cancel, flags_);
     net::AddAccessFlags(*cancel, access_);
     cancel->add_option("--timeout", timeout_seconds_, "Time limit for each server")

@@ -47,10 +47,9 @@ std::string AsText(const PlanInput& input, const RingPlan& ring, const StepPlan&
   std::string compared = Comparison(ring.step, plan);
   if (best.servers != plan.servers) absl::StrAppend(&compared, ", ", Comparison(ring.step, best));
   return absl::StrFormat(
-      "all-reduce: %.1f ms a step without servers, %s\n"
-      "            each worker's link %s each way, ring %.1f ms, update %.1f ms, latency %.1f ms; as much as "
-      "%.2f lone "
-      "workers\n",
+      "all-reduce: %.1f ms per step without servers, %s\n"
+      "            each worker's link %s each way, ring %.1f ms, update %.1f ms, latency %.1f ms; as fast as "
+      "%.2f workers without communication\n",
       ring.step * 1e3, compared, net::InBytes(static_cast<double>(ring.worker_bytes)), ring.ring * 1e3,
       ring.update * 1e3, ring.latency * 1e3,
       ring.step == 0 ? input.workers : input.workers * ring.compute / ring.step);

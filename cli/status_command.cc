@@ -93,7 +93,7 @@ class StatusCommand final : public Command {
     const absl::Status status = net::FromGrpc(stub.Describe(&context, v1::DescribeRequest(), &answer));
     if (status.ok()) return answer;
     if (absl::IsUnimplemented(status))
-      return absl::UnimplementedError("it is of a version that tells nothing");
+      return absl::UnimplementedError("its version does not support status queries");
     return absl::Status(status.code(), net::WhyUnreachable(status));
   }
 

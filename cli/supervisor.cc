@@ -108,7 +108,7 @@ bool Supervisor::PlanRestart(Member& member) {
       soon ? std::clamp<Duration>(member.pause * 2, kShortestPause, kLongestPause) : Duration::zero();
   member.restart_at = now + member.pause;
   ++member.restarts;
-  Say(absl::StrCat(member.child->name(), " ", Describe(end), ": starting it again (", member.restarts, " of ",
+  Say(absl::StrCat(member.child->name(), " ", Describe(end), ": restarting it (", member.restarts, " of ",
                    member.task->restarts, ")"));
   return true;
 }
@@ -167,7 +167,8 @@ void Supervisor::OnSignal(int signal) {
   }
   exit_code_ = static_cast<int>(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated);
   verdict_ = absl::StrCat("stopped by ", SignalName(signal));
-  Say(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace), "; once more kills"));
+  Say(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace),
+                   "; a second signal kills the tasks"));
   Stop(signal == SIGINT ? SIGINT : SIGTERM);
 }
 
@@ -249,7 +250,7 @@ void Supervisor::OnDeadline() {
       EndWithoutChief(text);
     } else if (chief_done_ && only_untold) {
       exit_code_ = 0;
-      Say(absl::StrCat(text, ": the result is out, nothing is lost"));
+      Say(absl::StrCat(text, ": the result is complete, nothing is lost"));
       Stop(SIGTERM);
     } else {
       Fail(kFailure, text);
@@ -275,7 +276,7 @@ void Supervisor::Fail(int code, const std::string& text) {
 
 void Supervisor::EndWithoutChief(const std::string& text) {
   exit_code_ = 0;
-  Say(absl::StrCat(text, ", and had ended ", early_server_, ": the result is out, nothing is lost"));
+  Say(absl::StrCat(text, ", and had stopped ", early_server_, ": the result is complete, nothing is lost"));
   Stop(SIGTERM);
 }
 

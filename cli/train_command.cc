@@ -148,7 +148,7 @@ class TrainCommand final : public Command {
       }
       num_servers_ = 0;
     } else if (num_servers_ == 0) {
-      return Fault("--ps: 0 servers: only --mode allreduce trains without any");
+      return Fault("--ps: 0 servers: only --mode allreduce trains without servers");
     }
     if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
     if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
@@ -158,7 +158,7 @@ class TrainCommand final : public Command {
     }
     if (options_.ps_replication > 0 && num_servers_ < 2) {
       return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
-                                ": a copy needs another server: --ps 2"));
+                                ": a backup needs another server: --ps 2"));
     }
     const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
     if (!access.ok()) return Fault(access.message());
@@ -262,7 +262,7 @@ class TrainCommand final : public Command {
     if (token.empty() || server_ports.empty()) return std::nullopt;
     auto published = net::LocalToken::Publish(server_ports.front().port(), token);
     if (published.ok()) return *std::move(published);
-    Say(absl::StrCat("other programs will not find the job's token: ", published.status().message()));
+    Say(absl::StrCat("other programs cannot find the job token: ", published.status().message()));
     return std::nullopt;
   }
 
@@ -270,7 +270,7 @@ class TrainCommand final : public Command {
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
-    if (!missing.empty()) Say(absl::StrCat("the timeline lacks ", absl::StrJoin(missing, ", ")));
+    if (!missing.empty()) Say(absl::StrCat("the timeline is missing ", absl::StrJoin(missing, ", ")));
     if (status.ok()) return code;
     Say(absl::StrCat("--trace_file: ", status.message()));
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
@@ -292,7 +292,7 @@ class TrainCommand final : public Command {
     std::fprintf(
         stderr,
         "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
-        "these flags of training\n",
+        "the same training flags\n",
         kProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
   }
 

@@ -101,7 +101,7 @@ class VarCommand final : public Command {
     if (!training.has_value()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("'", name_, "' is not set: job ", training->job().run_id(), " is training, at step ",
-                     training->version(), ", and would go on from the value; --force sets it all the same"));
+                     training->version(), ", and would continue with the new value; --force sets it anyway"));
   }
 
   absl::Status Set(client::Client& client, const std::vector<float>& values) {

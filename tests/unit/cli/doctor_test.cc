@@ -143,7 +143,7 @@ TEST_F(DoctorTest, FewerDescriptorsThanTheClusterNeedsAreAFault) {
 TEST_F(DoctorTest, NothingPlantedNothingFound) {
   EXPECT_THAT(Faults(), IsEmpty());
   const std::string text = AsText(Examine(examination_));
-  EXPECT_THAT(text, HasSubstr("all in order\n"));
+  EXPECT_THAT(text, HasSubstr("no faults\n"));
   EXPECT_THAT(text, HasSubstr("plan"));
   EXPECT_THAT(text, HasSubstr("times the mean"));
 }
@@ -157,8 +157,9 @@ TEST_F(DoctorTest, AServerThatIsDown) {
 
 TEST_F(DoctorTest, AWrongPortThatAnotherServerHas) {
   UseCluster({servers_[1].address(), servers_[0].address()});
-  EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/0: ", servers_[1].address(), " says that it is ps/1"),
-                                    absl::StrCat("ps/1: ", servers_[0].address(), " says that it is ps/0")));
+  EXPECT_THAT(Faults(),
+              ElementsAre(absl::StrCat("ps/0: ", servers_[1].address(), " identifies itself as ps/1"),
+                          absl::StrCat("ps/1: ", servers_[0].address(), " identifies itself as ps/0")));
 }
 
 TEST_F(DoctorTest, AnAddressUnderTwoNames) {
@@ -213,7 +214,7 @@ TEST_F(DoctorTest, AWrongModel) {
 TEST_F(DoctorTest, AnotherModelThanTheJobUnderWay) {
   servers_[0].status.set_state(v1::STATE_READY);
   servers_[0].status.mutable_job()->set_model_sha256("abc");
-  EXPECT_THAT(Faults(), ElementsAre("model: another model than the job under way on ps/0 trains"));
+  EXPECT_THAT(Faults(), ElementsAre("model: differs from the model of the job that is running on ps/0"));
 }
 
 TEST_F(DoctorTest, APortThatIsInUse) {
@@ -249,7 +250,7 @@ TEST_F(DoctorTest, AFaultIsShownWithItsRemedyBelow) {
             "ps/0  ok     well\n"
             "data  FAULT  gone\n"
             "             -> bring it back\n"
-            "2 looked at, 1 fault\n");
+            "2 checks, 1 fault\n");
   EXPECT_THAT(text, Not(HasSubstr("faults")));
 }
 

@@ -156,7 +156,7 @@ TEST(Planner, TextAndTableSayIt) {
   input.workers = 2;
   const std::string text = AsText(input, PlanStep(input, 1), BestPlan(input, 4));
   EXPECT_THAT(text, HasSubstr("1 ps and 2 workers"));
-  EXPECT_THAT(text, HasSubstr("most of the time goes to the servers' links"));
+  EXPECT_THAT(text, HasSubstr("bottleneck: the servers' links"));
   EXPECT_THAT(text, HasSubstr("best: 2 ps"));
   const int workers[] = {1, 1000}, servers[] = {1, 200};
   const std::string table = AsTable(input, workers, servers);

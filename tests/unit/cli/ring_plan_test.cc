@@ -52,7 +52,7 @@ TEST(RingPlan, TheTextSaysWhichIsFaster) {
   const auto text = [&](int servers) {
     return AsText(input, PlanRing(input), PlanStep(input, servers), PlanStep(input, 8));
   };
-  EXPECT_THAT(text(1), HasSubstr("all-reduce: 1507.0 ms a step without servers, faster than with 1 ps"));
+  EXPECT_THAT(text(1), HasSubstr("all-reduce: 1507.0 ms per step without servers, faster than with 1 ps"));
   EXPECT_THAT(text(8), HasSubstr("with 8 ps\n"));
 }
 

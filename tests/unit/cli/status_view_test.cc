@@ -54,11 +54,11 @@ TEST(ClusterView, WhatIsWrongIsNamed) {
   view.servers[1]->mutable_members(1)->set_state(v1::MEMBER_STATE_LOST);
   view.servers[1]->mutable_members(1)->set_heard_seconds(12);
   EXPECT_THAT(view.troubles(),
-              ElementsAre("ps/0 at a:1: connection refused", "worker/1 is lost: not heard of for 12.0 s"));
+              ElementsAre("ps/0 at a:1: connection refused", "worker/1 is lost: no heartbeat for 12.0 s"));
   view = AtWork();
   view.servers[0]->set_task("ps/1");
   view.servers[1]->set_cluster_hash(1);
-  EXPECT_THAT(view.troubles(), ElementsAre("ps/0 at a:1 says that it is ps/1",
+  EXPECT_THAT(view.troubles(), ElementsAre("ps/0 at a:1 identifies itself as ps/1",
                                            "ps/1 at b:2 belongs to another cluster than this one"));
 }
 

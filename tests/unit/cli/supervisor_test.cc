@@ -68,7 +68,7 @@ TEST(Supervisor, ATaskThatIsLostIsStartedAgain) {
   Launched launched(
       {server, Script(kChief, "worker/0", "while [ ! -e " + second + " ]; do sleep 0.01; done")}, {});
   EXPECT_EQ(launched.Wait(), 0);
-  EXPECT_EQ(launched.log(), "cairn train: ps/0 was killed by SIGKILL: starting it again (1 of 1)\n");
+  EXPECT_EQ(launched.log(), "cairn train: ps/0 was killed by SIGKILL: restarting it (1 of 1)\n");
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -94,7 +94,7 @@ TEST(Supervisor, ATaskThatIsLostAgainAndAgainWithoutAStepIsNotStartedForEver) {
   options.max_fruitless_restarts = 2;
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, options);
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("starting it again (3 of 100)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("restarting it (3 of 100)\n"));
   EXPECT_THAT(launched.log(),
               HasSubstr("ps/0 ended with exit code 138, the 4th time in a row without a step of the job; "));
   EXPECT_TRUE(launched.NothingLeft());
@@ -108,7 +108,7 @@ TEST(Supervisor, AJobThatMakesStepsHasItsTasksStartedAgain) {
   options.max_fruitless_restarts = 0;
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, options);
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("starting it again (4 of 4)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("restarting it (4 of 4)\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -117,7 +117,7 @@ TEST(Supervisor, ATaskIsStartedAgainOnlySoOften) {
   server.restarts = 2;
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, {});
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("starting it again (2 of 2)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("restarting it (2 of 2)\n"));
   EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 ended with exit code 138; stopping the rest\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
@@ -200,7 +200,7 @@ TEST(Supervisor, AChiefThatIsKilledWhenItHasEndedAServerHasLostNothing) {
                     {});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(),
-              HasSubstr("worker/0 was killed by SIGKILL, and had ended ps/0: the result is out"));
+              HasSubstr("worker/0 was killed by SIGKILL, and had stopped ps/0: the result is complete"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -216,7 +216,7 @@ TEST(Supervisor, SoHasOneWhoseNextLifeFindsNoServers) {
       {.end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(),
-              HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had ended ps/0"));
+              HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had stopped ps/0"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -239,7 +239,7 @@ TEST(Supervisor, AWorkerThatHearsNothingOfTheEndCostsNothing) {
       {.end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(), HasSubstr("worker/1 still ran 0.2 s after the "));
-  EXPECT_THAT(launched.log(), HasSubstr(": the result is out, nothing is lost"));
+  EXPECT_THAT(launched.log(), HasSubstr(": the result is complete, nothing is lost"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -253,8 +253,9 @@ TEST(Supervisor, AServerThatIsStartedAgainAtTheVeryEndIsStopped) {
   Launched launched({server, Script(kChief, "worker/0", "while [ ! -e " + again + " ]; do sleep 0.01; done")},
                     {.grace = minutes(1), .end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0) << "without waiting for the grace to be over";
-  EXPECT_THAT(launched.log(),
-              HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is out, nothing is lost"));
+  EXPECT_THAT(
+      launched.log(),
+      HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is complete, nothing is lost"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -292,7 +293,7 @@ TEST(Supervisor, ASecondSignalKillsAtOnce) {
   ASSERT_TRUE(launched.Logs("[ps/0] ready"));
   ASSERT_TRUE(launched.Logs("[worker/0] ready"));
   launched.Signal(SIGINT);
-  ASSERT_TRUE(launched.Logs("once more kills"));
+  ASSERT_TRUE(launched.Logs("a second signal kills the tasks"));
   launched.Signal(SIGINT);
   EXPECT_EQ(launched.Wait(), 130);
   EXPECT_TRUE(launched.NothingLeft());
