@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn check";
 
-// Whether a job could start, seen from this machine. Takes the flags that the tasks are given.
+// Checks from this machine whether a job can start. Takes the flags of the tasks.
 class CheckCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -80,7 +80,7 @@ class CheckCommand final : public Command {
     return findings;
   }
 
-  // A job that is none of ours: of another program, or misspelt.
+  // Reports a job in the cluster that Cairn does not know: it belongs to another program, or its name is misspelt.
   static Finding FindingOfIgnored(const std::string& job) {
     for (const char* known : {"ps", "worker", "chief", "evaluator"}) {
       const size_t distance = EditDistance(absl::AsciiStrToLower(job), known);

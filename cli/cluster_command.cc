@@ -29,8 +29,8 @@ int Fault(absl::string_view fault) {
 struct Format {
   const char* name;
   absl::StatusOr<std::string> (*write)(const ClusterPlan&);
-  bool containers;  // paths of data, model and checkpoints are ours
-  bool runs;        // takes flags of workers
+  bool containers;  // Cairn chooses the paths of data, model and checkpoints
+  bool runs;        // accepts flags of cairn-worker
 };
 
 constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
@@ -38,10 +38,10 @@ constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
                                {"compose", WriteCompose, true, true},
                                {"kubernetes", WriteKubernetes, true, true}};
 
-// Flags whose values follow from where a container has its files.
+// Flags whose values are fixed by the paths in a container.
 constexpr const char* kOfContainers[] = {"--model", "--data_dir", "--train_dir", "--summary"};
 
-// A DNS label, of which Kubernetes makes names like NAME-worker-100.
+// The name must be a DNS label; Kubernetes appends suffixes, for example NAME-worker-100.
 absl::Status CheckName(const std::string& name) {
   const auto plain = [](char c) {
     return absl::ascii_islower(static_cast<unsigned char>(c)) ||
@@ -61,7 +61,7 @@ bool ConsistsOf(absl::string_view text, absl::string_view marks) {
   });
 }
 
-// As Docker writes references to images, and Kubernetes its names.
+// Checks image references by the rules of Docker, and names by those of Kubernetes.
 absl::Status CheckReferences(const ClusterPlan& plan) {
   const auto refuse = [](const char* flag, const std::string& value, const char* what) {
     return absl::InvalidArgumentError(absl::StrCat(flag, ": '", value, "' is no ", what));
@@ -80,7 +80,7 @@ absl::Status CheckReferences(const ClusterPlan& plan) {
   return absl::OkStatus();
 }
 
-// YAML holds characters, not bytes.
+// YAML files consist of characters, so all texts must be UTF-8.
 absl::Status CheckIsText(const ClusterPlan& plan) {
   for (const std::string& flag : plan.worker_flags) {
     if (!IsUtf8(flag))
@@ -91,7 +91,7 @@ absl::Status CheckIsText(const ClusterPlan& plan) {
   return absl::OkStatus();
 }
 
-// Files with which others start a cluster, for any number of tasks.
+// `cairn cluster generate`: writes files that start a cluster of any size with other tools.
 class ClusterCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -203,7 +203,7 @@ class ClusterCommand final : public Command {
     return CheckWorkerFlags(format);
   }
 
-  // As cairn-worker itself would read them.
+  // Checks the worker flags with the parser of cairn-worker.
   absl::Status CheckWorkerFlags(const Format& format) const {
     CLI::App app("", "cairn-worker");
     worker::TrainOptions options;
@@ -217,7 +217,7 @@ class ClusterCommand final : public Command {
             absl::StrCat(flag, ": is fixed in containers; mount your files at that path"));
       }
     }
-    // What the containers, or who runs the script, add.
+    // Flags that the container or the user of the script adds.
     if (options.model.empty()) options.model = "model.json";
     if (options.data_dir.empty()) options.data_dir = "data";
     if (format.runs && options.all_reduce() != (plan_.servers == 0)) {
@@ -227,7 +227,7 @@ class ClusterCommand final : public Command {
     return worker::Validate(options);
   }
 
-  // What makes the same file again; --output aside.
+  // The command that generates the same file, without --output.
   std::string CommandLine(const Format& format) const {
     std::string line = absl::StrCat("cairn cluster generate --format ", format.name);
     const ClusterPlan defaults;

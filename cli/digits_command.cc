@@ -10,7 +10,7 @@
 namespace cairn::cli {
 namespace {
 
-// For whoever has no MNIST at hand and no way to fetch it.
+// `cairn digits`: writes synthetic MNIST, for machines without the original data and without network.
 class DigitsCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

@@ -29,16 +29,17 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-// Values and up to two slots of an optimizer, for as many checkpoints as are kept and one that is written.
+// A checkpoint has the values and up to two optimizer slots. One more checkpoint than --max_to_keep may exist while it is
+// written.
 constexpr int64_t kCopiesPerCheckpoint = 3;
-// Beyond it the largest server decides how fast a step is.
+// Above this ratio the largest server dominates the step time.
 constexpr double kMostImbalance = 1.5;
 
 double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Which server holds how much of the model.
+// Reports the share of the model on each server.
 Finding Plan(const nn::Model& model, int servers) {
   const auto placed = net::PlaceVariables(worker::VariablesOf(model), {.servers = servers});
   std::string plan;
@@ -124,7 +125,7 @@ class Doctor {
     CompareWithRunning(*model, examples);
   }
 
-  // Checks flags and model file as LoadInputs() does, so that their faults are not blamed on the data.
+  // Checks flags and model file like LoadInputs(), so that their faults are not attributed to the data.
   absl::Status CheckCompiled(const nn::Model& model) const {
     CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, worker::MakeLoss(options_, model));
     CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
@@ -172,7 +173,7 @@ class Doctor {
     }
   }
 
-  // Checks the limit of open files for this task, or for any task if the process is none of the cluster.
+  // Checks the limit of open files for this task, or for any task if this process is no task of the cluster.
   void LookAtDescriptors() {
     const net::ClusterSpec& spec = given_.cluster.spec;
     const std::string& job = given_.cluster.self.job;
@@ -210,7 +211,7 @@ class Doctor {
   const Examination& given_;
   const worker::TrainOptions& options_;
   std::vector<Finding> findings_;
-  std::map<std::string, std::string> running_models_;  // [server] the SHA-256 of the model that it trains
+  std::map<std::string, std::string> running_models_;  // [server] SHA-256 of the model that it trains
   int64_t parameters_ = 0;
 };
 

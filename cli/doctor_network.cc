@@ -23,10 +23,10 @@
 namespace cairn::cli {
 namespace {
 
-// Certificates, logs and alerts that are compared across machines bear no more.
+// A larger skew breaks certificates and the comparison of logs and alerts across machines.
 constexpr double kMostSkewSeconds = 2;
 
-// Numeric addresses with the port, or getaddrinfo's reason.
+// Returns the numeric addresses with the port, or the error of getaddrinfo().
 absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -46,7 +46,7 @@ absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
   return addresses;
 }
 
-// Why a server could not listen on `port` of all addresses; empty: it could.
+// Why a server cannot listen on `port` of all addresses; empty if it can.
 std::string WhyTaken(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return std::strerror(errno);
@@ -59,7 +59,7 @@ std::string WhyTaken(int port) {
   return bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? "" : std::strerror(errno);
 }
 
-// What to do about a server that was not reached.
+// The remedy for an unreachable server.
 std::string RemedyFor(const std::string& task, const std::string& reason) {
   if (absl::StartsWith(reason, "TLS") || absl::StrContains(reason, "TLS")) {
     return "give all tasks certificates of one CA: --tls_cert, --tls_key, --tls_ca";
@@ -106,7 +106,7 @@ class NetworkDoctor {
     findings_.push_back({.subject = subject, .fault = true, .what = what, .remedy = remedy});
   }
 
-  // The name has an address, which no other task has.
+  // Checks that the name resolves to an address that no other task has.
   bool CheckName(const std::string& task, const net::HostPort& address) {
     const auto resolved = Resolve(address);
     if (!resolved.ok()) {
@@ -198,7 +198,7 @@ class NetworkDoctor {
           "run a time service, such as chrony, on both machines");
   }
 
-  // A server that we are to be, and that is not there yet, must find its port free.
+  // If this process is going to be a server that does not run yet, its port must be free.
   void LookAtOurPort() {
     const net::TaskId& self = given_.cluster.self;
     if (self.job != "ps" || answers_.count(self.ToString()) != 0) return;
@@ -217,7 +217,7 @@ class NetworkDoctor {
   std::vector<Finding>& findings_;
   std::map<std::string, std::string>& running_models_;
   std::map<std::string, std::string> task_at_;  // [numeric address]
-  std::set<std::string> answers_;               // servers that do
+  std::set<std::string> answers_;               // servers that answered
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn export";
 
-// What was trained, for other programs.
+// `cairn export`: writes a trained model for other programs.
 class ExportCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

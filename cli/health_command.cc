@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn health";
 
-// Whether a server is well, as an exit code: what containers' health checks want.
+// `cairn health`: reports the health of a server as an exit code, for container health checks.
 class HealthCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

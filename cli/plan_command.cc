@@ -21,12 +21,12 @@ namespace cairn::cli {
 namespace {
 
 constexpr char kProgram[] = "cairn plan";
-// Beyond it nobody puts a server beside each worker.
+// Upper limit of servers in the search for the best number.
 constexpr int kMostServers = 256;
 constexpr int kTableWorkers[] = {1, 8, 64, 256, 1000};
 constexpr int kTableServers[] = {1, 4, 16, 64, 200};
 
-// A check of a flag's value by one of the planner's parsers.
+// Checks a flag's value with a parser of the planner.
 template <typename Parse>
 CLI::Validator ParsedBy(Parse parse) {
   return CLI::Validator([parse](std::string& text) { return std::string(parse(text).status().message()); },

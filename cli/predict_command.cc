@@ -53,18 +53,18 @@ void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
       ->type_name("NAME|C");
 }
 
-// "0.998" for people; -o has every digit.
+// "0.998": shortened for display; --output has full precision.
 std::string Number(float value) {
-  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // a NaN has a sign, which means nothing
+  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // never "-nan"
 }
 
-// A class by its name, or where `names` has none, its index.
+// The name of a class, or its index if `names` has no name for it.
 std::string ClassOf(int64_t index, absl::Span<const std::string> names) {
   if (index >= static_cast<int64_t>(names.size())) return absl::StrCat(index);
   return absl::Utf8SafeCHexEscape(names[static_cast<size_t>(index)]);
 }
 
-// One line of what the model makes of an example. `outputs` [width]: probabilities where they can be.
+// The line of one example. `outputs` [width]: probabilities, if the loss defines them.
 std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
                    absl::Span<const std::string> class_names) {
   const bool undecided =
@@ -81,7 +81,7 @@ std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
                        [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
 }
 
-// What a trained model makes of examples that it need not know.
+// `cairn predict`: prints or writes the outputs of a trained model for new examples.
 class PredictCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -161,7 +161,7 @@ class PredictCommand final : public Command {
   }
   static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
 
-  // The examples and, where they have them or --labels does, their targets.
+  // The examples and, from the data or from --labels, their targets.
   absl::StatusOr<data::Examples> ReadExamples(const worker::TrainedModel& trained) const {
     std::optional<data::Examples> examples;
     if (inputs_.size() == 1) {
@@ -179,7 +179,7 @@ class PredictCommand final : public Command {
     return *std::move(examples);
   }
 
-  // That the examples become inputs as in training; notes what was taken over from there.
+  // Checks that the examples are preprocessed as in training; notes the settings that are taken from there.
   absl::Status CheckReading(const worker::TrainedModel& trained, data::Examples& examples) const {
     if (!trained.data.preprocessing) return absl::OkStatus();
     const worker::Preprocessing& before = *trained.data.preprocessing;
@@ -237,7 +237,7 @@ class PredictCommand final : public Command {
           absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.data.class_names.size(),
                        " classes, the model's output is ", model.output_shape().ToString()));
     }
-    // Without labels a model that was never compiled has outputs all the same.
+    // Without labels, outputs do not need a compiled model.
     const auto loss = worker::MakeLoss(options_, model);
     std::optional<data::Targets>& targets = examples.targets;
     if (!loss.ok() && labels_.empty()) targets.reset();
@@ -291,7 +291,7 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  // What outputs are where nobody says.
+  // The meaning of outputs without a loss.
   static constexpr nn::LossSpec kNumbers = {.kind = kernels::LossKind::kMeanSquaredError};
 
   std::string weights_, labels_, output_;

@@ -10,9 +10,9 @@ namespace cairn::cli {
 namespace {
 
 constexpr double kBackward = 2.0 / 3;
-// Of each worker, at most: worker/allreduce/chunks.h.
+// Largest chunk of a worker: worker/allreduce/chunks.h.
 constexpr double kChunk = 256 << 10;
-// What differs by less is not told apart.
+// Smaller relative differences count as equal.
 constexpr double kNearly = 1.02;
 
 std::string Comparison(double ring, const StepPlan& plan) {
@@ -31,7 +31,7 @@ RingPlan PlanRing(const PlanInput& input) {
   }
   const double workers = input.workers;
   const double rate = std::min(input.link * kGoodput, input.task_rate) / 8;
-  const double passes = 2 * (workers - 1);  // from neighbour to neighbour, of a part of 1 / workers
+  const double passes = 2 * (workers - 1);  // transfers to a neighbour, each of 1 / workers of the bytes
   const double transfer = passes / workers * bytes / rate;
   const double last_bucket = passes * std::min(kChunk, bytes / workers) / rate;
   RingPlan plan = {.compute = input.step_compute};

@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn status";
 
-// The cluster as its servers tell of it, once or again and again.
+// `cairn status`: shows the status that the servers report, once or repeatedly.
 class StatusCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -67,14 +67,14 @@ class StatusCommand final : public Command {
       const ClusterView view = {.cluster = cluster->spec, .servers = AskAll(stubs)};
       const std::string text = json_ ? AsJson(view) : AsTable(view);
       std::printf("%s%s%s", clears ? "\x1b[H\x1b[2J" : "", text.c_str(), watch && !json_ ? "\n" : "");
-      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);  // main() says why
+      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);  // main() logs the reason
       if (!watch) return static_cast<int>(view.well() ? ExitCode::kDone : ExitCode::kFailure);
       std::this_thread::sleep_for(std::chrono::duration<double>(watch_seconds_));
     }
   }
 
  private:
-  // All at once: one that does not answer keeps nobody waiting for longer than its own limit.
+  // Queries all servers concurrently, so that a server that does not answer costs at most one time limit.
   std::vector<absl::StatusOr<v1::ServerStatus>> AskAll(
       const std::vector<std::unique_ptr<v1::Inspector::Stub>>& stubs) const {
     std::vector<absl::StatusOr<v1::ServerStatus>> answers(stubs.size(), absl::UnknownError("not asked"));

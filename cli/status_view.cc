@@ -20,7 +20,7 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Columns as wide as their widest cell; the first three to the left, numbers to the right.
+// Pads columns to their widest cell; the first three are left-aligned, the others right-aligned.
 std::string Align(const Rows& rows) {
   constexpr size_t kToTheLeft = 3;
   std::vector<size_t> widths(rows.front().size(), 0);
@@ -41,7 +41,7 @@ std::string Align(const Rows& rows) {
   return text;
 }
 
-// The address of "worker/1" as the cluster has it; empty when it has none.
+// The address of "worker/1" in the cluster; empty if it is not listed.
 std::string AddressOf(const net::ClusterSpec& cluster, const std::string& task) {
   for (const net::TaskId& trainer : cluster.trainers()) {
     if (trainer.ToString() == task) return cluster.tasks(trainer.job).at(trainer.index).ToString();

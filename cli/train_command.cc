@@ -39,13 +39,13 @@ namespace {
 
 constexpr char kProgram[] = "cairn train";
 constexpr absl::string_view kServersFlag = "--ps";
-// For the servers to say how far the job is, when a task was lost.
+// Time limit for querying the job's step after a task has failed.
 constexpr auto kStepTimeout = std::chrono::seconds(1);
 
-// What the launcher decides for the workers itself.
+// Flags that the launcher sets for the workers itself.
 constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
 
-// Open files of the launcher: its own, and of each task a reserved port and the pipes of its output and
+// Open files of the launcher: its own, and for each task a reserved port and the pipes of its output and its
 // start.
 constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
 
@@ -58,7 +58,7 @@ int Failure(const absl::Status& status) {
   return static_cast<int>(ExitCode::kFailure);
 }
 
-// Where we are installed; the programs that we start are beside us.
+// The directory of this program, which also contains cairn-ps and cairn-worker.
 absl::StatusOr<std::string> ProgramDirectory() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -87,7 +87,7 @@ std::vector<int> Numbers(const std::vector<ReservedPort>& ports) {
   return numbers;
 }
 
-// And the job's token: there, unlike on a command line, other users do not see it.
+// This process's environment plus the job token: other users can read command lines, but not environments.
 std::vector<std::string> OurEnvironment(const std::string& token) {
   const std::string variable = absl::StrCat(net::kTokenVariable, "=");
   std::vector<std::string> environment;
@@ -120,7 +120,7 @@ class TrainCommand final : public Command {
         ->check(MemorySize())
         ->type_name("SIZE")
         ->group(group);
-    // Of one task's first life; see common/core/fault_points.h.
+    // Applies to the first start of one task; see common/core/fault_points.h.
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
     app.add_flag("--verbose", verbose_, "Show all log messages of the tasks, not only warnings")
@@ -143,7 +143,7 @@ class TrainCommand final : public Command {
     if (options_.all_reduce()) {
       for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
         if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
-          continue;  // 0 is what the mode means
+          continue;  // --ps=0 agrees with the mode
         return Fault(absl::StrCat(flag, " does not go with --mode allreduce: there are no servers"));
       }
       num_servers_ = 0;
@@ -216,7 +216,7 @@ class TrainCommand final : public Command {
         .log_level = LogLevel(app),
         .log_format = options_.log_format,
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
-        // Without snapshots or copies nothing can give a new server what the one before had.
+        // Without checkpoints or backups a restarted server cannot be restored.
         .server_restarts = options_.train_dir.empty() && options_.ps_replication == 0 ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
@@ -243,20 +243,20 @@ class TrainCommand final : public Command {
     return MergeTraces(traces, supervisor.Run(tasks));
   }
 
-  // The tasks inherit the raised limit, and look themselves whether it is enough for them.
+  // The tasks inherit the raised limit and check for themselves whether it is sufficient.
   absl::Status EnterLimits(const std::string& log_level) const {
     const std::string raised = RaiseDescriptorLimit();
     if (!raised.empty() && log_level == "info") Say(raised);
     return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
   }
 
-  // As given, else one for this run, unless certificates keep strangers out.
+  // The given token; otherwise a random one for this run, unless certificates control the access.
   std::string JobToken() const {
     if (access_.any()) return access_.token;
     return net::HexOf(net::DrawSecret(32));
   }
 
-  // For `cairn status` and the like, while the job runs.
+  // Publishes the token for `cairn status` and other commands while the job runs.
   std::optional<net::LocalToken> PublishToken(const std::string& token,
                                               const std::vector<ReservedPort>& server_ports) const {
     if (token.empty() || server_ports.empty()) return std::nullopt;
@@ -266,7 +266,7 @@ class TrainCommand final : public Command {
     return std::nullopt;
   }
 
-  // `code`: of the job, which a timeline that could not be written spoils where nothing else did.
+  // Returns `code`, the exit code of the job, or kFailure if the job succeeded but the timeline could not be written.
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
@@ -305,7 +305,7 @@ class TrainCommand final : public Command {
     std::fputs(line.c_str(), stderr);
   }
 
-  // What the command line says about training, for every worker alike.
+  // The given training flags, which are the same for every worker.
   static std::vector<std::string> WorkerFlags(const CLI::App& app) {
     CLI::App declares;
     worker::TrainOptions unused;
@@ -338,7 +338,7 @@ class TrainCommand final : public Command {
   int num_workers_ = 1;
   int max_restarts_ = 100;
   bool verbose_ = false;
-  bool divided_ = false;  // the model, over workers
+  bool divided_ = false;  // --place distributes the model over workers
   std::string ps_memory_limit_;
   std::vector<std::string> faults_;
   worker::TrainOptions options_;

@@ -42,7 +42,7 @@ std::string Join(const std::vector<float>& values) {
   return absl::StrJoin(values, ",", [](std::string* out, float value) { absl::StrAppend(out, value); });
 }
 
-// Named variables on the servers from the shell, whether they train or not.
+// `cairn var`: sets, gets and lists variables on the servers, with or without a job.
 class VarCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

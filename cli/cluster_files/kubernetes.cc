@@ -163,7 +163,7 @@ spec:
         - {name: tmp, emptyDir: {}}
 )yaml";
 
-// Fills the data's volume with what every worker draws alike.
+// Fills the data volume with synthetic digits, identical in every worker.
 constexpr char kDigits[] = R"yaml(      initContainers:
         - name: digits
           image: @IMAGE@:@TAG@
@@ -186,7 +186,7 @@ struct Role {
 std::string ModelOf(const ClusterPlan& plan) {
   if (plan.model.empty()) return "";
   if (!IsPlainText(plan.model)) return absl::StrCat("  model.json: ", QuoteForYaml(plan.model), "\n");
-  // YAML takes the first line's spaces for the indentation unless that is given.
+  // Without an explicit indentation YAML takes it from the spaces of the first line.
   const bool indented = absl::StartsWith(plan.model, " ") || absl::StartsWith(plan.model, "\n");
   return absl::StrCat("  model.json: |", indented ? "2" : "", "\n", Indent(plan.model, 4));
 }
@@ -224,7 +224,7 @@ std::string WriteJob(const ClusterPlan& plan, const Role& role) {
                              : "emptyDir: {}"}});
 }
 
-// Pods of a set, and of an indexed Job that names the service its subdomain, are POD-INDEX.SERVICE.
+// Pods of a StatefulSet, and of an indexed Job whose subdomain is the service, are called POD-INDEX.SERVICE.
 absl::StatusOr<net::ClusterSpec> PodsOf(const ClusterPlan& plan) {
   net::ClusterSpec spec;
   const auto add = [&](const char* job, int count) -> absl::Status {
