@@ -80,7 +80,8 @@ class CheckCommand final : public Command {
     return findings;
   }
 
-  // Reports a job in the cluster that Cairn does not know: it belongs to another program, or its name is misspelt.
+  // Reports a job in the cluster that Cairn does not know: it belongs to another program, or its name is
+  // misspelt.
   static Finding FindingOfIgnored(const std::string& job) {
     for (const char* known : {"ps", "worker", "chief", "evaluator"}) {
       const size_t distance = EditDistance(absl::AsciiStrToLower(job), known);

@@ -29,8 +29,8 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-// A checkpoint has the values and up to two optimizer slots. One more checkpoint than --max_to_keep may exist while it is
-// written.
+// A checkpoint has the values and up to two optimizer slots. One more checkpoint than --max_to_keep may exist
+// while it is written.
 constexpr int64_t kCopiesPerCheckpoint = 3;
 // Above this ratio the largest server dominates the step time.
 constexpr double kMostImbalance = 1.5;

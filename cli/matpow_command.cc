@@ -35,8 +35,8 @@ struct Power {
   absl::Status status{};
 };
 
-// `cairn matpow`: computes A^n + B^n, the powers on one device or concurrently on two, the sum on another one. This is the
-// first example of TensorFlow's device guides.
+// `cairn matpow`: computes A^n + B^n, the powers on one device or concurrently on two, the sum on another
+// one. This is the first example of TensorFlow's device guides.
 class MatpowCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -195,8 +195,8 @@ class MatpowCommand final : public Command {
     return device.Synchronize();
   }
 
-  // The largest relative difference between the row sums of the result and A(A...(A 1)) + B(B...(B 1)) in double
-  // precision. The reference needs only matrix-vector products, which are cheap.
+  // The largest relative difference between the row sums of the result and A(A...(A 1)) + B(B...(B 1)) in
+  // double precision. The reference needs only matrix-vector products, which are cheap.
   double Error(const Power (&powers)[2], const AlignedBuffer& sum) const {
     const auto n = static_cast<size_t>(size_);
     std::vector<double> expected(n);

@@ -241,8 +241,8 @@ void Supervisor::OnDeadline() {
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
-    // Workers that were paused until no task was left to notify them, and restarted servers that had failed after
-    // they were stopped: they wait for a job that does not come.
+    // Workers that were paused until no task was left to notify them, and restarted servers that had failed
+    // after they were stopped: they wait for a job that does not come.
     const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
       return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
     });

@@ -266,7 +266,8 @@ class TrainCommand final : public Command {
     return std::nullopt;
   }
 
-  // Returns `code`, the exit code of the job, or kFailure if the job succeeded but the timeline could not be written.
+  // Returns `code`, the exit code of the job, or kFailure if the job succeeded but the timeline could not be
+  // written.
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);

@@ -1,7 +1,7 @@
 // The input of `cairn cluster generate`, and the writers of its formats, one source file each.
 //
-// The writers depend only on the plan, so the same plan gives the same bytes. Their templates are complete files
-// with @NAMES@ as placeholders.
+// The writers depend only on the plan, so the same plan gives the same bytes. Their templates are complete
+// files with @NAMES@ as placeholders.
 #pragma once
 
 #include <map>
@@ -37,7 +37,8 @@ absl::StatusOr<std::string> WriteShell(const ClusterPlan& plan);
 absl::StatusOr<std::string> WriteCompose(const ClusterPlan& plan);
 absl::StatusOr<std::string> WriteKubernetes(const ClusterPlan& plan);
 
-// `text` with each @NAME@ replaced by its value. Every name of `values` must occur, and no placeholder may remain.
+// `text` with each @NAME@ replaced by its value. Every name of `values` must occur, and no placeholder may
+// remain.
 std::string Fill(absl::string_view text, const std::map<std::string, std::string>& values);
 // Indents each line of `text` by `spaces`; empty lines stay empty.
 std::string Indent(absl::string_view text, int spaces);

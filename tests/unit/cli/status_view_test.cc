@@ -43,12 +43,12 @@ ClusterView AtWork() {
   return view;
 }
 
-TEST(ClusterView, AtWorkNothingIsWrong) {
+TEST(ClusterView, ARunningClusterHasNoTroubles) {
   EXPECT_TRUE(AtWork().well());
   EXPECT_THAT(AtWork().troubles(), IsEmpty());
 }
 
-TEST(ClusterView, WhatIsWrongIsNamed) {
+TEST(ClusterView, TroublesAreNamed) {
   ClusterView view = AtWork();
   view.servers[0] = absl::UnavailableError("connection refused");
   view.servers[1]->mutable_members(1)->set_state(v1::MEMBER_STATE_LOST);
@@ -70,7 +70,7 @@ TEST(AsTable, HasALineForEachTask) {
   EXPECT_THAT(table, MatchesRegex("(.|\n)*\nworker/1 +d:4 +live +1,500 +1,250 +100.0 ms(.|\n)*"));
 }
 
-TEST(AsTable, ServersThatDoNotAnswerAreThereToo) {
+TEST(AsTable, UnreachableServersAreListed) {
   ClusterView view = AtWork();
   view.servers[0] = view.servers[1] = absl::UnavailableError("connection refused");
   const std::string table = AsTable(view);
@@ -78,7 +78,7 @@ TEST(AsTable, ServersThatDoNotAnswerAreThereToo) {
   EXPECT_THAT(table, HasSubstr("! ps/0 at a:1: connection refused"));
 }
 
-TEST(AsJson, HoldsTheSame) {
+TEST(AsJson, HasTheDataOfTheTable) {
   const auto json = nlohmann::json::parse(AsJson(AtWork()));
   EXPECT_EQ(json["well"], true);
   EXPECT_EQ(json["job"]["version"], 1500);
