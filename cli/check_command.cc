@@ -26,13 +26,13 @@ namespace {
 
 constexpr char kProgram[] = "cairn check";
 
-// Whether a job could start, seen from this machine. Takes the flags that the tasks are given.
+// Checks from this machine whether a job can start. Takes the flags of the tasks.
 class CheckCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+    app.add_option("--timeout", timeout_seconds_, "Time limit for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");
@@ -66,7 +66,7 @@ class CheckCommand final : public Command {
       return {{.subject = "access",
                .fault = true,
                .what = std::string(status.message()),
-               .remedy = "docs/security.md tells how certificates and a job token are made"}};
+               .remedy = "docs/security.md explains how to create certificates and a job token"}};
     }
     if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access_);
     Examination examination = OfThisMachine(*cluster);
@@ -80,19 +80,20 @@ class CheckCommand final : public Command {
     return findings;
   }
 
-  // A job that is none of ours: of another program, or misspelt.
+  // Reports a job in the cluster that Cairn does not know: it belongs to another program, or its name is
+  // misspelt.
   static Finding FindingOfIgnored(const std::string& job) {
     for (const char* known : {"ps", "worker", "chief", "evaluator"}) {
       const size_t distance = EditDistance(absl::AsciiStrToLower(job), known);
       if (distance > 2 || distance >= std::string(known).size()) continue;
       return {.subject = "cluster",
               .fault = true,
-              .what = absl::StrCat("\"", job, "\" is no job of ours, and is ignored; did you mean \"", known,
+              .what = absl::StrCat("\"", job, "\" is not a known job and is ignored; did you mean \"", known,
                                    "\"?"),
               .remedy = "correct its name: jobs are ps, worker, chief and evaluator"};
     }
     return {.subject = "cluster",
-            .what = absl::StrCat("job \"", job, "\" is of another program, and is ignored")};
+            .what = absl::StrCat("job \"", job, "\" belongs to another program and is ignored")};
   }
 
   net::ClusterFlags flags_;

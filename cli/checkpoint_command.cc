@@ -31,20 +31,20 @@ std::string NameOf(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
 
-// "2026-11-20 21:02:12"; of a time that is none, "-".
+// "2026-11-20 21:02:12"; "-" if the time is not finite.
 std::string TimeOf(double unix_seconds) {
   if (!std::isfinite(unix_seconds)) return "-";
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::UnixEpoch() + absl::Seconds(unix_seconds),
                           absl::UTCTimeZone());
 }
 
-// "DATA_LOSS: state.json: ..." of an error that begins with the directory.
+// "DATA_LOSS: state.json: ...": an error without the directory at its start.
 std::string FaultOf(const absl::Status& status, const std::string& directory) {
   return absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
                       absl::StripPrefix(status.message(), absl::StrCat(directory, ": ")));
 }
 
-// All checkpoints of a train_dir by rising step, or the one whose directory is given.
+// All checkpoints of a train_dir by increasing step, or the one checkpoint at `path`.
 absl::StatusOr<std::vector<std::string>> CheckpointsAt(const std::string& path) {
   if (FileExists(absl::StrCat(path, "/", worker::kStateFile)) || worker::StepOf(NameOf(path)) >= 0) {
     return std::vector<std::string>{path};
@@ -54,16 +54,16 @@ absl::StatusOr<std::vector<std::string>> CheckpointsAt(const std::string& path) 
   return directories;
 }
 
-// The newest of a train_dir that is whole, or the one whose directory is given.
+// The newest intact checkpoint of a train_dir, or the one checkpoint at `path`.
 absl::StatusOr<Checkpoint> OpenAt(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   if (directories.size() == 1 && directories.front() == path) return Checkpoint::Open(path);
   return worker::OpenNewest(path, [](const absl::Status& skipped) {
-    std::fprintf(stderr, "%s: passed over %s\n", kProgram, std::string(skipped.message()).c_str());
+    std::fprintf(stderr, "%s: skipped %s\n", kProgram, std::string(skipped.message()).c_str());
   });
 }
 
-// Every byte is read, unless `quick`: then what Checkpoint::Open() reads, and "ok" is not said.
+// Verifies every byte. With `quick` only Checkpoint::Open() runs, and the verdict is "not verified".
 absl::Status List(const std::string& path, bool quick) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   for (const std::string& directory : directories) {
@@ -78,7 +78,7 @@ absl::Status List(const std::string& path, bool quick) {
     } else {
       absl::PrintF("%d\t-\t-\t%s\n", worker::StepOf(NameOf(directory)), verdict);
     }
-    std::fflush(stdout);  // the next one may take a while to read
+    std::fflush(stdout);  // reading the next checkpoint may take long
   }
   return absl::OkStatus();
 }
@@ -121,7 +121,7 @@ absl::Status Show(const std::string& path) {
   return absl::OkStatus();
 }
 
-// A damaged one is what is asked for, and no reason not to look at the next: kFailure.
+// Verifies all checkpoints, also after a damaged one. Returns kFailure if a checkpoint is damaged.
 absl::StatusOr<ExitCode> Verify(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   ExitCode code = ExitCode::kDone;
@@ -158,20 +158,21 @@ absl::Status Consolidate(const std::string& path, const std::string& output) {
       output, tensors, {{"format", "pt"}, {"global_step", absl::StrCat(checkpoint.run().global_step)}});
 }
 
-// What lies in a job's --train_dir.
+// `cairn checkpoint`: lists, shows, verifies and consolidates the checkpoints of a --train_dir.
 class CheckpointCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    list_ = app.add_subcommand("list", "Print each checkpoint: step, time (UTC), bytes, ok or what is wrong");
-    list_->add_flag("--quick", quick_, "Do not read the values: a damaged one is not found");
-    show_ = app.add_subcommand("show", "Print what a checkpoint says of the run, and its tensors");
-    verify_ = app.add_subcommand("verify", "Read every byte; ends with 1 when one is not as it was written");
-    consolidate_ = app.add_subcommand("consolidate", "Write all variables into one .safetensors file");
+    list_ = app.add_subcommand("list", "Print step, time (UTC), size in bytes and state of each checkpoint");
+    list_->add_flag("--quick", quick_, "Do not read the values; damaged values are not detected");
+    show_ = app.add_subcommand("show", "Print the run state and the tensors of a checkpoint");
+    verify_ = app.add_subcommand("verify",
+                                 "Verify the checksums of all files; exit with 1 if a checkpoint is damaged");
+    consolidate_ = app.add_subcommand("consolidate", "Write all variables to one .safetensors file");
     for (CLI::App* command : {list_, show_, verify_, consolidate_}) {
       command->add_option("DIR", path_, "A --train_dir, or the directory of one checkpoint")->required();
     }
-    consolidate_->add_option("-o,--output", output_, "The file to write")->required()->type_name("FILE");
+    consolidate_->add_option("-o,--output", output_, "File to write")->required()->type_name("FILE");
   }
 
   int Run(const CLI::App&) override {

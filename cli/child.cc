@@ -29,11 +29,11 @@ struct ChildSide {
   bool shares_stdout;
 };
 
-// Between fork and exec: only what POSIX calls async-signal-safe.
+// Runs between fork and exec: only async-signal-safe functions are allowed.
 [[noreturn]] void BecomeChild(const ChildSide& side) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != side.parent) _exit(1);  // the parent died before the promise was made
+  if (getppid() != side.parent) _exit(1);  // the parent died before prctl()
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(side.output, STDERR_FILENO);
@@ -76,8 +76,8 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const Args& args) {
   close(output[1]);
   close(trouble[1]);
   if (pid > 0) {
-    setpgid(pid, pid);  // in the child too: whoever comes first; a signal to the group must find it
-    // Ends with the exec, which closes the other end.
+    setpgid(pid, pid);  // also done in the child, whichever is first, so that signals to the group arrive
+    // The read ends at the exec, which closes the write end.
     if (read(trouble[0], &reason, sizeof reason) != static_cast<ssize_t>(sizeof reason)) reason = 0;
     if (reason != 0) waitpid(pid, nullptr, 0);
   }
@@ -108,7 +108,7 @@ bool Child::TryReap() {
       info.si_pid != pid_) {
     return false;
   }
-  // While it is a zombie its number cannot be another's: the group that this kills is its own.
+  // While the child is a zombie its id is not reused, so this kills the child's own group.
   kill(-pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
   end_ =
@@ -123,7 +123,7 @@ std::string Child::ReadOutput() {
     const ssize_t count = read(output_, buffer, sizeof buffer);
     if (count > 0) {
       lines += lines_.Add({buffer, static_cast<size_t>(count)});
-      if (lines.size() > 64 * 1024) break;  // a child that never stops talking must not keep us here
+      if (lines.size() > 64 * 1024) break;  // a child that writes endlessly must not block the supervisor
     } else if (count < 0 && errno == EINTR) {
       continue;
     } else {

@@ -1,7 +1,7 @@
-// A child process that cannot outlive us: its own process group, killed by the kernel when we die.
+// A child process with its own process group. The kernel kills it when this process dies.
 //
-// Owned by the Supervisor; one thread, the one that started it (the kernel's promise is bound to that
-// thread).
+// Owned by the Supervisor; used only by the thread that started it, because PR_SET_PDEATHSIG is bound to that
+// thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 
 namespace cairn::cli {
 
-// How a process ended: by itself with a code, or by a signal.
+// How a process ended: it exited with a code, or a signal killed it.
 struct ChildEnd {
   int exit_code = 0;  // 0 to 255; meaningless with a signal
   int signal = 0;     // 0: none
@@ -28,12 +28,13 @@ class Child {
   struct Args {
     std::string name;                      // "ps/0"
     std::vector<std::string> command;      // path and arguments
-    std::vector<std::string> environment;  // "NAME=value", all of it
-    bool shares_stdout = false;            // else what it prints there joins its stderr
+    std::vector<std::string> environment;  // the complete environment: "NAME=value"
+    bool shares_stdout = false;            // false: stdout is redirected to stderr
   };
-  // Its stdin is empty, its stderr comes to us. Fails with the reason when the program cannot be executed.
+  // Starts the program with an empty stdin; its stderr is read through output_fd(). Fails if the program
+  // cannot be executed.
   static absl::StatusOr<std::unique_ptr<Child>> Start(const Args& args);
-  // Kills and reaps the process group if it still runs.
+  // Kills and reaps the process group if it is still running.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -43,16 +44,17 @@ class Child {
   bool running() const { return !end_.has_value(); }
   const std::optional<ChildEnd>& end() const { return end_; }
 
-  // To the whole group; nothing happens when it has ended.
+  // Sends `signal` to the whole process group. Does nothing if the child has ended.
   void Signal(int signal);
-  // Reaps it if it has ended, with whatever it left running in its group. Does not block.
+  // Reaps the child if it has ended, and kills all other processes of its group. Returns whether it has
+  // ended. Does not block.
   bool TryReap();
 
-  // Readable when output waits; -1 after its end. Poll it.
+  // Pollable descriptor, readable when there is output; -1 after the end of the output.
   int output_fd() const { return output_; }
-  // The complete lines that wait, prefixed. Does not block.
+  // Returns the complete lines that are available, prefixed. Does not block.
   std::string ReadOutput();
-  // The same, and the unfinished last line: after the end.
+  // Like ReadOutput(), plus the unfinished last line. Call it after the child has ended.
   std::string FinishOutput();
 
  private:

@@ -29,8 +29,8 @@ int Fault(absl::string_view fault) {
 struct Format {
   const char* name;
   absl::StatusOr<std::string> (*write)(const ClusterPlan&);
-  bool containers;  // paths of data, model and checkpoints are ours
-  bool runs;        // takes flags of workers
+  bool containers;  // Cairn chooses the paths of data, model and checkpoints
+  bool runs;        // accepts flags of cairn-worker
 };
 
 constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
@@ -38,10 +38,10 @@ constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
                                {"compose", WriteCompose, true, true},
                                {"kubernetes", WriteKubernetes, true, true}};
 
-// Flags whose values follow from where a container has its files.
+// Flags whose values are fixed by the paths in a container.
 constexpr const char* kOfContainers[] = {"--model", "--data_dir", "--train_dir", "--summary"};
 
-// A DNS label, of which Kubernetes makes names like NAME-worker-100.
+// The name must be a DNS label; Kubernetes appends suffixes, for example NAME-worker-100.
 absl::Status CheckName(const std::string& name) {
   const auto plain = [](char c) {
     return absl::ascii_islower(static_cast<unsigned char>(c)) ||
@@ -52,7 +52,7 @@ absl::Status CheckName(const std::string& name) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--name: '", name, "' is not of lower-case letters, digits and '-', at most 40"));
+      absl::StrCat("--name: '", name, "' is not a name of at most 40 lower-case letters, digits and '-'"));
 }
 
 bool ConsistsOf(absl::string_view text, absl::string_view marks) {
@@ -61,7 +61,7 @@ bool ConsistsOf(absl::string_view text, absl::string_view marks) {
   });
 }
 
-// As Docker writes references to images, and Kubernetes its names.
+// Checks image references by the rules of Docker, and names by those of Kubernetes.
 absl::Status CheckReferences(const ClusterPlan& plan) {
   const auto refuse = [](const char* flag, const std::string& value, const char* what) {
     return absl::InvalidArgumentError(absl::StrCat(flag, ": '", value, "' is no ", what));
@@ -80,7 +80,7 @@ absl::Status CheckReferences(const ClusterPlan& plan) {
   return absl::OkStatus();
 }
 
-// YAML holds characters, not bytes.
+// YAML files consist of characters, so all texts must be UTF-8.
 absl::Status CheckIsText(const ClusterPlan& plan) {
   for (const std::string& flag : plan.worker_flags) {
     if (!IsUtf8(flag))
@@ -91,55 +91,70 @@ absl::Status CheckIsText(const ClusterPlan& plan) {
   return absl::OkStatus();
 }
 
-// Files with which others start a cluster, for any number of tasks.
+// `cairn cluster generate`: writes files that start a cluster of any size with other tools.
 class ClusterCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    CLI::App* generate = generate_ = app.add_subcommand(
-        "generate", "Write the files of a cluster: a ClusterSpec, or what starts its tasks");
+    CLI::App* generate = generate_ =
+        app.add_subcommand("generate", "Generate a ClusterSpec, or files that start the tasks of a cluster");
     const auto number = [&](const char* name, int& value, int minimum, const char* what) {
       generate->add_option(name, value, what)
           ->check(WholeNumberFrom(minimum))
           ->capture_default_str()
           ->type_name("N");
     };
-    generate->add_option("--format", format_, "clusterspec, shell (ssh), compose (Docker) or kubernetes")
+    generate
+        ->add_option(
+            "--format", format_,
+            "clusterspec: the JSON file of --cluster; shell: a script that uses ssh; compose: Docker "
+            "Compose; kubernetes: manifests")
         ->check(OneOf({"clusterspec", "shell", "compose", "kubernetes"}))
-        ->capture_default_str()
-        ->type_name("WORD");
-    number("--ps", plan_.servers, 0, "Parameter servers; 0: workers of --mode allreduce");
-    number("--workers", plan_.workers, 1, "Workers, the chief among them");
-    number("--port", plan_.port, 1, "Of every task; of several on one host, of the first");
-    generate->add_option("--hosts", plan_.hosts, "Hosts that tasks go to in turn: clusterspec, shell")
+        ->capture_default_str();
+    number("--ps", plan_.servers, 0, "Number of parameter servers; 0 with --mode allreduce");
+    number("--workers", plan_.workers, 1, "Number of workers, including the chief");
+    number("--port", plan_.port, 1,
+           "Port of every task; tasks on the same host use consecutive ports from this one");
+    generate
+        ->add_option(
+            "--hosts", plan_.hosts,
+            "Hosts that run the tasks, assigned round-robin; only with --format clusterspec or shell")
         ->delimiter(',')
         ->allow_extra_args(false)
         ->type_name("A,B,...");
-    generate->add_option("-o,--output", output_, "Write this file, not stdout")->type_name("FILE");
+    generate->add_option("-o,--output", output_, "File to write [stdout]")->type_name("FILE");
     const std::string group = "Containers";
-    generate->add_option("--name", plan_.name, "Of the cluster in Kubernetes")
+    generate->add_option("--name", plan_.name, "Name of the cluster in Kubernetes")
         ->capture_default_str()
+        ->type_name("NAME")
         ->group(group);
-    generate->add_option("--image", plan_.image, "Images are IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
+    generate
+        ->add_option("--image", plan_.image,
+                     "Prefix of the images: IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
         ->capture_default_str()
+        ->type_name("IMAGE")
         ->group(group);
-    generate->add_option("--tag", plan_.tag, "Of the images")->capture_default_str()->group(group);
-    generate->add_option("--gpus", plan_.gpus, "GPUs of each worker")
+    generate->add_option("--tag", plan_.tag, "Tag of the images")
+        ->capture_default_str()
+        ->type_name("TAG")
+        ->group(group);
+    generate->add_option("--gpus", plan_.gpus, "Number of GPUs of each worker")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
     generate
-        ->add_option("--model", model_, "Kubernetes: a model file to put in; default: a ConfigMap NAME-model")
+        ->add_option("--model", model_,
+                     "Kubernetes: model file to include in a ConfigMap [an existing ConfigMap NAME-model]")
         ->type_name("FILE")
         ->group(group);
     generate
         ->add_option(FlagNames("data_claim"), plan_.data_claim,
-                     "Kubernetes: the volume claim that holds the data; default: generated digits")
+                     "Kubernetes: persistent volume claim with the data [synthetic digits are generated]")
         ->type_name("NAME")
         ->group(group);
     generate->add_option("FLAG", plan_.worker_flags,
-                         "After --: flags of cairn-worker, as --sync_replicas --epochs=5");
+                         "Flags of cairn-worker, after --, for example -- --sync_replicas --epochs=5");
   }
 
   int Run(const CLI::App&) override {
@@ -175,8 +190,7 @@ class ClusterCommand final : public Command {
                                                      Counted(plan_.servers + plan_.workers, "task")));
     }
     if (format.containers && plan_.servers == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--ps: 0: --format ", format.name, " is of servers too"));
+      return absl::InvalidArgumentError(absl::StrCat("--ps: 0: --format ", format.name, " needs servers"));
     }
     if (format.containers && !plan_.hosts.empty()) return refuse("--hosts");
     if (!format.containers && plan_.gpus > 0) return refuse("--gpus");
@@ -189,7 +203,7 @@ class ClusterCommand final : public Command {
     return CheckWorkerFlags(format);
   }
 
-  // As cairn-worker itself would read them.
+  // Checks the worker flags with the parser of cairn-worker.
   absl::Status CheckWorkerFlags(const Format& format) const {
     CLI::App app("", "cairn-worker");
     worker::TrainOptions options;
@@ -200,10 +214,10 @@ class ClusterCommand final : public Command {
     for (const char* flag : kOfContainers) {
       if (format.containers && !app.get_option(flag)->empty()) {
         return absl::InvalidArgumentError(
-            absl::StrCat(flag, ": follows from where the container has its files; mount yours there"));
+            absl::StrCat(flag, ": is fixed in containers; mount your files at that path"));
       }
     }
-    // What the containers, or who runs the script, add.
+    // Flags that the container or the user of the script adds.
     if (options.model.empty()) options.model = "model.json";
     if (options.data_dir.empty()) options.data_dir = "data";
     if (format.runs && options.all_reduce() != (plan_.servers == 0)) {
@@ -213,7 +227,7 @@ class ClusterCommand final : public Command {
     return worker::Validate(options);
   }
 
-  // What makes the same file again; --output aside.
+  // The command that generates the same file, without --output.
   std::string CommandLine(const Format& format) const {
     std::string line = absl::StrCat("cairn cluster generate --format ", format.name);
     const ClusterPlan defaults;

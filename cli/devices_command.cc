@@ -17,13 +17,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What --device and its likes may name on this machine, one line each, and, where there is no GPU, why. With
-// --json the same as one object.
+// `cairn devices`: lists the devices that --device accepts on this machine, one per line, and why no GPU can
+// be used. With --json, prints the same as one object.
 class DevicesCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.add_flag("--json", json_,
-                 "One JSON object: physical_devices, logical_devices, and why there is no GPU");
+                 "Print one JSON object: physical_devices, logical_devices, and why no GPU can be used");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);
   }

@@ -10,20 +10,20 @@
 namespace cairn::cli {
 namespace {
 
-// For whoever has no MNIST at hand and no way to fetch it.
+// `cairn digits`: writes synthetic MNIST, for machines without the original data and without network.
 class DigitsCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("DIR", directory_, "Where to write the four files")->required()->type_name("DIR");
-    app.add_option("--train", num_train_, "Examples to train on")
+    app.add_option("DIR", directory_, "Directory for the four files")->required()->type_name("DIR");
+    app.add_option("--train", num_train_, "Number of training examples")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N");
-    app.add_option("--validation", num_validation_, "Examples to validate with")
+    app.add_option("--validation", num_validation_, "Number of validation examples")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N");
-    app.add_option("--seed", seed_, "The same seed draws the same digits")
+    app.add_option("--seed", seed_, "Seed of the generator; the same seed generates the same digits")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N");
@@ -38,7 +38,7 @@ class DigitsCommand final : public Command {
       std::fprintf(stderr, "cairn digits: %s\n", std::string(status.message()).c_str());
       return static_cast<int>(ExitCode::kFailure);
     }
-    std::printf("%s: %s examples to train on, %s to validate with\n", directory_.c_str(),
+    std::printf("%s: %s training examples, %s validation examples\n", directory_.c_str(),
                 absl::StrCat(num_train_).c_str(), absl::StrCat(num_validation_).c_str());
     return 0;
   }

@@ -29,16 +29,17 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-// Values and up to two slots of an optimizer, for as many checkpoints as are kept and one that is written.
+// A checkpoint has the values and up to two optimizer slots. One more checkpoint than --max_to_keep may exist
+// while it is written.
 constexpr int64_t kCopiesPerCheckpoint = 3;
-// Beyond it the largest server decides how fast a step is.
+// Above this ratio the largest server dominates the step time.
 constexpr double kMostImbalance = 1.5;
 
 double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Which server holds how much of the model.
+// Reports the share of the model on each server.
 Finding Plan(const nn::Model& model, int servers) {
   const auto placed = net::PlaceVariables(worker::VariablesOf(model), {.servers = servers});
   std::string plan;
@@ -57,7 +58,7 @@ Finding Plan(const nn::Model& model, int servers) {
                      .what = absl::StrFormat("%s; the largest has %.2f times the mean", plan, imbalance)};
   if (imbalance > kMostImbalance && servers > 1) {
     finding.fault = true;
-    finding.remedy = "fewer servers do as well: this model has too few variables to divide";
+    finding.remedy = "use fewer servers: this model has too few variables to distribute";
   }
   return finding;
 }
@@ -69,7 +70,7 @@ class Doctor {
   std::vector<Finding> Examine() {
     Ok("cluster",
        absl::StrCat(given_.cluster.spec.num_tasks("ps"), " ps and ", given_.cluster.spec.trainers().size(),
-                    " that compute, from ", given_.cluster.source));
+                    " workers, from ", given_.cluster.source));
     ExamineNetwork({.cluster = given_.cluster,
                     .access = given_.access,
                     .timeout = given_.timeout,
@@ -93,7 +94,7 @@ class Doctor {
   void LookAtModel() {
     const auto model = worker::ReadModelFile(options_.model);
     if (!model.ok()) {
-      Fault("model", model.status().message(), "`cairn model FILE` shows what of a file is understood");
+      Fault("model", model.status().message(), "`cairn model FILE` shows how a file is read");
       return;
     }
     parameters_ = model->num_parameters();
@@ -115,16 +116,16 @@ class Doctor {
         return;
       }
       examples = inputs->data.train->size();
-      Ok("data", absl::StrCat(net::WithCommas(Number(examples)), " examples to train on, ",
+      Ok("data", absl::StrCat(net::WithCommas(Number(examples)), " training examples, ",
                               inputs->data.validation == nullptr
-                                  ? "none"
+                                  ? "no"
                                   : net::WithCommas(Number(inputs->data.validation->size())),
-                              " to validate with"));
+                              " validation examples"));
     }
     CompareWithRunning(*model, examples);
   }
 
-  // Checks flags and model file as LoadInputs() does, so that their faults are not blamed on the data.
+  // Checks flags and model file like LoadInputs(), so that their faults are not attributed to the data.
   absl::Status CheckCompiled(const nn::Model& model) const {
     CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, worker::MakeLoss(options_, model));
     CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
@@ -140,8 +141,8 @@ class Doctor {
     }
     for (const auto& [server, sha256] : running_models_) {
       if (sha256 == job->model_sha256()) continue;
-      Fault("model", absl::StrCat("another model than the job under way on ", server, " trains"),
-            "give every task the same model file, or wait for the job's end");
+      Fault("model", absl::StrCat("differs from the model of the job that is running on ", server),
+            "use the same model file for every task, or wait until that job has ended");
       return;
     }
   }
@@ -163,16 +164,16 @@ class Doctor {
                                              net::InBytes(Number(needed)), " for ", kept, " checkpoints");
     if (*free == 0) {
       Fault("train_dir", absl::StrCat("nothing can be stored there: ", numbers),
-            "name a directory of a disk that has room");
+            "choose a directory on a disk with free space");
     } else if (*free < needed) {
       Fault("train_dir", absl::StrCat("the disk is too full: ", numbers),
-            "make room, or lower --max_to_keep");
+            "free disk space, or lower --max_to_keep");
     } else {
       Ok("train_dir", numbers);
     }
   }
 
-  // Checks the limit of open files for this task, or for any task if the process is none of the cluster.
+  // Checks the limit of open files for this task, or for any task if this process is no task of the cluster.
   void LookAtDescriptors() {
     const net::ClusterSpec& spec = given_.cluster.spec;
     const std::string& job = given_.cluster.self.job;
@@ -197,8 +198,9 @@ class Doctor {
                                               .task = given_.cluster.self},
                                              given_.backends);
     if (!chosen.ok()) {
-      Fault("device", chosen.status().message(),
-            "`cairn devices` lists what there is; --allow_soft_placement computes on the CPU instead");
+      Fault(
+          "device", chosen.status().message(),
+          "`cairn devices` lists the available devices; --allow_soft_placement computes on the CPU instead");
       return;
     }
     std::string what = chosen->device->name();
@@ -209,7 +211,7 @@ class Doctor {
   const Examination& given_;
   const worker::TrainOptions& options_;
   std::vector<Finding> findings_;
-  std::map<std::string, std::string> running_models_;  // [server] the SHA-256 of the model that it trains
+  std::map<std::string, std::string> running_models_;  // [server] SHA-256 of the model that it trains
   int64_t parameters_ = 0;
 };
 
@@ -240,9 +242,8 @@ std::string AsText(const std::vector<Finding>& findings) {
                     finding.fault ? "FAULT  " : "ok     ", finding.what, "\n");
     if (finding.fault) absl::StrAppend(&text, std::string(width + 2 + 7, ' '), "-> ", finding.remedy, "\n");
   }
-  absl::StrAppend(&text, findings.size(), " looked at, ",
-                  faults == 0 ? "all in order" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"),
-                  "\n");
+  absl::StrAppend(&text, findings.size(), " checks, ",
+                  faults == 0 ? "no faults" : absl::StrCat(faults, faults == 1 ? " fault" : " faults"), "\n");
   return text;
 }
 

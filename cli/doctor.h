@@ -1,7 +1,7 @@
-// What `cairn check` finds out before a job is started, or when one does not start: each finding with its
+// The checks of `cairn check`, for use before a job starts or when it does not start. Each finding has a
 // remedy.
 //
-// It only asks, and changes nothing: no job is declared, no member joins, no file stays.
+// The checks change nothing: they declare no job, join no membership and leave no file behind.
 #pragma once
 
 #include <chrono>
@@ -21,32 +21,32 @@ namespace cairn::cli {
 
 struct Finding {
   std::string subject;   // "ps/1", "data", "model"
-  bool fault = false;    // else what was found in order
-  std::string what;      // what is so
-  std::string remedy{};  // of a fault: what to do
+  bool fault = false;    // false: the check passed
+  std::string what;      // the observation
+  std::string remedy{};  // of a fault: how to fix it
 };
 
 struct Examination {
-  net::ResolvedCluster cluster;    // self.job is empty for nobody in particular
-  net::Access access{};            // checked
-  worker::TrainOptions options{};  // --model, --data_dir, --train_dir and --device, as far as given
+  net::ResolvedCluster cluster;                // self.job is empty if this process is no task of the cluster
+  net::Access access{};                        // validated by CheckAccess()
+  worker::TrainOptions options{};              // uses --model, --data_dir, --train_dir and --device, if given
   Duration timeout = std::chrono::seconds(3);  // for each server
 
-  int64_t descriptor_limit = 0;  // files that one process may have open here; 0: not looked at
+  int64_t descriptor_limit = 0;  // maximum number of open files of a process; 0: not checked
 
-  // The world, or a test's.
+  // The environment; tests replace it.
   worker::DeviceMakers backends{};
-  std::function<double()> unix_seconds{};                                             // our clock
-  std::function<absl::StatusOr<int64_t>(const std::string& directory)> free_bytes{};  // of its file system
+  std::function<double()> unix_seconds{};                                             // local clock
+  std::function<absl::StatusOr<int64_t>(const std::string& directory)> free_bytes{};  // on its file system
 };
 
-// With the backends, clock and disks of this machine.
+// An Examination with the backends, clock and disks of this machine.
 Examination OfThisMachine(net::ResolvedCluster cluster);
 
-// All that can be looked at with what is given, one after another.
+// Runs all checks that the given flags allow, one after another.
 std::vector<Finding> Examine(const Examination& examination);
 
-// "ps/1    FAULT  ...", a line each with the remedy below, and at the end how many.
+// One line per finding, "ps/1    FAULT  ...", each fault followed by its remedy, and the counts at the end.
 std::string AsText(const std::vector<Finding>& findings);
 
 }  // namespace cairn::cli

@@ -23,10 +23,10 @@
 namespace cairn::cli {
 namespace {
 
-// Certificates, logs and alerts that are compared across machines bear no more.
+// A larger skew breaks certificates and the comparison of logs and alerts across machines.
 constexpr double kMostSkewSeconds = 2;
 
-// Numeric addresses with the port, or getaddrinfo's reason.
+// Returns the numeric addresses with the port, or the error of getaddrinfo().
 absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -46,7 +46,7 @@ absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
   return addresses;
 }
 
-// Why a server could not listen on `port` of all addresses; empty: it could.
+// Why a server cannot listen on `port` of all addresses; empty if it can.
 std::string WhyTaken(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return std::strerror(errno);
@@ -59,7 +59,7 @@ std::string WhyTaken(int port) {
   return bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? "" : std::strerror(errno);
 }
 
-// What to do about a server that was not reached.
+// The remedy for an unreachable server.
 std::string RemedyFor(const std::string& task, const std::string& reason) {
   if (absl::StartsWith(reason, "TLS") || absl::StrContains(reason, "TLS")) {
     return "give all tasks certificates of one CA: --tls_cert, --tls_key, --tls_ca";
@@ -72,7 +72,7 @@ std::string RemedyFor(const std::string& task, const std::string& reason) {
     return absl::StrCat("start it there: cairn-ps --job_name ps --task_index ", index,
                         "; or its port in the cluster is wrong");
   }
-  return "is the machine up, and does a firewall let this port through?";
+  return "check that the machine is up and that no firewall blocks this port";
 }
 
 class NetworkDoctor {
@@ -92,7 +92,7 @@ class NetworkDoctor {
       const net::HostPort& address = spec.tasks(trainer.job).at(trainer.index);
       if (CheckName(trainer.ToString(), address)) {
         Ok(trainer.ToString(),
-           absl::StrCat(address.ToString(), " has an address; workers need not be reached"));
+           absl::StrCat(address.ToString(), " resolves; connections to workers are not checked"));
       }
     }
     LookAtOurPort();
@@ -106,7 +106,7 @@ class NetworkDoctor {
     findings_.push_back({.subject = subject, .fault = true, .what = what, .remedy = remedy});
   }
 
-  // The name has an address, which no other task has.
+  // Checks that the name resolves to an address that no other task has.
   bool CheckName(const std::string& task, const net::HostPort& address) {
     const auto resolved = Resolve(address);
     if (!resolved.ok()) {
@@ -145,8 +145,8 @@ class NetworkDoctor {
                          "), we ", net::kProtocolVersion),
             "run the same version of Cairn everywhere");
     } else if (server.task() != task) {
-      Fault(task, absl::StrCat(address.ToString(), " says that it is ", server.task()),
-            "the addresses stand in another order in its cluster config, or its --task_index is wrong");
+      Fault(task, absl::StrCat(address.ToString(), " identifies itself as ", server.task()),
+            "its cluster config lists the addresses in another order, or its --task_index is wrong");
     } else if (server.cluster_hash() != 0 && server.cluster_hash() != given_.cluster.spec.Hash()) {
       Fault(
           task,
@@ -154,7 +154,7 @@ class NetworkDoctor {
                        absl::Hex(server.cluster_hash()), ", ours to ", absl::Hex(given_.cluster.spec.Hash())),
           "give every task the same cluster config");
     } else if (server.state() == v1::STATE_FAILED) {
-      Fault(task, absl::StrCat("its job failed: ", server.failure()), "it ends by itself; start it again");
+      Fault(task, absl::StrCat("its job failed: ", server.failure()), "it exits on its own; restart it");
     } else {
       const double skew = server.unix_seconds() - (asked + answered) / 2;
       Ok(task, absl::StrCat(address.ToString(), ", ", net::NameOf(server.state()), ", ",
@@ -175,14 +175,15 @@ class NetworkDoctor {
 
   void NotReached(const std::string& task, const net::HostPort& address, const absl::Status& status) {
     if (absl::IsUnimplemented(status)) {
-      Fault(task,
-            absl::StrCat("what answers at ", address.ToString(), " is no cairn-ps, or a much older one"),
-            "its port in the cluster is wrong, or it runs another version");
+      Fault(
+          task,
+          absl::StrCat("the program at ", address.ToString(), " is not cairn-ps, or is a much older version"),
+          "its port in the cluster is wrong, or it runs another version");
       return;
     }
     if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) {
       Fault(task, absl::StrCat(address.ToString(), ": ", status.message()),
-            "give the job's token (--job_token_file, CAIRN_JOB_TOKEN) or a certificate that may ask");
+            "pass the job token (--job_token_file, CAIRN_JOB_TOKEN) or an authorized certificate");
       return;
     }
     const std::string reason = net::WhyUnreachable(status);
@@ -197,7 +198,7 @@ class NetworkDoctor {
           "run a time service, such as chrony, on both machines");
   }
 
-  // A server that we are to be, and that is not there yet, must find its port free.
+  // If this process is going to be a server that does not run yet, its port must be free.
   void LookAtOurPort() {
     const net::TaskId& self = given_.cluster.self;
     if (self.job != "ps" || answers_.count(self.ToString()) != 0) return;
@@ -207,7 +208,8 @@ class NetworkDoctor {
       Ok("port", absl::StrCat(port, " is free here"));
     } else {
       Fault("port", absl::StrCat(port, ", on which ", self.ToString(), " listens, is taken here: ", reason),
-            "end what holds it (ss -ltnp tells), or give the task another port in the cluster");
+            "stop the process that uses it (`ss -ltnp` lists it), or give the task another port in the "
+            "cluster");
     }
   }
 
@@ -215,7 +217,7 @@ class NetworkDoctor {
   std::vector<Finding>& findings_;
   std::map<std::string, std::string>& running_models_;
   std::map<std::string, std::string> task_at_;  // [numeric address]
-  std::set<std::string> answers_;               // servers that do
+  std::set<std::string> answers_;               // servers that answered
 };
 
 }  // namespace

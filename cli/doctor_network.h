@@ -1,4 +1,4 @@
-// The part of an examination that goes over the network: names, servers, clocks, ports.
+// The network checks of `cairn check`: names, servers, clocks, ports.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ struct NetworkExamination {
   const std::function<double()>& unix_seconds;
 };
 
-// Adds to `findings`, and to `running_models` [task] the SHA-256 of what a server trains now.
+// Appends to `findings`. Sets `running_models` [task] to the SHA-256 of the model that the server trains now.
 void ExamineNetwork(const NetworkExamination& examination, std::vector<Finding>& findings,
                     std::map<std::string, std::string>& running_models);
 

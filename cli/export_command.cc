@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn export";
 
-// What was trained, for other programs.
+// `cairn export`: writes a trained model for other programs.
 class ExportCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -23,12 +23,13 @@ class ExportCommand final : public Command {
                    "A --train_dir, the directory of one checkpoint, .keras, .h5, .safetensors or .npz")
         ->required()
         ->type_name("DIR|FILE");
-    app.add_option("-o,--output", output_, "The file to write: .onnx or .safetensors")
+    app.add_option("-o,--output", output_, "File to write: .onnx or .safetensors")
         ->required()
         ->type_name("FILE");
     app.add_option("--model", model_,
-                   "The model: Keras' JSON, .keras or .h5 [a checkpoint, a .keras and a whole model's .h5 "
-                   "have their own]")
+                   "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, "
+                   ".npz and .h5 "
+                   "files without a model]")
         ->type_name("FILE");
   }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kKept = 32;  // texts
 
-// The text of an error, "E1126 01:23:54.326 ps/0] text", perhaps behind "[ps/0] "; empty for any other line.
+// The text of an error, "E1126 01:23:54.326 ps/0] text", possibly after "[ps/0] "; empty for any other line.
 absl::string_view TextOfError(absl::string_view line) {
   if (absl::StartsWith(line, "[")) line.remove_prefix(std::min(line.find("] ") + 2, line.size()));
   const bool error = line.size() > 5 && line[0] == 'E' &&

@@ -17,13 +17,15 @@ namespace {
 
 constexpr char kProgram[] = "cairn health";
 
-// Whether a server is well, as an exit code: what containers' health checks want.
+// `cairn health`: reports the health of a server as an exit code, for container health checks.
 class HealthCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("HOST:PORT", address_, "The server")->required();
-    app.add_option("--service", service_, "ready: it has variables; nothing: it answers")->type_name("NAME");
-    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for the answer")
+    app.add_option("HOST:PORT", address_, "Address of the server")->required();
+    app.add_option("--service", service_,
+                   "Service to check: ready: the variables are initialized; none: the server responds")
+        ->type_name("NAME");
+    app.add_option("--timeout", timeout_seconds_, "Time limit")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");

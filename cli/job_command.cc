@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn job";
 
-// "alice@host7", for the log of those whose job is cancelled.
+// "alice@host7": logged by the tasks of the cancelled job.
 std::string UserAndHost() {
   const passwd* const user = getpwuid(geteuid());
   char host[HOST_NAME_MAX + 1] = "an unknown host";
@@ -36,7 +36,7 @@ std::string UserAndHost() {
   return absl::StrCat(user != nullptr ? user->pw_name : absl::StrCat("user ", geteuid()), "@", host);
 }
 
-// The word for a job in `state` on which Finish is called.
+// Describes the end of a job that was in `state` when Finish was called.
 const char* HowItEnds(v1::State state) {
   switch (state) {
     case v1::STATE_FINISHED:
@@ -48,18 +48,17 @@ const char* HowItEnds(v1::State state) {
   }
 }
 
-// Jobs from outside: cancels one, whether its tasks still work on it or are gone, so that its servers are
-// free.
+// `cairn job cancel`: cancels a job, whether its workers still run or have disappeared, to free its servers.
 class JobCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
     CLI::App* cancel = app.add_subcommand(
         "cancel",
-        "End the job: its workers exit with code 1, its servers with 0 within 10 s; nothing is saved");
+        "Cancel the job: workers exit with code 1, servers with 0 within 10 s; no checkpoint is saved");
     net::AddClusterFlags(*cancel, flags_);
     net::AddAccessFlags(*cancel, access_);
-    cancel->add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+    cancel->add_option("--timeout", timeout_seconds_, "Time limit for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");
@@ -78,7 +77,7 @@ class JobCommand final : public Command {
     for (const net::HostPort& address : cluster->spec.servers()) {
       servers.push_back(Find(static_cast<int>(servers.size()), address.ToString(), cluster->spec.Hash()));
     }
-    // Only then, and at once: workers that hear of it from one server leave the others.
+    // Cancel only after all servers are connected: workers that are notified by one server leave the others.
     absl::Status first;
     for (const Found& server : servers) {
       const absl::Status status = Annotate(Cancel(server), server.name);

@@ -25,7 +25,7 @@ std::vector<std::string> Environment(std::vector<std::string> environment) {
   return environment;
 }
 
-// Program, place in the cluster, encryption, pages, log level. `place`: of the task among all.
+// The flags that all tasks have: cluster, TLS, metrics, logging. `place`: index of the task among all tasks.
 std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index,
                                        size_t place) {
   std::vector<std::string> command = {absl::StrCat(args.program_directory, "/cairn-", job),

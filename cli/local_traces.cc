@@ -18,7 +18,7 @@ LocalTraces::LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks)
     const std::string file =
         absl::StrCat(flags_.file, ".", absl::StrReplaceAll(task.child.name, {{"/", "-"}}), ".part");
     for (const std::string& life : EarlierLives(file)) unlink(life.c_str());
-    unlink(file.c_str());  // of a run before, which was killed
+    unlink(file.c_str());  // left by an earlier run that was killed
     task.child.command.push_back(absl::StrCat("--trace_file=", file));
     if (flags_.steps.has_value()) {
       task.child.command.push_back(

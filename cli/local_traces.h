@@ -1,5 +1,5 @@
-// The timelines of a cluster on this machine: a file of each task beside the one that is wanted, merged at
-// the end. One thread.
+// The timelines of a cluster on this machine: each task writes its own file next to --trace_file, and all
+// files are merged at the end. One thread.
 #pragma once
 
 #include <string>
@@ -13,11 +13,12 @@ namespace cairn::cli {
 
 class LocalTraces {
  public:
-  // Adds to each task's command what makes it write its part. Nothing without --trace_file.
+  // Adds the flags of a partial timeline to the command of each task. Does nothing without --trace_file.
   LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks);
 
-  // After all tasks have ended: writes the file and removes the parts. `missing`: tasks that left none, since
-  // they were killed. INVALID_ARGUMENT and what WriteFileAtomically() says; the parts stay then.
+  // Writes the merged file and removes the partial ones. Call it after all tasks have ended. `missing`
+  // receives the tasks without a file, because they were killed. On INVALID_ARGUMENT, or an error of
+  // WriteFileAtomically(), the partial files are kept.
   absl::Status Merge(std::vector<std::string>& missing) const;
 
  private:

@@ -1,4 +1,4 @@
-// `cairn`, the command line: reads which subcommand is meant and runs it.
+// `cairn`, the command line tool: parses the subcommand and its flags and runs it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "common/build_info/build_info.h"
 #include "common/core/flags.h"
 #include "common/core/out_of_memory.h"
 #include "common/core/process_start.h"
@@ -24,29 +25,33 @@ struct Row {
 };
 
 constexpr Row kCommands[] = {
-    {"train", "Train on this machine: starts servers and workers and shows their progress", MakeTrainCommand},
-    {"check", "Look whether a job could start, seen from here: names, servers, clocks, data, disk",
+    {"train", "Train a model on this machine: start servers and workers and show their progress",
+     MakeTrainCommand},
+    {"check", "Check from this machine whether a job can start: names, servers, clocks, data, disk space",
      MakeCheckCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},
-    {"devices", "List the devices of this machine, or why there is no GPU", MakeDevicesCommand},
-    {"matpow", "Compute A^n + B^n, the powers on one or two devices and the sum on another",
+    {"devices", "List the devices of this machine, and why no GPU can be used", MakeDevicesCommand},
+    {"matpow", "Compute A^n + B^n on chosen devices, to test them and measure their speed",
      MakeMatpowCommand},
-    {"plan", "How long a step of a cluster takes, what bounds it, and how many servers are best",
+    {"plan", "Estimate the step time of a cluster, its bottleneck, and the best number of servers",
      MakePlanCommand},
-    {"digits", "Write a set of generated digits in MNIST's format", MakeDigitsCommand},
+    {"digits", "Write a synthetic data set of digits in the format of MNIST", MakeDigitsCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
     {"export", "Write a trained model as .onnx or .safetensors", MakeExportCommand},
     {"predict", "Score examples with a trained model", MakePredictCommand},
-    {"cluster", "Write the files of a cluster: ClusterSpec, shell, Compose, Kubernetes", MakeClusterCommand},
-    {"health", "Ask a server whether it is well, for health checks of containers", MakeHealthCommand},
-    {"status", "Show a cluster at work: tasks, rates, who waits for whom", MakeStatusCommand},
-    {"job", "End a job that holds its servers", MakeJobCommand},
-    {"trace", "Merge timelines (--trace_file), or tell where a step's time goes", MakeTraceCommand},
-    {"version", "Print the version", MakeVersionCommand},
+    {"cluster", "Generate cluster files: ClusterSpec, shell script, Docker Compose, Kubernetes",
+     MakeClusterCommand},
+    {"health", "Check the health of a server, for container health checks", MakeHealthCommand},
+    {"status", "Show the state of a running cluster: tasks, rates, and which tasks others wait for",
+     MakeStatusCommand},
+    {"job", "Cancel a job", MakeJobCommand},
+    {"trace", "Merge timelines (--trace_file), or show where the time of a step goes", MakeTraceCommand},
+    {"version", "Print version, commit and build configuration", MakeVersionCommand},
 };
 
-// The exit code of a command that ended with `code`: output that was lost makes a success a failure.
+// The exit code of a command that returned `code`. A success becomes a failure if standard output could not
+// be written.
 int EndOf(const std::string& command, int code) {
   const absl::Status status = FlushStandardOutput();
   if (status.ok()) return code;
@@ -66,12 +71,13 @@ int Main(int argc, char** argv) {
     commands.emplace_back(subcommand, row.make());
     commands.back().second->Declare(*subcommand);
   }
-  if (const auto code = ParseCommandLine(app, argc, argv)) return static_cast<int>(*code);
+  app.footer("`cairn COMMAND --help` lists the flags of a command.");  // not inherited by the commands above
+  if (const auto code = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*code);
   data::ExplainTruncatedFiles();
   for (const auto& [subcommand, command] : commands) {
     if (subcommand->parsed()) return EndOf(subcommand->get_name(), command->Run(*subcommand));
   }
-  return static_cast<int>(UsageError("cairn", "which command? `cairn --help` lists them"));
+  return static_cast<int>(UsageError("cairn", "a command is missing; `cairn --help` lists them"));
 }
 
 }  // namespace

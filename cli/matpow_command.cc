@@ -25,39 +25,40 @@ namespace {
 
 constexpr char kProgram[] = "cairn matpow";
 
-// One matrix and its power, on one device.
+// A matrix and its power on one device.
 struct Power {
   nn::DeviceThread* thread = nullptr;
   AlignedBuffer base{}, result{};  // [size, size], row-major, host
-  // The device's: the base, and the two that products go to in turn.
+  // Device memory: the base, and two buffers for alternating products.
   std::unique_ptr<kernels::DeviceMemory> memory[3]{};
   std::unique_ptr<kernels::LinearOp> product{};
   absl::Status status{};
 };
 
-// A^n + B^n, the powers on one device or at the same time on two, the sum on another: the first program of
-// TensorFlow's guides to devices.
+// `cairn matpow`: computes A^n + B^n, the powers on one device or concurrently on two, the sum on another
+// one. This is the first example of TensorFlow's device guides.
 class MatpowCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("--size", size_, "Rows and columns")
-        ->check(WholeNumberFrom(1))
-        ->check(CLI::Range(1, 30000))
+    app.add_option("--size", size_, "Rows and columns of the matrices")
+        ->check(WholeNumberBetween(1, 30000))
         ->capture_default_str()
         ->type_name("N");
-    app.add_option("--power", power_, "n")->check(WholeNumberFrom(1))->capture_default_str()->type_name("N");
+    app.add_option("--power", power_, "Exponent n")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N");
     app.add_option("--devices", devices_,
-                   "Where the powers are computed: on one device, or one on each of two")
+                   "Devices that compute the powers: one for both powers, or one for each")
         ->delimiter(',')
         ->expected(1, 2)
-        ->capture_default_str()
+        ->default_str("auto")
         ->type_name("NAME[,NAME]");
-    app.add_option(FlagNames("sum_device"), sum_device_, "Where the sum is computed")
+    app.add_option(FlagNames("sum_device"), sum_device_, "Device that computes the sum")
         ->capture_default_str()
         ->type_name("NAME");
-    app.add_option("--seed", seed_, "Of the random matrices")->capture_default_str();
-    app.add_flag(FlagNames("log_device_placement"), log_placement_,
-                 "Tell which operation is on which device");
+    app.add_option("--seed", seed_, "Seed of the random matrices")->capture_default_str()->type_name("N");
+    app.add_flag(FlagNames("log_device_placement"), log_placement_, "Log the device of each operation");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddSoftPlacementFlag(app, allow_soft_placement_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);
@@ -117,7 +118,7 @@ class MatpowCommand final : public Command {
 
   int64_t elements() const { return size_ * size_; }
 
-  // The thread of the device that `name` means; each device has one.
+  // The thread of the device called `name`; each device has one thread.
   absl::StatusOr<nn::DeviceThread*> Find(const std::string& name, const char* flag,
                                          const worker::DeviceRequest& request,
                                          const worker::DeviceMakers& backends) {
@@ -144,7 +145,7 @@ class MatpowCommand final : public Command {
     if (log_placement_) std::fprintf(stderr, "%s: %s\n", what, thread.device().Description().c_str());
   }
 
-  // Uniform with rows that sum to about 1: then powers neither grow nor vanish.
+  // Uniform values whose rows sum to about 1, so that powers neither grow nor vanish.
   void Fill(Power& power, size_t index) const {
     Random random(seed_ + index, "matpow");
     power.base = AlignedBuffer(elements());
@@ -194,8 +195,8 @@ class MatpowCommand final : public Command {
     return device.Synchronize();
   }
 
-  // The largest relative difference between the sum of a row of the result and that row of A(A...(A 1)) +
-  // B(B...(B 1)), in double: as many products of a matrix with a vector, which cost next to nothing.
+  // The largest relative difference between the row sums of the result and A(A...(A 1)) + B(B...(B 1)) in
+  // double precision. The reference needs only matrix-vector products, which are cheap.
   double Error(const Power (&powers)[2], const AlignedBuffer& sum) const {
     const auto n = static_cast<size_t>(size_);
     std::vector<double> expected(n);

@@ -12,7 +12,7 @@ namespace {
 class ModelCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("MODEL", path_, "Keras' JSON, a .keras file, or the .h5 of a whole model")
+    app.add_option("MODEL", path_, "Model file: Keras JSON, .keras, or a .h5 file with a whole model")
         ->required()
         ->type_name("FILE");
   }

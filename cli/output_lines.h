@@ -1,5 +1,5 @@
-// The lines of a child's output: each is passed on with the child's name before it, but for JSON objects and
-// lines of the log, which say whose they are.
+// Splits a child's output into lines and prefixes each with the child's name, except JSON objects and log
+// lines, which contain the name already.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ namespace cairn::cli {
 
 class OutputLines {
  public:
-  static constexpr size_t kLongest = 16 * 1024;  // bytes; a longer line is cut in two
+  static constexpr size_t kLongest = 16 * 1024;  // bytes; a longer line is split
 
   explicit OutputLines(absl::string_view name) : prefix_(absl::StrCat("[", name, "] ")) {}
 
-  // Takes bytes as they come, perhaps ending inside a line; returns the lines that are complete, prefixed.
+  // Appends bytes, which may end within a line. Returns the complete lines, prefixed.
   std::string Add(absl::string_view bytes);
-  // The unfinished last line, prefixed, at the end of the output; empty when there is none.
+  // Returns the unfinished last line, prefixed, at the end of the output; empty if there is none.
   std::string Finish();
 
  private:
   std::string TakeLine();
-  bool SaysWhose() const;  // the unfinished line
+  bool SaysWhose() const;  // whether the unfinished line contains the task's name
 
   const std::string prefix_;
   std::string partial_;

@@ -21,12 +21,12 @@ namespace cairn::cli {
 namespace {
 
 constexpr char kProgram[] = "cairn plan";
-// Beyond it nobody puts a server beside each worker.
+// Upper limit of servers in the search for the best number.
 constexpr int kMostServers = 256;
 constexpr int kTableWorkers[] = {1, 8, 64, 256, 1000};
 constexpr int kTableServers[] = {1, 4, 16, 64, 200};
 
-// A check of a flag's value by one of the planner's parsers.
+// Checks a flag's value with a parser of the planner.
 template <typename Parse>
 CLI::Validator ParsedBy(Parse parse) {
   return CLI::Validator([parse](std::string& text) { return std::string(parse(text).status().message()); },
@@ -36,43 +36,58 @@ CLI::Validator ParsedBy(Parse parse) {
 class PlanCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("MODEL", model_, "Keras' JSON, a .keras file, or the .h5 of a whole model")
+    app.add_option("MODEL", model_, "Model file: Keras JSON, .keras, or a .h5 file with a whole model")
         ->required()
         ->type_name("FILE");
-    app.add_option("--ps", servers_, "Parameter servers")->check(WholeNumberFrom(1))->capture_default_str();
-    app.add_option("--workers", input_.workers, "Workers")->check(WholeNumberFrom(1))->capture_default_str();
-    app.add_option("--link", link_, "Rate of each machine's link, each way: 10Gbit, 100Mbit")
+    app.add_option("--ps", servers_, "Number of parameter servers")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N");
+    app.add_option("--workers", input_.workers, "Number of workers")
+        ->check(WholeNumberFrom(1))
+        ->capture_default_str()
+        ->type_name("N");
+    app.add_option(
+           "--link", link_,
+           "Bandwidth of each machine's network link in each direction, for example 10Gbit or 100Mbit")
         ->check(ParsedBy(ParseLinkRate))
         ->capture_default_str()
         ->type_name("RATE");
-    app.add_option(FlagNames("step_compute"), compute_,
-                   "What a worker computes in a step: 30ms. `step_bench --compute_only` measures it")
+    app.add_option(
+           FlagNames("step_compute"), compute_,
+           "Compute time of one step of a worker, for example 30ms; `step_bench --compute_only` measures it")
         ->required()
         ->check(ParsedBy(ParseSeconds))
         ->type_name("TIME");
-    app.add_option(FlagNames("round_trip"), round_trip_, "Of a small message between two machines")
+    app.add_option(FlagNames("round_trip"), round_trip_,
+                   "Round-trip time of a small message between two machines")
         ->check(ParsedBy(ParseSeconds))
         ->capture_default_str()
         ->type_name("TIME");
-    app.add_option(FlagNames("task_rate"), task_rate_,
-                   "What one task sends or takes at most, whatever its link; push_pull_bench measures it")
+    app.add_option(
+           FlagNames("task_rate"), task_rate_,
+           "Largest rate at which one task sends or receives, whatever its link; push_pull_bench measures it")
         ->check(ParsedBy(ParseLinkRate))
         ->capture_default_str()
         ->type_name("RATE");
     app.add_option(FlagNames("memory_bandwidth"), memory_gigabytes_,
-                   "Of a server's update, in GB/s; apply_bench measures it")
+                   "Memory bandwidth of a server's update, in GB/s; apply_bench measures it")
         ->check(NumberAbove(0))
-        ->capture_default_str();
+        ->capture_default_str()
+        ->type_name("X");
     app.add_option(FlagNames("optimizer_slots"), input_.optimizer_slots,
-                   "Numbers kept beside each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
+                   "Optimizer slots of each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
         ->check(WholeNumberFrom(0))
-        ->capture_default_str();
-    app.add_flag("--norms", input_.norms,
-                 "The optimizer takes norms (clipnorm, global_clipnorm, LAMB): values come when all "
-                 "gradients are there");
-    worker::AddWireFlags(app, wire_, "Options");
-    app.add_flag("--table", table_, "Steps of clusters of all sizes, up to 1000 workers and 200 servers");
-    app.add_flag("--json", json_, "One JSON object, in seconds and bytes");
+        ->capture_default_str()
+        ->type_name("N");
+    app.add_flag(
+        "--norms", input_.norms,
+        "The optimizer needs norms (clipnorm, global_clipnorm, LAMB): servers send values only after all "
+        "gradients have arrived");
+    worker::AddWireFlags(app, wire_, "Gradient compression");
+    app.add_flag("--table", table_,
+                 "Print a table of step times for clusters of up to 1000 workers and 200 servers");
+    app.add_flag("--json", json_, "Print one JSON object, in seconds and bytes");
   }
 
   int Run(const CLI::App&) override {

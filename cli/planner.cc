@@ -145,13 +145,13 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
   absl::StrAppendFormat(&text, "%d ps and %d %s, links of %s each way, synchronous\n\n", plan.servers,
                         input.workers, input.workers == 1 ? "worker" : "workers", Rate(input.link));
   line("computation", Milliseconds(plan.compute));
-  line("push", Milliseconds(plan.push), "what backward does not hide");
+  line("push", Milliseconds(plan.push), "not overlapped with backward");
   line("update", Milliseconds(plan.update));
-  line("pull", Milliseconds(plan.pull), "what gradients on their way do not hide");
+  line("pull", Milliseconds(plan.pull), "not overlapped with the transfer of gradients");
   line("latency", Milliseconds(plan.latency));
-  line("ahead", Milliseconds(-plan.ahead), "of the next forward pass, while values come");
+  line("ahead", Milliseconds(-plan.ahead), "of the next forward pass, overlapped with pull");
   line("step", Milliseconds(plan.step),
-       absl::StrFormat("%.2f steps/s, as much as %.2f lone workers", 1 / plan.step,
+       absl::StrFormat("%.2f steps/s, as fast as %.2f workers without communication", 1 / plan.step,
                        plan.speedup(input.workers)));
   const auto both_ways = [](int64_t gradients, int64_t values) {
     const std::string up = net::InBytes(static_cast<double>(gradients));
@@ -160,10 +160,10 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
                                               net::InBytes(static_cast<double>(values)), " of values");
   };
   absl::StrAppendFormat(&text,
-                        "\neach worker's link %s a step, the busiest server's %s (%.2f times the mean)\n",
+                        "\neach worker's link %s per step, the busiest server's %s (%.2f times the mean)\n",
                         both_ways(plan.worker_bytes, plan.worker_pull_bytes),
                         both_ways(plan.server_bytes, plan.server_pull_bytes), plan.imbalance);
-  absl::StrAppend(&text, "most of the time goes to ", plan.bottleneck, "\n");
+  absl::StrAppend(&text, "bottleneck: ", plan.bottleneck, "\n");
   absl::StrAppendFormat(&text, "best: %d ps, %s a step\n", best.servers, Milliseconds(best.step));
   return text;
 }

@@ -1,13 +1,13 @@
-// Free TCP ports of this machine that stay free until their tasks listen on them.
+// Reserves free TCP ports of this machine until tasks listen on them.
 #pragma once
 
 #include "absl/status/statusor.h"
 
 namespace cairn::cli {
 
-// A port of 127.0.0.1 that belongs to us. The socket behind it is bound with SO_REUSEPORT and never listens,
-// so a child that sets SO_REUSEPORT too (`cairn-ps --reuse_port`) can listen on the port, and nobody else is
-// given it between our choice and the child's start. Hold it for as long as the child lives. Move-only.
+// A reserved port of 127.0.0.1. Its socket is bound with SO_REUSEPORT and never listens: a child that sets
+// SO_REUSEPORT too (`cairn-ps --reuse_port`) can listen on the port, and the kernel assigns it to no other
+// process before the child starts. Must outlive the child. Move-only.
 class ReservedPort {
  public:
   static absl::StatusOr<ReservedPort> Reserve();

@@ -44,7 +44,7 @@ void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
   app.add_option_function<std::string>(
          FlagNames("csv_separator"),
          [&separator](const std::string& text) { separator = *data::ParseCsvSeparator(text); },
-         "CSV: comma, semicolon, tab, space or a character [as the first lines show]")
+         "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::string(data::ParseCsvSeparator(text).status().message());
@@ -53,18 +53,18 @@ void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
       ->type_name("NAME|C");
 }
 
-// "0.998" for people; -o has every digit.
+// "0.998": shortened for display; --output has full precision.
 std::string Number(float value) {
-  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // a NaN has a sign, which means nothing
+  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // never "-nan"
 }
 
-// A class by its name, or where `names` has none, its index.
+// The name of a class, or its index if `names` has no name for it.
 std::string ClassOf(int64_t index, absl::Span<const std::string> names) {
   if (index >= static_cast<int64_t>(names.size())) return absl::StrCat(index);
   return absl::Utf8SafeCHexEscape(names[static_cast<size_t>(index)]);
 }
 
-// One line of what the model makes of an example. `outputs` [width]: probabilities where they can be.
+// The line of one example. `outputs` [width]: probabilities, if the loss defines them.
 std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
                    absl::Span<const std::string> class_names) {
   const bool undecided =
@@ -81,7 +81,7 @@ std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
                        [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
 }
 
-// What a trained model makes of examples that it need not know.
+// `cairn predict`: prints or writes the outputs of a trained model for new examples.
 class PredictCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -91,47 +91,50 @@ class PredictCommand final : public Command {
         ->type_name("DIR|FILE");
     app.add_option(
            "INPUTS", inputs_,
-           "The examples: .npy or IDX, plain or .gz, one file for each input of the model; or a .csv, a "
-           ".tfrecord or a folder of images, with labels or without")
+           "Examples: one .npy or IDX file, plain or .gz, for each input of the model; or a .csv file, a "
+           ".tfrecord file or a directory of images, with or without labels")
         ->required()
         ->type_name("FILE|DIR");
-    app.add_option("--labels", labels_, "What is true, .npy or IDX: loss and metrics are told")
+    app.add_option("--labels", labels_, "File with the true labels, .npy or IDX; prints loss and metrics")
         ->type_name("FILE");
-    app.add_option("-o,--output", output_,
-                   "Write the model's outputs, float32, instead of a line for each example")
+    app.add_option(
+           "-o,--output", output_,
+           "Write the outputs of the model as float32 to this file, instead of printing one line per example")
         ->type_name("FILE.npy");
     app.add_option("--model", options_.model,
-                   "The model: Keras' JSON, .keras or .h5 [a checkpoint, a .keras and a whole model's .h5 "
-                   "have their own]")
+                   "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, "
+                   ".npz and .h5 "
+                   "files without a model]")
         ->type_name("FILE");
-    app.add_option("--loss", options_.loss, "By Keras' name [the model file's]")->type_name("NAME");
-    app.add_option("--metrics", options_.metrics, "By Keras' names, between commas [the model file's]")
-        ->type_name("NAMES");
-    app.add_option(
-           FlagNames("input_scale"), options_.input_scale,
-           "Factor of the inputs [that of training; else 1/255 for bytes that the model does not scale "
-           "itself, and 1 for numbers]")
+    app.add_option("--loss", options_.loss, "Loss function, by Keras' name [from the model file]")
+        ->type_name("NAME");
+    app.add_option("--metrics", options_.metrics, "Metrics, by Keras' names [from the model file]")
+        ->type_name("NAME,...");
+    app.add_option(FlagNames("input_scale"), options_.input_scale,
+                   "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, "
+                   "unless the model "
+                   "rescales them itself, and 1 for numbers]")
         ->type_name("X");
-    app.add_option(
-           FlagNames("label_column"), options_.label_column,
-           "CSV, TFRecord: the label's name [that of training; else label, ...; CSV: the last, where it is "
-           "one too many]")
+    app.add_option(FlagNames("label_column"), options_.label_column,
+                   "CSV, TFRecord: name of the label column [as in training; if unknown, label, ...; in CSV "
+                   "files the last "
+                   "column if there is one more than the inputs]")
         ->type_name("NAME");
     app.add_option_function<std::string>(
            FlagNames("feature_column"),
            [this](const std::string& names) { options_.feature_columns = absl::StrSplit(names, ','); },
-           "CSV, TFRecord: the inputs' names, in the model's order [those of training]")
+           "CSV, TFRecord: names of the input columns, in the order of the model's inputs [as in training]")
         ->type_name("NAME,...");
     app.add_option_function<float>(
            FlagNames("missing_value"), [this](const float& value) { options_.missing_value = value; },
-           "CSV: what an empty field stands for [as in training; else it is a fault]")
+           "CSV: value of an empty field [as in training; if unknown, an empty field is an error]")
         ->type_name("X");
     AddCsvSeparatorFlag(app, options_.csv_separator);
-    app.add_option("--limit", limit_, "Only the first so many examples; 0: all")
+    app.add_option("--limit", limit_, "Use only the first N examples; 0: all")
         ->check(WholeNumberFrom(0))
         ->type_name("N");
-    app.add_option("--threads", threads_, "Threads that compute; 0: as many as there are cores")
-        ->check(CLI::Range(0, kMaxThreads))
+    app.add_option("--threads", threads_, "Compute threads; 0: one per core")
+        ->check(WholeNumberBetween(0, kMaxThreads))
         ->type_name("N");
   }
 
@@ -158,7 +161,7 @@ class PredictCommand final : public Command {
   }
   static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
 
-  // The examples and, where they have them or --labels does, their targets.
+  // The examples and, from the data or from --labels, their targets.
   absl::StatusOr<data::Examples> ReadExamples(const worker::TrainedModel& trained) const {
     std::optional<data::Examples> examples;
     if (inputs_.size() == 1) {
@@ -176,7 +179,7 @@ class PredictCommand final : public Command {
     return *std::move(examples);
   }
 
-  // That the examples become inputs as in training; notes what was taken over from there.
+  // Checks that the examples are preprocessed as in training; notes the settings that are taken from there.
   absl::Status CheckReading(const worker::TrainedModel& trained, data::Examples& examples) const {
     if (!trained.data.preprocessing) return absl::OkStatus();
     const worker::Preprocessing& before = *trained.data.preprocessing;
@@ -234,7 +237,7 @@ class PredictCommand final : public Command {
           absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.data.class_names.size(),
                        " classes, the model's output is ", model.output_shape().ToString()));
     }
-    // Without labels a model that was never compiled has outputs all the same.
+    // Without labels, outputs do not need a compiled model.
     const auto loss = worker::MakeLoss(options_, model);
     std::optional<data::Targets>& targets = examples.targets;
     if (!loss.ok() && labels_.empty()) targets.reset();
@@ -288,7 +291,7 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  // What outputs are where nobody says.
+  // The meaning of outputs without a loss.
   static constexpr nn::LossSpec kNumbers = {.kind = kernels::LossKind::kMeanSquaredError};
 
   std::string weights_, labels_, output_;

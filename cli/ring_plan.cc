@@ -10,9 +10,9 @@ namespace cairn::cli {
 namespace {
 
 constexpr double kBackward = 2.0 / 3;
-// Of each worker, at most: worker/allreduce/chunks.h.
+// Largest chunk of a worker: worker/allreduce/chunks.h.
 constexpr double kChunk = 256 << 10;
-// What differs by less is not told apart.
+// Smaller relative differences count as equal.
 constexpr double kNearly = 1.02;
 
 std::string Comparison(double ring, const StepPlan& plan) {
@@ -31,7 +31,7 @@ RingPlan PlanRing(const PlanInput& input) {
   }
   const double workers = input.workers;
   const double rate = std::min(input.link * kGoodput, input.task_rate) / 8;
-  const double passes = 2 * (workers - 1);  // from neighbour to neighbour, of a part of 1 / workers
+  const double passes = 2 * (workers - 1);  // transfers to a neighbour, each of 1 / workers of the bytes
   const double transfer = passes / workers * bytes / rate;
   const double last_bucket = passes * std::min(kChunk, bytes / workers) / rate;
   RingPlan plan = {.compute = input.step_compute};
@@ -47,10 +47,9 @@ std::string AsText(const PlanInput& input, const RingPlan& ring, const StepPlan&
   std::string compared = Comparison(ring.step, plan);
   if (best.servers != plan.servers) absl::StrAppend(&compared, ", ", Comparison(ring.step, best));
   return absl::StrFormat(
-      "all-reduce: %.1f ms a step without servers, %s\n"
-      "            each worker's link %s each way, ring %.1f ms, update %.1f ms, latency %.1f ms; as much as "
-      "%.2f lone "
-      "workers\n",
+      "all-reduce: %.1f ms per step without servers, %s\n"
+      "            each worker's link %s each way, ring %.1f ms, update %.1f ms, latency %.1f ms; as fast as "
+      "%.2f workers without communication\n",
       ring.step * 1e3, compared, net::InBytes(static_cast<double>(ring.worker_bytes)), ring.ring * 1e3,
       ring.update * 1e3, ring.latency * 1e3,
       ring.step == 0 ? input.workers : input.workers * ring.compute / ring.step);

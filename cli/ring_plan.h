@@ -1,12 +1,12 @@
-// What a step of all-reduce costs on the same cluster without its servers: beside planner.h's, in its terms.
+// The cost of one all-reduce step on the same cluster without servers, in the terms of planner.h.
 //
-//   ring     of S bytes each of N workers sends (N - 1) / N S to the right twice, sums and then means:
-//            2 (N - 1) / N S / rate, of which backward hides what it can, but never the last bucket
-//   update   every worker reads the mean, the values and the slots, and writes values and slots:
-//            (3 + 2 slots) S / memory
-//   latency  of the last bucket, 2 (N - 1) ways to a neighbour: N - 1 round trips
+//   ring     Each of N workers sends (N - 1) / N of S bytes to its right neighbour twice, first sums, then
+//            means: 2 (N - 1) / N S / rate. Backward overlaps with all of this except the last bucket.
+//   update   Every worker reads the mean, the values and the slots, and writes values and slots:
+//            (3 + 2 slots) S / memory bandwidth.
+//   latency  The last bucket makes 2 (N - 1) hops to a neighbour: N - 1 round trips.
 //
-// All workers are equally far from each other: what a ring across a slow link costs is what that link costs.
+// Every link between workers has the same rate; in a real ring the slowest link decides.
 // Pure functions; any thread.
 #pragma once
 
@@ -18,10 +18,10 @@
 namespace cairn::cli {
 
 struct RingPlan {
-  // Seconds.
-  double compute = 0, ring = 0, update = 0, latency = 0;  // ring: what backward does not hide
-  double step = 0;                                        // their sum
-  int64_t worker_bytes = 0;                               // of one worker's link in a step, each way
+  // Seconds. ring: the part that does not overlap with backward.
+  double compute = 0, ring = 0, update = 0, latency = 0;
+  double step = 0;           // their sum
+  int64_t worker_bytes = 0;  // on one worker's link per step, in each direction
 };
 
 RingPlan PlanRing(const PlanInput& input);

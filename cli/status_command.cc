@@ -28,19 +28,20 @@ namespace {
 
 constexpr char kProgram[] = "cairn status";
 
-// The cluster as its servers tell of it, once or again and again.
+// `cairn status`: shows the status that the servers report, once or repeatedly.
 class StatusCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    app.add_option("--watch", watch_seconds_, "Again every so many seconds, until stopped [2]")
+    app.add_option("--watch", watch_seconds_,
+                   "Repeat at this interval until interrupted; SECONDS may be omitted")
         ->expected(0, 1)
         ->default_str("2")
         ->check(NumberAbove(0))
         ->type_name("SECONDS");
-    app.add_flag("--json", json_, "As one JSON object, for programs");
-    app.add_option("--timeout", timeout_seconds_, "Seconds to wait for each server")
+    app.add_flag("--json", json_, "Print one JSON object");
+    app.add_option("--timeout", timeout_seconds_, "Time limit for each server")
         ->check(NumberAbove(0))
         ->capture_default_str()
         ->type_name("SECONDS");
@@ -66,14 +67,14 @@ class StatusCommand final : public Command {
       const ClusterView view = {.cluster = cluster->spec, .servers = AskAll(stubs)};
       const std::string text = json_ ? AsJson(view) : AsTable(view);
       std::printf("%s%s%s", clears ? "\x1b[H\x1b[2J" : "", text.c_str(), watch && !json_ ? "\n" : "");
-      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);  // main() says why
+      if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);  // main() logs the reason
       if (!watch) return static_cast<int>(view.well() ? ExitCode::kDone : ExitCode::kFailure);
       std::this_thread::sleep_for(std::chrono::duration<double>(watch_seconds_));
     }
   }
 
  private:
-  // All at once: one that does not answer keeps nobody waiting for longer than its own limit.
+  // Queries all servers concurrently, so that a server that does not answer costs at most one time limit.
   std::vector<absl::StatusOr<v1::ServerStatus>> AskAll(
       const std::vector<std::unique_ptr<v1::Inspector::Stub>>& stubs) const {
     std::vector<absl::StatusOr<v1::ServerStatus>> answers(stubs.size(), absl::UnknownError("not asked"));
@@ -92,7 +93,7 @@ class StatusCommand final : public Command {
     const absl::Status status = net::FromGrpc(stub.Describe(&context, v1::DescribeRequest(), &answer));
     if (status.ok()) return answer;
     if (absl::IsUnimplemented(status))
-      return absl::UnimplementedError("it is of a version that tells nothing");
+      return absl::UnimplementedError("its version does not support status queries");
     return absl::Status(status.code(), net::WhyUnreachable(status));
   }
 

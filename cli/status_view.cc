@@ -20,7 +20,7 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Columns as wide as their widest cell; the first three to the left, numbers to the right.
+// Pads columns to their widest cell; the first three are left-aligned, the others right-aligned.
 std::string Align(const Rows& rows) {
   constexpr size_t kToTheLeft = 3;
   std::vector<size_t> widths(rows.front().size(), 0);
@@ -41,7 +41,7 @@ std::string Align(const Rows& rows) {
   return text;
 }
 
-// The address of "worker/1" as the cluster has it; empty when it has none.
+// The address of "worker/1" in the cluster; empty if it is not listed.
 std::string AddressOf(const net::ClusterSpec& cluster, const std::string& task) {
   for (const net::TaskId& trainer : cluster.trainers()) {
     if (trainer.ToString() == task) return cluster.tasks(trainer.job).at(trainer.index).ToString();
@@ -181,7 +181,7 @@ std::vector<std::string> ClusterView::troubles() const {
     if (!servers[i].ok()) {
       troubles.push_back(absl::StrCat(name, ": ", servers[i].status().message()));
     } else if (servers[i]->task() != absl::StrCat("ps/", i)) {
-      troubles.push_back(absl::StrCat(name, " says that it is ", servers[i]->task()));
+      troubles.push_back(absl::StrCat(name, " identifies itself as ", servers[i]->task()));
     } else if (servers[i]->cluster_hash() != 0 && servers[i]->cluster_hash() != cluster.Hash()) {
       troubles.push_back(absl::StrCat(name, " belongs to another cluster than this one"));
     } else if (servers[i]->state() == v1::STATE_FAILED) {
@@ -192,7 +192,7 @@ std::vector<std::string> ClusterView::troubles() const {
     for (const v1::Member& member : server->members()) {
       if (member.state() != v1::MEMBER_STATE_LOST) continue;
       troubles.push_back(
-          absl::StrCat(member.task(), " is lost: not heard of for ", net::InTime(member.heard_seconds())));
+          absl::StrCat(member.task(), " is lost: no heartbeat for ", net::InTime(member.heard_seconds())));
     }
   }
   return troubles;

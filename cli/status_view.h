@@ -1,4 +1,4 @@
-// What `cairn status` shows of what the servers said: a table for people, or JSON.
+// Renders the servers' status for `cairn status`, as a table or as JSON.
 #pragma once
 
 #include <string>
@@ -13,15 +13,14 @@ namespace cairn::cli {
 // A cluster at one moment.
 struct ClusterView {
   net::ClusterSpec cluster;
-  std::vector<absl::StatusOr<v1::ServerStatus>> servers;  // [ps] or why it did not answer
+  std::vector<absl::StatusOr<v1::ServerStatus>> servers;  // [ps], or why the server did not answer
 
-  // Of those that answered, the one that knows most of the job: who writes its log, the first of them. Null
-  // when none answered.
+  // The server with the most complete view of the job, among those that answered: the sequencer, otherwise
+  // the first one. Null if no server answered.
   const v1::ServerStatus* leader() const;
-  // Nothing that needs somebody to look: every server answers, is of one cluster, and has not failed; no
-  // worker is lost.
+  // True if every server answered, belongs to this cluster and has not failed, and no worker has failed.
   bool well() const;
-  // What is wrong, a sentence each.
+  // One sentence for each problem.
   std::vector<std::string> troubles() const;
 };
 

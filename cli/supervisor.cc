@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRetryable = static_cast<int>(ExitCode::kRetryable);
 constexpr int kFailure = static_cast<int>(ExitCode::kFailure);
-// A task that is lost so soon after its start may be lost again at once.
+// A task that fails this soon after its start is likely to fail again at once.
 constexpr auto kSoon = std::chrono::seconds(5);
 constexpr auto kShortestPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::seconds(5);
@@ -39,7 +39,7 @@ int CodeOf(const ChildEnd& end) {
   switch (end.signal) {
     case 0:
       return end.exit_code;
-    case SIGKILL:  // somebody else's doing, the kernel's out-of-memory killer for one: the task is lost
+    case SIGKILL:  // sent by another process or the out-of-memory killer: the task can be retried
     case SIGTERM:
     case SIGINT:
     case SIGHUP:
@@ -49,7 +49,7 @@ int CodeOf(const ChildEnd& end) {
   }
 }
 
-// Was told to, or is lost.
+// Whether it was stopped by a signal, or failed in a way that can be retried.
 bool Left(const ChildEnd& end) {
   const int code = CodeOf(end);
   return code == kRetryable || code == static_cast<int>(ExitCode::kInterrupted) ||
@@ -108,7 +108,7 @@ bool Supervisor::PlanRestart(Member& member) {
       soon ? std::clamp<Duration>(member.pause * 2, kShortestPause, kLongestPause) : Duration::zero();
   member.restart_at = now + member.pause;
   ++member.restarts;
-  Say(absl::StrCat(member.child->name(), " ", Describe(end), ": starting it again (", member.restarts, " of ",
+  Say(absl::StrCat(member.child->name(), " ", Describe(end), ": restarting it (", member.restarts, " of ",
                    member.task->restarts, ")"));
   return true;
 }
@@ -145,7 +145,7 @@ void Supervisor::WaitForEvents(const SignalQueue& signals) {
   for (const Member& member : members_) {
     if (member.child->output_fd() >= 0) events.push_back({member.child->output_fd(), POLLIN, 0});
   }
-  int timeout = -1;  // no limit while all is well: every task limits its own waits
+  int timeout = -1;  // no limit during normal operation: every task limits its own waits
   std::optional<TimePoint> next = deadline_;
   for (const Member& member : members_) {
     if (member.restart_at.has_value()) next = std::min(next.value_or(*member.restart_at), *member.restart_at);
@@ -154,11 +154,11 @@ void Supervisor::WaitForEvents(const SignalQueue& signals) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - SteadyClock().Now()).count();
     timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
   }
-  poll(events.data(), events.size(), timeout);  // an error is a spurious wake
+  poll(events.data(), events.size(), timeout);  // an error counts as a spurious wakeup
 }
 
 void Supervisor::OnSignal(int signal) {
-  if (signal == SIGCHLD) return;  // ReapEnded looks anyway
+  if (signal == SIGCHLD) return;  // ReapEnded() checks all children anyway
   if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
     Say(absl::StrCat(SignalName(signal), " again: killing ",
                      Counted(static_cast<int64_t>(Running().size()), "task")));
@@ -167,7 +167,8 @@ void Supervisor::OnSignal(int signal) {
   }
   exit_code_ = static_cast<int>(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated);
   verdict_ = absl::StrCat("stopped by ", SignalName(signal));
-  Say(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace), "; once more kills"));
+  Say(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace),
+                   "; a second signal kills the tasks"));
   Stop(signal == SIGINT ? SIGINT : SIGTERM);
 }
 
@@ -178,7 +179,7 @@ void Supervisor::ReapEnded() {
     Relay(faults_.Pass(member.child->FinishOutput()));
     ended.push_back(&member);
   }
-  // Of failures seen at once the one that is no consequence of another's is the reason.
+  // Of several failures seen together, report the one that is not a consequence of another failure.
   std::stable_sort(ended.begin(), ended.end(), [](const Member* a, const Member* b) {
     return (CodeOf(*a->child->end()) == kRetryable) < (CodeOf(*b->child->end()) == kRetryable);
   });
@@ -193,7 +194,7 @@ void Supervisor::TellServers() {
 }
 
 void Supervisor::OnEnd(Member& member) {
-  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;  // as told
+  if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) return;  // expected
   const Child& child = *member.child;
   if (!child.end()->clean()) {
     if (phase_ == Phase::kRunning && PlanRestart(member)) return;
@@ -220,7 +221,7 @@ void Supervisor::OnEnd(Member& member) {
     chief_done_ = true;
     EnterEnding();
   } else if (member.role() == Role::kServer && WorkersRunning()) {
-    // At the regular end a server that was told so may be faster than the worker that told it.
+    // At the regular end, a server may exit before the worker that stopped it.
     if (early_server_.empty()) early_server_ = child.name();
     EnterEnding();
   }
@@ -236,12 +237,12 @@ void Supervisor::OnDeadline() {
         early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
     const std::string text =
         absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since);
-    // A chief that was lost just after it had ended the servers: its next life finds none.
+    // A restarted chief that had failed just after it stopped the servers: it finds none.
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
-    // Workers that were paused for so long that nobody was left to tell them, and servers that were lost when
-    // they had been told: their next life waits for a job.
+    // Workers that were paused until no task was left to notify them, and restarted servers that had failed
+    // after they were stopped: they wait for a job that does not come.
     const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
       return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
     });
@@ -249,7 +250,7 @@ void Supervisor::OnDeadline() {
       EndWithoutChief(text);
     } else if (chief_done_ && only_untold) {
       exit_code_ = 0;
-      Say(absl::StrCat(text, ": the result is out, nothing is lost"));
+      Say(absl::StrCat(text, ": the result is complete, nothing is lost"));
       Stop(SIGTERM);
     } else {
       Fail(kFailure, text);
@@ -275,7 +276,7 @@ void Supervisor::Fail(int code, const std::string& text) {
 
 void Supervisor::EndWithoutChief(const std::string& text) {
   exit_code_ = 0;
-  Say(absl::StrCat(text, ", and had ended ", early_server_, ": the result is out, nothing is lost"));
+  Say(absl::StrCat(text, ", and had stopped ", early_server_, ": the result is complete, nothing is lost"));
   Stop(SIGTERM);
 }
 
@@ -292,7 +293,7 @@ void Supervisor::Stop(int signal) {
 
 void Supervisor::KillAll() {
   phase_ = Phase::kKilling;
-  deadline_.reset();  // SIGKILL cannot be refused
+  deadline_.reset();  // no process can ignore SIGKILL
   for (const Member* member : Running()) member->child->Signal(SIGKILL);
 }
 
@@ -321,7 +322,7 @@ void Supervisor::Relay(const std::string& lines) {
   size_t written = 0;
   while (written < text.size()) {
     const ssize_t count = write(options_.log_fd, text.data() + written, text.size() - written);
-    if (count < 0 && errno != EINTR) return;  // nobody reads: the children matter more
+    if (count < 0 && errno != EINTR) return;  // the log has no reader; keep supervising the children
     if (count > 0) written += static_cast<size_t>(count);
   }
 }

@@ -1,4 +1,5 @@
-// Starts the tasks of a cluster on this machine, watches them, and sees to it that none is left.
+// Starts the tasks of a cluster on this machine, monitors and restarts them, and stops all of them at the
+// end.
 //
 //             a child fails, SIGINT, SIGTERM                 grace over, or a second signal
 //   kRunning ─────────────────────────────────▶ kStopping ─────────────────────────────────▶ kKilling
@@ -7,9 +8,9 @@
 //   kEnding ── a child fails, or end_limit over ────┘                                            ▼
 //      └───────────────────────────────────────── all ended ───────────────────────────────▶ the exit code
 //
-// kStopping passes the signal on to the workers, and to the servers when no worker is left. In kRunning a
-// task that is lost is started again, as often as it may be, and while the job makes steps; what is lost
-// after the chief's end is no failure. One thread; Run blocks it until every child is reaped.
+// kStopping forwards the signal to the workers, and to the servers once no worker runs. In kRunning a failed
+// task is restarted up to its limit while the job makes progress. A task that fails after the chief has
+// finished does not make the run fail. One thread; Run() blocks until every child is reaped.
 #pragma once
 
 #include <chrono>
@@ -33,35 +34,36 @@ class Supervisor {
   struct Task {
     Role role;
     Child::Args child;
-    // How often it is started again when it was lost: killed from outside, or ended with 138. Later from time
-    // to time: a task that was lost within 5 s of its start waits before the next one, up to 5 s.
+    // Number of restarts after a failure: the task was killed by another process, or exited with 138. A task
+    // that fails within 5 s of its start is restarted with an increasing delay of up to 5 s.
     int restarts = 0;
-    // A worker of an elastic job: the others go on without it when it was stopped by a signal, or was lost
-    // and is not started again.
+    // A worker of an elastic job: the job continues without it if a signal stopped it, or if it failed and is
+    // not restarted.
     bool may_leave = false;
-    std::vector<std::string> first_life{};  // more arguments, which it has not when it is started again
+    std::vector<std::string> first_life{};  // additional arguments of the first start only
   };
   struct Options {
-    std::string program = "cairn train";  // before every line of ours
-    int log_fd = 2;                       // the children's lines, and ours
-    // On a terminal that also shows the chief's progress line: clears it before a line of ours.
+    std::string program = "cairn train";  // prefix of every line that the supervisor logs
+    int log_fd = 2;                       // output of the children and of the supervisor
+    // Whether to clear the chief's progress line on the terminal before each log line.
     bool clears_line = false;
-    bool json = false;                          // our lines are JSON, as those of the children are told to be
-    Duration grace = std::chrono::seconds(10);  // from a stop to SIGKILL
-    Duration end_limit = std::chrono::seconds(30);  // from the chief's end, or a server's, to everybody's
-    // Returns the job's step; nothing if it is not known now. Called after a task was lost; may block for a
+    bool json = false;                          // log lines are JSON objects, like those of the children
+    Duration grace = std::chrono::seconds(10);  // between the stop signal and SIGKILL
+    // Between the end of the chief or of a server and the end of all tasks.
+    Duration end_limit = std::chrono::seconds(30);
+    // Returns the job's step, or nothing if it is unknown. Called after a task has failed; may block for one
     // second.
     std::function<std::optional<int64_t>()> progress{};
-    // A task that was lost more often than this in a row while the job made no step is not started again. If
-    // the step is not known, a run of the task for kFruitfulLife counts as a step.
+    // A task that fails more often than this in a row without a step of the job in between is not restarted.
+    // If the step is unknown, a task that ran for kFruitfulLife counts as progress.
     int max_fruitless_restarts = 10;
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Returns the launcher's exit code: 0 when all tasks ended with 0; the code of the first task that failed;
-  // 130 or 143 after a signal. A task killed by a signal that is not started again counts as lost (138), or
-  // as broken (1) when the signal was its own doing, such as SIGSEGV. The reason goes to `log_fd`, with the
-  // last lines of the task that failed.
+  // Returns the exit code of the launcher: 0 if all tasks exited with 0; the code of the first task that
+  // failed; 130 or 143 after a signal. A task that was killed by a signal and is not restarted counts as 138,
+  // or as 1 if it caused the signal itself, such as SIGSEGV. The reason is logged to `log_fd`, with the last
+  // lines of the failed task.
   int Run(const std::vector<Task>& tasks);
 
  private:
@@ -73,16 +75,16 @@ class Supervisor {
     std::unique_ptr<Child> child;
     TimePoint started_at;
     int restarts = 0;
-    int fruitless = 0;                      // losses in a row without a step of the job between them
-    std::optional<int64_t> step{};          // of the job, when the task was lost last
-    Duration pause{};                       // before the last restart
-    std::optional<TimePoint> restart_at{};  // it was lost and will be started again
+    int fruitless = 0;                      // failures in a row without a step of the job in between
+    std::optional<int64_t> step{};          // of the job when the task last failed
+    Duration pause{};                       // delay of the last restart
+    std::optional<TimePoint> restart_at{};  // set while a restart is planned
   };
 
   bool StartAll(const std::vector<Task>& tasks);
-  // False when it was not lost, or may not be started again.
+  // Plans a restart of a failed task. Returns false if the task did not fail or may not be restarted.
   bool PlanRestart(Member& member);
-  // Counts the loss of a task in `fruitless`.
+  // Counts a failure of a task in `fruitless`.
   void NoteLoss(Member& member) const;
   void StartPlanned();
   void WaitForEvents(const SignalQueue& signals);
@@ -93,10 +95,10 @@ class Supervisor {
 
   void EnterEnding();
   void Fail(int code, const std::string& text);
-  // Of a chief that was lost when it had ended a server: it says its result before it does so.
+  // Ends a run whose chief failed after it had stopped a server: the chief prints its result before that.
   void EndWithoutChief(const std::string& text);
   void Stop(int signal);
-  // The signal goes on to them when no worker runs.
+  // Forwards the stop signal to the servers once no worker runs.
   void TellServers();
   void KillAll();
 
@@ -110,13 +112,13 @@ class Supervisor {
   std::vector<Member> members_;
   FaultFilter faults_;
   Phase phase_ = Phase::kRunning;
-  std::optional<TimePoint> deadline_;  // of the phase
+  std::optional<TimePoint> deadline_;  // of the current phase
   int stop_signal_ = 0;
-  bool servers_told_ = false;     // kStopping: the signal went to the servers too
-  bool chief_done_ = false;       // ended with 0: its result is out, and it needs nobody any more
-  std::string early_server_;      // ended with 0 while workers ran; empty: none
-  std::optional<int> exit_code_;  // set once, by whatever ended the run first
-  std::string verdict_;           // said last
+  bool servers_told_ = false;     // kStopping: the servers have received the signal
+  bool chief_done_ = false;       // it exited with 0: its result is printed, and no other task is needed
+  std::string early_server_;      // server that exited with 0 while workers ran; empty: none
+  std::optional<int> exit_code_;  // set once, by the first event that ends the run
+  std::string verdict_;           // logged last
 };
 
 }  // namespace cairn::cli

@@ -22,11 +22,12 @@ class TraceCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    merge_ = app.add_subcommand("merge", "Put the timelines of several tasks into one, on one clock");
-    merge_->add_option("OUT", out_, "The file to write")->required()->type_name("OUT");
-    merge_->add_option("IN", in_, "What the tasks wrote by --trace_file")->required()->type_name("IN...");
-    show_ = app.add_subcommand("show", "Tell where a step's time goes");
-    show_->add_option("FILE", file_, "A timeline, merged or of one task")->required()->type_name("FILE");
+    merge_ =
+        app.add_subcommand("merge", "Merge the timelines of several tasks into one file, with one clock");
+    merge_->add_option("OUT", out_, "File to write")->required()->type_name("FILE");
+    merge_->add_option("IN", in_, "Files that tasks wrote with --trace_file")->required()->type_name("FILE");
+    show_ = app.add_subcommand("show", "Show where the time of a step goes");
+    show_->add_option("FILE", file_, "Timeline of one task, or a merged one")->required()->type_name("FILE");
   }
 
   int Run(const CLI::App&) override {

@@ -39,13 +39,13 @@ namespace {
 
 constexpr char kProgram[] = "cairn train";
 constexpr absl::string_view kServersFlag = "--ps";
-// For the servers to say how far the job is, when a task was lost.
+// Time limit for querying the job's step after a task has failed.
 constexpr auto kStepTimeout = std::chrono::seconds(1);
 
-// What the launcher decides for the workers itself.
+// Flags that the launcher sets for the workers itself.
 constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
 
-// Open files of the launcher: its own, and of each task a reserved port and the pipes of its output and
+// Open files of the launcher: its own, and for each task a reserved port and the pipes of its output and its
 // start.
 constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
 
@@ -58,7 +58,7 @@ int Failure(const absl::Status& status) {
   return static_cast<int>(ExitCode::kFailure);
 }
 
-// Where we are installed; the programs that we start are beside us.
+// The directory of this program, which also contains cairn-ps and cairn-worker.
 absl::StatusOr<std::string> ProgramDirectory() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -87,7 +87,7 @@ std::vector<int> Numbers(const std::vector<ReservedPort>& ports) {
   return numbers;
 }
 
-// And the job's token: there, unlike on a command line, other users do not see it.
+// This process's environment plus the job token: other users can read command lines, but not environments.
 std::vector<std::string> OurEnvironment(const std::string& token) {
   const std::string variable = absl::StrCat(net::kTokenVariable, "=");
   std::vector<std::string> environment;
@@ -101,35 +101,37 @@ std::vector<std::string> OurEnvironment(const std::string& token) {
 class TrainCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    const std::string group = "Cluster on this machine";
-    CLI::Option* model = app.add_option("MODEL", model_, "The same as --model")->type_name("FILE");
-    app.add_option(std::string(kServersFlag), num_servers_, "Parameter servers; none with --mode allreduce")
+    const std::string group = "Local cluster";
+    CLI::Option* model = app.add_option("MODEL", model_, "Same as --model")->type_name("FILE");
+    app.add_option(std::string(kServersFlag), num_servers_,
+                   "Number of parameter servers; 0 with --mode allreduce")
         ->check(WholeNumberFrom(0))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
-    app.add_option("--workers", num_workers_, "Workers; they share the cores")
+    app.add_option("--workers", num_workers_, "Number of workers; they share the cores")
         ->check(WholeNumberFrom(1))
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
-    app.add_flag("--verbose", verbose_, "Show what all tasks tell, not only warnings")->group(group);
-    app.add_option(FlagNames("max_restarts"), max_restarts_,
-                   "How often each task is started again when it was lost; a server only with --train_dir or "
-                   "--ps_replication")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
-    app.add_option(
-           FlagNames("ps_memory_limit"), ps_memory_limit_,
-           "What the job may take of each server's memory, like 4GiB or 500MB: cairn-ps --memory_limit")
+    app.add_option(FlagNames("ps_memory_limit"), ps_memory_limit_,
+                   "Memory that the job may use on each server, for example 4GiB or 500MB; sets cairn-ps "
+                   "--memory_limit")
         ->check(MemorySize())
         ->type_name("SIZE")
         ->group(group);
-    // Of one task's first life; see common/core/fault_points.h.
+    // Applies to the first start of one task; see common/core/fault_points.h.
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
+    app.add_flag("--verbose", verbose_, "Show all log messages of the tasks, not only warnings")
+        ->group(kLoggingGroup);
+    app.add_option(FlagNames("max_restarts"), max_restarts_,
+                   "Number of times that each failed task is restarted; servers are restarted only with "
+                   "--train_dir or --ps_replication")
+        ->check(WholeNumberFrom(0))
+        ->capture_default_str()
+        ->type_name("N")
+        ->group("Fault tolerance");
     net::AddAccessFlags(app, access_);
     net::AddMetricsFlags(app, metrics_);
     AddTraceFlags(app, trace_);
@@ -141,12 +143,12 @@ class TrainCommand final : public Command {
     if (options_.all_reduce()) {
       for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
         if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
-          continue;  // 0 is what the mode means
+          continue;  // --ps=0 agrees with the mode
         return Fault(absl::StrCat(flag, " does not go with --mode allreduce: there are no servers"));
       }
       num_servers_ = 0;
     } else if (num_servers_ == 0) {
-      return Fault("--ps: 0 servers: only --mode allreduce trains without any");
+      return Fault("--ps: 0 servers: only --mode allreduce trains without servers");
     }
     if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
     if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
@@ -156,7 +158,7 @@ class TrainCommand final : public Command {
     }
     if (options_.ps_replication > 0 && num_servers_ < 2) {
       return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
-                                ": a copy needs another server: --ps 2"));
+                                ": a backup needs another server: --ps 2"));
     }
     const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
     if (!access.ok()) return Fault(access.message());
@@ -214,7 +216,7 @@ class TrainCommand final : public Command {
         .log_level = LogLevel(app),
         .log_format = options_.log_format,
         .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
-        // Without snapshots or copies nothing can give a new server what the one before had.
+        // Without checkpoints or backups a restarted server cannot be restored.
         .server_restarts = options_.train_dir.empty() && options_.ps_replication == 0 ? 0 : max_restarts_,
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
@@ -241,34 +243,35 @@ class TrainCommand final : public Command {
     return MergeTraces(traces, supervisor.Run(tasks));
   }
 
-  // The tasks inherit the raised limit, and look themselves whether it is enough for them.
+  // The tasks inherit the raised limit and check for themselves whether it is sufficient.
   absl::Status EnterLimits(const std::string& log_level) const {
     const std::string raised = RaiseDescriptorLimit();
     if (!raised.empty() && log_level == "info") Say(raised);
     return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
   }
 
-  // As given, else one for this run, unless certificates keep strangers out.
+  // The given token; otherwise a random one for this run, unless certificates control the access.
   std::string JobToken() const {
     if (access_.any()) return access_.token;
     return net::HexOf(net::DrawSecret(32));
   }
 
-  // For `cairn status` and the like, while the job runs.
+  // Publishes the token for `cairn status` and other commands while the job runs.
   std::optional<net::LocalToken> PublishToken(const std::string& token,
                                               const std::vector<ReservedPort>& server_ports) const {
     if (token.empty() || server_ports.empty()) return std::nullopt;
     auto published = net::LocalToken::Publish(server_ports.front().port(), token);
     if (published.ok()) return *std::move(published);
-    Say(absl::StrCat("other programs will not find the job's token: ", published.status().message()));
+    Say(absl::StrCat("other programs cannot find the job token: ", published.status().message()));
     return std::nullopt;
   }
 
-  // `code`: of the job, which a timeline that could not be written spoils where nothing else did.
+  // Returns `code`, the exit code of the job, or kFailure if the job succeeded but the timeline could not be
+  // written.
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
-    if (!missing.empty()) Say(absl::StrCat("the timeline lacks ", absl::StrJoin(missing, ", ")));
+    if (!missing.empty()) Say(absl::StrCat("the timeline is missing ", absl::StrJoin(missing, ", ")));
     if (status.ok()) return code;
     Say(absl::StrCat("--trace_file: ", status.message()));
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
@@ -290,7 +293,7 @@ class TrainCommand final : public Command {
     std::fprintf(
         stderr,
         "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
-        "these flags of training\n",
+        "the same training flags\n",
         kProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
   }
 
@@ -303,7 +306,7 @@ class TrainCommand final : public Command {
     std::fputs(line.c_str(), stderr);
   }
 
-  // What the command line says about training, for every worker alike.
+  // The given training flags, which are the same for every worker.
   static std::vector<std::string> WorkerFlags(const CLI::App& app) {
     CLI::App declares;
     worker::TrainOptions unused;
@@ -336,7 +339,7 @@ class TrainCommand final : public Command {
   int num_workers_ = 1;
   int max_restarts_ = 100;
   bool verbose_ = false;
-  bool divided_ = false;  // the model, over workers
+  bool divided_ = false;  // --place distributes the model over workers
   std::string ps_memory_limit_;
   std::vector<std::string> faults_;
   worker::TrainOptions options_;

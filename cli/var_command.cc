@@ -42,26 +42,27 @@ std::string Join(const std::vector<float>& values) {
   return absl::StrJoin(values, ",", [](std::string* out, float value) { absl::StrAppend(out, value); });
 }
 
-// Named variables on the servers from the shell, whether they train or not.
+// `cairn var`: sets, gets and lists variables on the servers, with or without a job.
 class VarCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    set_ = app.add_subcommand("set", "Give a variable a value; a new name makes a new variable");
-    get_ = app.add_subcommand("get", "Print a variable's values");
-    list_ = app.add_subcommand("list", "Print all variables: name, shape, servers");
+    set_ = app.add_subcommand("set", "Set the value of a variable; create the variable if it does not exist");
+    get_ = app.add_subcommand("get", "Print the values of a variable");
+    list_ = app.add_subcommand("list", "Print the name, shape and servers of all variables");
     for (CLI::App* command : {set_, get_, list_}) {
       net::AddClusterFlags(*command, flags_);
       net::AddAccessFlags(*command, access_);
-      command->add_option("--timeout", timeout_seconds_, "Seconds to try to reach the servers")
+      command->add_option("--timeout", timeout_seconds_, "Time limit for connecting to the servers")
           ->check(NumberAbove(0))
           ->capture_default_str()
           ->type_name("SECONDS");
     }
-    for (CLI::App* command : {set_, get_}) command->add_option("NAME", name_, "The variable")->required();
-    set_->add_option("VALUE", value_, "A number, or several: 1,2,3")->required();
+    for (CLI::App* command : {set_, get_})
+      command->add_option("NAME", name_, "Name of the variable")->required();
+    set_->add_option("VALUE", value_, "A number, or several numbers: 1,2,3")->required();
     set_->add_flag("--force", force_,
-                   "Set the variable even while a job trains, which goes on from the value");
+                   "Set the variable even while a job is training; the job continues with the new value");
   }
 
   int Run(const CLI::App&) override {
@@ -100,7 +101,7 @@ class VarCommand final : public Command {
     if (!training.has_value()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("'", name_, "' is not set: job ", training->job().run_id(), " is training, at step ",
-                     training->version(), ", and would go on from the value; --force sets it all the same"));
+                     training->version(), ", and would continue with the new value; --force sets it anyway"));
   }
 
   absl::Status Set(client::Client& client, const std::vector<float>& values) {

@@ -1,7 +1,8 @@
 #include <cstdio>
+#include <string>
 
 #include "cli/command.h"
-#include "common/core/flags.h"
+#include "common/build_info/build_info.h"
 
 namespace cairn::cli {
 namespace {
@@ -10,7 +11,7 @@ class VersionCommand final : public Command {
  public:
   void Declare(CLI::App&) override {}
   int Run(const CLI::App&) override {
-    std::printf("cairn %s\n", std::string(Version()).c_str());
+    std::printf("cairn %s\n", std::string(BuildInfo()).c_str());
     return 0;
   }
 };

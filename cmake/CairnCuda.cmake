@@ -1,6 +1,6 @@
-# Decides whether the CUDA backend is built: CAIRN_CUDA AUTO, ON or OFF. Sets CAIRN_HAVE_CUDA, and makes ready what
-# kernels/cuda needs: the language CUDA in C++20, CUDAToolkit, cuDNN, and NCCL where it is found.
-set(CAIRN_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where CUDA and cuDNN are found), ON or OFF")
+# Decides by CAIRN_CUDA (AUTO, ON or OFF) whether the CUDA backend is built. Sets CAIRN_HAVE_CUDA and prepares the
+# dependencies of kernels/cuda: CUDA with C++20, CUDAToolkit, cuDNN, and NCCL if it is found.
+set(CAIRN_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (if CUDA and cuDNN are found), ON or OFF")
 set_property(CACHE CAIRN_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(CAIRN_HAVE_CUDA OFF)
 
@@ -8,8 +8,8 @@ set(cuda_lacks "")
 if(NOT CAIRN_CUDA)
   set(cuda_lacks "CAIRN_CUDA is ${CAIRN_CUDA}")
 elseif(CAIRN_SANITIZE)
-  # nvcc knows no sanitizers, and those of the host stop on what NVIDIA's driver maps.
-  set(cuda_lacks "this is a sanitizer's build")
+  # nvcc has no sanitizers, and those of the host compiler fail on mappings of NVIDIA's driver.
+  set(cuda_lacks "CAIRN_SANITIZE is set")
 else()
   include(CheckLanguage)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -26,9 +26,9 @@ else()
     find_package(CUDAToolkit 12 QUIET)
     find_package(cuDNN 9 QUIET)
     if(NOT CUDAToolkit_FOUND)
-      set(cuda_lacks "nvcc is there, but no CUDA toolkit of version 12 or later")
+      set(cuda_lacks "nvcc was found, but no CUDA toolkit of version 12 or later")
     elseif(NOT cuDNN_FOUND)
-      set(cuda_lacks "no cuDNN of version 9 was found (cuDNN_ROOT says where it is)")
+      set(cuda_lacks "cuDNN 9 was not found (set cuDNN_ROOT)")
     endif()
   endif()
 endif()
@@ -42,14 +42,14 @@ if(cuda_lacks)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Turing, Ampere, Hopper; of the last also the intermediate code, which later cards' drivers compile.
-  set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "The cards that kernels are compiled for")
+  # Turing, Ampere, Hopper; for Hopper also intermediate code, which the drivers of later GPUs compile.
+  set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "GPU architectures that kernels are compiled for")
 endif()
 if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 enable_language(CUDA)
-if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 thinks that nvcc has no C++20
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc supports C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
@@ -61,6 +61,6 @@ find_package(NCCL 2.14 QUIET)
 if(NCCL_FOUND)
   set(nccl_told "NCCL ${NCCL_VERSION}")
 else()
-  set(nccl_told "without NCCL (no nccl.h of 2.14 or later was found, NCCL_ROOT says where it is: GPUs add up in the host's memory)")
+  set(nccl_told "without NCCL (nccl.h of 2.14 or later was not found, set NCCL_ROOT: GPUs sum gradients in host memory)")
 endif()
 message(STATUS "With the CUDA backend: CUDA ${CUDAToolkit_VERSION}, cuDNN ${cuDNN_VERSION}, ${nccl_told}, for ${CMAKE_CUDA_ARCHITECTURES}")

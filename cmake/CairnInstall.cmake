@@ -1,8 +1,8 @@
-# What `cmake --install` and `cpack` put where: the programs with their pages and completions (component cairn), the
-# client library for find_package(Cairn) (libcairn-dev), and the CUDA backend where it was built (cairn-cuda).
+# Installation and packages: the programs with man pages and completions (component cairn), the client library for
+# find_package(Cairn) (libcairn-dev), and the CUDA backend if it was built (cairn-cuda).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-# Whoever installs has built what is installed, not all the tests.
+# An installation must not require that all tests have been built.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(cairn_components cairn libcairn-dev)
 set(cairn_programs cairn cairn-ps cairn-worker)
@@ -11,7 +11,7 @@ set(cairn_programs cairn cairn-ps cairn-worker)
 
 install(TARGETS ${cairn_programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cairn)
 
-# Each program tells of its own flags: cairn_document(PROGRAM FORMAT FILE FILTER...).
+# cairn_document(PROGRAM FORMAT FILE FILTER...): generates a page or completion from the flags of PROGRAM.
 set(cairn_documents "")
 function(cairn_document program format file)
   set(path ${CMAKE_BINARY_DIR}/share/${file})
@@ -21,7 +21,7 @@ function(cairn_document program format file)
     COMMAND $<TARGET_FILE:${program}> --help_as=${format} ${ARGN} > ${path})
   set(cairn_documents ${cairn_documents} ${path} PARENT_SCOPE)
 endfunction()
-# Debian's zsh looks into this folder of /usr/share; others have site-functions.
+# The directory below /usr/share that Debian's zsh searches; other systems use site-functions.
 set(CAIRN_ZSH_COMPLETIONS zsh/vendor-completions CACHE STRING "Where completions for zsh go, below share/")
 foreach(program ${cairn_programs})
   cairn_document(${program} man man/man1/${program}.1.gz | gzip -9nc)
@@ -43,7 +43,7 @@ set(cairn_libraries cairn_core cairn_proto cairn_net cairn_client)
 foreach(library ${cairn_libraries})
   string(REPLACE "cairn_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
-  # Includes are written from the root of the tree: the folder is that root.
+  # Includes are relative to the root of the source tree.
   target_include_directories(${library} PUBLIC "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/cairn>")
   target_compile_features(${library} INTERFACE cxx_std_20)
 endforeach()
@@ -99,8 +99,7 @@ set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_DEPENDS
   "libgrpc++-dev, libprotobuf-dev, libabsl-dev, libspdlog-dev, libssl-dev, libmicrohttpd-dev")
 set(CPACK_DEBIAN_LIBCAIRN-DEV_DESCRIPTION "Client library of Cairn's parameter servers, for find_package(Cairn)")
-# NVIDIA's libraries come from elsewhere: which ones, `cairn devices` says where one is missing. NCCL may be: no more
-# than a remark of the worker where it is not.
+# NVIDIA's libraries are not package dependencies; `cairn devices` names a missing one. NCCL is optional.
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_NAME cairn-cuda)
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_DEPENDS "cairn (= ${PROJECT_VERSION})")

@@ -1,12 +1,12 @@
-# Compiler options of every target of ours, and cairn_library(), the one way a folder declares its target.
+# Compiler options of all Cairn targets, and cairn_library(), with which each folder declares its target.
 
 add_library(cairn_options INTERFACE)
 target_include_directories(cairn_options INTERFACE ${PROJECT_SOURCE_DIR})
 set(cairn_host_flags
   -pthread -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -fno-omit-frame-pointer
-  # errno from sqrt() keeps GCC 12 from vectorising Adam: a factor of 18.
+  # Without this option, errno of sqrt() prevents GCC 12 from vectorising Adam: a factor of 18.
   -fno-math-errno)
-# nvcc hands its host compiler what follows -Xcompiler.
+# nvcc passes the argument of -Xcompiler to the host compiler.
 list(JOIN cairn_host_flags "," cairn_nvcc_host_flags)
 target_compile_options(cairn_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${cairn_host_flags}>"
@@ -17,7 +17,7 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
     target_compile_options(cairn_options INTERFACE -fclang-abi-compat=17)
   endif()
-  # Else a compiler cache does not know a precompiled header again when it is made anew, at the same place.
+  # Without this option, compiler caches do not recognize a precompiled header that was rebuilt.
   target_compile_options(cairn_options INTERFACE "SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
@@ -33,13 +33,13 @@ if(CAIRN_SANITIZE)
 endif()
 
 if(CAIRN_FUZZ)
-  # Counters for coverage; only the targets link libFuzzer's main. Numbers from outside that no integer can hold are
-  # what UndefinedBehaviorSanitizer does not look for by itself.
+  # Coverage counters; only the fuzz targets link libFuzzer's main. UndefinedBehaviorSanitizer does not check
+  # conversions of out-of-range floats by default.
   add_compile_options(-fsanitize=fuzzer-no-link,float-cast-overflow -fno-sanitize-recover=float-cast-overflow)
 endif()
 
-# cairn_computes(TARGET): a debug build's tests run a good part of their time in there: it is optimised, and nothing
-# of it is counted, since nothing that is fuzzed is reached there.
+# cairn_computes(TARGET): optimises a compute library in debug builds too, where tests spend much of their time, and
+# excludes it from the coverage counters, because no fuzz target reaches it.
 function(cairn_computes target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O1>)
   if(CAIRN_FUZZ)
@@ -47,9 +47,9 @@ function(cairn_computes target)
   endif()
 endfunction()
 
-# cairn_precompile_headers(NAME [LIBS... HEADERS more...]): what nearly every source includes, parsed once: a sanitizer's
-# build is otherwise mostly that. Serves the libraries of this folder from here on. Release builds do without, so that a
-# source that forgets an include is found.
+# cairn_precompile_headers(NAME [LIBS... HEADERS more...]): precompiles the headers that most sources include, which
+# otherwise dominate the time of sanitizer builds. Applies to the libraries that this folder declares afterwards.
+# Release builds do not use it, so that they detect missing includes.
 function(cairn_precompile_headers name)
   if(NOT CAIRN_SANITIZE)
     return()
@@ -65,17 +65,17 @@ function(cairn_precompile_headers name)
   set(CAIRN_HEADERS ${name} PARENT_SCOPE)
 endfunction()
 
-# The messages that half of the sources include, directly or not.
+# The protocol headers that half of the sources include, directly or indirectly.
 set(CAIRN_MESSAGE_HEADERS
   <cairn/v1/inspector.pb.h> <cairn/v1/job.pb.h> <cairn/v1/parameter_server.pb.h> <cairn/v1/replicate.pb.h>
   <cairn/v1/session.pb.h>)
 
 # cairn_library(NAME SOURCES... [PUBLIC libs...] [PRIVATE libs...] [OWN_OPTIONS])
-# OWN_OPTIONS: it is compiled with others than most, so that precompiled headers do not serve it.
+# OWN_OPTIONS: the library has its own compiler options, so it cannot use the precompiled headers.
 function(cairn_library name)
   cmake_parse_arguments(ARG "OWN_OPTIONS" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  # What we compile with is our own: who links an installed library compiles as they like.
+  # The compiler options are not exported: users of the installed library choose their own.
   target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:cairn_options> ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(CAIRN_HEADERS AND NOT ARG_OWN_OPTIONS)

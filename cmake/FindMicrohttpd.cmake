@@ -1,4 +1,4 @@
-# GNU libmicrohttpd, which brings no CMake package: target Microhttpd::microhttpd
+# Finds GNU libmicrohttpd, which has no CMake package: target Microhttpd::microhttpd
 find_path(Microhttpd_INCLUDE_DIR microhttpd.h)
 find_library(Microhttpd_LIBRARY NAMES microhttpd)
 include(FindPackageHandleStandardArgs)

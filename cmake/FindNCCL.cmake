@@ -1,5 +1,5 @@
-# Finds NCCL's header beside the CUDA toolkit, where the system keeps its own, or in NVIDIA's package for Python
-# (nvidia/nccl, with NCCL_ROOT pointing there). Its library is opened at run time, and not looked for here. After
+# Finds the header of NCCL next to the CUDA toolkit, in the system's directories, or in NVIDIA's Python package
+# (nvidia/nccl, given by NCCL_ROOT). The library is loaded at run time and not searched here. Requires a preceding
 # find_package(CUDAToolkit).
 #   NCCL_FOUND, NCCL_VERSION, target NCCL::headers
 find_path(NCCL_INCLUDE_DIR nccl.h

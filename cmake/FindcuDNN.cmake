@@ -1,13 +1,13 @@
-# Finds cuDNN beside the CUDA toolkit, where the system keeps its libraries, or in NVIDIA's package for Python
-# (nvidia/cudnn, with cuDNN_ROOT pointing there). After find_package(CUDAToolkit).
+# Finds cuDNN next to the CUDA toolkit, in the system's directories, or in NVIDIA's Python package (nvidia/cudnn, given
+# by cuDNN_ROOT). Requires a preceding find_package(CUDAToolkit).
 #   cuDNN_FOUND, cuDNN_VERSION, target cuDNN::cudnn
 set(hints ${cuDNN_ROOT} $ENV{cuDNN_ROOT} ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT} $ENV{CUDA_HOME}
   /usr/local/cuda)
 find_path(cuDNN_INCLUDE_DIR cudnn_version.h HINTS ${hints} PATH_SUFFIXES include)
-# The package for Python has no libcudnn.so.
+# The Python package has no libcudnn.so.
 find_library(cuDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${hints} PATH_SUFFIXES lib64 lib)
 if(cuDNN_INCLUDE_DIR)
-  # The former may do nothing but include the latter.
+  # The first header may only include the second one.
   foreach(version_file cudnn_version.h cudnn_version_v9.h)
     if(EXISTS ${cuDNN_INCLUDE_DIR}/${version_file})
       file(STRINGS ${cuDNN_INCLUDE_DIR}/${version_file} lines REGEX "^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) +[0-9]+")

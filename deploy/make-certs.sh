@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Certificates for trying TLS: a CA, and certificates of it.
+# Creates a CA and certificates that it signs, for testing TLS.
 #   deploy/make-certs.sh DIR [HOST...]                one certificate for all tasks: cert.pem, key.pem
-#   deploy/make-certs.sh DIR --task TASK [HOST...]    one that speaks as TASK alone: worker/3 gives worker-3.pem,
+#   deploy/make-certs.sh DIR --task TASK [HOST...]    a certificate for TASK only: worker/3 gives worker-3.pem,
 #                                                     worker-3.key; TASK: ps/0, worker/3, chief, evaluator, operator;
-#                                                     without an index every task of that job. See docs/security.md
-# HOST: a name or an IP address by which the cluster calls a task, beside localhost, 127.0.0.1 and ::1, which a
-# certificate always names.
-# Makes also ca.pem and ca.key in DIR; keys are for their owner alone. Where DIR has a CA already, it signs another
-# certificate: so an old one is renewed, also while tasks run. Prints the flags.
+#                                                     without an index: all tasks of that job. See docs/security.md
+# HOST: a host name or an IP address of a task in the cluster; localhost, 127.0.0.1 and ::1 are always included.
+# Also creates ca.pem and ca.key in DIR; only the owner can read the keys. If DIR already has a CA, it signs a new
+# certificate: this renews an old one, also while tasks run. Prints the flags for the tasks.
 set -euo pipefail
 
 readonly ca_days=3650 cert_days=365
@@ -60,7 +59,7 @@ if [[ $for_task ]]; then
   names+=,URI:cairn:$task
 fi
 
-# A key and a certificate; what openssl says is shown when it fails.
+# Creates a key and a certificate. Shows the output of openssl only if it fails.
 make() {
   local said
   said=$(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -batch "$@" 2>&1) || {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained network: installs, builds, finds MNIST, and trains the example network on this
-# machine with one parameter server and two workers.
-#   deploy/quickstart.sh [DATA_DIR]   DATA_DIR: a folder with MNIST's IDX files or mnist.npz
+# Installs dependencies, builds Cairn, finds or downloads MNIST, and trains the example network on this machine with one
+# parameter server and two workers.
+#   deploy/quickstart.sh [DATA_DIR]   DATA_DIR: a directory with the IDX files of MNIST or with mnist.npz
 set -euo pipefail
 
 readonly mirror=https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz
@@ -23,7 +23,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 bin=$root/build/release/bin
 
-# Prints a verified file's path; fails when there is no way to it within a minute.
+# Downloads MNIST and prints the path of the verified file. Fails after one minute.
 download() {
   local file=build/data/mnist.npz part=build/data/mnist.npz.part
   mkdir -p build/data
@@ -45,7 +45,7 @@ download() {
   echo "$file"
 }
 
-# Sets data and what.
+# Sets data, the path of the data set, and what, its description.
 find_data() {
   if [[ -n $given ]]; then
     data=$given what="your data"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs what Cairn is built from, on Debian 12. Says nothing when all of it is there.
-#   deploy/setup.sh                what the programs need
-#   deploy/setup.sh --with-tests   and what the tests need
+# Installs the build dependencies of Cairn on Debian 12. Prints nothing if all of them are installed.
+#   deploy/setup.sh                dependencies of the programs
+#   deploy/setup.sh --with-tests   and those of the tests
 set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev openssl
   nlohmann-json3-dev libcli11-dev libspdlog-dev zlib1g-dev
-  libzip-dev zipcmp zipmerge ziptool # libzip's CMake file wants its tools installed
+  libzip-dev zipcmp zipmerge ziptool # libzip's CMake package requires its tools
   libdnnl-dev libmicrohttpd-dev libhdf5-dev libpng-dev libjpeg62-turbo-dev
 )
 test_packages=(

@@ -5,7 +5,7 @@
     docs/generate_flags.py [BIN_DIR] --check    compares only; ends with 1 if the page differs
 
 The tables are read from the man pages that each program prints (--help_as=man). A group of flags that several commands
-share is listed once. Needs Python 3.9 and its standard library.
+share is listed once; a command that adds flags to such a group lists only those. Needs Python 3.9 and its standard library.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Flag = Tuple[str, str]  # "--epochs N", "Passes over the training set [1]"
 
 
 class Group(NamedTuple):
-    title: str  # "How long"; empty for positional arguments
+    title: str  # "Training"; empty for positional arguments
     flags: Tuple[Flag, ...]
 
 
@@ -129,8 +129,15 @@ def page_of(commands: List[Command]) -> str:
         "and in the completion of bash and zsh.", "",
     ]
     for command in commands:
-        own = [g for g in map(without_help, command.groups) if g.flags and g not in headings]
-        shared = [headings[g] for g in map(without_help, command.groups) if g in headings]
+        own, shared = [], []
+        for group in map(without_help, command.groups):
+            # A shared group with the same title whose flags this group has, and maybe more.
+            parent = next((g for g in headings if g.title == group.title and set(g.flags) <= set(group.flags)), None)
+            if parent is not None:
+                shared.append(headings[parent])
+                group = Group(group.title, tuple(flag for flag in group.flags if flag not in parent.flags))
+            if group.flags:
+                own.append(group)
         lines += ["## " + command.name, "", described(command.about.rstrip(".")) + ".", ""]
         for group in own:
             if group.title not in ("", "Options", "Positionals"):

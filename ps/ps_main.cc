@@ -16,6 +16,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/build_info/build_info.h"
 #include "common/core/cores.h"
 #include "common/core/crew.h"
 #include "common/core/flags.h"
@@ -223,32 +224,36 @@ int Main(int argc, char** argv) {
   net::TuneMalloc();
   net::LogRefusedPeers();
   Flags flags;
-  CLI::App app("One parameter server task of a Cairn cluster.", kProgram);
+  CLI::App app("Runs one parameter server of a Cairn cluster", kProgram);
   net::AddClusterFlags(app, flags.cluster);
   net::AddAccessFlags(app, flags.access);
   net::AddMetricsFlags(app, flags.metrics);
   AddTraceFlags(app, flags.trace);
-  app.add_option("--listen", flags.listen, "HOST:PORT to listen on; default: 0.0.0.0 and the task's port");
+  app.add_option("--listen", flags.listen, "Address to listen on [0.0.0.0 and the port of this task]")
+      ->type_name("HOST:PORT")
+      ->group(kNetworkGroup);
   app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
   app.add_option(FlagNames("memory_limit"), flags.memory_limit,
-                 "Memory that a job may use, like 4GiB or 500MB; default: the memory of the machine or of "
-                 "its control group")
+                 "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its "
+                 "control group]")
       ->check(MemorySize())
-      ->type_name("SIZE");
+      ->type_name("SIZE")
+      ->group("Resources");
   app.add_option(FlagNames("transport"), flags.transport,
-                 "Fastest allowed transport of gradients and values: shm (the same as auto) or unix within a "
-                 "host, tcp, or only grpc")
-      ->check(OneOf(net::kTransportWords));
+                 "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP "
+                 "and gRPC; grpc: only gRPC [auto]")
+      ->check(OneOf(net::kTransportWords))
+      ->group(kNetworkGroup);
   net::AddDataPortFlag(app, flags.data_port);
-  app.add_option(
-         FlagNames("threads"), flags.threads,
-         "Threads that share a large update; 0: one per core, at most 4. Results do not depend on the number")
-      ->check(CLI::Range(0, kMaxThreads))
-      ->type_name("N");
+  app.add_option(FlagNames("threads"), flags.threads,
+                 "Threads that apply a large update; 0: one per core, at most 4. Results do not depend on it")
+      ->check(WholeNumberBetween(0, kMaxThreads))
+      ->type_name("N")
+      ->group("Resources");
   AddLogLevelFlag(app, flags.log_level);
   AddLogFormatFlag(app, flags.log_format);
   AddFaultFlag(app, flags.fault);
-  if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
+  if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
 
   const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));

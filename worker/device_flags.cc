@@ -16,7 +16,7 @@
 namespace cairn::worker {
 namespace {
 
-constexpr char kGroup[] = "Where it computes";
+constexpr char kGroup[] = "Devices";
 
 std::string CheckVisibleDevices(const std::string& text) {
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -46,7 +46,7 @@ absl::Status NotTogether(absl::string_view a, absl::string_view b, absl::string_
   return absl::InvalidArgumentError(absl::StrCat(a, " does not go with ", b, ": ", why));
 }
 
-// Whether `device` certainly names a CPU.
+// Whether `device` names a CPU explicitly.
 bool NamesCpu(absl::string_view device) {
   const auto name = ParseDeviceName(device);
   return name.ok() && name->type == kCpu;
@@ -55,19 +55,18 @@ bool NamesCpu(absl::string_view device) {
 }  // namespace
 
 void AddCpuDevicesFlag(CLI::App& app, int& cpu_devices) {
-  app.add_option(
-         FlagNames("cpu_devices"), cpu_devices,
-         "Logical devices /cpu:0, /cpu:1, ... that the CPU is divided into, with its threads and memory")
-      ->check(WholeNumberFrom(1))
-      ->check(CLI::Range(1, 256))
+  app.add_option(FlagNames("cpu_devices"), cpu_devices,
+                 "Number of logical devices /cpu:0, /cpu:1, ... that share the CPU's threads and memory")
+      ->check(WholeNumberBetween(1, 256))
       ->capture_default_str()
       ->type_name("N")
       ->group(kGroup);
 }
 
 void AddVisibleDevicesFlag(CLI::App& app, std::string& visible_devices) {
-  app.add_option(FlagNames("visible_devices"), visible_devices,
-                 "The GPUs that exist for us, in this order [CUDA_VISIBLE_DEVICES, or all]")
+  app.add_option(
+         FlagNames("visible_devices"), visible_devices,
+         "GPUs to use, numbered in this order; sets CUDA_VISIBLE_DEVICES [CUDA_VISIBLE_DEVICES, or all GPUs]")
       ->check(CLI::Validator(&CheckVisibleDevices, ""))
       ->type_name("N,...")
       ->group(kGroup);
@@ -75,7 +74,7 @@ void AddVisibleDevicesFlag(CLI::App& app, std::string& visible_devices) {
 
 void AddSoftPlacementFlag(CLI::App& app, bool& allow_soft_placement) {
   app.add_flag(SwitchNames("allow_soft_placement"), allow_soft_placement,
-               "Compute on the CPU where a device that is asked for does not exist")
+               "Compute on the CPU if the requested device does not exist")
       ->group(kGroup);
 }
 
@@ -84,27 +83,30 @@ void UseVisibleDevices(const std::string& visible_devices) {
 }
 
 void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
-  app.add_option(FlagNames("device"), options.device,
-                 "/gpu:0, /cpu:0 or /job:worker/task:0/device:GPU:0; auto: a GPU where one is usable, of "
-                 "several each worker of a machine another one")
+  app.add_option(
+         FlagNames("device"), options.device,
+         "Device to compute on: /gpu:0, /cpu:0 or /job:worker/task:0/device:GPU:0; auto: a GPU if one is "
+         "usable, otherwise the CPU; workers on one host use different GPUs")
       ->check(CLI::Validator(&CheckDevice, ""))
       ->capture_default_str()
       ->type_name("NAME")
       ->group(kGroup);
   app.add_option(FlagNames("devices"), options.devices,
-                 "A replica of the model on each of these devices, the worker's batch split among them")
+                 "Data parallelism on these devices: each has a replica of the model and a part of the "
+                 "worker's batch")
       ->check(CLI::Validator(&CheckExplicitDevice, ""))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,...")
       ->group(kGroup);
   app.add_flag(SwitchNames("mirrored"), options.mirrored,
-               "The same on all GPUs, or, where there is none, on all CPU devices")
+               "Like --devices with all GPUs, or with all CPU devices if there is no GPU")
       ->group(kGroup);
   app.add_option(
          FlagNames("place"), options.place,
-         "The layers whose names fit, as 'dense*', on this device, also of another worker of the group, as "
-         "/job:worker/task:1; of several that fit the last counts")
+         "Model parallelism: the layers whose names match LAYERS, for example 'dense*', run on this device, "
+         "which "
+         "may belong to another worker, for example /job:worker/task:1; the last matching rule applies")
       ->check(CLI::Validator(&CheckPlaceRule, ""))
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -113,8 +115,8 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
       ->group(kGroup);
   app.add_option(
          FlagNames("micro_batches"), options.micro_batches,
-         "Pieces of a batch, so that devices with different layers work at the same time; 0: four for "
-         "each device, one where layers normalize by the batch")
+         "Pipeline parallelism with --place: number of micro-batches that a batch is split into; 0: four per "
+         "device, or one if the model has batch normalization")
       ->check(WholeNumberFrom(0))
       ->capture_default_str()
       ->type_name("N")
@@ -125,7 +127,7 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
   app.add_option_function<std::string>(
          FlagNames("precision"),
          [&options](const std::string& text) { options.precision = *kernels::ParsePrecision(text); },
-         "What a GPU computes products in; the CPU takes tf32 for fp32 [tf32]")
+         "Precision of matrix products and convolutions on a GPU; the CPU computes tf32 in fp32 [tf32]")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::string(kernels::ParsePrecision(text).status().message());
@@ -134,16 +136,16 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
       ->type_name("fp32|tf32|bf16|fp16")
       ->group(kGroup);
   app.add_flag(SwitchNames("allow_growth"), options.allow_growth,
-               "Take GPU memory in doubling pieces, not as the model needs it")
+               "Allocate GPU memory in chunks of doubling size, not exactly what the model needs")
       ->group(kGroup);
   app.add_option(FlagNames("per_process_gpu_memory_fraction"), options.per_process_gpu_memory_fraction,
-                 "The most of a GPU's memory that a worker takes")
+                 "Largest fraction of a GPU's memory that a worker allocates")
       ->check(NumberAboveUpTo(0, 1))
       ->capture_default_str()
       ->type_name("X")
       ->group(kGroup);
   app.add_flag(SwitchNames("log_device_placement"), options.log_device_placement,
-               "Tell on which device each layer is, and on which server each variable")
+               "Log the device of each layer and the server of each variable")
       ->group(kGroup);
 }
 

@@ -29,26 +29,25 @@ bool Has(const std::vector<v1::GradientWire>& rules, v1::Encoding encoding) {
 void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group) {
   app.add_option(
          FlagNames("wire_dtype"), flags.dtype,
-         "How gradients travel: float32, bfloat16, float16 (half the bytes), int8 (a quarter), topk (the "
-         "largest) or "
-         "onebit (signs); or of the variables whose names fit, as 'float32,dense*=int8', the last that fits. "
-         "Servers sum and keep float32")
+         "Encoding of gradients on the network: float32, bfloat16, float16 (half the bytes), int8 (a "
+         "quarter), "
+         "topk (only the largest elements) or onebit (signs). Encodings by variable name, for example "
+         "'float32,dense*=int8': the last matching pattern applies. Servers always sum and store float32")
       ->check(CLI::Validator(&CheckWireDtype, ""))
       ->capture_default_str()
       ->type_name("ENCODING|PATTERN=ENCODING,...")
       ->group(group);
-  app.add_option(FlagNames("wire_values"), flags.values,
-                 "How the values that workers compute with travel; auto: as gradients where all travel in "
-                 "one of these, "
-                 "else bfloat16")
+  app.add_option(
+         FlagNames("wire_values"), flags.values,
+         "Encoding of variable values that workers receive; auto: same as --wire_dtype if that is one of "
+         "these for all variables, otherwise bfloat16")
       ->check(OneOf({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str()
       ->group(group);
   app.add_option(FlagNames("topk_fraction"), flags.topk_fraction,
-                 "With topk: the part of each variable's gradient that travels [0.01]")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(NumberAbove(0))
-      ->type_name("PART")
+                 "--wire_dtype topk: fraction of each gradient's elements that is sent [0.01]")
+      ->check(NumberAboveUpTo(0, 1))
+      ->type_name("FRACTION")
       ->group(group);
 }
 

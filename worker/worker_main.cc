@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/build_info/build_info.h"
 #include "common/core/clock.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
@@ -482,20 +483,22 @@ int Main(int argc, char** argv) {
   TraceFlags traced;
   ListenFlags listen;
   FaultPoints::Fault fault;
-  CLI::App app("One worker task of a Cairn cluster.", kProgram);
+  CLI::App app("Runs one worker of a Cairn cluster", kProgram);
   net::AddClusterFlags(app, flags);
   net::AddAccessFlags(app, access);
   net::AddMetricsFlags(app, watched);
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
-  app.add_option(
-      "--listen", listen.address,
-      "Of a worker that others call (--mode allreduce; a model that --place divides over workers): HOST:PORT "
-      "to listen on; default: 0.0.0.0 and the task's port");
+  app.add_option("--listen", listen.address,
+                 "Address to listen on, if other workers connect to this one (--mode allreduce, --place "
+                 "across workers) "
+                 "[0.0.0.0 and the port of this task]")
+      ->type_name("HOST:PORT")
+      ->group(kNetworkGroup);
   net::AddDataPortFlag(app, listen.data_port);
   app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
   AddFaultFlag(app, fault);
-  if (const auto exit = ParseCommandLine(app, argc, argv)) return static_cast<int>(*exit);
+  if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
   if (options.model.empty()) return Fault("--model: which model?");
   if (const absl::Status status = net::CheckAccess(access, std::getenv(net::kTokenVariable)); !status.ok()) {

@@ -13,15 +13,15 @@ constexpr char kFile[] = R"yaml(# One machine, a container for each task: @TASKS
 #   @COMMAND@
 #
 # Variables, all optional:
-#   CAIRN_MODEL    the model file                     default: examples/mnist_cnn.json beside this file
-#   CAIRN_DATA     the folder with the data           default: a volume, filled with generated digits when it is empty
-#   CAIRN_THREADS  that each worker computes with     default: 1
-#   CAIRN_IMAGE    the images are CAIRN_IMAGE-ps and CAIRN_IMAGE-worker, of version CAIRN_TAG
-#   CAIRN_JOB_TOKEN a secret, the same for all tasks, which keeps strangers out: $(openssl rand -hex 32); default: none
-#   CAIRN_SOURCE   the sources they are built from    default: the folder above this file's
+#   CAIRN_MODEL    the model file                     default: examples/mnist_cnn.json next to this file
+#   CAIRN_DATA     the folder with the data           default: a volume; synthetic digits if it is empty
+#   CAIRN_THREADS  compute threads of each worker     default: 1
+#   CAIRN_IMAGE    the images are CAIRN_IMAGE-ps and CAIRN_IMAGE-worker with the tag CAIRN_TAG
+#   CAIRN_JOB_TOKEN the job token that clients must present: $(openssl rand -hex 32); default: none
+#   CAIRN_SOURCE   the source tree of the images      default: the parent of this file's folder
 #
-# A task that is lost, or that ends with a failure, is started again, @RETRIES@ times at most: Compose does not tell codes
-# apart. What training leaves is in the volume `checkpoints`.
+# A task that fails is restarted at most @RETRIES@ times: Compose does not distinguish exit codes. Checkpoints and results are in
+# the volume `checkpoints`.
 
 x-cluster: &cluster
   TF_CONFIG: @TF_CONFIG@
@@ -35,7 +35,7 @@ x-ps: &ps
     - --job_name=ps
     - --metrics_port=9222
   environment: *cluster
-  networks: {default: {aliases: [ps]}}  # by which Prometheus finds all of them
+  networks: {default: {aliases: [ps]}}  # the name under which Prometheus finds all of them
   healthcheck:
     test: [CMD, cairn, health, "localhost:@PORT@"]
     interval: 2s
@@ -67,11 +67,11 @@ x-worker: &worker
   depends_on:
     data: {condition: service_completed_successfully}
 @DEPENDS@@RESERVATION@  restart: on-failure:@RETRIES@
-  stop_grace_period: 60s  # the chief saves
+  stop_grace_period: 60s  # the chief saves a checkpoint
 
 services:
 @SERVICES@
-  # Digits in MNIST's format, for whoever has no data at hand.
+  # Synthetic digits in MNIST's format, used if there is no other data.
   data:
     image: ${CAIRN_IMAGE:-@IMAGE@}-@WORKER_IMAGE@:${CAIRN_TAG:-@TAG@}
     build: {context: "${CAIRN_SOURCE:-..}", dockerfile: deploy/Dockerfile, target: @WORKER_IMAGE@}

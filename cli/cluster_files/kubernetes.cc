@@ -10,7 +10,7 @@ namespace {
 constexpr char kCluster[] = R"yaml(# @SERVERS@ servers and @WORKERS@ workers, the first of which is the chief.
 # Written by
 #   @COMMAND@
-# With a token, which keeps strangers out (docs/security.md), before that:
+# To require a job token (docs/security.md), run this first:
 #   kubectl create secret generic @STEM@-token --from-literal=token="$(openssl rand -hex 32)"
 # Kubernetes 1.29 or later. kubectl apply -f FILE; the end: kubectl wait --for=condition=complete job/@STEM@-chief
 apiVersion: v1
@@ -22,7 +22,7 @@ data:
   cluster.json: |
     @CLUSTER@
 @MODEL@---
-# Names for pods, ready or not: servers and workers look for each other while they start.
+# DNS names for pods, ready or not: servers and workers connect to each other while they start.
 apiVersion: v1
 kind: Service
 metadata:
@@ -35,7 +35,7 @@ spec:
   ports:
     - {name: grpc, port: @PORT@}
 ---
-# A server that is evicted loses its variables; the chief gives all servers back those of the newest checkpoint.
+# An evicted server loses its variables; the chief restores all servers from the newest checkpoint.
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -45,7 +45,7 @@ spec:
   selector:
     matchLabels: {app.kubernetes.io/name: @NAME@, app.kubernetes.io/component: ps}
 ---
-# When training is over a server ends with 0, and Kubernetes starts it again for the next job.
+# After training a server exits with 0, and Kubernetes restarts it for the next job.
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
@@ -89,7 +89,7 @@ spec:
         - {name: cluster, configMap: {name: @NAME@}}
         - {name: tmp, emptyDir: {}}
 ---
-# Checkpoints, log and summary: the chief's alone.
+# Checkpoints, log and summary; only the chief writes them.
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
@@ -110,7 +110,7 @@ spec:
   completions: @COUNT@
   parallelism: @COUNT@
   backoffLimit: @RETRIES@
-  # What another try cannot mend ends the job at once, and being moved elsewhere costs no try. All else is tried again:
+  # Exit codes that a retry cannot fix end the job at once; an eviction does not count as a retry. All others are retried:
   # 138, the cluster was not reached in time; 143, stopped; killed.
   podFailurePolicy:
     rules:
@@ -163,7 +163,7 @@ spec:
         - {name: tmp, emptyDir: {}}
 )yaml";
 
-// Fills the data's volume with what every worker draws alike.
+// Fills the data volume with synthetic digits, identical in every worker.
 constexpr char kDigits[] = R"yaml(      initContainers:
         - name: digits
           image: @IMAGE@:@TAG@
@@ -186,7 +186,7 @@ struct Role {
 std::string ModelOf(const ClusterPlan& plan) {
   if (plan.model.empty()) return "";
   if (!IsPlainText(plan.model)) return absl::StrCat("  model.json: ", QuoteForYaml(plan.model), "\n");
-  // YAML takes the first line's spaces for the indentation unless that is given.
+  // Without an explicit indentation YAML takes it from the spaces of the first line.
   const bool indented = absl::StartsWith(plan.model, " ") || absl::StartsWith(plan.model, "\n");
   return absl::StrCat("  model.json: |", indented ? "2" : "", "\n", Indent(plan.model, 4));
 }
@@ -224,7 +224,7 @@ std::string WriteJob(const ClusterPlan& plan, const Role& role) {
                              : "emptyDir: {}"}});
 }
 
-// Pods of a set, and of an indexed Job that names the service its subdomain, are POD-INDEX.SERVICE.
+// Pods of a StatefulSet, and of an indexed Job whose subdomain is the service, are called POD-INDEX.SERVICE.
 absl::StatusOr<net::ClusterSpec> PodsOf(const ClusterPlan& plan) {
   net::ClusterSpec spec;
   const auto add = [&](const char* job, int count) -> absl::Status {
@@ -255,7 +255,7 @@ absl::StatusOr<std::string> WriteKubernetes(const ClusterPlan& plan) {
                                     {"PORT", absl::StrCat(plan.port)},
                                     {"IMAGE", plan.image},
                                     {"TAG", plan.tag}});
-  absl::StrAppend(&out, "# Of the workers the first is the chief: it has the volume for the checkpoints.\n",
+  absl::StrAppend(&out, "# The first worker is the chief; it mounts the volume for checkpoints.\n",
                   WriteJob(plan, {"chief", 1}));
   if (plan.workers > 1) absl::StrAppend(&out, "---\n", WriteJob(plan, {"worker", plan.workers - 1}));
   return out;

@@ -1,7 +1,7 @@
-// What `cairn cluster generate` writes files from, and the writers: one per format, one file each.
+// The input of `cairn cluster generate`, and the writers of its formats, one source file each.
 //
-// A plan is a value; the writers depend on nothing but it, so the same plan gives the same bytes. Their
-// templates are whole files with @NAMES@ in them, to be read as what they become.
+// The writers depend only on the plan, so the same plan gives the same bytes. Their templates are complete
+// files with @NAMES@ as placeholders.
 #pragma once
 
 #include <map>
@@ -17,19 +17,19 @@ namespace cairn::cli {
 struct ClusterPlan {
   int servers = 1;
   int workers = 1;
-  int port = 2222;                   // of each task; of several on one host the first one's
-  std::vector<std::string> hosts{};  // tasks go to them in turn; empty: as the format names them
-  std::string name = "cairn";        // of what Kubernetes is given
+  int port = 2222;                   // of each task; tasks on one host use consecutive ports
+  std::vector<std::string> hosts{};  // assigned round-robin; empty: names of the format
+  std::string name = "cairn";        // of the Kubernetes objects
   std::string image = "cairn";       // images are IMAGE-ps and IMAGE-worker
   std::string tag = "latest";        // of the images
   int gpus = 0;                      // of each worker
-  std::string model{};       // contents of the model file; Kubernetes only; empty: the user's to bring
-  std::string data_claim{};  // Kubernetes: the claim that holds the data; empty: generated digits
+  std::string model{};       // contents of the model file; Kubernetes only; empty: provided by the user
+  std::string data_claim{};  // Kubernetes: volume claim with the data; empty: synthetic digits
   std::vector<std::string> worker_flags{};  // as given: "--epochs=5"
-  std::string command{};                    // that makes the same again, for the head of a file
+  std::string command{};                    // that generates the same file; written at its start
 };
 
-// The tasks' addresses: `hosts` in turn or, without them, ps0, ps1, worker0, ...
+// The addresses of the tasks: `hosts` round-robin, or ps0, ps1, worker0, ... without hosts.
 absl::StatusOr<net::ClusterSpec> SpecOf(const ClusterPlan& plan);
 
 absl::StatusOr<std::string> WriteClusterSpec(const ClusterPlan& plan);
@@ -37,9 +37,10 @@ absl::StatusOr<std::string> WriteShell(const ClusterPlan& plan);
 absl::StatusOr<std::string> WriteCompose(const ClusterPlan& plan);
 absl::StatusOr<std::string> WriteKubernetes(const ClusterPlan& plan);
 
-// `text` with each @NAME@ replaced by its value. Every name of `values` must occur, and none may be left.
+// `text` with each @NAME@ replaced by its value. Every name of `values` must occur, and no placeholder may
+// remain.
 std::string Fill(absl::string_view text, const std::map<std::string, std::string>& values);
-// Each line of `text` behind so many spaces; empty lines stay empty.
+// Indents each line of `text` by `spaces`; empty lines stay empty.
 std::string Indent(absl::string_view text, int spaces);
 
 }  // namespace cairn::cli

@@ -13,7 +13,7 @@
 namespace cairn::cli {
 namespace {
 
-// Nothing in it means anything to a shell or, as a flag, to YAML.
+// Whether the text has no special meaning in a shell or, as a flag, in YAML.
 bool IsPlain(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_=./", c);
@@ -25,7 +25,7 @@ struct Character {
   size_t bytes = 0;
 };
 
-// The first character of `text`, which is not empty; nothing where its bytes are no UTF-8 (RFC 3629).
+// The first character of `text`, which must not be empty; nothing if its bytes are not UTF-8 (RFC 3629).
 std::optional<Character> FirstCharacter(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
   const uint32_t lead = byte(0);
@@ -42,7 +42,7 @@ std::optional<Character> FirstCharacter(absl::string_view text) {
   return Character{code, bytes};
 }
 
-// Control characters, line breaks of Unicode, and what YAML does not allow unescaped.
+// Control characters, Unicode line breaks, and other characters that YAML requires to be escaped.
 bool IsPrintable(uint32_t code) {
   return code >= 0x20 && (code < 0x7F || code > 0x9F) && code != 0x2028 && code != 0x2029 && code != 0xFEFF &&
          code != 0xFFFE && code != 0xFFFF;
@@ -57,7 +57,7 @@ bool AllPrintable(absl::string_view text) {
   return true;
 }
 
-// Words that YAML 1.1 reads as a truth value or as nothing, in any case.
+// Words that YAML 1.1 reads as a boolean or as null, case-insensitively.
 bool IsWordOfYaml(absl::string_view text) {
   constexpr absl::string_view kWords[] = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"};
   return std::any_of(std::begin(kWords), std::end(kWords),
@@ -77,7 +77,7 @@ std::string QuoteForShell(absl::string_view text) {
       absl::StrAppend(&quoted, "\\", bytes);
     } else if (character.has_value() && IsPrintable(character->code)) {
       absl::StrAppend(&quoted, bytes);
-    } else {  // three octal digits: what follows is never taken for more of them
+    } else {  // three octal digits, so that a following digit is not part of the escape
       for (const char c : bytes) absl::StrAppendFormat(&quoted, "\\%03o", static_cast<unsigned char>(c));
     }
     text.remove_prefix(bytes.size());

@@ -80,13 +80,10 @@ void AppendOption(const CLI::Option& option, std::string& page) {
   absl::StrAppend(&page, ".TP\n", absl::StrJoin(names, ", ", [](std::string* out, const std::string& name) {
     absl::StrAppend(out, "\\fB", Troff(name), "\\fR");
   }));
-  if (TakesValue(option) && !option.get_positional() && !TypeOf(option).empty()) {
-    absl::StrAppend(&page, " \\fI", Troff(TypeOf(option)), "\\fR");
+  if (const std::string value = ValueName(option); !value.empty()) {
+    absl::StrAppend(&page, " \\fI", Troff(value), "\\fR");
   }
-  absl::StrAppend(&page, "\n", Troff(option.get_description()));
-  if (!option.get_default_str().empty()) absl::StrAppend(&page, " [", Troff(option.get_default_str()), "]");
-  if (option.get_required()) absl::StrAppend(&page, " (required)");
-  absl::StrAppend(&page, "\n");
+  absl::StrAppend(&page, "\n", Troff(FullDescription(option)), "\n");
 }
 
 void AppendOptions(const CLI::App& app, std::string& page) {
@@ -166,6 +163,22 @@ std::string ZshValue(const CLI::Option& option) {
 }
 
 }  // namespace
+
+std::string ValueName(const CLI::Option& option) {
+  if (!TakesValue(option)) return "";
+  if (option.get_positional()) return option.get_items_expected_max() > 1 ? "..." : "";
+  return TypeOf(option);
+}
+
+std::string FullDescription(const CLI::Option& option) {
+  std::string text = option.get_description();
+  if (!option.get_default_str().empty()) absl::StrAppend(&text, " [", option.get_default_str(), "]");
+  if (option.get_required()) absl::StrAppend(&text, " (required)");
+  for (const CLI::Option* needed : option.get_needs()) {
+    absl::StrAppend(&text, " (needs --", needed->get_lnames()[0], ")");
+  }
+  return text;
+}
 
 std::string ManPage(const CLI::App& app, absl::string_view version) {
   const std::string name = app.get_name();

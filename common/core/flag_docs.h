@@ -1,7 +1,7 @@
-// Generates a program's man page and shell completions from the CLI11 tables that also parse its command
-// line.
+// Renders a program's flags and commands as a man page and as completion scripts for bash and zsh, from the
+// same declarations that parse the command line.
 //
-// One thread. ParseCommandLine() prints the results for --help_as=man|bash|zsh; the build installs them.
+// One thread. ParseCommandLine() prints these texts for --help_as=man|bash|zsh; the build installs them.
 #pragma once
 
 #include <string>
@@ -10,15 +10,22 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace cairn {
 
-// A man page (troff, section 1) with all commands; `version` is printed in its footer.
+// How --help and the man page show the value of a flag: "N", "HOST:PORT", or "sync|async" if a check allows
+// only these words. "..." for a positional argument that may be repeated, empty for others and for switches.
+std::string ValueName(const CLI::Option& option);
+// The description, followed by the default in brackets, "(required)" and "(needs --other_flag)" if they apply.
+std::string FullDescription(const CLI::Option& option);
+
+// A man page of section 1 in troff, with all commands; `version` is printed in its footer.
 std::string ManPage(const CLI::App& app, absl::string_view version);
 
-// Completion scripts: for bash a script, for zsh a function file to be named _PROGRAM. They complete
-// commands, flags, the fixed words that a flag takes, and file names.
+// A script for bash, and a function file for zsh that must be named _PROGRAM. They complete commands, flags,
+// the words that a flag accepts, and file names.
 std::string BashCompletion(const CLI::App& app);
 std::string ZshCompletion(const CLI::App& app);
 

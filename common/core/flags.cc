@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -64,9 +65,35 @@ std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
                       nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
 }
 
-// Makes --help show a flag once, in its `_` spelling, and a switch as --[no]shuffle.
-class OneSpelling final : public CLI::Formatter {
+// Columns of the second column of --help, where descriptions stand.
+constexpr size_t kDescriptionWidth = 70;
+
+// `text` with a line break wherever a word would exceed `width` columns.
+std::string Wrapped(absl::string_view text, size_t width) {
+  std::string lines;
+  size_t column = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    const bool breaks = column > 0 && column + 1 + word.size() > width;
+    absl::StrAppend(&lines, lines.empty() ? "" : breaks ? "\n" : " ", word);
+    column = breaks ? word.size() : column + word.size() + (column > 0 ? 1 : 0);
+  }
+  return lines;
+}
+
+// Prints --help: each flag once, in its `_` spelling, with the name of its value; a switch as --[no]shuffle;
+// then the description, wrapped, with the default in brackets. The man pages (flag_docs.h) show the same text.
+class HelpFormatter final : public CLI::Formatter {
  public:
+  HelpFormatter() {
+    label("Positionals", "Arguments");
+    label("SUBCOMMAND", "COMMAND");
+  }
+
+  // CLI11 separates groups by two empty lines.
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return absl::StrReplaceAll(CLI::Formatter::make_help(app, std::move(name), mode), {{"\n\n\n", "\n\n"}});
+  }
+
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     if (is_positional || option->get_lnames().empty())
       return CLI::Formatter::make_option_name(option, is_positional);
@@ -74,9 +101,25 @@ class OneSpelling final : public CLI::Formatter {
     const std::string shown = absl::StrCat(option->get_fnames().empty() ? "--" : "--[no]", name);
     return option->get_snames().empty() ? shown : absl::StrCat("-", option->get_snames()[0], ", ", shown);
   }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string value = ValueName(*option);
+    return value.empty() ? value : absl::StrCat(" ", value);
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return Wrapped(FullDescription(*option), kDescriptionWidth);
+  }
+
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, command->get_name(), Wrapped(command->get_description(), kDescriptionWidth),
+                             get_column_width());
+    return out.str();
+  }
 };
 
-void UseFormatter(CLI::App& app, const std::shared_ptr<OneSpelling>& formatter) {
+void UseFormatter(CLI::App& app, const std::shared_ptr<HelpFormatter>& formatter) {
   app.formatter(formatter);
   for (CLI::App* subcommand : app.get_subcommands([](CLI::App*) { return true; }))
     UseFormatter(*subcommand, formatter);
@@ -147,6 +190,16 @@ CLI::Validator WholeNumberFrom(int64_t minimum) {
       "");
 }
 
+CLI::Validator WholeNumberBetween(int64_t minimum, int64_t maximum) {
+  return CLI::Validator(
+      [minimum, maximum](const std::string& text) {
+        int64_t value = 0;
+        if (absl::SimpleAtoi(text, &value) && value >= minimum && value <= maximum) return std::string();
+        return absl::StrCat("'", text, "' is not a whole number from ", minimum, " to ", maximum);
+      },
+      "");
+}
+
 CLI::Validator NumberFrom(double minimum) {
   return Number(absl::StrCat("number of at least ", minimum), [=](double v) { return v >= minimum; });
 }
@@ -179,17 +232,19 @@ CLI::Validator OneOf(std::initializer_list<const char*> words) {
 }
 
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
-  return app.add_option(FlagNames("log_level"), level, "Minimum severity of the messages on stderr")
+  return app.add_option(FlagNames("log_level"), level, "Lowest severity of the messages on stderr")
       ->check(OneOf({"debug", "info", "warning", "error"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kLoggingGroup);
 }
 
 CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format) {
   return app
       .add_option(FlagNames("log_format"), format,
-                  "Log messages as lines of text, or as one JSON object each")
+                  "Format of log lines and progress: text, or one JSON object per line")
       ->check(OneOf({"text", "json"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kLoggingGroup);
 }
 
 LogFormat LogFormatOf(absl::string_view name) {
@@ -213,10 +268,10 @@ LogLevel LogLevelOf(absl::string_view name) {
   return LogLevel::kError;
 }
 
-std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
-  app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", Version()),
-                       "Print the version and exit");
-  UseFormatter(app, std::make_shared<OneSpelling>());
+std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv,
+                                         absl::string_view version) {
+  app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", version), "Print the version and exit");
+  UseFormatter(app, std::make_shared<HelpFormatter>());
   if (argc == 2) {
     if (const auto text = DocumentAs(app, argv[1])) {
       std::fwrite(text->data(), 1, text->size(), stdout);

@@ -31,6 +31,7 @@ std::string SwitchNames(absl::string_view name);
 
 // Validators of a flag's value. An error reads "--epochs: 'x' is not a whole number of at least 1".
 CLI::Validator WholeNumberFrom(int64_t minimum);
+CLI::Validator WholeNumberBetween(int64_t minimum, int64_t maximum);  // [minimum, maximum]
 CLI::Validator NumberFrom(double minimum);
 CLI::Validator NumberAbove(double bound);
 CLI::Validator NumberBetween(double minimum, double bound);    // [minimum, bound)
@@ -38,7 +39,10 @@ CLI::Validator NumberAboveUpTo(double bound, double maximum);  // (bound, maximu
 CLI::Validator MemorySize();                                   // what ParseMemorySize() accepts
 CLI::Validator OneOf(std::initializer_list<const char*> words);
 
-// Adds --log_level debug|info|warning|error. `level` keeps its value if the flag is not given.
+// Titles of flag groups that several files add to. A group has the same title in every program.
+inline constexpr char kLoggingGroup[] = "Logging", kNetworkGroup[] = "Network";
+
+// --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
 CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
 LogLevel LogLevelOf(absl::string_view name);  // one of the four words
 // Adds --log_format text|json. `format` keeps its value if the flag is not given.
@@ -48,12 +52,16 @@ LogFormat LogFormatOf(absl::string_view name);
 // Adds --fault POINT:PASSING:SIGNAL (fault_points.h), which --help does not show.
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 
-// Parses the command line into the variables bound to `app`, which has the program's name. Returns nullopt if
-// the program should run. Otherwise it should exit with the returned code: kDone after --help or --version,
-// whose text went to stdout; kUsage after one line on stderr, "cairn-ps: <fault>". Does not throw.
-std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
-// Parses flags meant for another program. INVALID_ARGUMENT with the fault that the other program would print;
-// a request for help is a fault too.
+// The version of Cairn: "0.1.0".
+absl::string_view Version();
+
+// Reads the command line into the variables that `app` was told of. Empty: go on. Otherwise end with this
+// code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
+// "cairn-ps: <fault>". Does not throw. `app` has the program's name. --version prints `version` after that
+// name; the programs pass BuildInfo() of common/build_info/build_info.h.
+std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv,
+                                         absl::string_view version = Version());
+// Flags meant for another program: INVALID_ARGUMENT with the fault it would name; asking for help is one.
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
 // Reports a usage error found after parsing: prints "cairn-ps: <fault>" in one line on stderr, returns
 // kUsage.
@@ -62,8 +70,5 @@ ExitCode UsageError(absl::string_view program, absl::string_view fault);
 // The flags given on the command line that `declares` declares too, in its order, as arguments for another
 // program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command line.
 std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);
-
-// "0.1.0"
-absl::string_view Version();
 
 }  // namespace cairn

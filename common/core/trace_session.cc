@@ -74,15 +74,15 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(absl::string_view text) {
 }
 
 void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
-  const std::string group = "Timeline";
+  const std::string group = "Profiling";
   app.add_option(FlagNames("trace_file"), flags.file,
-                 "Record a timeline in Chrome's trace format, for Perfetto or chrome://tracing")
+                 "Write a timeline of this task in Chrome's trace format, for Perfetto or chrome://tracing")
       ->type_name("FILE")
       ->group(group);
   app.add_option_function<std::string>(
          FlagNames("trace_steps"),
          [&flags](const std::string& text) { flags.steps = *ParseTraceSteps(text); },
-         "Record only these steps, both included, counted from 1 [all]")
+         "Record only these steps, inclusive, counted from 1 [all]")
       ->check(CLI::Validator(
           [](const std::string& text) { return std::string(ParseTraceSteps(text).status().message()); }, ""))
       ->type_name("FIRST:LAST")

@@ -33,11 +33,12 @@ absl::StatusOr<std::string> CheckedToken(absl::string_view text, const std::stri
 
 void AddAccessFlags(CLI::App& app, Access& access) {
   AddTlsFlags(app, access.tls);
-  app.add_option(FlagNames("job_token_file"), access.token_file,
-                 "A file with the job's token, the same for all tasks: who lacks it is refused; default: the "
-                 "environment's CAIRN_JOB_TOKEN")
+  app.add_option(
+         FlagNames("job_token_file"), access.token_file,
+         "File with the job token, the same for all tasks; servers reject clients without it [environment "
+         "variable CAIRN_JOB_TOKEN]")
       ->type_name("FILE")
-      ->group("Access");
+      ->group("Authentication");
 }
 
 absl::Status CheckAccess(Access& access, const char* environment) {

@@ -8,15 +8,15 @@ namespace cairn::net {
 
 void AddClusterFlags(CLI::App& app, ClusterFlags& flags) {
   const std::string group = "Cluster";
-  app.add_option(FlagNames("cluster"), flags.cluster_file, "File with a ClusterSpec or a TF_CONFIG")
+  app.add_option(FlagNames("cluster"), flags.cluster_file, "JSON file with a ClusterSpec or a TF_CONFIG")
       ->type_name("FILE")
       ->group(group);
-  app.add_option(FlagNames("job_name"), flags.job_name, "What this task is: ps, worker, chief or evaluator")
+  app.add_option(FlagNames("job_name"), flags.job_name, "Job of this task: ps, worker, chief or evaluator")
       ->type_name("NAME")
       ->group(group);
   app.add_option_function<int>(
          FlagNames("task_index"), [&flags](const int& index) { flags.task_index = index; },
-         "Which of its job's tasks this is, from 0")
+         "Index of this task in its job, from 0")
       ->check(WholeNumberFrom(0))
       ->type_name("N")
       ->group(group);
@@ -25,7 +25,7 @@ void AddClusterFlags(CLI::App& app, ClusterFlags& flags) {
   };
   add_hosts("ps_hosts", flags.ps_hosts, "Addresses of all parameter servers");
   add_hosts("worker_hosts", flags.worker_hosts, "Addresses of all workers");
-  add_hosts("chief_hosts", flags.chief_hosts, "Address of the chief, if it is not a worker");
+  add_hosts("chief_hosts", flags.chief_hosts, "Address of the chief, if it is not worker 0");
   add_hosts("evaluator_hosts", flags.evaluator_hosts, "Address of the evaluator");
 }
 

@@ -87,14 +87,14 @@ MHD_Result Answer(void* server, MHD_Connection* connection, const char* path, co
 }  // namespace
 
 void AddMetricsFlags(CLI::App& app, MetricsFlags& flags) {
-  const std::string group = "Being watched";
+  const std::string group = "Monitoring";
   app.add_option_function<int>(
          FlagNames("metrics_port"), [&flags](const int& port) { flags.port = port; },
-         "Serve /metrics for Prometheus, /healthz and /statusz over HTTP on this port; 0: any free one [no]")
-      ->check(CLI::Range(0, 65535))
+         "HTTP port that serves /metrics for Prometheus, /healthz and /statusz; 0: any free port [none]")
+      ->check(WholeNumberBetween(0, 65535))
       ->type_name("PORT")
       ->group(group);
-  app.add_option(FlagNames("metrics_host"), flags.host, "The IP address to serve them on")
+  app.add_option(FlagNames("metrics_host"), flags.host, "IP address that the HTTP port listens on")
       ->capture_default_str()
       ->type_name("ADDRESS")
       ->group(group);

@@ -53,9 +53,11 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
 
 void AddDataPortFlag(CLI::App& app, int& port) {
   app.add_option(FlagNames("data_port"), port,
-                 "TCP port of the data channel for other hosts; 0: any free port")
-      ->check(CLI::Range(0, 65535))
-      ->type_name("PORT");
+                 "TCP port of the data channel for gradients and values from other hosts, in addition to the "
+                 "gRPC port; 0: any free port [0]")
+      ->check(WholeNumberBetween(0, 65535))
+      ->type_name("PORT")
+      ->group(kNetworkGroup);
 }
 
 void WarnOfAccess(const Access& access, const std::string& listens_at, const std::string& host,

@@ -172,11 +172,12 @@ constexpr Trouble kTroubles[] = {
 
 void AddTlsFlags(CLI::App& app, TlsFiles& files) {
   const auto add = [&](const char* name, std::string& path, const char* what) {
-    app.add_option(FlagNames(name), path, what)->type_name("FILE")->group("Encryption (all three, PEM)");
+    app.add_option(FlagNames(name), path, what)->type_name("FILE")->group("Encryption (TLS)");
   };
-  add("tls_cert", files.cert, "This task's certificate");
-  add("tls_key", files.key, "Its private key");
-  add("tls_ca", files.ca, "The CA whose certificates all tasks must have");
+  add("tls_cert", files.cert,
+      "Certificate of this task, PEM; --tls_cert, --tls_key and --tls_ca are given together");
+  add("tls_key", files.key, "Private key of the certificate, PEM");
+  add("tls_ca", files.ca, "Certificate of the CA that signed the certificates of all tasks, PEM");
 }
 
 absl::Status CheckTlsFiles(const TlsFiles& files) {

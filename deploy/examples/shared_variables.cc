@@ -1,11 +1,11 @@
-// Two variables on a parameter server, shared by the programs of a cluster: the smallest thing to do with
-// Cairn's client library.
+// Two variables on a parameter server, shared by several programs: the smallest example of Cairn's client
+// library.
 //
 //   cairn-ps --ps_hosts localhost:2222 --job_name ps --task_index 0 &
 //   shared_variables localhost:2222            prints "a * b = 12"
 //   shared_variables localhost:2222 a 10       sets a to 10 and prints "a * b = 40"
 //
-// The first program to come makes the variables, a = 3 and b = 4; all others find them.
+// The first program creates the variables a = 3 and b = 4; later programs use them.
 
 #include <chrono>
 #include <cstdio>

@@ -1,9 +1,9 @@
-"""Writes grafana-dashboard.json beside itself: the panels are a table here, and the JSON repeats itself a lot."""
+"""Writes grafana-dashboard.json next to this script, from a compact table of panels."""
 
 import json
 import pathlib
 
-# (title, unit, [(legend, expression)], what it tells)
+# (title, unit, [(legend, expression)], description)
 ROWS = [
     ("The job", [
         ("Examples per second", "short", [("{{instance}}", "rate(cairn_ps_examples_total[1m]) > 0")],

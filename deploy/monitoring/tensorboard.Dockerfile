@@ -1,4 +1,4 @@
-# TensorBoard on the checkpoints' volume: the profile `monitoring` of deploy/docker-compose.yml.
+# TensorBoard for the volume with the checkpoints: profile `monitoring` of deploy/docker-compose.yml.
 ARG DEBIAN=debian:bookworm-slim
 FROM ${DEBIAN}
 RUN apt-get update \

@@ -53,7 +53,8 @@ class PackagingTest(IntegrationTest):
 
     def test_programs_have_one_version_and_pages_of_their_flags(self):
         for program in PROGRAMS:
-            self.assertEqual(call(self.root / "bin" / program, "--version").strip(), f"{program} {VERSION}")
+            self.assertRegex(call(self.root / "bin" / program, "--version"),
+                             rf"^{program} {re.escape(VERSION)} \(commit ([0-9a-f]{{7,}}|unknown), .*\)\n$")
             page = gzip.decompress((self.root / f"share/man/man1/{program}.1.gz").read_bytes()).decode()
             shown = program.replace("-", "\\-")
             self.assertEqual(page.splitlines()[0], f'.TH {shown.upper()} 1 "" "cairn {VERSION}" "Cairn"')

@@ -64,7 +64,7 @@ class FaultMatrixTest(IntegrationTest):
                 failures.append(f"{case}: ended with {run.code}\n{run.story()}")
             elif self.sha_of(name) != sha:
                 failures.append(f"{case}: other parameters\n{run.story()}")
-            elif number == "KILL" and "was killed by SIGKILL: starting it again (1 of 100)" not in run.stderr:
+            elif number == "KILL" and "was killed by SIGKILL: restarting it (1 of 100)" not in run.stderr:
                 failures.append(f"{case}: nothing was killed\n{run.story()}")
 
         cases = [(task, point) for task, points in TASKS.items() for point in points]
@@ -115,7 +115,7 @@ class FaultMatrixTest(IntegrationTest):
                 failures.append(f"{case}: ended with {run.code}\n{run.story()}")
             elif self.sha_of(name) != sha:
                 failures.append(f"{case}: other parameters\n{run.story()}")
-            elif "was killed by SIGKILL: starting it again (1 of 100)" not in run.stderr:
+            elif "was killed by SIGKILL: restarting it (1 of 100)" not in run.stderr:
                 failures.append(f"{case}: nothing was killed\n{run.story()}")
             elif "is promoted in place of" not in run.stderr:
                 failures.append(f"{case}: no copy took the place\n{run.story()}")

@@ -156,7 +156,7 @@ class AllReduceTest(IntegrationTest):
                            ("--wire_dtype=topk", "--wire_dtype does not go with --mode allreduce")):
             with self.subTest(flag):
                 self.assert_refused(self.train(MLP, "--mode=allreduce", flag), said)
-        self.assert_refused(self.train(MLP, "--ps=0"), "--ps: 0 servers: only --mode allreduce trains without any")
+        self.assert_refused(self.train(MLP, "--ps=0"), "--ps: 0 servers: only --mode allreduce trains without servers")
         cluster = Cluster(self, ps=1, workers=1)
         self.assert_refused(cluster.start("worker", 0, "--mode=allreduce", "--model", MLP),
                             "--mode allreduce does not use the cluster's 1 ps")

@@ -140,7 +140,7 @@ class CheckpointTest(IntegrationTest):
         path = self.directory / "model.safetensors"
         run = self.checkpoint("consolidate", self.train_dir, "--output", path)
         self.assert_exit(DONE, run)
-        self.assertRegex(run.stderr, rf"^cairn checkpoint: passed over {self.new}: shard-00001.* is damaged.*\n$")
+        self.assertRegex(run.stderr, rf"^cairn checkpoint: skipped {self.new}: shard-00001.* is damaged.*\n$")
         self.assertEqual(read_safetensors(path)[0]["global_step"], "1000")
 
     def test_a_damaged_checkpoint_is_not_consolidated(self):

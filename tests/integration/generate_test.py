@@ -61,11 +61,11 @@ class GenerateTest(IntegrationTest):
         for arguments, fault in (
             (["--format", "podman"], "--format: 'podman'"),
             (["--format", "compose", "--", "--epoch=5"], "flags of cairn-worker: unknown flag --epoch, did you mean --epochs"),
-            (["--format", "compose", "--", "--data_dir=/d"], "--data_dir: follows from where the container"),
+            (["--format", "compose", "--", "--data_dir=/d"], "--data_dir: is fixed in containers"),
             (["--format", "compose", "--hosts", "a"], "--hosts: not with --format compose"),
             (["--", "--epochs=5"], "--epochs=5: not with --format clusterspec"),
             (["--format", "kubernetes", "--model", "missing.json"], "--model: .*missing.json"),
-            (["--format", "kubernetes", "--name", "Big"], "--name: 'Big' is not of lower-case"),
+            (["--format", "kubernetes", "--name", "Big"], "--name: 'Big' is not a name of at most 40 lower-case"),
             (["--workers", 70000], "--port: 2222 leaves no ports for 70001 tasks"),
         ):
             with self.subTest(fault):

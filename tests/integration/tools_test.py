@@ -303,7 +303,7 @@ class JobTest(IntegrationTest):
         path = self.directory / "cluster.json"
         path.write_text(json.dumps({"ps": ["127.0.0.1:1"], "wroker": ["127.0.0.1:2"]}))
         check = self.run_to_end("cairn", "check", f"--cluster={path}", "--timeout=0.1")
-        self.assertRegex(check.stdout, 'FAULT +"wroker" is no job of ours, and is ignored; did you mean "worker"')
+        self.assertRegex(check.stdout, 'FAULT +"wroker" is not a known job and is ignored; did you mean "worker"')
 
 
 class GeneratedFilesTest(IntegrationTest):

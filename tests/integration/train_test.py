@@ -148,7 +148,7 @@ class StoppedTrainTest(IntegrationTest):
     def test_a_killed_worker_is_restarted(self):
         run = self.start_long_training()
         os.kill(self.pid_of("worker", 1), signal.SIGKILL)
-        self.assert_says(run, r"worker/1 was killed by SIGKILL: starting it again \(1 of 100\)")
+        self.assert_says(run, r"worker/1 was killed by SIGKILL: restarting it \(1 of 100\)")
         run.signal(signal.SIGTERM)
         self.assert_exit(TERMINATED, run)
         self.assert_nothing_runs()

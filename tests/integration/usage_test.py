@@ -89,11 +89,25 @@ class TrainUsageTest(IntegrationTest):
         self.refused("--precision bf16 does not go with --device cpu", MLP, "--data_dir", small_data(),
                      "--device=cpu", "--precision=bf16")
 
-    def test_help_lists_the_flags_and_exits_with_0(self):
+    def test_help_goes_to_stdout_and_exits_with_zero(self):
         for program, command in (("cairn", ["train"]), ("cairn-ps", []), ("cairn-worker", []), ("cairn", [])):
             run = self.run_to_end(program, *command, "--help")
             self.assert_exit(DONE, run)
             self.assertIn("--help", run.stdout)
+
+
+class VersionTest(IntegrationTest):
+
+    def test_all_programs_print_the_same_version_commit_and_build(self):
+        lines = {}
+        for program in ("cairn", "cairn-ps", "cairn-worker"):
+            run = self.run_to_end(program, "--version")
+            self.assert_exit(DONE, run)
+            self.assertRegex(run.stdout, rf"^{program} [0-9.]+ \(commit ([0-9a-f]{{7,}}|unknown), \w+, (GCC|Clang) [0-9.]+, "
+                                         r"(CUDA [0-9.]+|no CUDA)\)\n$")
+            lines[program] = run.stdout.removeprefix(program)
+        self.assertEqual(len(set(lines.values())), 1, lines)
+        self.assertEqual(self.run_to_end("cairn", "version").stdout, "cairn" + lines["cairn"])
 
 
 class TaskUsageTest(IntegrationTest):

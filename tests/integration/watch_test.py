@@ -163,7 +163,7 @@ class StatusTest(WatchTest):
                                    view["job"]["waiting_seconds"] > 1, "waiting for worker/1")
         run, view = self.poll_status(cluster, lambda view: view["workers"][1]["state"] == "lost", "worker/1 lost")
         self.assertEqual(run.code, FAILURE)
-        self.assertRegex(view["troubles"][0], "^worker/1 is lost: not heard of for ")
+        self.assertRegex(view["troubles"][0], "^worker/1 is lost: no heartbeat for ")
         tasks["worker/1"].signal(signal.SIGCONT)
 
     def test_status_names_unreachable_servers(self):
@@ -208,7 +208,7 @@ class CheckTest(WatchTest):
         self.assertEqual(well.code, DONE, well.stdout)
         self.assertRegex(well.stdout, r"(?m)^ps/1 +ok .* empty, .* away")
         self.assertRegex(well.stdout, r"(?m)^plan +ok .*times the mean$")
-        self.assertRegex(well.stdout, r"(?m)^data +ok +2,000 examples to train on, 500 to validate with$")
+        self.assertRegex(well.stdout, r"(?m)^data +ok +2,000 training examples, 500 validation examples$")
         late.signal(signal.SIGKILL)
         self.assertTrue(late.wait(TIME_LIMIT))
         ill = self.run_to_end("cairn", "check", *where, *job)

@@ -1,4 +1,4 @@
-"""Cairn's parameter servers from Python: see cairn.client, and cairn.torch for PyTorch."""
+"""Python client of Cairn's parameter servers: see cairn.client, and cairn.torch for PyTorch."""
 
 from cairn.client import Client, Error, Result, Rows, connect
 

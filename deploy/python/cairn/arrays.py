@@ -1,4 +1,4 @@
-"""Between a worker's arrays, by name, and the servers' arenas: one flat array of float32 for each server.
+"""Converts between a worker's named arrays and the servers' arenas: one flat float32 array for each server.
 
 A slice is the part [row_begin, row_end) of a variable along its first axis, at `offset` elements in its server's arena.
 """
@@ -11,14 +11,14 @@ import numpy as np
 _MIN_SPLIT_BYTES = 256 << 10
 _MAX_BANDS = 256
 
-# Rows of a variable whose first axis is long: a gradient that is zero elsewhere. `ids` [n], integers; `values`
-# [n, *shape of a row]. Rows that occur twice are added up.
+# A sparse gradient: rows of a variable; the gradient of all other rows is zero. `ids` [n], integers; `values`
+# [n, *shape of a row]. Rows that occur several times are summed.
 Rows = collections.namedtuple("Rows", "ids values")
 
 
 def float32(value, what):
-    """`value` as an array of float32 of the same shape. Raises ValueError for what is not a real number, and for a
-    finite number that float32 cannot hold."""
+    """Returns `value` as a float32 array of the same shape. Raises ValueError for values that are not real numbers, and
+    for finite numbers that float32 cannot represent."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{what}: numbers of type {array.dtype} are not supported, only real ones")
@@ -30,7 +30,7 @@ def float32(value, what):
 
 
 def dense_gradient(name, gradient, shape):
-    """A gradient, an array or Rows, as float32 of the variable's shape. None is zero."""
+    """Returns a gradient, given as an array or as Rows, as a float32 array of the variable's shape. None means zero."""
     if gradient is None:
         return np.zeros(shape, "<f4")
     if isinstance(gradient, Rows):
@@ -60,18 +60,18 @@ def _dense_rows(name, rows, shape):
 
 
 def elements(piece):
-    """How many elements a slice has."""
+    """Returns the number of elements of a slice."""
     return _row_elements(piece["shape"]) * (piece["row_end"] - piece["row_begin"])
 
 
 def gather(values, slices):
-    """The arena of a server: the elements of its slices, one after another."""
+    """Returns the arena of a server: the concatenated elements of its slices."""
     pieces = [_as_rows(values[s["name"]])[s["row_begin"]:s["row_end"]].ravel() for s in slices]
     return np.concatenate(pieces) if pieces else np.empty(0, "<f4")
 
 
 def scatter(arenas, slices_of_servers, shapes):
-    """The reverse: {name: array} from the arenas of all servers."""
+    """The inverse of gather(): returns {name: array} from the arenas of all servers."""
     values = {name: np.empty(shape, "<f4") for name, shape in shapes.items()}
     for arena, slices in zip(arenas, slices_of_servers):
         for s in slices:
@@ -81,8 +81,8 @@ def scatter(arenas, slices_of_servers, shapes):
 
 
 def place(shapes, servers):
-    """[server] -> slices, balanced by bytes. Large variables are split at the edges of bands of rows only: a norm is a
-    sum over bands, and so the same however a variable is split."""
+    """Returns the slices of each server, [server], balanced by bytes. Large variables are split only between bands of
+    rows: a norm is a sum over bands, so it does not depend on how a variable is split."""
     sizes = {name: 4 * _count(shape) for name, shape in shapes.items()}
     limit = max(_MIN_SPLIT_BYTES, -(-sum(sizes.values()) // servers))
     parts = []
@@ -119,5 +119,5 @@ def _row_elements(shape):
 
 
 def _as_rows(array):
-    """A view [rows, elements of a row]."""
+    """Returns a view of shape [rows, elements of a row]."""
     return array.reshape(_rows(array.shape), _row_elements(array.shape))

@@ -1,4 +1,4 @@
-"""A worker's side of training for models that are not Cairn's: NumPy arrays in, NumPy arrays out.
+"""The worker side of training for models of other libraries, with NumPy arrays.
 
     client = cairn.connect("ps0:2222,ps1:2222", worker=0, workers=2)
     values = client.init({"w": w0}, optimizer={"class_name": "Adam", "config": {"learning_rate": 1e-3}})
@@ -6,7 +6,8 @@
     values = result.values
     client.close()
 
-Calls come from one thread and block, each with a limit. Every failure is a cairn.Error with gRPC's code.
+All calls must come from one thread. They block, each with a time limit. Every failure is a cairn.Error with a gRPC
+code.
 """
 
 import collections
@@ -32,8 +33,8 @@ _LEFT_FINISHED, _LEFT_FAILED = 1, 3
 _CALL_SECONDS = 10
 _TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
-# The outcome of a push, and the values after it. `outcome`: accepted, stale (computed from too old a version) or
-# finished; `staleness`: versions between the values that it was computed from and its update.
+# The outcome of a push, and the values after it. `outcome`: accepted, stale (computed from a version that is too old)
+# or finished. `staleness`: number of versions between the values that it was computed from and its update.
 Result = collections.namedtuple("Result", "outcome version staleness values")
 Rows = arrays.Rows
 
@@ -46,7 +47,7 @@ class Error(Exception):
 
 @contextlib.contextmanager
 def _refusing():
-    """A ValueError about the caller's arguments becomes an Error INVALID_ARGUMENT."""
+    """Converts a ValueError about the caller's arguments to an Error with INVALID_ARGUMENT."""
     try:
         yield
     except ValueError as error:
@@ -54,11 +55,11 @@ def _refusing():
 
 
 def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeout=600, tls=None, token=None):
-    """A client of the servers, which may still be starting: waits at most `timeout` seconds for them.
+    """Returns a client of the servers. Waits at most `timeout` seconds for servers that are still starting.
 
-    `servers`: "ps0:2222,ps1:2222", in the order of their index; this is then worker `worker` (default 0) of `workers`
-    (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task. `tls`: (certificate, key,
-    CA), three paths of PEM files. `token`: the job's, where the servers want one; default: the environment's
+    `servers`: "ps0:2222,ps1:2222", in the order of their index; this process is worker `worker` (default 0) of
+    `workers` (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task. `tls`: (certificate, key,
+    CA), paths of three PEM files. `token`: the job token, if the servers require one; default: the environment variable
     CAIRN_JOB_TOKEN.
     """
     token = token or os.environ.get("CAIRN_JOB_TOKEN")
@@ -84,22 +85,22 @@ def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeou
 class Client:
 
     def __init__(self, servers, worker, tasks, timeout, step_timeout, tls, token=None):
-        """`tasks`: the names of all workers, of which this is number `worker`."""
+        """`tasks`: names of all workers; `worker`: index of this worker."""
         self.worker, self.workers, self.timeout, self.step_timeout = worker, len(tasks), timeout, step_timeout
         self.task, self._tasks = tasks[worker], tasks
         self._metadata = (("cairn-job-token", token.strip()),) if token else ()
-        # This process, by which servers tell two processes of one worker apart.
+        # Identifies this process, so that servers can distinguish two processes of one worker.
         self._process = {"id": int.from_bytes(os.urandom(8), "little"), "host": socket.gethostname(), "pid": os.getpid()}
         self._addresses, self._incarnation, self._step, self._reads = servers, 0, 0, 0
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._failure = None  # guarded by _lock: why the job cannot be continued
+        self._failure = None  # guarded by _lock: why the job cannot continue
         self._streams = set()  # guarded by _lock: open requests, which a failure cancels
         self._shapes = {}
         self._waiting_for = ""
         options = [("grpc.max_receive_message_length", 2 * protocol.MAX_PAYLOAD), ("grpc.keepalive_time_ms", 5000),
                    ("grpc.keepalive_timeout_ms", 10000), ("grpc.http2.max_pings_without_data", 0),
-                   # A cluster's own traffic goes by no proxy of the environment.
+                   # Traffic within the cluster ignores the proxies of the environment.
                    ("grpc.enable_http_proxy", 0), ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)]
         if tls:
             cert, key, ca = (pathlib.Path(path).read_bytes() for path in tls)
@@ -124,7 +125,7 @@ class Client:
             raise Error(f"{self._name(to)}: {error.details()}", error.code()) from None
 
     def _persist(self, attempt, seconds):
-        """Repeats a call that may be repeated while a server cannot be reached or lacks memory for it."""
+        """Retries an idempotent call while a server is unreachable or has no memory for it."""
         deadline, pause = time.monotonic() + seconds, 0.02
         while True:
             self._raise_failure()
@@ -138,7 +139,7 @@ class Client:
             pause = min(2 * pause, 0.5)
 
     def _fail(self, error):
-        """The job cannot be continued: ends every open request. The first failure counts."""
+        """Fails the job and cancels every open request. The first failure is kept."""
         with self._lock:
             self._failure = self._failure or error
             streams = list(self._streams)
@@ -164,7 +165,7 @@ class Client:
         return described
 
     def _look_for_restarts(self):
-        """Fails the job if a server that answers now is not the process that it was."""
+        """Fails the job if a server process was replaced by a new one."""
         for server in range(len(self._channels)):
             try:
                 self._same_server(server, self._handshake(server))
@@ -173,7 +174,7 @@ class Client:
                     self._fail(error)
 
     def _request(self, server, header, chunks=(), arena=None):
-        """One request on a stream of its own: sends chunks (offset, elements), stores the reply's values in `arena`."""
+        """Sends one request on its own stream: sends chunks (offset, elements), stores the values of the reply in `arena`."""
         answered = threading.Event()
         kind = next(iter(header))
 
@@ -213,8 +214,8 @@ class Client:
         return done
 
     def _on_all(self, call):
-        """call(server) for all servers at the same time. A server that has been restarted is found at once, and ends
-        the other calls; then, and else, the first failure is raised, of whatever kind."""
+        """Runs call(server) for all servers concurrently. A restarted server is detected at once and cancels the other
+        calls. Raises the first failure of any kind."""
         results, failures = [None] * len(self._channels), [None] * len(self._channels)
 
         def keep(server):
@@ -238,7 +239,7 @@ class Client:
     # --- Before training ---
 
     def init(self, values, *, optimizer="SGD", mode="sync", max_staleness=None, lease=10.0):
-        """Joins the job, and returns the values that training begins with.
+        """Joins the job and returns the initial values.
 
         Worker 0 gives servers that are empty `values`, {name: array}, and the optimizer, Keras' object or its name;
         the others wait for it, and give values for their shapes alone. `mode`: sync, async or ssp.
@@ -304,7 +305,7 @@ class Client:
             while not self._closing.wait(self._job["lease_seconds"] / 4):
                 for server in range(len(self._channels)):
                     self._heartbeat(server)
-        except Exception as error:  # pylint: disable=broad-except  # nobody joins this thread
+        except Exception as error:  # pylint: disable=broad-except  # no other thread joins this one
             self._fail(Error(f"heartbeats ended: {error!r}", grpc.StatusCode.INTERNAL))
 
     def _heartbeat(self, server):
@@ -312,7 +313,7 @@ class Client:
             answer = self._call(server, "Heartbeat", worker=self.worker, incarnation=self._incarnation, step=self._step)
         except Error as error:
             if error.code == grpc.StatusCode.ABORTED and not self._closing.is_set():
-                self._look_for_restarts()  # the better reason, if there is one
+                self._look_for_restarts()  # a more precise reason, if there is one
                 self._fail(error)
             return
         if answer["state"] == _FAILED:
@@ -323,7 +324,7 @@ class Client:
     # --- Training ---
 
     def pull(self):
-        """Current values, {name: array}: in a synchronous job of one version."""
+        """Returns the current values, {name: array}; in a synchronous job all have the same version."""
         def attempt():
             mark = ""
             if self._one_log:
@@ -338,7 +339,7 @@ class Client:
 
     def push(self, gradients, examples=1):
         """Pushes a gradient, {name: array or Rows}, of `examples` examples, computed from the last values, and waits for
-        its update. The gradient of a variable that is absent is zero."""
+        its update. The gradient of an absent variable is zero."""
         unknown = gradients.keys() - self._shapes.keys()
         if unknown:
             raise Error(f"no such variable: {', '.join(sorted(unknown))}", grpc.StatusCode.INVALID_ARGUMENT)
@@ -352,7 +353,7 @@ class Client:
         arenas = [np.empty(size, "<f4") for size in self._sizes]
         bases = list(self._versions)
 
-        def attempt(server):  # repeated, it counts once
+        def attempt(server):  # idempotent: a repeated push counts once
             header = {"push": {"layout": self._layouts[server], "base_version": bases[server], **begin}}
             return self._request(server, header, _chunks(arrays.gather(dense, self._slices[server])), arenas[server])
 
@@ -367,14 +368,14 @@ class Client:
         return Result(_OUTCOMES[outcome], self._versions[0], max(d["staleness"] for d in done), values)
 
     def push_rows(self, name, ids, rows, examples=1):
-        """push() of rows of one variable."""
+        """Pushes rows of one variable."""
         return self.push({name: Rows(ids, rows)}, examples)
 
     # --- The end ---
 
     def close(self, error=None, wait=True):
-        """Leaves the job. With `error`, a text, the job fails for all workers. Without, worker 0 waits until the others
-        have left, and ends the servers; `wait=False` leaves both undone."""
+        """Leaves the job. With `error`, a text, the job fails for all workers. Without it, worker 0 waits until the other
+        workers have left and then stops the servers, unless `wait` is False."""
         self._closing.set()
         try:
             if self._incarnation:

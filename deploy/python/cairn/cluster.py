@@ -1,4 +1,4 @@
-"""The cluster of a task as TF_CONFIG describes it, read by the same rules as cairn-ps and cairn-worker read it.
+"""Parses the cluster of a task from TF_CONFIG, by the same rules as cairn-ps and cairn-worker.
 
 `common/net/cluster_resolver.cc` is the reference: "cluster" or Kubeflow's "sparseCluster"; each job a list of addresses
 or an object from index to address; "master" is another name of "chief"; the index may be a string.
@@ -15,7 +15,7 @@ Cluster = collections.namedtuple("Cluster", "servers trainers worker")
 
 
 def from_tf_config(text):
-    """The Cluster that the value of TF_CONFIG describes. Raises ValueError, naming the faulty entry."""
+    """Returns the Cluster in the value of TF_CONFIG. Raises ValueError, naming the invalid entry."""
     try:
         config = json.loads(text)
     except ValueError as error:

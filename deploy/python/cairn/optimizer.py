@@ -1,4 +1,4 @@
-"""The optimizer that the servers run, from Keras' description of it to the message OptimizerConfig."""
+"""Converts Keras' description of an optimizer to the message OptimizerConfig of the servers."""
 
 import numbers
 
@@ -57,7 +57,7 @@ def _schedule(value):
 
 
 def _numbers(config, what):
-    """The scalars and the lists of numbers of a config. Absent: None and the name."""
+    """Returns the scalars and the lists of numbers of a config, without None and the name."""
     scalars, lists = {}, {}
     for key, value in config.items():
         if value is None or key == "name":
@@ -76,7 +76,7 @@ def _number(value, what):
         value = value[()]
     if isinstance(value, (numbers.Real, np.bool_)):
         return float(value)
-    if isinstance(value, str):  # as configuration files give it
+    if isinstance(value, str):  # a number in a configuration file
         try:
             return float(value)
         except ValueError:

@@ -90,7 +90,7 @@ def _encode_field(number, kind, value):
 
 
 def encode(message, values):
-    """Bytes of a message; what `values` lacks is left unset."""
+    """Returns the bytes of a message; fields that are missing in `values` are left unset."""
     fields = _MAP_ENTRY if message == "entry" else MESSAGES[message]
     parts = []
     for number, (name, kind) in fields.items():
@@ -124,7 +124,7 @@ def _decode_value(kind, wire, data):
 
 
 def decode(message, data):
-    """Every known field of a message, by its default where it is unset; None for a message that is not there."""
+    """Returns every known field of a message. Unset fields have their default; unset messages are None."""
     fields = _MAP_ENTRY if message == "entry" else MESSAGES[message]
     values = {name: _default(kind) for name, kind in fields.values()}
     at = 0
@@ -166,7 +166,7 @@ def frame(header, payload=b""):
 
 
 def unframe(data):
-    """The ServerHeader and the payload, a view of `data`, of a received frame."""
+    """Returns the ServerHeader and the payload, a view of `data`, of a received frame."""
     view = memoryview(data)
     size, at = _read_varint(view, 1)
     header, at = decode("ServerHeader", view[at:at + size]), at + size

@@ -1,15 +1,15 @@
-"""PyTorch models on Cairn's servers: torch.optim's place in a training loop.
+"""Trains PyTorch models with Cairn's servers: replaces torch.optim in a training loop.
 
     optimizer = cairn.torch.DistributedOptimizer(model.named_parameters(), cairn.connect(), optimizer="Adam")
     ...
     loss.backward()
-    optimizer.step(examples=len(batch))      # pushes the gradients, waits for the update, takes its values
+    optimizer.step(examples=len(batch))      # pushes the gradients, waits for the update, loads the new values
     optimizer.zero_grad()
     ...
     optimizer.close()
 
-The optimizer itself runs on the servers; buffers, as BatchNorm's averages, stay with each worker. An embedding with
-sparse=True gives its gradient as rows.
+The optimizer itself runs on the servers. Buffers, such as the averages of BatchNorm, stay local to each worker. An
+embedding with sparse=True pushes its gradient as rows.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from cairn.client import Rows
 class DistributedOptimizer:
 
     def __init__(self, named_parameters, client, **init):
-        """`init`: as Client.init() takes it. Worker 0's parameters are those that all begin with."""
+        """`init`: arguments of Client.init(). All workers start with the parameters of worker 0."""
         self._parameters = {name: p for name, p in named_parameters if p.requires_grad}
         self._client = client
         self.result = None  # of the last step
@@ -35,7 +35,7 @@ class DistributedOptimizer:
                 parameter.grad.zero_()
 
     def step(self, closure=None, examples=1):
-        """`examples`: of this batch, its weight among the workers' in the mean."""
+        """`examples`: size of this batch, its weight in the mean over the workers."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -56,7 +56,7 @@ class DistributedOptimizer:
 
 def _array(tensor):
     tensor = tensor.detach().cpu()
-    # NumPy has no bfloat16; what else float32 cannot hold, as complex numbers, the client refuses by name.
+    # NumPy has no bfloat16. The client rejects all other types that float32 cannot represent, such as complex numbers.
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).resolve_conj().resolve_neg().numpy()
 
 

@@ -24,18 +24,18 @@ TEST(ClusterFiles, TasksHaveHostsOfTheirNames) {
             "{\"ps\":[\"ps0:2222\"],\"worker\":[\"worker0:2222\",\"worker1:2222\"]}\n");
 }
 
-TEST(ClusterFiles, GivenHostsAreTakenInTurnEachWithPortsOfItsOwn) {
+TEST(ClusterFiles, GivenHostsAreAssignedRoundRobinWithConsecutivePorts) {
   EXPECT_EQ(WriteClusterSpec({.servers = 2, .workers = 3, .port = 7000, .hosts = {"a", "b"}}).value(),
             "{\"ps\":[\"a:7000\",\"b:7000\"],\"worker\":[\"a:7001\",\"b:7001\",\"a:7002\"]}\n");
 }
 
-TEST(ClusterFiles, AHostThatIsNoneIsRefused) {
+TEST(ClusterFiles, AnInvalidHostIsRefused) {
   const auto text = WriteClusterSpec({.hosts = {"no host"}});
   EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(text.status().message()), HasSubstr("no host"));
 }
 
-TEST(ClusterFiles, EveryFormatHoldsForAHundredTasks) {
+TEST(ClusterFiles, EveryFormatSupportsAHundredTasks) {
   const ClusterPlan plan = {.servers = 40, .workers = 60, .worker_flags = {"--epochs=5"}};
   for (const auto write : {WriteClusterSpec, WriteShell, WriteCompose, WriteKubernetes}) {
     const auto text = write(plan);
@@ -73,13 +73,13 @@ TEST(ClusterFiles, InKubernetesTheFirstWorkerIsTheChief) {
   EXPECT_THAT(three, HasSubstr("  completions: 2\n"));
 }
 
-TEST(ClusterFiles, AModelFileIsPutIntoTheConfigMap) {
+TEST(ClusterFiles, AModelFileIsIncludedInTheConfigMap) {
   EXPECT_THAT(*WriteKubernetes({.model = "{\n\n \"layers\": []\n}\n"}),
               HasSubstr("  model.json: |\n    {\n\n     \"layers\": []\n    }\n---\n"));
   EXPECT_THAT(*WriteKubernetes({.name = "job"}), HasSubstr("configMap: {name: job-model}"));
 }
 
-TEST(ClusterFiles, WordsAreQuotedWhereTheyMustBe) {
+TEST(ClusterFiles, WordsAreQuotedOnlyIfNecessary) {
   EXPECT_EQ(QuoteForShell("--epochs=5"), "--epochs=5");
   EXPECT_EQ(QuoteForShell("it's"), R"('it'\''s')");
   EXPECT_EQ(QuoteForShell(""), "''");
@@ -88,14 +88,14 @@ TEST(ClusterFiles, WordsAreQuotedWhereTheyMustBe) {
   EXPECT_EQ(QuoteForYaml("--metrics=a: 'b'"), "'--metrics=a: ''b'''");
 }
 
-TEST(ClusterFiles, WhatWouldEndALineIsEscaped) {
+TEST(ClusterFiles, LineBreaksAreEscaped) {
   EXPECT_EQ(QuoteForShell("a'\n\\\0011"), R"($'a\'\012\\\0011')");
   EXPECT_EQ(QuoteForShell("\xff!"), R"($'\377!')");
   EXPECT_EQ(QuoteForYaml("a\"\n\\\t"), R"("a\"\u000A\\\u0009")");
   EXPECT_EQ(QuoteForYaml("\xC2\x85\xE2\x80\xA8 \xC3\xA9"), "\"\\u0085\\u2028 \xC3\xA9\"");
 }
 
-TEST(ClusterFiles, NamesThatYamlReadsOtherwiseAreQuoted) {
+TEST(ClusterFiles, NamesThatYamlDoesNotReadAsStringsAreQuoted) {
   EXPECT_EQ(NameForYaml("cairn-2"), "cairn-2");
   for (const char* name : {"yes", "No", "null", "1e3", "0x1F", "12", "", "~", "a=b"}) {
     EXPECT_EQ(NameForYaml(name), absl::StrCat("'", name, "'"));
@@ -104,7 +104,7 @@ TEST(ClusterFiles, NamesThatYamlReadsOtherwiseAreQuoted) {
   EXPECT_THAT(*WriteKubernetes({.name = "on"}), HasSubstr("  name: on-ps\n"));
 }
 
-TEST(ClusterFiles, ADollarStaysADollar) {
+TEST(ClusterFiles, DollarSignsAreNotSubstituted) {
   EXPECT_THAT(*WriteCompose({.worker_flags = {"--label_column=price_$"}}),
               HasSubstr("    - '--label_column=price_$$'\n"));
   EXPECT_THAT(*WriteKubernetes({.worker_flags = {"--label_column=$(HOSTNAME)"}}),
@@ -113,12 +113,12 @@ TEST(ClusterFiles, ADollarStaysADollar) {
               HasSubstr("flags=('--label_column=$(reboot)' \"$@\")"));
 }
 
-TEST(ClusterFiles, AModelKeepsTheSpacesOfItsFirstLineAndItsControlCharacters) {
+TEST(ClusterFiles, AModelKeepsLeadingSpacesAndControlCharacters) {
   EXPECT_THAT(*WriteKubernetes({.model = "  {\n}\n"}), HasSubstr("  model.json: |2\n      {\n    }\n"));
   EXPECT_THAT(*WriteKubernetes({.model = "{\r\n}"}), HasSubstr("  model.json: \"{\\u000D\\u000A}\"\n"));
 }
 
-TEST(ClusterFiles, BytesThatAreNoUtf8AreFound) {
+TEST(ClusterFiles, BytesThatAreNotUtf8AreDetected) {
   EXPECT_TRUE(IsUtf8("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"));
   for (const char* bytes : {"\xff", "\xC0\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE2\x82"}) {
     EXPECT_FALSE(IsUtf8(bytes));

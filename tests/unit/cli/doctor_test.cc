@@ -1,4 +1,4 @@
-// Each fault is planted by itself, and must be the one that is found, by its name and with a remedy.
+// Each test introduces one fault, which must be the only finding, named and with a remedy.
 #include "cli/doctor.h"
 
 #include <arpa/inet.h>
@@ -34,7 +34,7 @@ using ::testing::StartsWith;
 
 constexpr double kNow = 1'700'000'000;
 
-// A server that tells what a test wants it to, on a port of its own.
+// A server on its own port whose status the test sets.
 class FakeServer final : public v1::Inspector::Service {
  public:
   FakeServer() {
@@ -60,7 +60,7 @@ class FakeServer final : public v1::Inspector::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A listening socket that answers nothing, or, bound alone, a port where nobody listens.
+// A listening socket that never answers, or a bound socket that does not listen.
 class Port {
  public:
   explicit Port(bool listens) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -85,7 +85,7 @@ class Port {
   int port_ = 0;
 };
 
-// Two servers in order, a worker, a model, and room on the disk.
+// Two healthy servers, a worker, a model, and free disk space.
 class DoctorTest : public testing::Test {
  protected:
   DoctorTest() : directory_(testing::TempDir() + "cairn_doctor_XXXXXX") {
@@ -116,7 +116,7 @@ class DoctorTest : public testing::Test {
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     examination_.cluster = *std::move(cluster);
   }
-  // "ps/1: what", of the faults alone.
+  // "ps/1: what" of each fault.
   std::vector<std::string> Faults() const {
     std::vector<std::string> faults;
     for (const Finding& finding : Examine(examination_)) {
@@ -132,7 +132,7 @@ class DoctorTest : public testing::Test {
   Examination examination_;
 };
 
-TEST_F(DoctorTest, FewerDescriptorsThanTheClusterNeedsAreAFault) {
+TEST_F(DoctorTest, TooFewDescriptorsAreAFault) {
   examination_.descriptor_limit = 52;  // 40, and 12 for each server or worker
   EXPECT_THAT(Faults(),
               ElementsAre("descriptors: up to 52 files may be open (ulimit -Hn), about 64 are needed"));
@@ -140,28 +140,29 @@ TEST_F(DoctorTest, FewerDescriptorsThanTheClusterNeedsAreAFault) {
   EXPECT_THAT(Faults(), Not(Contains(HasSubstr("descriptors"))));
 }
 
-TEST_F(DoctorTest, NothingPlantedNothingFound) {
+TEST_F(DoctorTest, AHealthyClusterHasNoFaults) {
   EXPECT_THAT(Faults(), IsEmpty());
   const std::string text = AsText(Examine(examination_));
-  EXPECT_THAT(text, HasSubstr("all in order\n"));
+  EXPECT_THAT(text, HasSubstr("no faults\n"));
   EXPECT_THAT(text, HasSubstr("plan"));
   EXPECT_THAT(text, HasSubstr("times the mean"));
 }
 
-TEST_F(DoctorTest, AServerThatIsDown) {
+TEST_F(DoctorTest, AServerThatIsDownIsAFault) {
   const Port nobody(/*listens=*/false);
   UseCluster({servers_[0].address(), nobody.address()});
   servers_[0].status.set_cluster_hash(0);
   EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: ", nobody.address(), ": connection refused")));
 }
 
-TEST_F(DoctorTest, AWrongPortThatAnotherServerHas) {
+TEST_F(DoctorTest, SwappedPortsOfServersAreAFault) {
   UseCluster({servers_[1].address(), servers_[0].address()});
-  EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/0: ", servers_[1].address(), " says that it is ps/1"),
-                                    absl::StrCat("ps/1: ", servers_[0].address(), " says that it is ps/0")));
+  EXPECT_THAT(Faults(),
+              ElementsAre(absl::StrCat("ps/0: ", servers_[1].address(), " identifies itself as ps/1"),
+                          absl::StrCat("ps/1: ", servers_[0].address(), " identifies itself as ps/0")));
 }
 
-TEST_F(DoctorTest, AnAddressUnderTwoNames) {
+TEST_F(DoctorTest, AnAddressOfTwoTasksIsAFault) {
   const std::string port = servers_[0].address().substr(servers_[0].address().find(':'));
   UseCluster({servers_[0].address(), "localhost" + port});
   servers_[0].status.set_cluster_hash(0);
@@ -169,59 +170,59 @@ TEST_F(DoctorTest, AnAddressUnderTwoNames) {
               ElementsAre(absl::StrCat("ps/1: localhost", port, " is 127.0.0.1", port, ", and so is ps/0")));
 }
 
-TEST_F(DoctorTest, AHostThatCannotBeResolved) {
+TEST_F(DoctorTest, AnUnresolvableHostIsAFault) {
   UseCluster({servers_[0].address(), "no-such-host.invalid:2222"});
   servers_[0].status.set_cluster_hash(0);
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("ps/1: 'no-such-host.invalid' cannot be resolved: ")));
 }
 
-TEST_F(DoctorTest, TwoClustersMixed) {
+TEST_F(DoctorTest, AServerOfAnotherClusterIsAFault) {
   servers_[1].status.set_cluster_hash(7);
   EXPECT_THAT(Faults(),
               ElementsAre(StartsWith("ps/1: belongs to another cluster: its servers' addresses hash to 7")));
 }
 
-TEST_F(DoctorTest, AnotherProtocolVersion) {
+TEST_F(DoctorTest, AnotherProtocolVersionIsAFault) {
   servers_[1].status.set_protocol(99);
   servers_[1].status.set_program_version("9.0.0");
   EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: speaks protocol 99 (version 9.0.0), we ",
                                                  net::kProtocolVersion)));
 }
 
-TEST_F(DoctorTest, AFullDisk) {
+TEST_F(DoctorTest, AFullDiskIsAFault) {
   examination_.free_bytes = [](const std::string&) { return int64_t{4096}; };
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("train_dir: the disk is too full: 4.0 KiB free in ")));
 }
 
-TEST_F(DoctorTest, APlaceThatHoldsNoFiles) {
+TEST_F(DoctorTest, AFileSystemWithoutSpaceIsAFault) {
   examination_.free_bytes = [](const std::string&) { return int64_t{0}; };
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("train_dir: nothing can be stored there: 0 B free in ")));
 }
 
-TEST_F(DoctorTest, DataThatCannotBeRead) {
+TEST_F(DoctorTest, UnreadableDataIsAFault) {
   examination_.options.data_dir = directory_ + "/nowhere";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("data: "), HasSubstr("/nowhere"))));
 }
 
-TEST_F(DoctorTest, AWrongModel) {
+TEST_F(DoctorTest, AnInvalidModelIsAFault) {
   examination_.options.model = directory_ + "/model.json";
   std::ofstream(examination_.options.model)
       << R"({"config": {"layers": [{"class_name": "Dance", "config": {}}]}})";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("model: "), HasSubstr("Dance"))));
 }
 
-TEST_F(DoctorTest, AnotherModelThanTheJobUnderWay) {
+TEST_F(DoctorTest, AModelThatDiffersFromTheRunningJobIsAFault) {
   servers_[0].status.set_state(v1::STATE_READY);
   servers_[0].status.mutable_job()->set_model_sha256("abc");
-  EXPECT_THAT(Faults(), ElementsAre("model: another model than the job under way on ps/0 trains"));
+  EXPECT_THAT(Faults(), ElementsAre("model: differs from the model of the job that is running on ps/0"));
 }
 
-TEST_F(DoctorTest, APortThatIsInUse) {
+TEST_F(DoctorTest, APortInUseIsAFault) {
   const Port taken(/*listens=*/true);
   UseCluster({servers_[0].address(), taken.address()});
   servers_[0].status.set_cluster_hash(0);
   examination_.cluster.self = {"ps", 1};
-  examination_.timeout = std::chrono::milliseconds(500);  // what holds the port answers nothing
+  examination_.timeout = std::chrono::milliseconds(500);  // the process that uses the port does not answer
   const auto faults = Faults();
   ASSERT_EQ(faults.size(), 2u);
   EXPECT_THAT(faults[0], StartsWith(absl::StrCat("ps/1: ", taken.address(), ": ")));
@@ -229,19 +230,19 @@ TEST_F(DoctorTest, APortThatIsInUse) {
                              "port: [0-9]+, on which ps/1 listens, is taken here: Address already in use"));
 }
 
-TEST_F(DoctorTest, AClockThatIsOff) {
+TEST_F(DoctorTest, ClockSkewIsAFault) {
   servers_[0].status.set_unix_seconds(kNow + 90);
   servers_[1].status.set_unix_seconds(kNow - 300);
   EXPECT_THAT(Faults(), ElementsAre("ps/0: its clock is 1 min 30 s ahead of ours",
                                     "ps/1: its clock is 5 min 00 s behind ours"));
 }
 
-TEST_F(DoctorTest, AGpuThatIsAskedForAndAbsent) {
+TEST_F(DoctorTest, AMissingGpuIsAFault) {
   examination_.options.device = "/gpu:0";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("device: "), HasSubstr("/gpu:0"))));
 }
 
-TEST_F(DoctorTest, AFaultIsShownWithItsRemedyBelow) {
+TEST_F(DoctorTest, AFaultIsFollowedByItsRemedy) {
   const std::string text =
       AsText({{.subject = "ps/0", .what = "well"},
               {.subject = "data", .fault = true, .what = "gone", .remedy = "bring it back"}});
@@ -249,7 +250,7 @@ TEST_F(DoctorTest, AFaultIsShownWithItsRemedyBelow) {
             "ps/0  ok     well\n"
             "data  FAULT  gone\n"
             "             -> bring it back\n"
-            "2 looked at, 1 fault\n");
+            "2 checks, 1 fault\n");
   EXPECT_THAT(text, Not(HasSubstr("faults")));
 }
 

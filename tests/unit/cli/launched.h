@@ -1,5 +1,5 @@
-// A Supervisor in a process of its own, for tests: its log and stdout are read, it can be signalled, and it
-// is known whether anything that it started still lives.
+// A Supervisor in its own process, for tests. A test can read its log and stdout, signal it, and check
+// whether any process that it started is still running.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ class Launched {
   Launched(const std::vector<Supervisor::Task>& tasks, Supervisor::Options options) {
     EXPECT_EQ(pipe2(log_, O_CLOEXEC), 0);
     EXPECT_EQ(pipe2(stdout_, O_CLOEXEC), 0);
-    EXPECT_EQ(pipe(alive_), 0);  // inherited by everything that is started: its end is the end of them all
+    EXPECT_EQ(pipe(alive_), 0);  // inherited by all started processes: end-of-file means that all have ended
     pid_ = fork();
     if (pid_ == 0) {
       dup2(stdout_[1], STDOUT_FILENO);
@@ -45,7 +45,7 @@ class Launched {
 
   void Signal(int signal) { kill(pid_, signal); }
 
-  // Until the log shows `text`; false when it ends or the limit passes before.
+  // Waits until the log contains `text`. Returns false if the log ends or the limit expires first.
   bool Logs(const std::string& text) {
     while (!absl::StrContains(log_text_, text)) {
       if (!ReadSome(log_[0], log_text_)) return false;
@@ -53,7 +53,8 @@ class Launched {
     return true;
   }
 
-  // The launcher's exit code, or minus the signal that killed it. Reads the log and stdout to their end.
+  // Returns the launcher's exit code, or minus the signal that killed it. Reads the log and stdout to their
+  // end.
   int Wait() {
     while (ReadSome(log_[0], log_text_)) {
     }
@@ -65,7 +66,7 @@ class Launched {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
-  // After Wait: true once no process is left that the launcher started.
+  // Call after Wait(). Returns true once all processes that the launcher started have ended.
   bool NothingLeft() {
     std::string unused;
     while (ReadSome(alive_[0], unused)) {

@@ -38,14 +38,14 @@ bool CanListen(int port, bool reuse_port) {
   return listens;
 }
 
-TEST(ReservedPort, OnlyWhoReusesPortsCanListenOnIt) {
+TEST(ReservedPort, OnlySocketsWithReusePortCanListenOnIt) {
   const auto port = ReservedPort::Reserve();
   ASSERT_TRUE(port.ok()) << port.status();
   EXPECT_FALSE(CanListen(port->port(), /*reuse_port=*/false));
   EXPECT_TRUE(CanListen(port->port(), /*reuse_port=*/true));
 }
 
-TEST(ReservedPort, TwoAreDifferentAndTheyAreFreeAfterwards) {
+TEST(ReservedPort, PortsAreDistinctAndFreeAfterwards) {
   int number = 0;
   {
     const auto one = ReservedPort::Reserve();
@@ -70,11 +70,11 @@ class CpuQuotaTest : public testing::Test {
   std::string root_;
 };
 
-TEST_F(CpuQuotaTest, NoControlGroupsAreNoLimit) {
+TEST_F(CpuQuotaTest, WithoutControlGroupsThereIsNoLimit) {
   EXPECT_EQ(CpuQuota(root_), std::nullopt);
 }
 
-TEST_F(CpuQuotaTest, Version2TakesTheTightestOfTheGroupsAbove) {
+TEST_F(CpuQuotaTest, Version2UsesTheSmallestLimitOfAllAncestors) {
   Put("/proc/self/cgroup", "0::/pods/mine\n");
   Put("/sys/fs/cgroup/pods/mine/cpu.max", "max 100000\n");
   EXPECT_EQ(CpuQuota(root_), std::nullopt);
@@ -84,7 +84,7 @@ TEST_F(CpuQuotaTest, Version2TakesTheTightestOfTheGroupsAbove) {
   EXPECT_EQ(CpuQuota(root_), 0.5);
 }
 
-TEST_F(CpuQuotaTest, Version1ReadsTheCpuControllersGroup) {
+TEST_F(CpuQuotaTest, Version1ReadsTheGroupOfTheCpuController) {
   Put("/proc/self/cgroup", "12:memory:/m\n4:cpu,cpuacct:/docker/abc\n");
   Put("/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "-1\n");
   Put("/sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
@@ -93,7 +93,7 @@ TEST_F(CpuQuotaTest, Version1ReadsTheCpuControllersGroup) {
   EXPECT_EQ(CpuQuota(root_), 2.0);
 }
 
-TEST_F(CpuQuotaTest, InAContainerThePathIsTheHostsAndTheMountSpeaks) {
+TEST_F(CpuQuotaTest, InAContainerTheMountPointIsUsedInsteadOfTheHostPath) {
   Put("/proc/self/cgroup", "4:cpu:/docker/abc\n");
   Put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
   Put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -104,7 +104,7 @@ TEST(UsableCores, IsAtLeastOne) {
   EXPECT_GE(UsableCores(), 1);
 }
 
-TEST(OutputLines, LinesComeOutWholeAndPrefixed) {
+TEST(OutputLines, LinesAreCompleteAndPrefixed) {
   OutputLines lines("ps/0");
   EXPECT_EQ(lines.Add("hel"), "");
   EXPECT_EQ(lines.Add("lo\nyou\nth"), "[ps/0] hello\n[ps/0] you\n");
@@ -112,7 +112,7 @@ TEST(OutputLines, LinesComeOutWholeAndPrefixed) {
   EXPECT_EQ(lines.Finish(), "");
 }
 
-TEST(OutputLines, ALineWithoutEndIsCut) {
+TEST(OutputLines, AnEndlessLineIsSplit) {
   OutputLines lines("x");
   EXPECT_EQ(lines.Add(std::string(OutputLines::kLongest + 1, 'a')),
             absl::StrCat("[x] ", std::string(OutputLines::kLongest, 'a'), "\n"));
@@ -133,7 +133,7 @@ LocalClusterArgs OneServerTwoWorkers() {
           .environment = {"HOME=/root"}};
 }
 
-TEST(LocalCluster, EveryTaskKnowsItsPlace) {
+TEST(LocalCluster, EveryTaskHasItsJobNameAndIndex) {
   const auto tasks = PlanLocalCluster(OneServerTwoWorkers());
   ASSERT_EQ(tasks.size(), 3u);
   EXPECT_THAT(
@@ -149,7 +149,7 @@ TEST(LocalCluster, EveryTaskKnowsItsPlace) {
   EXPECT_EQ(tasks[1].child.name, "worker/0");
 }
 
-TEST(LocalCluster, PagesHaveAPortForEachTask) {
+TEST(LocalCluster, EachTaskHasItsOwnMetricsPort) {
   LocalClusterArgs args = OneServerTwoWorkers();
   args.metrics_host = "127.0.0.1";
   args.metrics_port = 9000;
@@ -160,19 +160,19 @@ TEST(LocalCluster, PagesHaveAPortForEachTask) {
   }
 }
 
-TEST(OutputLines, ALineOfTheLogSaysItselfWhoseItIs) {
+TEST(OutputLines, LogLinesAreNotPrefixed) {
   OutputLines lines("ps/0");
   EXPECT_EQ(lines.Add("W1126 01:23:54.326 ps/0] text\n"), "W1126 01:23:54.326 ps/0] text\n");
   EXPECT_EQ(lines.Add("W1126 01:23:54.326 ps/1] text\n"), "[ps/0] W1126 01:23:54.326 ps/1] text\n");
   EXPECT_EQ(lines.Add("WARNING: text\n"), "[ps/0] WARNING: text\n");
 }
 
-TEST(OutputLines, AJsonObjectSaysItselfWhoseItIs) {
+TEST(OutputLines, JsonObjectsAreNotPrefixed) {
   OutputLines lines("ps/0");
   EXPECT_EQ(lines.Add("{\"task\":\"ps/0\"}\ntext\n"), "{\"task\":\"ps/0\"}\n[ps/0] text\n");
 }
 
-TEST(LocalCluster, OnlyTheChiefSummarizesAndDraws) {
+TEST(LocalCluster, OnlyTheChiefWritesTheSummaryAndSharesStdout) {
   const auto tasks = PlanLocalCluster(OneServerTwoWorkers());
   EXPECT_THAT(tasks[1].child.command, Contains("--summary=out.json"));
   EXPECT_TRUE(tasks[1].child.shares_stdout);
@@ -182,7 +182,7 @@ TEST(LocalCluster, OnlyTheChiefSummarizesAndDraws) {
   EXPECT_FALSE(tasks[0].child.shares_stdout);
 }
 
-TEST(LocalCluster, IdleThreadsSleepUnlessTheUserWantsOtherwise) {
+TEST(LocalCluster, IdleThreadsSleepUnlessTheEnvironmentSaysOtherwise) {
   LocalClusterArgs args = OneServerTwoWorkers();
   EXPECT_THAT(PlanLocalCluster(args)[1].child.environment,
               ElementsAre("HOME=/root", "OMP_WAIT_POLICY=passive"));

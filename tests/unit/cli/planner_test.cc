@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 100 MB in one matrix that divides evenly, at 1 Gbit/s of goodput: 0.8 s each way.
+// One matrix of 100 MB that divides evenly, at a goodput of 1 Gbit/s: 0.8 s in each direction.
 PlanInput LargeModel() {
   return {.variables = {{.name = "kernel", .shape = Shape({25600, 1000 * 1000 / 1024})}},
           .workers = 1,
@@ -23,19 +23,19 @@ PlanInput LargeModel() {
           .norms = true};
 }
 
-TEST(Planner, OneWorkerSendsAndTakesItsBytesOnce) {
+TEST(Planner, OneWorkerSendsAndReceivesItsBytesOnce) {
   const PlanInput input = LargeModel();
   const StepPlan plan = PlanStep(input, 1);
   const double transfer = static_cast<double>(plan.worker_bytes) / 125e6;
   EXPECT_EQ(plan.worker_bytes, 25600 * 976 * 4);
   EXPECT_EQ(plan.server_bytes, plan.worker_bytes);
   EXPECT_NEAR(plan.pull, transfer, 1e-9);
-  EXPECT_NEAR(plan.push, transfer - 0.2, 1e-9);  // backward, two thirds of 0.3 s, hides as much
+  EXPECT_NEAR(plan.push, transfer - 0.2, 1e-9);  // backward, two thirds of 0.3 s, overlaps with push
   EXPECT_NEAR(plan.latency, 0.002, 1e-12);
   EXPECT_NEAR(plan.step, plan.compute + plan.push + plan.update + plan.pull + plan.latency, 1e-12);
 }
 
-TEST(Planner, AServersLinkIsSharedByItsWorkersAndServersShareTheModel) {
+TEST(Planner, WorkersShareTheLinkOfAServerAndServersShareTheModel) {
   PlanInput input = LargeModel();
   const double alone = PlanStep(input, 1).pull;
   input.workers = 8;
@@ -49,7 +49,7 @@ TEST(Planner, AServersLinkIsSharedByItsWorkersAndServersShareTheModel) {
   EXPECT_STREQ(PlanStep(input, 16).bottleneck, "the workers' links");
 }
 
-TEST(Planner, WhatTravelsInFewerBytesTakesLessOfTheLinksAndAsMuchOfTheMemory) {
+TEST(Planner, SmallerEncodingsSaveLinkBandwidthButNoMemoryBandwidth) {
   PlanInput input = LargeModel();
   input.memory_bandwidth = 1e9;
   input.step_compute = 0.15;
@@ -65,7 +65,7 @@ TEST(Planner, WhatTravelsInFewerBytesTakesLessOfTheLinksAndAsMuchOfTheMemory) {
   EXPECT_THAT(AsText(input, less, less), HasSubstr("of gradients and"));
 }
 
-TEST(Planner, ValuesComeDownWhileGradientsGoUp) {
+TEST(Planner, ValuesArePulledWhileGradientsArePushed) {
   PlanInput input = LargeModel();
   input.memory_bandwidth = 1e9;
   const StepPlan after = PlanStep(input, 1);
@@ -77,13 +77,13 @@ TEST(Planner, ValuesComeDownWhileGradientsGoUp) {
   EXPECT_NEAR(ahead.update, last * after.update, 1e-9);
   EXPECT_LT(ahead.step, 0.6 * after.step);
 
-  input.gradient_bytes = 1;  // up in a quarter of the time that values take to come down
+  input.gradient_bytes = 1;  // push takes a quarter of the time of pull
   const double up = after.pull / 4;
   EXPECT_NEAR(PlanStep(input, 1).pull, 0.1 + last * up + after.pull - (0.3 + PlanStep(input, 1).push), 1e-9)
       << "all of them, from the end of forward and the first piece on";
 }
 
-TEST(Planner, TheNextForwardPassRunsOnTheLayersWhoseValuesHaveCome) {
+TEST(Planner, TheNextForwardPassStartsOnLayersWhoseValuesHaveArrived) {
   PlanInput input = LargeModel();
   EXPECT_EQ(PlanStep(input, 1).ahead, 0) << "the only layer waits for all values";
   input.variables.clear();
@@ -95,11 +95,11 @@ TEST(Planner, TheNextForwardPassRunsOnTheLayersWhoseValuesHaveCome) {
   EXPECT_NEAR(plan.ahead, 0.3 / 3 * 0.9, 1e-9);
   EXPECT_NEAR(plan.step, plan.compute - plan.ahead + plan.push + plan.update + plan.pull + plan.latency,
               1e-12);
-  input.link *= 100;  // so fast that there is less time than a forward pass takes
+  input.link *= 100;  // pull is shorter than the forward pass
   EXPECT_NEAR(PlanStep(input, 1).ahead, PlanStep(input, 1).pull, 1e-12);
 }
 
-TEST(Planner, SmallValuesComeAfterwards) {
+TEST(Planner, SmallValuesArePulledAfterTheUpdate) {
   PlanInput input = LargeModel();
   input.variables = {{.name = "kernel", .shape = Shape({1000, 200})}};
   const StepPlan after = PlanStep(input, 1);
@@ -107,14 +107,14 @@ TEST(Planner, SmallValuesComeAfterwards) {
   EXPECT_EQ(PlanStep(input, 1).step, after.step);
 }
 
-TEST(Planner, TheBestIsTheFewestServersThatAreNearlyAsFastAsAnyNumber) {
+TEST(Planner, TheBestPlanHasTheFewestServersThatAreNearlyAsFastAsAnyNumber) {
   PlanInput input = LargeModel();
   EXPECT_EQ(BestPlan(input, 16).servers, 1);
   input.workers = 4;
   EXPECT_EQ(BestPlan(input, 16).servers, 4);
 }
 
-TEST(Planner, WhatAVariableCannotBeDividedByIsNotWonByServers) {
+TEST(Planner, ServersDoNotHelpBeyondTheNumberOfRows) {
   PlanInput input = LargeModel();
   input.workers = 8;
   input.variables = {{.name = "row", .shape = Shape({1, 25'000'000})}};
@@ -122,7 +122,7 @@ TEST(Planner, WhatAVariableCannotBeDividedByIsNotWonByServers) {
   EXPECT_EQ(BestPlan(input, 16).servers, 1);
 }
 
-TEST(Planner, NamesWhatTakesMostOfTheTime) {
+TEST(Planner, NamesTheBottleneck) {
   PlanInput input = LargeModel();
   input.step_compute = 100;
   EXPECT_STREQ(PlanStep(input, 1).bottleneck, "the computation");
@@ -145,18 +145,18 @@ TEST(Planner, ShortModelsSendTheirLastChunkAfterBackward) {
   EXPECT_NEAR(PlanStep(input, 1).push, 262144 / 125e6, 1e-9);
 }
 
-TEST(Planner, AModelWithoutVariablesIsItsComputation) {
+TEST(Planner, AModelWithoutVariablesCostsOnlyComputation) {
   PlanInput input = LargeModel();
   input.variables.clear();
   EXPECT_NEAR(PlanStep(input, 3).step, 0.302, 1e-9);
 }
 
-TEST(Planner, TextAndTableSayIt) {
+TEST(Planner, TextAndTableShowThePlan) {
   PlanInput input = LargeModel();
   input.workers = 2;
   const std::string text = AsText(input, PlanStep(input, 1), BestPlan(input, 4));
   EXPECT_THAT(text, HasSubstr("1 ps and 2 workers"));
-  EXPECT_THAT(text, HasSubstr("most of the time goes to the servers' links"));
+  EXPECT_THAT(text, HasSubstr("bottleneck: the servers' links"));
   EXPECT_THAT(text, HasSubstr("best: 2 ps"));
   const int workers[] = {1, 1000}, servers[] = {1, 200};
   const std::string table = AsTable(input, workers, servers);
@@ -164,14 +164,14 @@ TEST(Planner, TextAndTableSayIt) {
   EXPECT_THAT(table, HasSubstr("\n   1000"));
 }
 
-TEST(Planner, ReckonsTheOpenFilesOfEachTask) {
+TEST(Planner, EstimatesTheOpenFilesOfEachTask) {
   PlanInput input = LargeModel();
   input.workers = 100;
   EXPECT_EQ(DescriptorsAsText(input, 3),
             "open files (ulimit -n): each server needs about 1240, each worker 76\n");
 }
 
-TEST(Planner, ReadsRatesAndTimes) {
+TEST(Planner, ParsesRatesAndTimes) {
   EXPECT_DOUBLE_EQ(ParseLinkRate("10Gbit").value(), 1e10);
   EXPECT_DOUBLE_EQ(ParseLinkRate("2.5 Gbit/s").value(), 2.5e9);
   EXPECT_DOUBLE_EQ(ParseLinkRate("100Mbit").value(), 1e8);

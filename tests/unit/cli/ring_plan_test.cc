@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 100 MB at 1 Gbit/s of goodput: 0.8 s once over a link.
+// 100 MB at a goodput of 1 Gbit/s: 0.8 s per transfer over a link.
 PlanInput LargeModel(int workers) {
   return {.variables = {{.name = "kernel", .shape = Shape({25000, 1000})}},
           .workers = workers,
@@ -19,22 +19,22 @@ PlanInput LargeModel(int workers) {
           .memory_bandwidth = 1e15};
 }
 
-TEST(RingPlan, EachLinkCarriesNearlyTwiceTheModelWhateverTheNumberOfWorkers) {
+TEST(RingPlan, EachLinkCarriesNearlyTwiceTheModelForAnyNumberOfWorkers) {
   EXPECT_EQ(PlanRing(LargeModel(2)).worker_bytes, 100'000'000);
   EXPECT_EQ(PlanRing(LargeModel(4)).worker_bytes, 150'000'000);
   const RingPlan plan = PlanRing(LargeModel(4));
-  EXPECT_NEAR(plan.ring, 1.2 - 0.2, 1e-9);  // backward hides two thirds of 0.3 s
+  EXPECT_NEAR(plan.ring, 1.2 - 0.2, 1e-9);  // two thirds of 0.3 s overlap with backward
   EXPECT_NEAR(plan.latency, 0.003, 1e-12);
   EXPECT_NEAR(plan.step, plan.compute + plan.ring + plan.update + plan.latency, 1e-12);
 }
 
-TEST(RingPlan, AloneAWorkerSendsNothing) {
+TEST(RingPlan, ASingleWorkerSendsNothing) {
   const RingPlan plan = PlanRing(LargeModel(1));
   EXPECT_EQ(plan.worker_bytes, 0);
   EXPECT_NEAR(plan.step, 0.3, 1e-6);
 }
 
-TEST(RingPlan, WhatBackwardHidesLeavesTheLastBucket) {
+TEST(RingPlan, BackwardOverlapsAllButTheLastBucket) {
   PlanInput input = LargeModel(2);
   input.step_compute = 10;
   EXPECT_NEAR(PlanRing(input).ring, 2 * 262144 / 125e6, 1e-9);
@@ -47,12 +47,12 @@ TEST(RingPlan, EveryWorkerUpdatesTheWholeModel) {
   EXPECT_NEAR(PlanRing(input).update, 0.7, 1e-9);
 }
 
-TEST(RingPlan, TheTextSaysWhichIsFaster) {
+TEST(RingPlan, TheTextNamesTheFasterMode) {
   const PlanInput input = LargeModel(8);
   const auto text = [&](int servers) {
     return AsText(input, PlanRing(input), PlanStep(input, servers), PlanStep(input, 8));
   };
-  EXPECT_THAT(text(1), HasSubstr("all-reduce: 1507.0 ms a step without servers, faster than with 1 ps"));
+  EXPECT_THAT(text(1), HasSubstr("all-reduce: 1507.0 ms per step without servers, faster than with 1 ps"));
   EXPECT_THAT(text(8), HasSubstr("with 8 ps\n"));
 }
 

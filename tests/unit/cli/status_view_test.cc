@@ -43,22 +43,22 @@ ClusterView AtWork() {
   return view;
 }
 
-TEST(ClusterView, AtWorkNothingIsWrong) {
+TEST(ClusterView, ARunningClusterHasNoTroubles) {
   EXPECT_TRUE(AtWork().well());
   EXPECT_THAT(AtWork().troubles(), IsEmpty());
 }
 
-TEST(ClusterView, WhatIsWrongIsNamed) {
+TEST(ClusterView, TroublesAreNamed) {
   ClusterView view = AtWork();
   view.servers[0] = absl::UnavailableError("connection refused");
   view.servers[1]->mutable_members(1)->set_state(v1::MEMBER_STATE_LOST);
   view.servers[1]->mutable_members(1)->set_heard_seconds(12);
   EXPECT_THAT(view.troubles(),
-              ElementsAre("ps/0 at a:1: connection refused", "worker/1 is lost: not heard of for 12.0 s"));
+              ElementsAre("ps/0 at a:1: connection refused", "worker/1 is lost: no heartbeat for 12.0 s"));
   view = AtWork();
   view.servers[0]->set_task("ps/1");
   view.servers[1]->set_cluster_hash(1);
-  EXPECT_THAT(view.troubles(), ElementsAre("ps/0 at a:1 says that it is ps/1",
+  EXPECT_THAT(view.troubles(), ElementsAre("ps/0 at a:1 identifies itself as ps/1",
                                            "ps/1 at b:2 belongs to another cluster than this one"));
 }
 
@@ -70,7 +70,7 @@ TEST(AsTable, HasALineForEachTask) {
   EXPECT_THAT(table, MatchesRegex("(.|\n)*\nworker/1 +d:4 +live +1,500 +1,250 +100.0 ms(.|\n)*"));
 }
 
-TEST(AsTable, ServersThatDoNotAnswerAreThereToo) {
+TEST(AsTable, UnreachableServersAreListed) {
   ClusterView view = AtWork();
   view.servers[0] = view.servers[1] = absl::UnavailableError("connection refused");
   const std::string table = AsTable(view);
@@ -78,7 +78,7 @@ TEST(AsTable, ServersThatDoNotAnswerAreThereToo) {
   EXPECT_THAT(table, HasSubstr("! ps/0 at a:1: connection refused"));
 }
 
-TEST(AsJson, HoldsTheSame) {
+TEST(AsJson, HasTheDataOfTheTable) {
   const auto json = nlohmann::json::parse(AsJson(AtWork()));
   EXPECT_EQ(json["well"], true);
   EXPECT_EQ(json["job"]["version"], 1500);

@@ -22,9 +22,9 @@ constexpr auto kServer = Supervisor::Role::kServer;
 constexpr auto kChief = Supervisor::Role::kChief;
 constexpr auto kWorker = Supervisor::Role::kWorker;
 
-// Sleeps until it is told to end.
+// Sleeps until a signal stops it.
 constexpr char kRuns[] = "echo ready >&2; exec sleep 1000";
-// Does not listen to anything less than SIGKILL; nor does what it started.
+// Ignores all signals except SIGKILL, and so do its children.
 constexpr char kStubborn[] = "trap '' TERM INT; echo ready >&2; sleep 1000; sleep 1000";
 
 TEST(Supervisor, AllTasksDoneIsSuccess) {
@@ -36,7 +36,7 @@ TEST(Supervisor, AllTasksDoneIsSuccess) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, TheFirstFailureIsItsOwnExitCode) {
+TEST(Supervisor, TheFirstFailureDeterminesTheExitCode) {
   Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", kRuns),
                      Script(kWorker, "worker/1", "echo first >&2; echo 'no variable x' >&2; exit 3")},
                     {});
@@ -48,19 +48,19 @@ TEST(Supervisor, TheFirstFailureIsItsOwnExitCode) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, ATaskKilledFromOutsideIsLostAndRetryable) {
+TEST(Supervisor, ATaskKilledByAnotherProcessIsRetryable) {
   Launched launched({Script(kServer, "ps/0", "kill -KILL $$"), Script(kChief, "worker/0", kRuns)}, {});
   EXPECT_EQ(launched.Wait(), 138);
   EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 was killed by SIGKILL; stopping the rest\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-// The first life of the task leaves a file behind, by which the second knows itself.
+// The first run of the task creates a file, by which the second run recognizes that it is a restart.
 std::string DiesOnce(const std::string& file, const std::string& then) {
   return "if [ -e " + file + " ]; then " + then + "; else touch " + file + "; kill -KILL $$; fi";
 }
 
-TEST(Supervisor, ATaskThatIsLostIsStartedAgain) {
+TEST(Supervisor, AFailedTaskIsRestarted) {
   const std::string file = testing::TempDir() + "/restarted", second = file + ".again";
   for (const std::string& old : {file, second}) std::remove(old.c_str());
   Supervisor::Task server = Script(kServer, "ps/0", DiesOnce(file, "touch " + second));
@@ -68,11 +68,11 @@ TEST(Supervisor, ATaskThatIsLostIsStartedAgain) {
   Launched launched(
       {server, Script(kChief, "worker/0", "while [ ! -e " + second + " ]; do sleep 0.01; done")}, {});
   EXPECT_EQ(launched.Wait(), 0);
-  EXPECT_EQ(launched.log(), "cairn train: ps/0 was killed by SIGKILL: starting it again (1 of 1)\n");
+  EXPECT_EQ(launched.log(), "cairn train: ps/0 was killed by SIGKILL: restarting it (1 of 1)\n");
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(FaultFilter, AFaultIsShownOnceWhoeverTellsOfIt) {
+TEST(FaultFilter, AnErrorIsShownOnceAlthoughSeveralTasksLogIt) {
   FaultFilter filter;
   EXPECT_EQ(filter.Pass("E1126 01:23:54.326 ps/0] the job failed: worker/1 failed: the loss is nan\n"),
             "E1126 01:23:54.326 ps/0] the job failed: worker/1 failed: the loss is nan\n");
@@ -86,7 +86,7 @@ TEST(FaultFilter, AFaultIsShownOnceWhoeverTellsOfIt) {
   EXPECT_EQ(filter.Pass(""), "");
 }
 
-TEST(Supervisor, ATaskThatIsLostAgainAndAgainWithoutAStepIsNotStartedForEver) {
+TEST(Supervisor, ATaskThatKeepsFailingWithoutProgressIsNotRestartedForEver) {
   Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
   server.restarts = 100;
   Supervisor::Options options;
@@ -94,13 +94,13 @@ TEST(Supervisor, ATaskThatIsLostAgainAndAgainWithoutAStepIsNotStartedForEver) {
   options.max_fruitless_restarts = 2;
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, options);
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("starting it again (3 of 100)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("restarting it (3 of 100)\n"));
   EXPECT_THAT(launched.log(),
               HasSubstr("ps/0 ended with exit code 138, the 4th time in a row without a step of the job; "));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, AJobThatMakesStepsHasItsTasksStartedAgain) {
+TEST(Supervisor, TasksAreRestartedWhileTheJobMakesProgress) {
   Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
   server.restarts = 4;
   Supervisor::Options options;
@@ -108,28 +108,28 @@ TEST(Supervisor, AJobThatMakesStepsHasItsTasksStartedAgain) {
   options.max_fruitless_restarts = 0;
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, options);
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("starting it again (4 of 4)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("restarting it (4 of 4)\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, ATaskIsStartedAgainOnlySoOften) {
+TEST(Supervisor, ATaskIsRestartedAtMostAsOftenAsAllowed) {
   Supervisor::Task server = Script(kServer, "ps/0", "exit 138");
   server.restarts = 2;
   Launched launched({server, Script(kChief, "worker/0", kRuns)}, {});
   EXPECT_EQ(launched.Wait(), 138);
-  EXPECT_THAT(launched.log(), HasSubstr("starting it again (2 of 2)\n"));
+  EXPECT_THAT(launched.log(), HasSubstr("restarting it (2 of 2)\n"));
   EXPECT_THAT(launched.log(), HasSubstr("cairn train: ps/0 ended with exit code 138; stopping the rest\n"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, AFailureThatIsPermanentIsNotStartedAgain) {
+TEST(Supervisor, ATaskWithAPermanentFailureIsNotRestarted) {
   Supervisor::Task worker = Script(kWorker, "worker/1", "exit 3");
   worker.restarts = 5;
   Launched launched({worker, Script(kChief, "worker/0", kRuns)}, {});
   EXPECT_EQ(launched.Wait(), 3);
 }
 
-TEST(Supervisor, AWorkerThatMayLeaveIsNoFailure) {
+TEST(Supervisor, AWorkerThatMayLeaveDoesNotFailTheRun) {
   const std::string file = testing::TempDir() + "/may_leave";
   std::remove(file.c_str());
   Supervisor::Task told = Script(kWorker, "worker/1", "exit 143"),
@@ -158,7 +158,7 @@ TEST(Supervisor, AServerThatEndsEarlyIsAFailureEvenWithZero) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, AWorkerThatFailsForAnEarlyServerIsNotBlamedAlone) {
+TEST(Supervisor, AWorkerThatFailsAfterAnEarlyServerIsNamedWithTheServer) {
   Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", "sleep 0.5; exit 138")},
                     {});
   EXPECT_EQ(launched.Wait(), 138);
@@ -166,13 +166,13 @@ TEST(Supervisor, AWorkerThatFailsForAnEarlyServerIsNotBlamedAlone) {
               HasSubstr("ps/0 ended before the workers, then worker/0 ended with exit code 138"));
 }
 
-TEST(Supervisor, AtTheRegularEndAServerMayBeFasterThanTheWorkers) {
+TEST(Supervisor, AtTheRegularEndAServerMayExitBeforeTheWorkers) {
   Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kChief, "worker/0", "sleep 0.3; exit 0")}, {});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_EQ(launched.log(), "");
 }
 
-TEST(Supervisor, WhoIsLostAfterTheChiefsEndCostsNothing) {
+TEST(Supervisor, AFailureAfterTheChiefHasFinishedDoesNotFailTheRun) {
   const std::string file = testing::TempDir() + "/chief_done";
   std::remove(file.c_str());
   const std::string until_reaped = "while [ ! -s " + file +
@@ -189,7 +189,7 @@ TEST(Supervisor, WhoIsLostAfterTheChiefsEndCostsNothing) {
               HasSubstr("worker/1 ended with exit code 138 after the chief's end: nothing is"));
 }
 
-TEST(Supervisor, AChiefThatIsKilledWhenItHasEndedAServerHasLostNothing) {
+TEST(Supervisor, AChiefKilledAfterItStoppedAServerDoesNotFailTheRun) {
   const std::string file = testing::TempDir() + "/server_ended";
   std::remove(file.c_str());
   Launched launched({Script(kServer, "ps/0", "echo $$ > " + file),
@@ -200,11 +200,11 @@ TEST(Supervisor, AChiefThatIsKilledWhenItHasEndedAServerHasLostNothing) {
                     {});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(),
-              HasSubstr("worker/0 was killed by SIGKILL, and had ended ps/0: the result is out"));
+              HasSubstr("worker/0 was killed by SIGKILL, and had stopped ps/0: the result is complete"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, SoHasOneWhoseNextLifeFindsNoServers) {
+TEST(Supervisor, ARestartedChiefThatFindsNoServersDoesNotFailTheRun) {
   const std::string file = testing::TempDir() + "/lost_chief", second_life = file + "_again";
   std::remove(file.c_str());
   std::remove(second_life.c_str());
@@ -216,11 +216,11 @@ TEST(Supervisor, SoHasOneWhoseNextLifeFindsNoServers) {
       {.end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(),
-              HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had ended ps/0"));
+              HasSubstr("worker/0 still ran 0.2 s after the end of ps/0, and had stopped ps/0"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, WhoHangsAfterTheChiefIsNamedAndKilled) {
+TEST(Supervisor, ATaskThatHangsAfterTheChiefIsNamedAndKilled) {
   Launched launched({Script(kServer, "ps/0", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
                      Script(kChief, "worker/0", "exit 0"), Script(kWorker, "worker/1", kStubborn)},
                     {.grace = milliseconds(200), .end_limit = milliseconds(200)});
@@ -230,7 +230,7 @@ TEST(Supervisor, WhoHangsAfterTheChiefIsNamedAndKilled) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, AWorkerThatHearsNothingOfTheEndCostsNothing) {
+TEST(Supervisor, AWorkerThatIsNotNotifiedOfTheEndDoesNotFailTheRun) {
   const std::string file = testing::TempDir() + "/chief_ended";
   std::remove(file.c_str());
   Launched launched(
@@ -239,12 +239,13 @@ TEST(Supervisor, AWorkerThatHearsNothingOfTheEndCostsNothing) {
       {.end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_THAT(launched.log(), HasSubstr("worker/1 still ran 0.2 s after the "));
-  EXPECT_THAT(launched.log(), HasSubstr(": the result is out, nothing is lost"));
+  EXPECT_THAT(launched.log(), HasSubstr(": the result is complete, nothing is lost"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-// Lost when it had been told, but before the chief's end was seen: its next life has nobody to tell it.
-TEST(Supervisor, AServerThatIsStartedAgainAtTheVeryEndIsStopped) {
+// The server fails after it was stopped, but before the end of the chief was seen: no task stops the
+// restarted server.
+TEST(Supervisor, AServerRestartedAtTheVeryEndIsStopped) {
   const std::string file = testing::TempDir() + "/server_life", again = file + "_again";
   std::remove(file.c_str());
   std::remove(again.c_str());
@@ -253,8 +254,9 @@ TEST(Supervisor, AServerThatIsStartedAgainAtTheVeryEndIsStopped) {
   Launched launched({server, Script(kChief, "worker/0", "while [ ! -e " + again + " ]; do sleep 0.01; done")},
                     {.grace = minutes(1), .end_limit = milliseconds(200)});
   EXPECT_EQ(launched.Wait(), 0) << "without waiting for the grace to be over";
-  EXPECT_THAT(launched.log(),
-              HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is out, nothing is lost"));
+  EXPECT_THAT(
+      launched.log(),
+      HasSubstr("ps/0 still ran 0.2 s after the chief's end: the result is complete, nothing is lost"));
   EXPECT_TRUE(launched.NothingLeft());
 }
 
@@ -276,7 +278,7 @@ TEST(Supervisor, InterruptGoesToTheWorkersFirstAndToTheServersAfterThem) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, WhoDoesNotStopWithinTheGraceIsKilled) {
+TEST(Supervisor, ATaskThatDoesNotStopWithinTheGracePeriodIsKilled) {
   Launched launched({Script(kServer, "ps/0", kRuns), Script(kChief, "worker/0", kStubborn)},
                     {.grace = milliseconds(200)});
   ASSERT_TRUE(launched.Logs("[worker/0] ready"));
@@ -292,13 +294,13 @@ TEST(Supervisor, ASecondSignalKillsAtOnce) {
   ASSERT_TRUE(launched.Logs("[ps/0] ready"));
   ASSERT_TRUE(launched.Logs("[worker/0] ready"));
   launched.Signal(SIGINT);
-  ASSERT_TRUE(launched.Logs("once more kills"));
+  ASSERT_TRUE(launched.Logs("a second signal kills the tasks"));
   launched.Signal(SIGINT);
   EXPECT_EQ(launched.Wait(), 130);
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, KilledItselfItLeavesNothingBehind) {
+TEST(Supervisor, AKilledLauncherLeavesNoProcessBehind) {
   Launched launched({Script(kServer, "ps/0", "trap '' TERM INT; echo ready >&2; exec sleep 1000"),
                      Script(kChief, "worker/0", "trap '' TERM INT; echo ready >&2; exec sleep 1000")},
                     {});
@@ -309,7 +311,7 @@ TEST(Supervisor, KilledItselfItLeavesNothingBehind) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, WhatATaskLeftRunningIsKilledWithIt) {
+TEST(Supervisor, ChildrenOfATaskAreKilledWithIt) {
   Launched launched({Script(kChief, "worker/0", "sleep 1000 & exit 0")}, {});
   EXPECT_EQ(launched.Wait(), 0);
   EXPECT_TRUE(launched.NothingLeft());
@@ -328,7 +330,7 @@ TEST(Supervisor, OnlyTheChiefSharesStdout) {
   EXPECT_THAT(launched.log(), HasSubstr("[worker/1] unfinished\n"));
 }
 
-TEST(Supervisor, AProgramThatIsNotThereStopsWhatWasStarted) {
+TEST(Supervisor, AMissingProgramStopsTheTasksThatHaveStarted) {
   Supervisor::Task missing = Script(kChief, "worker/0", "");
   missing.child.command = {"/no/such/cairn-worker"};
   Launched launched({Script(kServer, "ps/0", kRuns), missing}, {});
@@ -339,7 +341,7 @@ TEST(Supervisor, AProgramThatIsNotThereStopsWhatWasStarted) {
   EXPECT_TRUE(launched.NothingLeft());
 }
 
-TEST(Supervisor, AChildThatFloodsItsOutputDoesNotStopTheWatch) {
+TEST(Supervisor, AChildThatFloodsItsOutputDoesNotBlockTheSupervisor) {
   Launched launched(
       {Script(kServer, "ps/0", "while :; do echo flood; done"), Script(kChief, "worker/0", "exit 4")}, {});
   EXPECT_EQ(launched.Wait(), 4);

@@ -20,7 +20,8 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// The programs beside a copy of `cairn`: tasks write how they were called to files beside them.
+// A copy of `cairn` with scripts as cairn-ps and cairn-worker, which write their arguments to files next to
+// them.
 constexpr char kServer[] = R"(#!/bin/sh
 dir=$(dirname "$0")
 echo "$*" > "$dir/ps.call"
@@ -67,7 +68,7 @@ class TrainCommand : public testing::Test {
   std::string out_;
 };
 
-TEST_F(TrainCommand, HandsItsFlagsToEveryWorkerAndTheSummaryToTheChief) {
+TEST_F(TrainCommand, PassesItsFlagsToEveryWorkerAndTheSummaryToTheChief) {
   Install("cairn-ps", kServer);
   Install("cairn-worker", kWorker);
   EXPECT_EQ(Run(absl::StrCat(model_, " --data-dir ", dir_, " --ps 1 --workers 2 --sync_replicas --epochs 3 ",
@@ -87,7 +88,7 @@ TEST_F(TrainCommand, HandsItsFlagsToEveryWorkerAndTheSummaryToTheChief) {
   EXPECT_THAT(File("ps.call"), EndsWith("--reuse_port\n"));
 }
 
-TEST_F(TrainCommand, AFailedWorkersCodeIsItsOwn) {
+TEST_F(TrainCommand, TheExitCodeIsThatOfTheFailedWorker) {
   Install("cairn-ps", kServer);
   Install("cairn-worker", "#!/bin/sh\necho 'loss is NaN' >&2\nexit 3\n");
   EXPECT_EQ(Run(absl::StrCat(model_, " --data_dir ", dir_)), 3);
@@ -95,7 +96,7 @@ TEST_F(TrainCommand, AFailedWorkersCodeIsItsOwn) {
                                      "cairn train: worker/0 ended with exit code 3; stopping the rest\n"));
 }
 
-TEST_F(TrainCommand, FaultsAreFoundBeforeAnythingStarts) {
+TEST_F(TrainCommand, FaultsAreDetectedBeforeAnyTaskStarts) {
   Install("cairn-ps", kServer);
   Install("cairn-worker", kWorker);
   std::ofstream(dir_ + "/bad.json") << "{\"class_name\": \"Sequential\", \"config\": {\"layers\": [";
@@ -119,7 +120,7 @@ TEST_F(TrainCommand, FaultsAreFoundBeforeAnythingStarts) {
   }
 }
 
-TEST_F(TrainCommand, ProgramsThatAreNotThereAreNamed) {
+TEST_F(TrainCommand, MissingProgramsAreNamed) {
   EXPECT_EQ(Run(absl::StrCat(model_, " --data_dir ", dir_)), 1);
   EXPECT_EQ(File("err"), absl::StrCat("cairn train: cannot start ", std::filesystem::canonical(dir_).string(),
                                       "/cairn-ps: No such file or directory\n"));

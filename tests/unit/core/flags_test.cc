@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace cairn {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -33,6 +35,7 @@ class Flags : public testing::Test {
   Flags() {
     app_.add_option(FlagNames("batch_size"), batch_size_)->check(WholeNumberFrom(1));
     app_.add_option(FlagNames("step_timeout"), timeout_)->check(NumberAbove(0));
+    app_.add_option("--threads", threads_)->check(WholeNumberBetween(0, 1024));
     app_.add_option(FlagNames("mode"), mode_)->check(OneOf({"sync", "async"}));
     app_.add_flag(SwitchNames("log_it"), log_it_);
     app_.add_option("--hosts", hosts_)->delimiter(',');
@@ -43,6 +46,7 @@ class Flags : public testing::Test {
   CLI::App app_{"A program", "cairn-test"};
   int64_t batch_size_ = 32;
   double timeout_ = 1;
+  int threads_ = 0;
   std::string mode_ = "async";
   bool log_it_ = true;
   std::string output_;
@@ -78,12 +82,47 @@ TEST_F(Flags, VersionNamesTheProgram) {
   EXPECT_EQ(outcome.out, "cairn-test " + std::string(Version()) + "\n");
 }
 
+TEST_F(Flags, VersionPrintsTheTextOfTheProgram) {
+  testing::internal::CaptureStdout();
+  const char* const arguments[] = {"cairn-test", "--version"};
+  EXPECT_EQ(ParseCommandLine(app_, 2, arguments, "1.2.3 (commit 0123abc)"), ExitCode::kDone);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "cairn-test 1.2.3 (commit 0123abc)\n");
+}
+
+TEST(Help, ShowsTheNameOfAValueItsDefaultAndWhatItNeeds) {
+  CLI::App app("A program", "cairn-test");
+  int threads = 2, devices = 0;
+  std::string mode;
+  CLI::Option* option = app.add_option("--threads", threads, "Compute threads");
+  option->check(WholeNumberBetween(0, 8))->capture_default_str()->type_name("N");
+  app.add_option("--mode", mode, "When gradients are applied")->check(OneOf({"sync", "async"}));
+  app.add_option("--devices", devices, "Devices")->needs(option)->type_name("N")->group("Devices");
+  const std::string help = Parse(app, {"--help"}).out;
+  EXPECT_THAT(help, ContainsRegex("\n  --threads N +Compute threads \\[2\\]\n"));
+  EXPECT_THAT(help, ContainsRegex("\n  --mode sync\\|async +When gradients are applied\n"));
+  EXPECT_THAT(help, ContainsRegex("\n\nDevices:\n  --devices N +Devices \\(needs --threads\\)\n"));
+}
+
+TEST(Help, LongDescriptionsAreWrapped) {
+  CLI::App app("A program", "cairn-test");
+  std::string text, words;
+  for (int i = 0; i < 60; ++i) words += i == 0 ? "word" : " word";
+  app.add_option("--text", text, words);
+  const std::string help = Parse(app, {"--help"}).out;
+  for (size_t begin = 0, end = 0; end < help.size(); begin = end + 1) {
+    end = std::min(help.find('\n', begin), help.size());
+    EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
+  }
+}
+
 TEST_F(Flags, FaultsAreOneLineThatNamesTheFlag) {
   const std::vector<std::pair<std::vector<const char*>, std::string>> faults = {
       {{"--batch_size", "0"}, "--batch_size: '0' is not a whole number of at least 1"},
       {{"--batch-size=-3"}, "--batch_size: '-3' is not a whole number of at least 1"},
       {{"--batch_size", "-3"}, "--batch_size: '-3' is not a whole number of at least 1"},
       {{"--batch_size", "1e9"}, "--batch_size: '1e9' is not a whole number of at least 1"},
+      {{"--threads", "1025"}, "--threads: '1025' is not a whole number from 0 to 1024"},
+      {{"--threads=0x10"}, "--threads: '0x10' is not a whole number from 0 to 1024"},
       {{"--step_timeout", "nan"}, "--step_timeout: 'nan' is not a number above 0"},
       {{"--mode", "hogwild"}, "--mode: 'hogwild' is not one of sync, async"},
       {{"--bach_size", "3"}, "unknown flag --bach_size, did you mean --batch_size?"},

@@ -284,8 +284,8 @@ TEST_F(Options, OnlyOneClipMayBeGiven) {
 TEST_F(Options, GivenFlagsGiveTheSameOptionsInAnotherProcess) {
   ASSERT_EQ(Parse({"--nosync_replicas", "--learning-rate", "0.1", "--novalidation", "--model=a b.json"}),
             std::nullopt);
-  EXPECT_THAT(GivenFlags(app_, app_), ElementsAre("--model=a b.json", "--sync_replicas=false",
-                                                  "--learning_rate=0.1", "--validation=false"));
+  EXPECT_THAT(GivenFlags(app_, app_), ElementsAre("--model=a b.json", "--validation=false",
+                                                  "--sync_replicas=false", "--learning_rate=0.1"));
 }
 
 TrainOptions Complete() {
