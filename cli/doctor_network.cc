@@ -64,7 +64,7 @@ std::string RemedyFor(const std::string& task, const std::string& reason) {
   if (absl::StartsWith(reason, "TLS") || absl::StrContains(reason, "TLS")) {
     return "give all tasks certificates of one CA: --tls_cert, --tls_key, --tls_ca";
   }
-  if (absl::StrContains(reason, "is no cairn-ps")) {
+  if (absl::StrContains(reason, "is not cairn-ps")) {
     return "correct the port in the cluster: another program, or --metrics_port, has this one";
   }
   const std::string index = task.substr(task.find('/') + 1);
