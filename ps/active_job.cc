@@ -301,7 +301,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   if (job.dynamic_sharding() && IsDone(job))
     shard.final_version = std::max<int64_t>(1, shard.initial_version);
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
-  shard.crew = host.crew;
+  shard.thread_pool = host.thread_pool;
   shard.faults = host.faults;
   shard.meters = host.meters;
   shard.trace = host.trace;

@@ -52,7 +52,7 @@ class ActiveJob {
     int index = 0;                        // of the shard
     LeaderConnector connect_to_leader{};  // required if index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, for MemoryNeeds
-    Crew* crew = nullptr;                 // thread pool for updates; may be null
+    ThreadPool* thread_pool = nullptr;    // thread pool for updates; may be null
     FaultPoints* faults = nullptr;        // as in Shard::Options
     Meters* meters = nullptr;             // as in Shard::Options
     TraceRecorder* trace = nullptr;       // as in Shard::Options

@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/build_info/build_info.h"
 #include "common/core/cores.h"
-#include "common/core/crew.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/memory_size.h"
@@ -28,6 +27,7 @@
 #include "common/core/standard_streams.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
+#include "common/core/thread_pool.h"
 #include "common/core/trace_session.h"
 #include "common/core/words.h"
 #include "common/net/access.h"
@@ -116,7 +116,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   TraceSession trace(flags.trace, cluster.self.ToString());
   SteadyClock clock;
   FaultPoints faults(flags.fault);
-  Crew crew(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
+  ThreadPool thread_pool(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
   const uint64_t incarnation = net::DrawIncarnation();
   const net::Transport transport = net::ParseTransport(flags.transport).value();
   net::DirectListeners direct =
@@ -131,7 +131,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .connect_to_leader = ConnectByGrpc(part, credentials),
             .connect_to_copy = DialCopyByGrpc(credentials),
             .memory_limit = memory_limit,
-            .crew = &crew,
+            .thread_pool = &thread_pool,
             .faults = &faults,
             .trace = trace.recorder(),
             .direct = direct.address(),

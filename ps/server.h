@@ -65,7 +65,7 @@ class Server {
     // Replication runs in KeepUpCopies(), by the given clock, instead of in a thread.
     bool copies_by_calls = false;
     int64_t memory_limit = UsableMemory();  // bytes, of one job: see MemoryNeeds
-    Crew* crew = nullptr;                   // thread pool for updates; may be null
+    ThreadPool* thread_pool = nullptr;      // thread pool for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
     TraceRecorder* trace = nullptr;         // as in Shard::Options
     net::DirectAddress direct{};            // where DirectService accepts sessions

@@ -46,7 +46,7 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
   return {.index = options_.index,
           .connect_to_leader = options_.connect_to_leader,
           .memory_limit = options_.memory_limit,
-          .crew = options_.crew,
+          .thread_pool = options_.thread_pool,
           .faults = options_.faults,
           .meters = &meters_,
           .trace = options_.trace,

@@ -44,12 +44,12 @@ Shard::Shard(Options options)
       staleness_aware_learning_rate_(options.staleness_aware_learning_rate),
       final_version_(options.final_version > 0 ? options.final_version : kNoEnd),
       store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit,
-             options.crew),
+             options.thread_pool),
       entries_(NormsOf(optimizer_.get()), options.initial_version, options.most_workers) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
   if (options.update_ahead && store_.size() >= net::kWorthAhead) {
-    ahead_ = std::make_unique<UpdateAhead>(store_, options.crew, trace_);
+    ahead_ = std::make_unique<UpdateAhead>(store_, options.thread_pool, trace_);
   }
 }
 

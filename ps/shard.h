@@ -119,7 +119,7 @@ class Shard final : public LogSink {
     // its workers, if the memory has room for another version and other slots.
     bool update_ahead = false;
     std::optional<float> learning_rate{};  // set by an earlier config change
-    Crew* crew = nullptr;                  // as in VariableStore
+    ThreadPool* thread_pool = nullptr;     // as in VariableStore
     // Outlives the shard. Points: "push", "read", "snapshot", "measured", "applied".
     FaultPoints* faults = nullptr;
     Meters* meters = nullptr;                            // outlives the shard; counts the updates

@@ -4,8 +4,11 @@
 #include <utility>
 
 namespace cairn::ps {
-UpdateAhead::UpdateAhead(VariableStore& store, Crew* crew, TraceRecorder* trace)
-    : store_(store), crew_(crew), trace_(trace), num_pieces_((store.size() + kPiece - 1) / kPiece) {}
+UpdateAhead::UpdateAhead(VariableStore& store, ThreadPool* thread_pool, TraceRecorder* trace)
+    : store_(store),
+      thread_pool_(thread_pool),
+      trace_(trace),
+      num_pieces_((store.size() + kPiece - 1) / kPiece) {}
 
 UpdateAhead::~UpdateAhead() {
   Close();
@@ -92,7 +95,9 @@ void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t 
   }
   Tell(told);
   if (ready.empty()) return;
-  if (crew_ != nullptr && crew_->Take([this, ready, worker = key.worker] { Make(ready, worker); })) return;
+  if (thread_pool_ != nullptr &&
+      thread_pool_->TrySchedule([this, ready, worker = key.worker] { Make(ready, worker); }))
+    return;
   Make(ready, key.worker);
 }
 

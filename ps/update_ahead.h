@@ -24,8 +24,8 @@
 
 #include "absl/types/span.h"
 #include "common/core/aligned_buffer.h"
-#include "common/core/crew.h"
 #include "common/core/mutex.h"
+#include "common/core/thread_pool.h"
 #include "common/core/trace.h"
 #include "common/net/ahead.h"
 #include "common/net/direct/allowance.h"
@@ -49,9 +49,10 @@ class UpdateAhead {
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = net::Allowance::kNoLimit;
 
-  // `store` has an optimizer without norms. `crew`, the thread pool, may be null and outlives this object.
+  // `store` has an optimizer without norms. `thread_pool`, the thread pool, may be null and outlives this object.
   // `trace` may be null; it records the pieces as parts of what was received.
-  explicit UpdateAhead(VariableStore& store, Crew* crew = nullptr, TraceRecorder* trace = nullptr);
+  explicit UpdateAhead(VariableStore& store, ThreadPool* thread_pool = nullptr,
+                       TraceRecorder* trace = nullptr);
   // Waits until no piece is being computed.
   ~UpdateAhead();
 
@@ -118,7 +119,7 @@ class UpdateAhead {
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   VariableStore& store_;
-  Crew* const crew_;
+  ThreadPool* const thread_pool_;
   TraceRecorder* const trace_;
   const int64_t num_pieces_;
 

@@ -56,10 +56,10 @@ std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optim
 }  // namespace
 
 VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer,
-                             int64_t initial_version, int64_t memory_limit, Crew* crew)
+                             int64_t initial_version, int64_t memory_limit, ThreadPool* thread_pool)
     : slices_(std::move(slices)),
       optimizer_(optimizer),
-      crew_(crew),
+      thread_pool_(thread_pool),
       parts_(PartsOf(slices_, optimizer)),
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
@@ -121,7 +121,7 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
               .new_values = next.data(),
               .streams = size() >= kStreamedFrom},
       .known = known,
-      .crew = crew_});
+      .thread_pool = thread_pool_});
 }
 
 absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {

@@ -40,10 +40,11 @@ struct Values {
 class VariableStore {
  public:
   // Values start at 0, and slots at the optimizer's initial slot values. `optimizer` outlives the store;
-  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `crew`: thread pool for
+  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: thread pool for
   // updates; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
-                int64_t memory_limit = std::numeric_limits<int64_t>::max(), Crew* crew = nullptr);
+                int64_t memory_limit = std::numeric_limits<int64_t>::max(),
+                ThreadPool* thread_pool = nullptr);
 
   const std::vector<net::Slice>& slices() const { return slices_; }
   int64_t size() const { return pool_.buffer_size(); }     // elements
@@ -128,7 +129,7 @@ class VariableStore {
 
   const std::vector<net::Slice> slices_;
   const Optimizer* const optimizer_;
-  Crew* const crew_;
+  ThreadPool* const thread_pool_;
   const std::vector<UpdatePart> parts_;
   // Shared with the pools, and with buffers that outlive the store.
   const std::shared_ptr<MemoryBudget> budget_;

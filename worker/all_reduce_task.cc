@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
                                        .step_timeout = FromSeconds(args.options.step_timeout_seconds),
                                        .say = [](const std::string& text) { LogWarning(text); },
-                                       .crew = &task->crew_,
+                                       .thread_pool = &task->thread_pool_,
                                        .device = device,
                                        .links_notice = FromSeconds(args.job.lease_seconds() + 1)},
                                       std::move(right)));

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
-#include "common/core/crew.h"
+#include "common/core/thread_pool.h"
 #include "common/net/access.h"
 #include "common/net/cluster_spec.h"
 #include "worker/allreduce/ring_exchange.h"
@@ -37,9 +37,9 @@ class AllReduceTask {
   client::Exchange& exchange() { return *exchange_; }
 
  private:
-  explicit AllReduceTask(int threads) : crew_(threads) {}
+  explicit AllReduceTask(int threads) : thread_pool_(threads) {}
 
-  Crew crew_;
+  ThreadPool thread_pool_;
   std::unique_ptr<allreduce::RingExchange> exchange_;
   std::unique_ptr<PeerListener> listener_;
 };

@@ -149,13 +149,13 @@ std::vector<Squares> SquaresOfGradients(const Update& update, const UpdatePart& 
 // Updates all elements, with the help of the thread pool.
 int64_t ApplyMeans(const Update& update) {
   const int64_t count = update.all.count;
-  if (update.crew == nullptr || update.crew->size() == 1 || count < kWorthSharing) {
+  if (update.thread_pool == nullptr || update.thread_pool->size() == 1 || count < kWorthSharing) {
     return ApplyMeansIn(update, Everything(update));
   }
-  const int64_t size = update.crew->size();
+  const int64_t size = update.thread_pool->size();
   const int64_t each = ((count + size - 1) / size + kCut - 1) / kCut * kCut;
   std::vector<int64_t> non_finite(static_cast<size_t>(size));
-  update.crew->Share([&](int i) {
+  update.thread_pool->ParallelRun([&](int i) {
     const int64_t begin = i * each;
     non_finite[static_cast<size_t>(i)] =
         ApplyMeansIn(update, {.begin = begin, .end = std::min(begin + each, count)});

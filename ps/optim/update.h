@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/core/crew.h"
+#include "common/core/thread_pool.h"
 #include "ps/optim/apply.h"
 #include "ps/optim/isa.h"
 #include "ps/optim/optimizer.h"
@@ -70,7 +70,7 @@ struct Update {
   Isa isa = WidestIsa();
   // Thread pool that may help, except with the sums of norms and with pieces. Any number of threads gives the
   // same bits.
-  Crew* crew = nullptr;
+  ThreadPool* thread_pool = nullptr;
 };
 
 // The parts' contributions to the sums of `norms`. [part][band]; nothing for moving averages, which have

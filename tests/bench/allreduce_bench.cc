@@ -26,7 +26,7 @@
 #include "common/net/listening.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
-#include "tests/bench/ring/crew_of_workers.h"
+#include "tests/bench/ring/worker_threads.h"
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
 #include "worker/allreduce/direct_link.h"
@@ -88,7 +88,7 @@ class CairnRing {
       CAIRN_CHECK(one.server != nullptr);
       workers_.push_back(std::move(one));
     }
-    CrewOfWorkers form(workers, [this](int worker) -> absl::Status {
+    WorkerThreads form(workers, [this](int worker) -> absl::Status {
       v1::RingState state;
       state.set_worker(worker);
       state.set_run_id("bench");
@@ -134,7 +134,7 @@ class GlooRing {
       : contexts_(static_cast<size_t>(workers)),
         inputs_(static_cast<size_t>(workers)),
         outputs_(static_cast<size_t>(workers), std::vector<float>(static_cast<size_t>(size))) {
-    CrewOfWorkers connect(workers, [this, workers, size](int worker) {
+    WorkerThreads connect(workers, [this, workers, size](int worker) {
       inputs_[static_cast<size_t>(worker)].assign(static_cast<size_t>(size), static_cast<float>(worker + 1));
       gloo::transport::tcp::attr attr;
       attr.hostname = "127.0.0.1";
@@ -204,14 +204,14 @@ absl::Status Run(const Options& options) {
   GlooRing gloo(workers, size);
 
   std::vector<Contender> contenders;
-  std::vector<std::unique_ptr<CrewOfWorkers>> crews;
+  std::vector<std::unique_ptr<WorkerThreads>> groups;
   const auto compete = [&](const char* name, std::vector<pid_t> others,
                            std::function<absl::Status(int)> body) {
-    crews.push_back(std::make_unique<CrewOfWorkers>(workers, std::move(body)));
+    groups.push_back(std::make_unique<WorkerThreads>(workers, std::move(body)));
     contenders.push_back({.name = name,
                           .bytes = static_cast<double>(size) * sizeof(float),
                           .other_processes = std::move(others),
-                          .once = [crew = crews.back().get()] { return crew->Round(); }});
+                          .once = [crew = groups.back().get()] { return crew->Round(); }});
   };
   compete("Cairn's ring, TCP", {}, [&](int worker) { return by_tcp.Reduce(worker); });
   compete("Cairn's ring, shared memory", {}, [&](int worker) { return by_memory.Reduce(worker); });

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/core/aligned_buffer.h"
-#include "common/core/crew.h"
+#include "common/core/thread_pool.h"
 #include "common/net/frame.h"
 #include "ps/optim/loop.h"
 #include "ps/optim/update.h"
@@ -71,7 +71,7 @@ void Touch(Streams& streams, int64_t begin, int64_t count) {
 
 template <size_t kGradients, size_t kSlots>
 void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config, int threads) {
-  Crew crew(threads);
+  ThreadPool thread_pool(threads);
   const auto optimizer = MakeOptimizer(config).value();
   Streams streams(kGradients, kSlots);
   std::vector<ContributedGradient> gradients;
@@ -92,14 +92,14 @@ void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config, int 
                  .slots = slots,
                  .new_values = streams.new_values.data(),
                  .streams = true},
-                WidestIsa(), &crew);
+                WidestIsa(), &thread_pool);
     const double seconds = SecondsOf(start);
     state.SetIterationTime(seconds);
     apply_seconds += seconds;
 
     start = std::chrono::steady_clock::now();
     const int64_t each = kCount / threads;
-    crew.Share([&](int i) { Touch<kGradients, kSlots>(streams, i * each, each); });
+    thread_pool.ParallelRun([&](int i) { Touch<kGradients, kSlots>(streams, i * each, each); });
     floor_seconds += SecondsOf(start);
     ratios.push_back(seconds / SecondsOf(start));
   }

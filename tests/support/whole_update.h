@@ -11,7 +11,7 @@ namespace cairn::ps {
 // Each of `parts` is a whole variable, and there are no others.
 inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
                            absl::Span<const ContributedGradient> gradients, std::vector<UpdatePart> parts,
-                           const UpdateRange& all, Isa isa = WidestIsa(), Crew* crew = nullptr) {
+                           const UpdateRange& all, Isa isa = WidestIsa(), ThreadPool* thread_pool = nullptr) {
   for (UpdatePart& part : parts) part.band = part.end - part.begin;
   KnownSquares known;
   const Update update = {.optimizer = optimizer,
@@ -21,7 +21,7 @@ inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
                          .all = all,
                          .known = known,
                          .isa = isa,
-                         .crew = crew};
+                         .thread_pool = thread_pool};
   for (Norms norms : optimizer.norms()) {
     const MeasuredParts measured = MeasureParts(norms, update);
     if (measured.non_finite != kAllFinite) return measured.non_finite;

@@ -47,7 +47,7 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
       optimizer_(std::move(optimizer)),
       slot_names_(optimizer_->slot_names().begin(), optimizer_->slot_names().end()),
       store_(std::move(slices), optimizer_.get(), /*initial_version=*/0, std::numeric_limits<int64_t>::max(),
-             options_.crew),
+             options_.thread_pool),
       member_({.worker = options_.worker,
                .names = options_.names,
                .task = options_.task,

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/crew.h"
+#include "common/core/thread_pool.h"
 #include "common/net/direct/address.h"
 #include "kernels/peer_group.h"
 #include "ps/variable_store.h"
@@ -50,7 +50,7 @@ class RingExchange final : public client::Exchange {
     Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, at first or again
     Duration step_timeout = std::chrono::seconds(600);     // for one step of all workers
     std::function<void(const std::string&)> say{};         // may be null
-    Crew* crew = nullptr;                   // may be null; helps with updates; must outlive this object
+    ThreadPool* thread_pool = nullptr;      // may be null; helps with updates; must outlive this object
     kernels::PeerDevice* device = nullptr;  // may be null; sums with other workers'; must outlive this object
     // How long to wait for the links to report a lost worker after the devices' sum has failed.
     Duration links_notice = std::chrono::seconds(2);

@@ -50,11 +50,11 @@ inline std::vector<net::Slice> SlicesOfTwoShards() {
 
 class Side {
  public:
-  Side(bool ahead, const OptimizerConfig& optimizer, Crew* crew = nullptr)
+  Side(bool ahead, const OptimizerConfig& optimizer, ThreadPool* thread_pool = nullptr)
       : shard_({.slices = SlicesOfTwoShards(),
                 .optimizer = MakeOptimizer(optimizer).value(),
                 .update_ahead = ahead,
-                .crew = crew}) {
+                .thread_pool = thread_pool}) {
     shard_.ConnectTo(&port_);
   }
 
@@ -115,8 +115,8 @@ class Side {
 // The same pushes to a shard with speculative updates and to one without.
 class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
  protected:
-  explicit UpdateAheadTest(int crew = 1)
-      : crew_(crew), ahead_(true, GetParam(), &crew_), after_(false, GetParam()) {}
+  explicit UpdateAheadTest(int thread_pool = 1)
+      : thread_pool_(thread_pool), ahead_(true, GetParam(), &thread_pool_), after_(false, GetParam()) {}
 
   Push Of(int worker, int64_t version, int64_t examples = 2) {
     Push push = {.gradient = {.key = {.worker = worker, .incarnation = 7, .step = version},
@@ -199,7 +199,7 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
   }
 
   std::mt19937 random_{42};
-  Crew crew_;
+  ThreadPool thread_pool_;
   Side ahead_, after_;
 };
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "common/core/crew.h"
 #include "common/core/random.h"
+#include "common/core/thread_pool.h"
 #include "gtest/gtest.h"
 #include "tests/support/whole_update.h"
 #include "tests/unit/ps/optim/trained_variable.h"
@@ -221,14 +221,14 @@ TEST_P(UpdateOfRuns, GivesTheSameBits) {
   in_runs[1] = whole[1];
   const std::vector<float> zeros(kCount);
   const std::vector<UpdatePart> parts = {{0, 1'000}, {1'000, 9'000, 0.5f}, {9'000, kCount}};
-  Crew crew(2);
+  ThreadPool thread_pool(2);
   std::vector<std::vector<float>> results;
   for (const auto& gradients : {whole, in_runs}) {
     TrainedVariable variable(GetParam(), zeros);
     const std::vector<Slot> slots = variable.slots_in_place();
     std::vector<float>& next = results.emplace_back(kCount);
     ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 0.1f}, gradients, parts,
-                          {kCount, variable.values().data(), slots, next.data()}, WidestIsa(), &crew),
+                          {kCount, variable.values().data(), slots, next.data()}, WidestIsa(), &thread_pool),
               kAllFinite);
     for (const std::vector<float>& slot : variable.slots()) next.insert(next.end(), slot.begin(), slot.end());
     std::vector<float> mean(kCount);
@@ -346,11 +346,11 @@ struct Long {
       gradient.push_back(random.NextUniform());
     }
   }
-  int64_t Update(Crew* crew, const char* optimizer) {
+  int64_t Update(ThreadPool* thread_pool, const char* optimizer) {
     const auto made = MakeOptimizer({optimizer, {}}).value();
     const Slot slots[] = {InPlace(m.data()), InPlace(v.data())};
     return UpdateWhole(*made, {1, 0.1f}, {{{gradient.data(), 3}}}, parts,
-                       {kCount, old_values.data(), slots, new_values.data()}, WidestIsa(), crew);
+                       {kCount, old_values.data(), slots, new_values.data()}, WidestIsa(), thread_pool);
   }
 };
 
@@ -359,9 +359,9 @@ TEST(UpdateParts, AnyNumberOfThreadsGivesTheSameBits) {
     Long alone;
     ASSERT_EQ(alone.Update(nullptr, optimizer), kAllFinite);
     for (int size : {2, 3, 7}) {
-      Crew crew(size);
+      ThreadPool thread_pool(size);
       Long shared;
-      ASSERT_EQ(shared.Update(&crew, optimizer), kAllFinite);
+      ASSERT_EQ(shared.Update(&thread_pool, optimizer), kAllFinite);
       EXPECT_TRUE(shared.new_values == alone.new_values && shared.m == alone.m && shared.v == alone.v)
           << optimizer << ", " << size;
     }
@@ -369,10 +369,10 @@ TEST(UpdateParts, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(UpdateParts, TheFirstNonFiniteElementOfAllThreadsIsReported) {
-  Crew crew(3);
+  ThreadPool thread_pool(3);
   Long shared;
   shared.gradient[150'000] = shared.gradient[290'000] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(shared.Update(&crew, "Adam"), 150'000);
+  EXPECT_EQ(shared.Update(&thread_pool, "Adam"), 150'000);
 }
 
 }  // namespace

@@ -218,12 +218,12 @@ TEST(QueuedPolicy, AnImpossibleDataPositionIsRefused) {
 }
 
 // Whatever workers come and go, each example of the epochs is in one update, and the job ends.
-class AnyCrew : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Mode, AnyCrew, testing::Values("sync", "async", "ssp"),
+class AnyNumberOfWorkers : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Mode, AnyNumberOfWorkers, testing::Values("sync", "async", "ssp"),
                          [](const auto& mode) { return std::string(mode.param); });
 
-TEST_P(AnyCrew, UsesEachExampleOnce) {
-  constexpr int kCrew = 6;
+TEST_P(AnyNumberOfWorkers, UsesEachExampleOnce) {
+  constexpr int kWorkers = 6;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed, "crew");
     const int64_t examples = 1 + random.NextBelow(40), epochs = 1 + random.NextBelow(3);
@@ -237,7 +237,7 @@ TEST_P(AnyCrew, UsesEachExampleOnce) {
     members.insert(0);
     for (int event = 0; !crew.over(); ++event) {
       ASSERT_LT(event, 20000) << "seed " << seed;
-      const int worker = static_cast<int>(random.NextBelow(kCrew));
+      const int worker = static_cast<int>(random.NextBelow(kWorkers));
       const int64_t before = crew.policy().version();
       const uint32_t what = random.NextBelow(event < 300 ? 10 : 1000);
       if (what == 0 && worker != 0) {

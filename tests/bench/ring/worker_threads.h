@@ -10,15 +10,15 @@
 
 namespace cairn::bench {
 
-class CrewOfWorkers {
+class WorkerThreads {
  public:
   // body(worker): one round of it. Errors are kept for Round().
-  CrewOfWorkers(int workers, std::function<absl::Status(int)> body) : body_(std::move(body)) {
+  WorkerThreads(int workers, std::function<absl::Status(int)> body) : body_(std::move(body)) {
     for (int worker = 0; worker < workers; ++worker) {
       threads_.emplace_back("bench-worker", [this, worker] { Work(worker); });
     }
   }
-  ~CrewOfWorkers() {
+  ~WorkerThreads() {
     MutexLock lock(mutex_);
     ending_ = true;
     changed_.NotifyAll();

@@ -1,4 +1,4 @@
-#include "common/core/crew.h"
+#include "common/core/thread_pool.h"
 
 #include <utility>
 
@@ -6,17 +6,17 @@
 
 namespace cairn {
 
-Crew::Crew(int size) {
+ThreadPool::ThreadPool(int size) {
   for (int i = 1; i < size; ++i) threads_.emplace_back(absl::StrCat("crew-", i), [this, i] { Work(i); });
 }
 
-Crew::~Crew() {
+ThreadPool::~ThreadPool() {
   MutexLock lock(mutex_);
   ending_ = true;
   changed_.NotifyAll();
 }
 
-void Crew::Share(absl::FunctionRef<void(int)> body) {
+void ThreadPool::ParallelRun(absl::FunctionRef<void(int)> body) {
   bool alone;
   {
     MutexLock lock(mutex_);
@@ -38,7 +38,7 @@ void Crew::Share(absl::FunctionRef<void(int)> body) {
   body_ = nullptr;
 }
 
-bool Crew::Take(absl::AnyInvocable<void()> task) {
+bool ThreadPool::TrySchedule(absl::AnyInvocable<void()> task) {
   MutexLock lock(mutex_);
   const size_t room = static_cast<size_t>(idle_) + threads_.size();
   if (body_ != nullptr || tasks_.size() >= room) return false;
@@ -47,7 +47,7 @@ bool Crew::Take(absl::AnyInvocable<void()> task) {
   return true;
 }
 
-void Crew::Work(int index) {
+void ThreadPool::Work(int index) {
   int seen = 0;
   for (;;) {
     const absl::FunctionRef<void(int)>* body = nullptr;

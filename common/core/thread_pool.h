@@ -12,21 +12,21 @@
 
 namespace cairn {
 
-class Crew {
+class ThreadPool {
  public:
-  // `size`: the number of threads, including the caller of Share(); size - 1 threads are started.
-  explicit Crew(int size);
+  // `size`: the number of threads, including the caller of ParallelRun(); size - 1 threads are started.
+  explicit ThreadPool(int size);
   // Blocks until all tasks are done.
-  ~Crew();
+  ~ThreadPool();
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
   // Runs body(0) ... body(size() - 1) in parallel and returns when all have returned. If the pool is busy
   // with another caller's loop or with a task, the caller runs all of them itself. Waking a thread costs
   // about 10 us.
-  void Share(absl::FunctionRef<void(int)> body) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ParallelRun(absl::FunctionRef<void(int)> body) ABSL_LOCKS_EXCLUDED(mutex_);
   // Queues `task` for one of the threads and returns true. Returns false, and does nothing, while a loop runs
   // or if the queue is full: one waiting task per thread, and one more per idle thread.
-  bool Take(absl::AnyInvocable<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool TrySchedule(absl::AnyInvocable<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Work(int index) ABSL_LOCKS_EXCLUDED(mutex_);
