@@ -42,7 +42,7 @@ class HostGradientSum final : public GradientSum {
         for (int64_t i = begin; i < end; ++i) sum[i] += share * part[i];
       }
     }
-    step_.announcer->Announce(variable);
+    step_.gradient_queue->Announce(variable);
   }
 
   absl::Status Tell(int announced, absl::FunctionRef<void(int variable)> on_gradient) override {
@@ -122,7 +122,7 @@ class GroupGradientSum final : public GradientSum {
                           .weights = shares_,
                           .count = bucket.end - bucket.begin,
                           .host = step_.gradients.data() + bucket.begin});
-    step_.announcer->Announce(static_cast<int>(index));
+    step_.gradient_queue->Announce(static_cast<int>(index));
   }
 
   absl::Status Tell(int announced, absl::FunctionRef<void(int variable)> on_gradient) override {

@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device_group.h"
-#include "worker/nn/announcer.h"
 #include "worker/nn/device_thread.h"
+#include "worker/nn/gradient_queue.h"
 #include "worker/nn/model.h"
 
 namespace cairn::nn {
@@ -27,7 +27,7 @@ class GradientSum {
     // [device + 1]: the start of each device's examples, and the end of the last. Devices beyond have none.
     std::vector<int64_t> begins;
     absl::Span<float> gradients;  // host memory for the sum, [num_parameters()]
-    Announcer* announcer = nullptr;
+    GradientQueue* gradient_queue = nullptr;
 
     size_t active() const { return begins.size() - 1; }
     // The fraction of all examples that `device` has.

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
-#include "worker/nn/announcer.h"
+#include "worker/nn/gradient_queue.h"
 #include "worker/nn/gradient_sum.h"
 
 namespace cairn::nn {
@@ -63,15 +63,16 @@ class MirroredReplica final : public Replica {
       return BatchResult();
     }
     const std::vector<int64_t> begins = Begins(batch);
-    Announcer announcer(begins.size() - 1);
-    CAIRN_RETURN_IF_ERROR(sum_->Begin({.begins = begins, .gradients = gradients, .announcer = &announcer}));
-    RunAll(begins, announcer, [&](size_t index) {
+    GradientQueue gradient_queue(begins.size() - 1);
+    CAIRN_RETURN_IF_ERROR(
+        sum_->Begin({.begins = begins, .gradients = gradients, .gradient_queue = &gradient_queue}));
+    RunAll(begins, gradient_queue, [&](size_t index) {
       mirrors_[index].result = mirrors_[index].replica->ForwardBackward(
           parameters, batch.Part(begins[index], begins[index + 1] - begins[index]), sum_->part(index),
           [&](int variable) { sum_->Add(variable); });
     });
     absl::Status summed;
-    announcer.Await([&](int announced) { summed.Update(sum_->Tell(announced, on_gradient)); });
+    gradient_queue.Await([&](int announced) { summed.Update(sum_->Tell(announced, on_gradient)); });
     auto joined = Join(begins);
     CAIRN_RETURN_IF_ERROR(joined.status());
     CAIRN_RETURN_IF_ERROR(summed);
@@ -82,12 +83,12 @@ class MirroredReplica final : public Replica {
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
     if (batch.examples == 0) return BatchResult();
     const std::vector<int64_t> begins = Begins(batch);
-    Announcer announcer(begins.size() - 1);
-    RunAll(begins, announcer, [&](size_t index) {
+    GradientQueue gradient_queue(begins.size() - 1);
+    RunAll(begins, gradient_queue, [&](size_t index) {
       mirrors_[index].result = mirrors_[index].replica->Evaluate(
           parameters, batch.Part(begins[index], begins[index + 1] - begins[index]));
     });
-    announcer.Await([](int) {});
+    gradient_queue.Await([](int) {});
     return Join(begins);
   }
 
@@ -112,14 +113,14 @@ class MirroredReplica final : public Replica {
     return EvenParts(batch.examples, std::min(batch.examples, static_cast<int64_t>(mirrors_.size())));
   }
 
-  // Runs `work(index)` on each device that has examples, and then calls `announcer.Done()`. Everything that
+  // Runs `work(index)` on each device that has examples, and then calls `gradient_queue.Done()`. Everything that
   // `work` borrows must stay valid until then.
   template <typename Work>
-  void RunAll(const std::vector<int64_t>& begins, Announcer& announcer, const Work& work) {
+  void RunAll(const std::vector<int64_t>& begins, GradientQueue& gradient_queue, const Work& work) {
     for (size_t index = 0; index + 1 < begins.size(); ++index) {
-      mirrors_[index].thread->Post([index, work, &announcer] {
+      mirrors_[index].thread->Post([index, work, &gradient_queue] {
         work(index);
-        announcer.Done();
+        gradient_queue.Done();
       });
     }
   }

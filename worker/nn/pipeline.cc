@@ -101,19 +101,19 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
   CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(call.batch.examples));
   PipelineSchedule& schedule = call.training ? prepared->training : prepared->evaluation;
   schedule.Start();
-  Announcer announcer(threads_.size() + static_cast<size_t>(call.others));
+  GradientQueue gradient_queue(threads_.size() + static_cast<size_t>(call.others));
   {
     MutexLock lock(mutex_);
-    running_ = Running{.schedule = &schedule, .announcer = &announcer, .others = call.others};
+    running_ = Running{.schedule = &schedule, .gradient_queue = &gradient_queue, .others = call.others};
   }
   started();
   for (size_t device = 0; device < threads_.size(); ++device) {
     threads_[device]->Post([&, device] {
-      RunDevice(device, call, prepared->cells, schedule, announcer);
-      announcer.Done();
+      RunDevice(device, call, prepared->cells, schedule, gradient_queue);
+      gradient_queue.Done();
     });
   }
-  announcer.Await(on_gradient);
+  gradient_queue.Await(on_gradient);
   {
     MutexLock lock(mutex_);
     running_.reset();
@@ -124,7 +124,7 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
 
 // A device's share of a call, on its thread.
 void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
-                         Announcer& announcer) {
+                         GradientQueue& gradient_queue) {
   PipelineLane& lane = *lanes_[device];
   const PipelineCells::Call work = {
       .inputs = call.inputs, .batch = call.batch, .training = call.training, .outputs = call.outputs};
@@ -132,7 +132,7 @@ void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, 
   while (const auto task = schedule.Next(static_cast<int>(device))) {
     absl::Status status = task->backward ? cells.Backward(task->part, task->micro_batch, lane)
                                          : cells.Forward(task->part, task->micro_batch, work, lane);
-    if (status.ok()) status = lane.Announce([&](int variable) { announcer.Announce(variable); });
+    if (status.ok()) status = lane.Announce([&](int variable) { gradient_queue.Announce(variable); });
     if (status.ok()) {
       schedule.Finish(*task);
     } else {
@@ -146,7 +146,7 @@ void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, 
 }
 
 void Pipeline::DropOthers() {
-  for (; running_->others > 0; --running_->others) running_->announcer->Done();
+  for (; running_->others > 0; --running_->others) running_->gradient_queue->Done();
 }
 
 void Pipeline::Finish(int part, int micro_batch, bool backward) {
@@ -156,14 +156,14 @@ void Pipeline::Finish(int part, int micro_batch, bool backward) {
 
 void Pipeline::Announce(int variable) {
   MutexLock lock(mutex_);
-  if (running_.has_value()) running_->announcer->Announce(variable);
+  if (running_.has_value()) running_->gradient_queue->Announce(variable);
 }
 
 void Pipeline::OtherDone() {
   MutexLock lock(mutex_);
   if (!running_.has_value() || running_->others == 0) return;
   --running_->others;
-  running_->announcer->Done();
+  running_->gradient_queue->Done();
 }
 
 void Pipeline::Fail(const absl::Status& status) {

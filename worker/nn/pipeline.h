@@ -19,9 +19,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/mutex.h"
-#include "worker/nn/announcer.h"
 #include "worker/nn/device_thread.h"
 #include "worker/nn/elsewhere.h"
+#include "worker/nn/gradient_queue.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
 #include "worker/nn/pipeline_cells.h"
@@ -100,7 +100,7 @@ class Pipeline {
   // The state that other processes' reports update during a call.
   struct Running {
     PipelineSchedule* schedule;
-    Announcer* announcer;
+    GradientQueue* gradient_queue;
     // The number of processes that have not called OtherDone(). After a failure nothing waits for them.
     int others;
   };
@@ -110,7 +110,7 @@ class Pipeline {
   absl::StatusOr<Prepared*> PreparedFor(int64_t examples);
   void DropOthers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
-                 Announcer& announcer);
+                 GradientQueue& gradient_queue);
   // Runs on every device's thread, one after another, so that everything is created in a fixed order.
   template <typename Work>
   void OnEach(const Work& work);

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/thread.h"
-#include "worker/nn/announcer.h"
+#include "worker/nn/gradient_queue.h"
 
 namespace cairn::nn {
 namespace {
@@ -111,7 +111,7 @@ TEST(PipelineSchedule, ThreadsRunEachTaskOnceAfterItsDependencies) {
     schedule.Start();
     // Not synchronized: the order of the tasks must order these accesses, or a sanitizer reports a race.
     std::vector<int> value(kParts * kMicroBatches);  // 1 after forward, 2 after backward
-    Announcer announcer(kDevices);
+    GradientQueue gradient_queue(kDevices);
     std::vector<Thread> threads;
     for (int device = 0; device < kDevices; ++device) {
       threads.emplace_back("device", [&, device] {
@@ -122,14 +122,14 @@ TEST(PipelineSchedule, ThreadsRunEachTaskOnceAfterItsDependencies) {
             EXPECT_GE(value[static_cast<size_t>(neighbour)], task->backward ? 2 : 1);
           }
           EXPECT_EQ(value[static_cast<size_t>(at)]++, task->backward ? 1 : 0);
-          if (task->backward && task->micro_batch + 1 == kMicroBatches) announcer.Announce(task->part);
+          if (task->backward && task->micro_batch + 1 == kMicroBatches) gradient_queue.Announce(task->part);
           schedule.Finish(*task);
         }
-        announcer.Done();
+        gradient_queue.Done();
       });
     }
     std::vector<int> announced;
-    announcer.Await([&](int part) { announced.push_back(part); });
+    gradient_queue.Await([&](int part) { announced.push_back(part); });
     EXPECT_THAT(announced, ElementsAre(5, 4, 3, 2, 1, 0));
     EXPECT_THAT(value, ::testing::Each(2));
     threads.clear();

@@ -11,10 +11,10 @@
 
 namespace cairn::nn {
 
-class Announcer {
+class GradientQueue {
  public:
   // `threads`: the number of threads that will call Done().
-  explicit Announcer(size_t threads) : running_(threads) {}
+  explicit GradientQueue(size_t threads) : running_(threads) {}
 
   void Announce(int variable) {
     MutexLock lock(mutex_);
