@@ -149,14 +149,14 @@ absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& d
     CAIRN_ASSIGN_OR_RETURN(cell.inputs[i],
                            DeviceCopy::Create(device, floats, "activations from another stage"));
     if (!here.input_needs_gradient[i]) continue;
-    CAIRN_ASSIGN_OR_RETURN(cell.input_gradients[i], Passage::Create(device, floats));
+    CAIRN_ASSIGN_OR_RETURN(cell.input_gradients[i], HostStaging::Create(device, floats));
   }
   cell.outputs.resize(here.outputs.size());
   cell.output_addends.resize(here.outputs.size());
   for (size_t i = 0; i < here.outputs.size(); ++i) {
     const int64_t floats = cell.plan->output_floats(i);
     if (shape_.leaves[static_cast<size_t>(part)][i]) {
-      CAIRN_ASSIGN_OR_RETURN(cell.outputs[i], Passage::Create(device, floats));
+      CAIRN_ASSIGN_OR_RETURN(cell.outputs[i], HostStaging::Create(device, floats));
     }
     if (shape_.readers[static_cast<size_t>(part)][i].size() > 1) {
       CAIRN_ASSIGN_OR_RETURN(cell.output_addends[i],

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/nn/device_copy.h"
-#include "worker/nn/passage.h"
+#include "worker/nn/host_staging.h"
 #include "worker/nn/plan.h"
 
 namespace cairn::nn {
@@ -26,10 +26,10 @@ namespace cairn::nn {
 // its borders.
 struct Cell {
   std::unique_ptr<Plan> plan{};
-  std::vector<std::optional<DeviceCopy>> inputs{};        // [input] from the host or another device
-  std::vector<const float*> input_pointers{};             // [input] set for the call
-  std::vector<std::optional<Passage>> outputs{};          // [output] to another device
-  std::vector<std::optional<Passage>> input_gradients{};  // [input] to another device
+  std::vector<std::optional<DeviceCopy>> inputs{};            // [input] from the host or another device
+  std::vector<const float*> input_pointers{};                 // [input] set for the call
+  std::vector<std::optional<HostStaging>> outputs{};          // [output] to another device
+  std::vector<std::optional<HostStaging>> input_gradients{};  // [input] to another device
   // [output] the gradient from a second reader, on its way to that of the first.
   std::vector<std::optional<DeviceCopy>> output_addends{};
   std::optional<DeviceCopy> targets{}, weights{};  // used by the last stage

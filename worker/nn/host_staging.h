@@ -14,17 +14,17 @@
 
 namespace cairn::nn {
 
-class Passage {
+class HostStaging {
  public:
-  static absl::StatusOr<Passage> Create(kernels::Device& device, int64_t num_floats) {
-    Passage passage(device, num_floats);
-    if (device.host_memory_is_device_memory()) return passage;
+  static absl::StatusOr<HostStaging> Create(kernels::Device& device, int64_t num_floats) {
+    HostStaging staging(device, num_floats);
+    if (device.host_memory_is_device_memory()) return staging;
     constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
-    passage.staging_ = AlignedBuffer(num_floats + kPageFloats);
-    CAIRN_ASSIGN_OR_RETURN(passage.pinned_,
-                           device.Pin(passage.staging_.data(), num_floats * int64_t{sizeof(float)}));
-    CAIRN_ASSIGN_OR_RETURN(passage.arrived_, device.MakeMarker());
-    return passage;
+    staging.staging_ = AlignedBuffer(num_floats + kPageFloats);
+    CAIRN_ASSIGN_OR_RETURN(staging.pinned_,
+                           device.Pin(staging.staging_.data(), num_floats * int64_t{sizeof(float)}));
+    CAIRN_ASSIGN_OR_RETURN(staging.arrived_, device.MakeMarker());
+    return staging;
   }
 
   // `from` is device memory; it must not change until the reader has read it.
@@ -44,7 +44,7 @@ class Passage {
   }
 
  private:
-  Passage(kernels::Device& device, int64_t num_floats) : device_(&device), num_floats_(num_floats) {}
+  HostStaging(kernels::Device& device, int64_t num_floats) : device_(&device), num_floats_(num_floats) {}
 
   kernels::Device* device_;
   int64_t num_floats_;
