@@ -9,7 +9,7 @@
 namespace cairn::nn {
 
 Pipeline::Pipeline(const Options& options)
-    : shape_(options.model, options.loss, options.places, options.trace, options.elsewhere),
+    : shape_(options.model, options.loss, options.places, options.trace, options.remote_stages),
       threads_(options.threads.begin(), options.threads.end()),
       lanes_(options.threads.size()),
       micro_batches_(options.micro_batches) {}
@@ -151,7 +151,7 @@ void Pipeline::DropOthers() {
 
 void Pipeline::Finish(int part, int micro_batch, bool backward) {
   MutexLock lock(mutex_);
-  if (running_.has_value()) running_->schedule->FinishElsewhere(part, micro_batch, backward);
+  if (running_.has_value()) running_->schedule->FinishRemotely(part, micro_batch, backward);
 }
 
 void Pipeline::Announce(int variable) {
@@ -173,9 +173,9 @@ void Pipeline::Fail(const absl::Status& status) {
   DropOthers();
 }
 
-std::vector<std::pair<Crossing, int64_t>> Pipeline::ArrivalsOf(int64_t examples) const {
+std::vector<std::pair<StageTensor, int64_t>> Pipeline::ArrivalsOf(int64_t examples) const {
   const std::vector<int64_t> begins = EvenParts(examples, std::min(examples, micro_batches_));
-  std::vector<std::pair<Crossing, int64_t>> arrivals;
+  std::vector<std::pair<StageTensor, int64_t>> arrivals;
   for (const PipelineShape::Import& import : shape_.Imports()) {
     for (size_t m = 0; m + 1 < begins.size(); ++m) {
       arrivals.emplace_back(import.what, import.row * (begins[m + 1] - begins[m]));

@@ -1,6 +1,6 @@
 // The engine of a divided model: the instances of its stages, the devices of this process, and the schedule.
 // A batch passes the devices in micro-batches, so that the devices work at the same time. Some stages may run
-// in other processes: they report their progress by Finish(), and their tensors arrive through Elsewhere.
+// in other processes: they report their progress by Finish(), and their tensors arrive through RemoteStages.
 //
 //   one process:  PipelineReplica      several: worker/split, where each has a Pipeline of its own stages
 //
@@ -20,13 +20,13 @@
 #include "absl/types/span.h"
 #include "common/core/mutex.h"
 #include "worker/nn/device_thread.h"
-#include "worker/nn/elsewhere.h"
 #include "worker/nn/gradient_queue.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
 #include "worker/nn/pipeline_cells.h"
 #include "worker/nn/pipeline_lane.h"
 #include "worker/nn/pipeline_schedule.h"
+#include "worker/nn/remote_stages.h"
 
 namespace cairn::nn {
 
@@ -39,10 +39,10 @@ class Pipeline {
     PipelinePlaces places;
     // The number of micro-batches of a batch; fewer if it has fewer examples.
     int64_t micro_batches = 1;
-    TraceRecorder* trace = nullptr;  // may be null
-    Elsewhere* elsewhere = nullptr;  // null if all stages are in this process
+    TraceRecorder* trace = nullptr;         // may be null
+    RemoteStages* remote_stages = nullptr;  // null if all stages are in this process
   };
-  // Model, threads, trace and `elsewhere` must outlive the pipeline. UNIMPLEMENTED for devices that compute
+  // Model, threads, trace and `remote_stages` must outlive the pipeline. UNIMPLEMENTED for devices that compute
   // in float16, since their loss scaling needs the whole model.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Options options);
   ~Pipeline();
@@ -79,7 +79,7 @@ class Pipeline {
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The tensors that other processes send for a batch, and the number of floats in each.
-  std::vector<std::pair<Crossing, int64_t>> ArrivalsOf(int64_t examples) const;
+  std::vector<std::pair<StageTensor, int64_t>> ArrivalsOf(int64_t examples) const;
   const PipelineShape& shape() const { return shape_; }
 
   // See Replica.

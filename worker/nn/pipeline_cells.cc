@@ -30,11 +30,11 @@ PipelinePlaces PipelinePlaces::OfDevices(absl::Span<const int> device_of) {
 }
 
 PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, const PipelinePlaces& places,
-                             TraceRecorder* of_trace, Elsewhere* of_elsewhere)
+                             TraceRecorder* of_trace, RemoteStages* of_remote_stages)
     : model(of_model),
       loss(of_loss),
       trace(of_trace),
-      elsewhere(of_elsewhere),
+      remote_stages(of_remote_stages),
       parts(SplitModel(of_model, places.place_of)) {
   parts_with.resize(model.variables().size());
   readers.resize(parts.size());
@@ -190,7 +190,7 @@ absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& 
         const float* const host,
         shape_.is_here(from)
             ? At(from, micro_batch).outputs[output]->Receive()
-            : shape_.elsewhere->Received(
+            : shape_.remote_stages->Received(
                   {.part = from, .slot = static_cast<int>(output), .micro_batch = micro_batch}));
     CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i]->Upload(host, cell.plan->input_floats(i)));
   }
@@ -210,11 +210,11 @@ absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call,
     if (!cell.outputs[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(cell.outputs[i]->Send(cell.plan->output(i)));
   }
-  return SendElsewhere(part, micro_batch, /*backward=*/false);
+  return SendToRemoteStages(part, micro_batch, /*backward=*/false);
 }
 
 // Sends tensors that the device has just computed. Waits until they are in host memory.
-absl::Status PipelineCells::SendElsewhere(int part, int micro_batch, bool backward) {
+absl::Status PipelineCells::SendToRemoteStages(int part, int micro_batch, bool backward) {
   Cell& cell = At(part, micro_batch);
   const auto index = static_cast<size_t>(part);
   for (const PipelineShape::Export& one :
@@ -224,9 +224,9 @@ absl::Status PipelineCells::SendElsewhere(int part, int micro_batch, bool backwa
       CAIRN_ASSIGN_OR_RETURN(const float* const host,
                              backward ? cell.input_gradients[at]->Receive() : cell.outputs[at]->Receive());
       const int64_t floats = backward ? cell.plan->input_floats(at) : cell.plan->output_floats(at);
-      shape_.elsewhere->Send(one.task,
-                             {.part = part, .slot = slot, .micro_batch = micro_batch, .backward = backward},
-                             {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
+      shape_.remote_stages->Send(
+          one.task, {.part = part, .slot = slot, .micro_batch = micro_batch, .backward = backward},
+          {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
     }
   }
   return absl::OkStatus();
@@ -266,10 +266,10 @@ absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineL
         CAIRN_ASSIGN_OR_RETURN(const float* const host,
                                shape_.is_here(reader.part)
                                    ? At(reader.part, micro_batch).input_gradients[input]->Receive()
-                                   : shape_.elsewhere->Received({.part = reader.part,
-                                                                 .slot = reader.input,
-                                                                 .micro_batch = micro_batch,
-                                                                 .backward = true}));
+                                   : shape_.remote_stages->Received({.part = reader.part,
+                                                                     .slot = reader.input,
+                                                                     .micro_batch = micro_batch,
+                                                                     .backward = true}));
         if (first) {
           CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {
@@ -300,7 +300,7 @@ absl::Status PipelineCells::Backward(int part, int micro_batch, PipelineLane& la
     if (!cell.input_gradients[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(cell.input_gradients[i]->Send(cell.plan->input_gradient(i)));
   }
-  return SendElsewhere(part, micro_batch, /*backward=*/true);
+  return SendToRemoteStages(part, micro_batch, /*backward=*/true);
 }
 
 kernels::LossSums PipelineCells::sums() const {

@@ -9,11 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "worker/nn/batch.h"
-#include "worker/nn/elsewhere.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
 #include "worker/nn/model_part.h"
 #include "worker/nn/pipeline_lane.h"
+#include "worker/nn/remote_stages.h"
 
 namespace cairn::nn {
 
@@ -30,7 +30,7 @@ struct PipelinePlaces {
 // What all batch sizes share. Constant after construction.
 struct PipelineShape {
   PipelineShape(const Model& model, const LossSpec& loss, const PipelinePlaces& places,
-                TraceRecorder* trace = nullptr, Elsewhere* elsewhere = nullptr);
+                TraceRecorder* trace = nullptr, RemoteStages* remote_stages = nullptr);
 
   // A stage's input that reads an output.
   struct Reader {
@@ -45,7 +45,7 @@ struct PipelineShape {
   const Model& model;
   const LossSpec loss;
   TraceRecorder* const trace;
-  Elsewhere* const elsewhere;
+  RemoteStages* const remote_stages;
   std::vector<ModelPart> parts;
   std::vector<int> device_of_part;  // -1: in another process
   std::vector<int> task_of_part;
@@ -63,8 +63,8 @@ struct PipelineShape {
   bool is_here(int part) const { return device_of_part[static_cast<size_t>(part)] >= 0; }
   // A tensor that other processes send for each micro-batch.
   struct Import {
-    Crossing what{};  // without the micro-batch
-    int64_t row = 0;  // floats per example
+    StageTensor what{};  // without the micro-batch
+    int64_t row = 0;     // floats per example
   };
   std::vector<Import> Imports() const;
 };
@@ -106,7 +106,7 @@ class PipelineCells {
   absl::Status MakeBorders(int part, Cell& cell, kernels::Device& device) const;
   absl::Status GatherInputs(int part, int micro_batch, const Call& call);
   absl::Status GatherGradients(int part, int micro_batch, PipelineLane& lane);
-  absl::Status SendElsewhere(int part, int micro_batch, bool backward);
+  absl::Status SendToRemoteStages(int part, int micro_batch, bool backward);
   absl::Status RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane);
 
   const PipelineShape& shape_;

@@ -130,7 +130,7 @@ void PipelineSchedule::Finish(const Task& task) {
   changed_.NotifyAll();
 }
 
-void PipelineSchedule::FinishElsewhere(int part, int micro_batch, bool backward) {
+void PipelineSchedule::FinishRemotely(int part, int micro_batch, bool backward) {
   Finish(entries_[IndexOf(part, micro_batch, backward)].task);
 }
 

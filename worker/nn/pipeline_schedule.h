@@ -44,7 +44,7 @@ class PipelineSchedule {
   std::optional<Task> TryNext(int device);
   void Finish(const Task& task);
   // Reports a task of another process's stage.
-  void FinishElsewhere(int part, int micro_batch, bool backward);
+  void FinishRemotely(int part, int micro_batch, bool backward);
   // Keeps the first failure's status. No new task begins afterwards.
   void Fail(const absl::Status& status);
   absl::Status status();

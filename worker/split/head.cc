@@ -44,7 +44,7 @@ Head::Head(Options options, const nn::Pipeline::Options& pipeline)
 
 absl::StatusOr<std::unique_ptr<Head>> Head::Create(Options options, nn::Pipeline::Options pipeline) {
   std::unique_ptr<Head> head(new Head(std::move(options), pipeline));
-  pipeline.elsewhere = &head->mailbox_;
+  pipeline.remote_stages = &head->mailbox_;
   CAIRN_ASSIGN_OR_RETURN(head->pipeline_, nn::Pipeline::Create(pipeline));
   head->mailbox_.SetPipeline(head->pipeline_.get());
   head->FindNeeds();

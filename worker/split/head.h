@@ -52,7 +52,7 @@ class Head final : public nn::Replica {
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
   };
-  // `pipeline`: everything except `elsewhere`.
+  // `pipeline`: everything except `remote_stages`.
   static absl::StatusOr<std::unique_ptr<Head>> Create(Options options, nn::Pipeline::Options pipeline);
   ~Head() override;
 

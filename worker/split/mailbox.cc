@@ -6,7 +6,7 @@
 namespace cairn::split {
 namespace {
 
-v1::SplitPiece NameOf(const nn::Crossing& what) {
+v1::SplitPiece NameOf(const nn::StageTensor& what) {
   v1::SplitPiece piece;
   piece.set_kind(what.backward ? v1::SPLIT_KIND_ACTIVATION_GRADIENT : v1::SPLIT_KIND_ACTIVATION);
   piece.set_index(what.part);
@@ -51,14 +51,14 @@ absl::Status Mailbox::OnPiece(const v1::SplitPiece& piece, net::Payload payload)
   return absl::OkStatus();
 }
 
-absl::StatusOr<const float*> Mailbox::Received(const nn::Crossing& what) {
+absl::StatusOr<const float*> Mailbox::Received(const nn::StageTensor& what) {
   const float* const values = incoming_.Find(NameOf(what));
   if (values != nullptr) return values;
   return absl::InvalidArgumentError(absl::StrCat(
       "split: stage ", what.part, " was reported as complete, but its tensor ", what.slot, " is not"));
 }
 
-void Mailbox::Send(int task, const nn::Crossing& what, absl::Span<const float> values, bool completes) {
+void Mailbox::Send(int task, const nn::StageTensor& what, absl::Span<const float> values, bool completes) {
   v1::SplitPiece piece = NameOf(what);
   piece.set_to(task);
   piece.set_completes(completes);

@@ -21,13 +21,13 @@
 #include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
 #include "common/net/frame.h"
-#include "worker/nn/elsewhere.h"
 #include "worker/nn/pipeline.h"
+#include "worker/nn/remote_stages.h"
 #include "worker/split/incoming.h"
 
 namespace cairn::split {
 
-class Mailbox final : public nn::Elsewhere {
+class Mailbox final : public nn::RemoteStages {
  public:
   // Sends a tensor to the task that `piece` names. Any thread; must not block.
   using SendFunction = std::function<void(const v1::SplitPiece& piece, absl::Span<const float> values)>;
@@ -42,8 +42,8 @@ class Mailbox final : public nn::Elsewhere {
   // INVALID_ARGUMENT for a piece that is not expected.
   absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::StatusOr<const float*> Received(const nn::Crossing& what) override;
-  void Send(int task, const nn::Crossing& what, absl::Span<const float> values, bool completes) override;
+  absl::StatusOr<const float*> Received(const nn::StageTensor& what) override;
+  void Send(int task, const nn::StageTensor& what, absl::Span<const float> values, bool completes) override;
 
  private:
   using Work = std::tuple<int, int, bool>;  // stage, micro-batch, backward

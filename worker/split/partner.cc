@@ -39,7 +39,7 @@ Partner::Partner(Options options, const nn::Pipeline::Options& pipeline)
 
 absl::StatusOr<std::unique_ptr<Partner>> Partner::Create(Options options, nn::Pipeline::Options pipeline) {
   std::unique_ptr<Partner> partner(new Partner(std::move(options), pipeline));
-  pipeline.elsewhere = &partner->mailbox_;
+  pipeline.remote_stages = &partner->mailbox_;
   CAIRN_ASSIGN_OR_RETURN(partner->pipeline_, nn::Pipeline::Create(pipeline));
   partner->mailbox_.SetPipeline(partner->pipeline_.get());
   partner->FindNeeds();

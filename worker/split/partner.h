@@ -55,7 +55,7 @@ class Partner final : public allreduce::RingHost {
     // May be null. Passes "announced" with each gradient and "computed" with each batch.
     FaultPoints* faults = nullptr;
   };
-  // `pipeline`: everything except `elsewhere`.
+  // `pipeline`: everything except `remote_stages`.
   static absl::StatusOr<std::unique_ptr<Partner>> Create(Options options, nn::Pipeline::Options pipeline);
   // To be destroyed after the listener that calls it.
   ~Partner() override;

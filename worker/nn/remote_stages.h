@@ -13,21 +13,21 @@ namespace cairn::nn {
 
 // A tensor of one micro-batch that passes from stage to stage: output `slot` of stage `part` or, backward,
 // the gradient of its input `slot`.
-struct Crossing {
+struct StageTensor {
   int part = 0, slot = 0, micro_batch = 0;
   bool backward = false;
 };
 
-class Elsewhere {
+class RemoteStages {
  public:
-  virtual ~Elsewhere() = default;
+  virtual ~RemoteStages() = default;
 
   // A tensor that another process has computed and that has arrived, according to the schedule. Host memory,
   // valid until the end of the pipeline's call. An error if the tensor is incomplete.
-  virtual absl::StatusOr<const float*> Received(const Crossing& what) = 0;
+  virtual absl::StatusOr<const float*> Received(const StageTensor& what) = 0;
   // Sends a tensor to process `task`. `values` are copied before this returns. `completes`: this is the last
   // tensor of this stage and micro-batch for that process.
-  virtual void Send(int task, const Crossing& what, absl::Span<const float> values, bool completes) = 0;
+  virtual void Send(int task, const StageTensor& what, absl::Span<const float> values, bool completes) = 0;
 };
 
 }  // namespace cairn::nn
