@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "common/net/ahead.h"
 #include "common/net/status_page.h"
 #include "common/net/task_needs.h"
+#include "common/net/update_chunk.h"
 
 namespace cairn::cli {
 namespace {
@@ -87,8 +87,8 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
     const double others = 1 - static_cast<double>(largest_variable) / static_cast<double>(all);
     plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
   }
-  if (!input.norms && largest >= net::kWorthAhead) {
-    const double last = static_cast<double>(net::kPieceAhead) / static_cast<double>(largest);
+  if (!input.norms && largest >= net::kMinSpeculativeUpdate) {
+    const double last = static_cast<double>(net::kUpdateChunk) / static_cast<double>(largest);
     const double first_answer = kForward * input.step_compute + last * push;
     const double all_up = plan.compute + plan.push;
     plan.update *= last;

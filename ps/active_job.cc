@@ -213,14 +213,14 @@ MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
 
 // For rounds of all workers with an optimizer without norms, if the memory has room for a version that may
 // be discarded.
-bool MakesUpdatesAhead(const v1::Job& job, const Shard::Options& shard) {
+bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard) {
   const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
   if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
       !shard.optimizer->norms().empty()) {
     return false;
   }
-  const double bytes_ahead = (1.0 + NumSlots(shard)) * ValueBytes(shard);
-  return NeedsOf(job, shard).total() + bytes_ahead <= static_cast<double>(shard.memory_limit);
+  const double speculative_bytes = (1.0 + NumSlots(shard)) * ValueBytes(shard);
+  return NeedsOf(job, shard).total() + speculative_bytes <= static_cast<double>(shard.memory_limit);
 }
 
 // A mistake of the chief, or a malicious request, must not make the server allocate more memory than
@@ -316,7 +316,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   CAIRN_ASSIGN_OR_RETURN(shard.optimizer, MakeOptimizer(OptimizerOf(job)));
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
-  shard.update_ahead = MakesUpdatesAhead(job, shard);
+  shard.speculative_updates = UpdatesSpeculatively(job, shard);
   // Norms span all servers. So all servers make an update together, even for an asynchronous push.
   const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();

@@ -53,7 +53,7 @@ void Save(const PolicyState::Queue& queue, v1::CopiedQueue& proto) {
     v1::CopiedQueue::Holder& saved = *proto.add_holders();
     saved.set_worker(worker);
     if (holder.current.has_value()) Save(*holder.current, *saved.mutable_current());
-    if (holder.ahead.has_value()) Save(*holder.ahead, *saved.mutable_ahead());
+    if (holder.next.has_value()) Save(*holder.next, *saved.mutable_next());
   }
   for (const auto& [worker, member] : queue.members) {
     v1::CopiedQueue::Member& saved = *proto.add_members();
@@ -71,7 +71,7 @@ PolicyState::Queue Read(const v1::CopiedQueue& proto) {
   for (const v1::CopiedQueue::Holder& saved : proto.holders()) {
     WorkQueue::Holder& holder = queue.work.holders[saved.worker()];
     if (saved.has_current()) holder.current = Read(saved.current());
-    if (saved.has_ahead()) holder.ahead = Read(saved.ahead());
+    if (saved.has_next()) holder.next = Read(saved.next());
   }
   for (const v1::CopiedQueue::Member& saved : proto.members()) {
     queue.members[saved.worker()] = {
@@ -122,7 +122,7 @@ absl::Status CheckQueue(const v1::CopiedQueue& queue, int64_t num_examples, int 
   for (const v1::CopiedQueue::Holder& holder : queue.holders()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(holder.worker(), most_workers));
     CAIRN_RETURN_IF_ERROR(CheckTicket(holder.current(), num_examples));
-    CAIRN_RETURN_IF_ERROR(CheckTicket(holder.ahead(), num_examples));
+    CAIRN_RETURN_IF_ERROR(CheckTicket(holder.next(), num_examples));
   }
   for (const v1::CopiedQueue::Member& member : queue.members()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(member.worker(), most_workers));

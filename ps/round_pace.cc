@@ -6,7 +6,7 @@ namespace cairn::ps {
 
 RoundPace::RoundPace(size_t members, int64_t size)
     : size_(size),
-      lead_(members == 1 ? size : std::max(net::kPieceAhead, kOnTheWay / static_cast<int64_t>(members))),
+      lead_(members == 1 ? size : std::max(net::kUpdateChunk, kOnTheWay / static_cast<int64_t>(members))),
       members_(members) {}
 
 int64_t RoundPace::Most() const {

@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/net/ahead.h"
+#include "common/net/update_chunk.h"
 
 namespace cairn::ps {
 

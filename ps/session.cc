@@ -361,7 +361,7 @@ void Session::End(uint64_t request_id, Open open) {
         done.set_duplicate(result->duplicate);
         done.set_staleness(result->staleness);
         done.set_finished(result->finished);
-        done.set_has_values(result->sent_ahead);
+        done.set_has_values(result->sent_early);
         const auto job = hands_out.lock();
         if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
         auto send = [answer = std::move(answer), &sent, done = std::move(done),

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/ahead.h"
+#include "common/net/update_chunk.h"
 
 namespace cairn::ps {
 namespace {
@@ -48,17 +48,17 @@ Shard::Shard(Options options)
       entries_(NormsOf(optimizer_.get()), options.initial_version, options.most_workers) {
   if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
   if (trace_ != nullptr) trace_->AtStep(options.initial_version + 1);
-  if (options.update_ahead && store_.size() >= net::kWorthAhead) {
-    ahead_ = std::make_unique<UpdateAhead>(store_, options.thread_pool, trace_);
+  if (options.speculative_updates && store_.size() >= net::kMinSpeculativeUpdate) {
+    speculative_ = std::make_unique<SpeculativeUpdate>(store_, options.thread_pool, trace_);
   }
 }
 
 absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
   if (discard_) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(accumulator_.Add(chunk, payload));
-  if (ahead_ != nullptr) {
+  if (speculative_ != nullptr) {
     const auto [begin, end] = accumulator_.last();
-    ahead_->Arrived(request_.gradient.key, accumulator_.elements(), begin, end);
+    speculative_->Arrived(request_.gradient.key, accumulator_.elements(), begin, end);
   }
   return absl::OkStatus();
 }
@@ -74,10 +74,11 @@ std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
     MutexLock lock(mutex_);
     seen = ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
   }
-  const bool ahead =
-      ahead_ != nullptr && !seen && ahead_->Begin(request.gradient, request.send_piece, request.allow);
+  const bool speculative = speculative_ != nullptr && !seen &&
+                           speculative_->Begin(request.gradient, request.send_piece, request.allow);
   const bool discard = seen || request.gradient.examples == 0;
-  return std::make_unique<OpenPush>(request, store_.pool(), discard, ahead ? ahead_.get() : nullptr);
+  return std::make_unique<OpenPush>(request, store_.pool(), discard,
+                                    speculative ? speculative_.get() : nullptr);
 }
 
 void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
@@ -105,8 +106,9 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       entry.gradient = request.gradient;
       entry.data = push->accumulator_.Take();
       entry.came = std::chrono::steady_clock::now();
-      const bool ahead = std::exchange(push->ahead_, nullptr) != nullptr && request.send_piece != nullptr;
-      entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply), ahead});
+      const bool speculative =
+          std::exchange(push->speculative_, nullptr) != nullptr && request.send_piece != nullptr;
+      entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply), speculative});
       staged = true;
       was_missing = std::erase(missing_, key) > 0 && missing_.empty();
     } else if (const auto under_way = staged_.find(key);

@@ -47,7 +47,7 @@
 #include "ps/meters.h"
 #include "ps/replicator.h"
 #include "ps/sequencer.h"
-#include "ps/update_ahead.h"
+#include "ps/speculative_update.h"
 #include "ps/variable_store.h"
 
 namespace cairn::ps {
@@ -58,12 +58,12 @@ v1::Outcome OutcomeOf(Refuse::Reason reason);
 struct PushRequest {
   Gradient gradient;
   bool read_values = false;  // answer with the values after the decision
-  // Receives pieces of these values before the decision. They are valid only if PushResult::sent_ahead is
+  // Receives pieces of these values before the decision. They are valid only if PushResult::sent_early is
   // set. Null: the client wants no early values.
-  UpdateAhead::SendPiece send_piece{};
+  SpeculativeUpdate::SendPiece send_piece{};
   // Flow control: grants the worker credit for more bytes of this push. Null: the transport cannot pass it
   // on.
-  UpdateAhead::Allow allow{};
+  SpeculativeUpdate::Allow allow{};
 };
 
 struct PushResult {
@@ -74,7 +74,7 @@ struct PushResult {
   bool finished = false;
   Values values;  // data is null unless requested
   // `values` is null: the pieces passed to send_piece() are all of them.
-  bool sent_ahead = false;
+  bool sent_early = false;
 };
 
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
@@ -83,11 +83,14 @@ using WriteReply = absl::AnyInvocable<void(absl::StatusOr<int64_t> version)>;
 // A push whose chunks are arriving. Owned by the session; one thread. The shard outlives it.
 class OpenPush {
  public:
-  // `ahead`: receives the elements for a speculative update; may be null.
-  OpenPush(const PushRequest& request, BufferPool& pool, bool discard, UpdateAhead* ahead)
-      : request_(request), accumulator_(pool, Accumulator::Lent::kKept), discard_(discard), ahead_(ahead) {}
+  // `speculative`: receives the elements for a speculative update; may be null.
+  OpenPush(const PushRequest& request, BufferPool& pool, bool discard, SpeculativeUpdate* speculative)
+      : request_(request),
+        accumulator_(pool, Accumulator::Lent::kKept),
+        discard_(discard),
+        speculative_(speculative) {}
   ~OpenPush() {
-    if (ahead_ != nullptr) ahead_->Abandon(request_.gradient.key);
+    if (speculative_ != nullptr) speculative_->Abandon(request_.gradient.key);
   }
   OpenPush(const OpenPush&) = delete;
   OpenPush& operator=(const OpenPush&) = delete;
@@ -102,7 +105,7 @@ class OpenPush {
   PushRequest request_;
   Accumulator accumulator_;
   const bool discard_;
-  UpdateAhead* ahead_;
+  SpeculativeUpdate* speculative_;
 };
 
 class Shard final : public LogSink {
@@ -115,9 +118,9 @@ class Shard final : public LogSink {
     bool staleness_aware_learning_rate = false;
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
-    // Makes speculative updates (update_ahead.h): for a synchronous job without norms whose rounds take all
+    // Makes speculative updates (speculative_update.h): for a synchronous job without norms whose rounds take all
     // its workers, if the memory has room for another version and other slots.
-    bool update_ahead = false;
+    bool speculative_updates = false;
     std::optional<float> learning_rate{};  // set by an earlier config change
     ThreadPool* thread_pool = nullptr;     // as in VariableStore
     // Outlives the shard. Points: "push", "read", "snapshot", "measured", "applied".
@@ -225,7 +228,7 @@ class Shard final : public LogSink {
       bool read_values;
       bool duplicate;
       PushReply reply;
-      bool ahead = false;  // receives the values piece by piece if the update is speculative
+      bool speculative = false;  // receives the values piece by piece if the update is speculative
     };
     std::vector<Waiting> waiting;
   };
@@ -293,12 +296,12 @@ class Shard final : public LogSink {
   // Drops kept values that no reader has fetched, oldest first, until there is room for the next version.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteAmendment(const Amendment& amendment);
-  // Records the decision about one push in the ledger and answers those who wait for it. `made_ahead`: the
+  // Records the decision about one push in the ledger and answers those who wait for it. `speculative`: the
   // update was speculative.
   void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
-              bool made_ahead, Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+              bool speculative, Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Publishes the speculative update, if it matches `apply`.
-  bool TakeAhead(const Apply& apply) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool TakeSpeculative(const Apply& apply) ABSL_LOCKS_EXCLUDED(mutex_);
   bool finished(int64_t version) const { return version >= final_version_; }
 
   void Pass(absl::string_view point) const {
@@ -313,9 +316,9 @@ class Shard final : public LogSink {
   const bool staleness_aware_learning_rate_;
   std::atomic<int64_t> final_version_;  // the log may lower it
   VariableStore store_;
-  std::unique_ptr<UpdateAhead> ahead_;            // may be null
-  std::atomic<SequencerPort*> port_{nullptr};     // null in a backup, until it is promoted
-  std::atomic<Replicator*> replicator_{nullptr};  // null: there is no backup
+  std::unique_ptr<SpeculativeUpdate> speculative_;  // may be null
+  std::atomic<SequencerPort*> port_{nullptr};       // null in a backup, until it is promoted
+  std::atomic<Replicator*> replicator_{nullptr};    // null: there is no backup
   // Used by the executing thread only.
   std::optional<UpdateMean> mean_;  // of the current update
   bool measuring_ = false;          // a Measure has been executed, its Apply has not

@@ -48,7 +48,7 @@ void Shard::ExecuteQueue() {
     Replies replies;
     const bool traced = Wants(trace());  // checked now: an update may begin the next step
     if (auto* task = std::get_if<PendingTask>(&*next)) {
-      if (ahead_ != nullptr) ahead_->Drop();
+      if (speculative_ != nullptr) speculative_->Drop();
       (*task)(replies);
     } else {
       PendingEntry& pending = std::get<PendingEntry>(*next);
@@ -157,11 +157,11 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   TraceSpan span(trace(), TraceLane::kApply, "apply",
                  {.step = apply.version, .bytes = store_.size() * int64_t{sizeof(float)}});
   const TimePoint began = std::chrono::steady_clock::now();
-  const bool made_ahead = TakeAhead(apply);
-  absl::Status status =
-      WithMean(entry, apply.contributors, apply.version, [this, made_ahead](const VariableStore::Mean& mean) {
-        return made_ahead ? absl::OkStatus() : store_.ApplyMean(mean);
-      });
+  const bool speculative = TakeSpeculative(apply);
+  absl::Status status = WithMean(entry, apply.contributors, apply.version,
+                                 [this, speculative](const VariableStore::Mean& mean) {
+                                   return speculative ? absl::OkStatus() : store_.ApplyMean(mean);
+                                 });
   if (!status.ok()) {
     Fail(std::move(status));
     return;
@@ -189,17 +189,17 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       staged.data = HeldElements();
       if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
     } else {
-      Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, made_ahead, replies);
+      Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, speculative, replies);
     }
   }
   const bool serves = port_.load() != nullptr;  // no worker pushes to a backup
-  if (ahead_ != nullptr && serves && !finished(apply.version)) {
-    ahead_->Expect(apply.contributors, finished(apply.version + 1));
+  if (speculative_ != nullptr && serves && !finished(apply.version)) {
+    speculative_->Expect(apply.contributors, finished(apply.version + 1));
   }
 }
 
-bool Shard::TakeAhead(const Apply& apply) {
-  if (ahead_ == nullptr) return false;
+bool Shard::TakeSpeculative(const Apply& apply) {
+  if (speculative_ == nullptr) return false;
   std::vector<HeldElements> data;
   if (!apply.held) {
     MutexLock lock(mutex_);
@@ -209,8 +209,8 @@ bool Shard::TakeAhead(const Apply& apply) {
     }
   }
   if (data.size() == apply.contributors.size())
-    return ahead_->Take(apply.contributors, data, finished(apply.version));
-  ahead_->Drop();
+    return speculative_->Take(apply.contributors, data, finished(apply.version));
+  speculative_->Drop();
   return false;
 }
 
@@ -250,14 +250,14 @@ void Shard::ExecuteRelease(const Release& release, Replies& replies) {
   MutexLock lock(mutex_);
   const auto found = staged_.find(release.key);
   if (found == staged_.end() || !found->second.applied_staleness.has_value()) return;  // the job has failed
-  Settle(release.key, v1::OUTCOME_ACCEPTED, *found->second.applied_staleness, values, /*made_ahead=*/false,
+  Settle(release.key, v1::OUTCOME_ACCEPTED, *found->second.applied_staleness, values, /*speculative=*/false,
          replies);
 }
 
 void Shard::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
   const Values values = store_.current();
   MutexLock lock(mutex_);
-  Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, /*made_ahead=*/false, replies);
+  Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, /*speculative=*/false, replies);
 }
 
 absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
@@ -301,7 +301,7 @@ void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
 }
 
 void Shard::ExecuteAmendment(const Amendment& amendment) {
-  if (ahead_ != nullptr) ahead_->Drop();
+  if (speculative_ != nullptr) speculative_->Drop();
   if (amendment.learning_rate.has_value()) store_.SetLearningRate(*amendment.learning_rate);
   const int64_t version = store_.current().version;
   if (!amendment.end || finished(version)) return;
@@ -310,7 +310,7 @@ void Shard::ExecuteAmendment(const Amendment& amendment) {
 }
 
 void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
-                   bool made_ahead, Replies& replies) {
+                   bool speculative, Replies& replies) {
   ledger_.Decide(key, outcome, values.version, staleness);
   const auto found = staged_.find(key);
   if (found == staged_.end()) return;
@@ -324,8 +324,8 @@ void Shard::Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, c
                          .version = values.version,
                          .finished = finished(values.version),
                          .values = {}};
-    result.sent_ahead = waiting.ahead && made_ahead;
-    if (waiting.read_values && !result.sent_ahead && room) result.values = values;
+    result.sent_early = waiting.speculative && speculative;
+    if (waiting.read_values && !result.sent_early && room) result.values = values;
     replies.push_back(
         [reply = std::move(waiting.reply), result = std::move(result)](const absl::Status& lost) mutable {
           reply(lost.ok() ? absl::StatusOr<PushResult>(std::move(result)) : lost);

@@ -158,23 +158,24 @@ absl::Status VariableStore::ApplyMean(const Mean& mean) {
   return absl::OkStatus();
 }
 
-void VariableStore::BeginAhead() {
-  ahead_ = pool_.Acquire();
-  while (ahead_slots_.size() < slots_.size()) {
+void VariableStore::BeginSpeculative() {
+  speculative_ = pool_.Acquire();
+  while (speculative_slots_.size() < slots_.size()) {
     budget_->Take(pool_.buffer_bytes());
-    ahead_slots_.emplace_back(size());
+    speculative_slots_.emplace_back(size());
   }
 }
 
-std::shared_ptr<const AlignedBuffer> VariableStore::ApplyAhead(const Mean& mean, int64_t begin, int64_t end) {
-  const int64_t bad = WithUpdate(current(), mean, ahead_slots_, *ahead_,
+std::shared_ptr<const AlignedBuffer> VariableStore::ApplySpeculatively(const Mean& mean, int64_t begin,
+                                                                       int64_t end) {
+  const int64_t bad = WithUpdate(current(), mean, speculative_slots_, *speculative_,
                                  [&](const Update& update) { return UpdatePiece(update, begin, end); });
-  return bad == kAllFinite ? ahead_ : nullptr;
+  return bad == kAllFinite ? speculative_ : nullptr;
 }
 
-void VariableStore::PublishAhead() {
-  slots_.swap(ahead_slots_);
-  Publish({.version = current().version + 1, .data = std::exchange(ahead_, nullptr)});
+void VariableStore::PublishSpeculative() {
+  slots_.swap(speculative_slots_);
+  Publish({.version = current().version + 1, .data = std::exchange(speculative_, nullptr)});
 }
 
 void VariableStore::Write(const AlignedBuffer& data, absl::Span<const Run> runs) {

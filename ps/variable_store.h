@@ -81,13 +81,13 @@ class VariableStore {
 
   // Begins a speculative update, for an optimizer without norms. It is computed beside the current version
   // until it is published or dropped; until then nothing else may be applied or written.
-  void BeginAhead();
+  void BeginSpeculative();
   // Computes elements [begin, end) of it, and returns the buffer, which is complete when all elements have
   // been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.
-  std::shared_ptr<const AlignedBuffer> ApplyAhead(const Mean& mean, int64_t begin, int64_t end);
+  std::shared_ptr<const AlignedBuffer> ApplySpeculatively(const Mean& mean, int64_t begin, int64_t end);
   // All elements have been computed: publishes version + 1.
-  void PublishAhead();
-  void DropAhead() { ahead_.reset(); }
+  void PublishSpeculative();
+  void DropSpeculative() { speculative_.reset(); }
 
   // Replaces the optimizer's learning rate for all later updates. Only by the thread that calls ApplyMean().
   void SetLearningRate(float rate) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -141,8 +141,8 @@ class VariableStore {
   std::vector<AlignedBuffer> slots_;     // [slot][size()]
   std::shared_ptr<AlignedBuffer> next_;  // new values of an update that is being measured, or null
   // Of a speculative update; null and unspecified if there is none.
-  std::shared_ptr<AlignedBuffer> ahead_;
-  std::vector<AlignedBuffer> ahead_slots_;
+  std::shared_ptr<AlignedBuffer> speculative_;
+  std::vector<AlignedBuffer> speculative_slots_;
 
   mutable Mutex mutex_;
   Values current_ ABSL_GUARDED_BY(mutex_);

@@ -229,7 +229,7 @@ const data::Batch& Trainer::NextBatch() {
   if (!dynamic()) {
     const data::Batch* const ahead = std::exchange(ahead_, nullptr);
     const data::Batch& batch =
-        ahead != nullptr && ahead_position_ == position() ? *ahead : loader_.Next(position());
+        ahead != nullptr && next_position_ == position() ? *ahead : loader_.Next(position());
     ++position_;
     return batch;
   }
@@ -251,20 +251,20 @@ nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
           .seed = StepSeed(parts_.options.seed, parts_.sampler.worker, batch.epoch, batch.index)};
 }
 
-double Trainer::LookAhead() {
+double Trainer::StartNextForward() {
   client::Exchange& client = parts_.client;
   const int64_t next = sync() ? PositionAt(client.version() + 1) : position_;
   const bool in_epoch =
       next / loader_.batches_per_epoch() == epoch_ && (!sync() || next < parts_.job.final_version());
-  if (!parts_.replica.runs_ahead() || dynamic() || !in_epoch || stop_) return 0;
+  if (!parts_.replica.starts_early() || dynamic() || !in_epoch || stop_) return 0;
   const absl::Span<const float> coming = client.ComingParameters();
   if (coming.empty()) return 0;
   const TraceSpan span(parts_.trace, TraceLane::kStep, "look ahead");
   ahead_ = &loader_.Next(next);
-  ahead_position_ = next;
+  next_position_ = next;
   const TimePoint began = parts_.clock.Now();
   Duration waited{};
-  parts_.replica.ForwardAhead(coming, ViewOf(*ahead_), [&](int variable) {
+  parts_.replica.StartForward(coming, ViewOf(*ahead_), [&](int variable) {
     const TimePoint asked = parts_.clock.Now();
     const bool here = client.AwaitComing(variable);
     waited += parts_.clock.Now() - asked;
@@ -311,8 +311,8 @@ absl::Status Trainer::TrainStep() {
   compute.End();
   Pass("computed");
   const TimePoint computed = parts_.clock.Now();
-  if (chief()) metrics_.Update(view, result);  // before LookAhead() overwrites the result
-  const double ahead_seconds = LookAhead();
+  if (chief()) metrics_.Update(view, result);  // before StartNextForward() overwrites the result
+  const double forward_seconds = StartNextForward();
   TraceSpan awaiting(parts_.trace, TraceLane::kStep, "answer");
   CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
   if (!answer.as_awaited) parts_.replica.DropForward();
@@ -321,8 +321,8 @@ absl::Status Trainer::TrainStep() {
   if (parts_.meters != nullptr && view.examples > 0) {
     parts_.meters->OnStep({.examples = view.examples,
                            .input_seconds = ToSeconds(loaded - began),
-                           .compute_seconds = ToSeconds(computed - loaded) + ahead_seconds,
-                           .answer_seconds = ToSeconds(parts_.clock.Now() - computed) - ahead_seconds,
+                           .compute_seconds = ToSeconds(computed - loaded) + forward_seconds,
+                           .answer_seconds = ToSeconds(parts_.clock.Now() - computed) - forward_seconds,
                            .loss = result.sums.loss / static_cast<double>(view.examples),
                            .outcome = answer.outcome,
                            .duplicate = answer.duplicate,

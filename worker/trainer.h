@@ -102,7 +102,7 @@ class Trainer {
   nn::BatchView ViewOf(const data::Batch& batch) const;
   // Called between a step's last gradient and its answer: computes the forward pass of the next batch on the
   // values as they arrive. Returns the seconds that this took, without the time spent waiting.
-  double LookAhead();
+  double StartNextForward();
   // The epoch of the next batch. A work item that another worker returned may belong to the previous epoch.
   int64_t NextEpoch() const;
   // Fills in the examples that were missed or repeated, and the number of workers; after the end.
@@ -148,8 +148,8 @@ class Trainer {
   std::atomic<bool> stop_{false};
 
   int64_t position_ = 0;  // batches that this worker has trained; with bounded staleness, its clock
-  const data::Batch* ahead_ = nullptr;  // the batch at ahead_position_, taken from the loader before its step
-  int64_t ahead_position_ = 0;
+  const data::Batch* ahead_ = nullptr;  // the batch at next_position_, taken from the loader before its step
+  int64_t next_position_ = 0;
   int64_t epoch_ = -1;                  // the current epoch
   int64_t shown_steps_ = 0;             // of the current epoch
   int members_ = 0, most_members_ = 0;  // members as reported by ps/0: now, and the maximum

@@ -47,28 +47,28 @@ void WorkQueue::PutBack(std::optional<Ticket>& ticket) {
   ticket.reset();
 }
 
-std::optional<Ticket> WorkQueue::TakeFromAhead() {
+std::optional<Ticket> WorkQueue::TakeFromNext() {
   Holder* best = nullptr;
   for (auto& [worker, holder] : holders_) {
-    if (holder.ahead.has_value() && (best == nullptr || *holder.ahead < *best->ahead)) best = &holder;
+    if (holder.next.has_value() && (best == nullptr || *holder.next < *best->next)) best = &holder;
   }
   if (best == nullptr) return std::nullopt;
-  const std::optional<Ticket> ticket = best->ahead;
-  best->ahead.reset();
+  const std::optional<Ticket> ticket = best->next;
+  best->next.reset();
   return ticket;
 }
 
 bool WorkQueue::Give(int worker) {
   Holder& holder = holders_[worker];
-  if (!holder.current.has_value()) std::swap(holder.current, holder.ahead);
+  if (!holder.current.has_value()) std::swap(holder.current, holder.next);
   if (!holder.current.has_value()) holder.current = Take();
-  if (!holder.current.has_value()) holder.current = TakeFromAhead();
-  if (!holder.ahead.has_value()) holder.ahead = Take();
+  if (!holder.current.has_value()) holder.current = TakeFromNext();
+  if (!holder.next.has_value()) holder.next = Take();
   return holder.current.has_value();
 }
 
 void WorkQueue::GiveRound(absl::Span<const int> workers) {
-  for (auto& [worker, holder] : holders_) PutBack(holder.ahead);
+  for (auto& [worker, holder] : holders_) PutBack(holder.next);
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   const auto epoch_of_first = [this] {
     const std::optional<Ticket> first = First();
@@ -86,7 +86,7 @@ void WorkQueue::GiveRound(absl::Span<const int> workers) {
   }
   const int64_t next_epoch = epoch_of_first();
   for (int worker : workers) {
-    if (next_epoch != kNone && epoch_of_first() == next_epoch) holders_[worker].ahead = Take();
+    if (next_epoch != kNone && epoch_of_first() == next_epoch) holders_[worker].next = Take();
   }
 }
 
@@ -98,7 +98,7 @@ void WorkQueue::Return(int worker) {
   const auto found = holders_.find(worker);
   if (found == holders_.end()) return;
   PutBack(found->second.current);
-  PutBack(found->second.ahead);
+  PutBack(found->second.next);
   holders_.erase(found);
 }
 
@@ -107,14 +107,14 @@ std::vector<Ticket> WorkQueue::TicketsOf(int worker) const {
   const auto found = holders_.find(worker);
   if (found == holders_.end() || !found->second.current.has_value()) return tickets;
   tickets.push_back(*found->second.current);
-  if (found->second.ahead.has_value()) tickets.push_back(*found->second.ahead);
+  if (found->second.next.has_value()) tickets.push_back(*found->second.next);
   return tickets;
 }
 
 bool WorkQueue::exhausted() const {
   const auto has_work = [](const auto& entry) {
     const Holder& holder = entry.second;
-    return (holder.current.has_value() && holder.current->count > 0) || holder.ahead.has_value();
+    return (holder.current.has_value() && holder.current->count > 0) || holder.next.has_value();
   };
   return !First().has_value() && std::none_of(holders_.begin(), holders_.end(), has_work);
 }
@@ -123,7 +123,7 @@ WorkPosition WorkQueue::position() const {
   std::set<Ticket> open = returned_;
   for (const auto& [worker, holder] : holders_) {
     if (holder.current.has_value() && holder.current->count > 0) open.insert(*holder.current);
-    if (holder.ahead.has_value()) open.insert(*holder.ahead);
+    if (holder.next.has_value()) open.insert(*holder.next);
   }
   WorkPosition position = {.next = next_, .open = {}};
   for (const Ticket& ticket : open) position.open.push_back({BeginOf(ticket), ticket.count});

@@ -53,7 +53,7 @@ struct WorkPosition {
 class WorkQueue {
  public:
   struct Holder {
-    std::optional<Ticket> current, ahead;
+    std::optional<Ticket> current, next;
   };
   // Everything that a queue knows besides its configuration.
   struct State {
@@ -101,7 +101,7 @@ class WorkQueue {
   std::optional<Ticket> First() const;
   std::optional<Ticket> Take();
   void PutBack(std::optional<Ticket>& ticket);
-  std::optional<Ticket> TakeFromAhead();
+  std::optional<Ticket> TakeFromNext();
 
   const Config config_;
   int64_t next_;               // first example never assigned, counted through all epochs

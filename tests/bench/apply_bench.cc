@@ -122,9 +122,9 @@ void Register(const std::string& name, const OptimizerConfig& config) {
 }
 
 // The same update made beside the current version, in the pieces in which gradients arrive
-// (VariableStore::ApplyAhead), of one gradient. of_whole: time against making it in one go, in alternation,
+// (VariableStore::ApplySpeculatively), of one gradient. of_whole: time against making it in one go, in alternation,
 // median.
-void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
+void BM_SpeculativeUpdate(benchmark::State& state, const OptimizerConfig& config) {
   const auto optimizer = MakeOptimizer(config).value();
   VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());
   AlignedBuffer gradient(kCount);
@@ -134,12 +134,12 @@ void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
   const int64_t piece = net::kMaxPayloadFloats;  // within a host
   const auto in_pieces = [&] {
     const auto start = std::chrono::steady_clock::now();
-    store.BeginAhead();
+    store.BeginSpeculative();
     for (int64_t begin = 0; begin < kCount; begin += piece) {
-      if (store.ApplyAhead(mean, begin, std::min(begin + piece, kCount)) == nullptr)
+      if (store.ApplySpeculatively(mean, begin, std::min(begin + piece, kCount)) == nullptr)
         state.SkipWithError("not finite");
     }
-    store.PublishAhead();
+    store.PublishSpeculative();
     return SecondsOf(start);
   };
   const auto in_one_go = [&] {
@@ -159,8 +159,8 @@ void BM_Ahead(benchmark::State& state, const OptimizerConfig& config) {
   state.counters["of_whole"] = ratios[ratios.size() / 2];
 }
 
-void RegisterAhead(const std::string& name, const OptimizerConfig& config) {
-  benchmark::RegisterBenchmark((name + "/in pieces").c_str(), BM_Ahead, config)
+void RegisterSpeculative(const std::string& name, const OptimizerConfig& config) {
+  benchmark::RegisterBenchmark((name + "/in pieces").c_str(), BM_SpeculativeUpdate, config)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
 }
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
   Register<4, 2>("lamb/contributors:4", {"Lamb", {}});
   for (const auto& [name, config] :
        {std::pair("sgd", sgd), std::pair("momentum", momentum), std::pair("adam", adam)}) {
-    cairn::ps::RegisterAhead(name, config);
+    cairn::ps::RegisterSpeculative(name, config);
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -52,7 +52,7 @@ class Arrivals {
   bool intact() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Chunks begin and end at multiples of this many elements (net::kPieceAhead, net::kMaxPayloadFloats, pieces
+  // Chunks begin and end at multiples of this many elements (net::kUpdateChunk, net::kMaxPayloadFloats, pieces
   // of DirectStream) or at the end of the arena.
   static constexpr int64_t kPage = 1024;
   struct Part {

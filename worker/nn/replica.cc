@@ -89,12 +89,12 @@ class DeviceReplica final : public Replica {
     return {gradients_->Target(nullptr), static_cast<size_t>(model_.num_parameters())};
   }
 
-  bool runs_ahead() const override { return device_.host_memory_is_device_memory(); }
+  bool starts_early() const override { return device_.host_memory_is_device_memory(); }
 
-  void ForwardAhead(absl::Span<const float> parameters, const BatchView& batch,
+  void StartForward(absl::Span<const float> parameters, const BatchView& batch,
                     absl::FunctionRef<bool(int variable)> await) override {
     ahead_.reset();
-    if (!runs_ahead() || batch.examples == 0 || !CheckBatch(model_, loss_, parameters, batch).ok()) return;
+    if (!starts_early() || batch.examples == 0 || !CheckBatch(model_, loss_, parameters, batch).ok()) return;
     const auto prepared = PreparedFor(batch.examples);
     if (!prepared.ok()) return;
     const auto uploaded = Upload(**prepared, parameters, batch);

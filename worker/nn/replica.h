@@ -54,11 +54,11 @@ class Replica {
   // while parameters still arrive. `await(i)` is called before variable i is read; if it returns false, the
   // attempt ends. ForwardBackward() continues from there, unless Evaluate() or DropForward() was called in
   // between. Errors are not reported here: ForwardBackward() repeats the pass and reports them.
-  virtual void ForwardAhead(absl::Span<const float> /*parameters*/, const BatchView& /*batch*/,
+  virtual void StartForward(absl::Span<const float> /*parameters*/, const BatchView& /*batch*/,
                             absl::FunctionRef<bool(int variable)> /*await*/) {}
   virtual void DropForward() {}
-  // Whether ForwardAhead() does anything.
-  virtual bool runs_ahead() const { return false; }
+  // Whether StartForward() does anything.
+  virtual bool starts_early() const { return false; }
 
   // Optional: pins host memory that will be passed repeatedly as parameters, gradients or inputs. A device
   // with memory of its own copies it faster. The memory must stay valid until Unpin() or the replica's

@@ -257,9 +257,9 @@ void Head::Give(size_t partner, const Batch& batch) {
   begin.set_seed(batch.view.seed);
   begin.set_first_example(batch.view.first_example);
   begin.set_weighted(!batch.view.weights.empty());
-  int64_t ahead = 0;
-  for (const Given& given : all) ahead += static_cast<int64_t>(given.values.size());
-  begin.set_ahead(ahead);
+  int64_t preceding = 0;
+  for (const Given& given : all) preceding += static_cast<int64_t>(given.values.size());
+  begin.set_preceding(preceding);
   SendHeader(*link->stream, header);
   for (Given& given : all) {
     given.piece.set_to(static_cast<int>(partner) + 1);

@@ -92,7 +92,7 @@ absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
   TimePoint say_at = Now() + kSayEvery;
   while (!over_.has_value()) {
     if (options_.stop && options_.stop()) return absl::CancelledError("stopped by a signal");
-    if (begun_.has_value() && ahead_ == 0) {
+    if (begun_.has_value() && preceding_ == 0) {
       running_ = true;
       return *begun_;
     }

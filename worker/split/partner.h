@@ -118,7 +118,7 @@ class Partner final : public allreduce::RingHost {
   TimePoint alone_since_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is finished
   // Elements that must arrive before the batch runs.
-  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t preceding_ ABSL_GUARDED_BY(mutex_) = 0;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;                  // the last one that has begun
   std::optional<absl::Status> over_ ABSL_GUARDED_BY(mutex_);  // set when training is over

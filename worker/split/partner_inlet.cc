@@ -127,7 +127,7 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
       return absl::InvalidArgumentError("split: a batch before the last one is finished");
   }
   const int64_t examples = begin.examples();
-  if (examples < 1 || examples > kMostExamples || begin.ahead() < 0) {
+  if (examples < 1 || examples > kMostExamples || begin.preceding() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("split: a batch of ", examples, " examples"));
   }
   const auto expect = [&](const v1::SplitPiece& piece, AlignedBuffer& buffer, int64_t floats) {
@@ -155,7 +155,7 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
   mailbox_.Begin(examples);
   MutexLock lock(mutex_);
   begun_ = begin;
-  ahead_ = begin.ahead();
+  preceding_ = begin.preceding();
   step_ = begin.step();
   changed_.NotifyAll();
   return absl::OkStatus();
@@ -167,15 +167,15 @@ absl::Status Partner::OnPiece(const v1::SplitPiece& piece, net::Payload payload)
   }
   {
     MutexLock lock(mutex_);
-    if (!begun_.has_value() || ahead_ == 0) {
+    if (!begun_.has_value() || preceding_ == 0) {
       return absl::InvalidArgumentError(absl::StrCat("split: ", v1::SplitKind_Name(piece.kind()), " of ",
                                                      piece.index(), " in the middle of a batch"));
     }
   }
   CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));
   MutexLock lock(mutex_);
-  ahead_ = std::max<int64_t>(0, ahead_ - taken.floats);
-  if (ahead_ == 0) changed_.NotifyAll();
+  preceding_ = std::max<int64_t>(0, preceding_ - taken.floats);
+  if (preceding_ == 0) changed_.NotifyAll();
   return absl::OkStatus();
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/core/random.h"
-#include "common/net/ahead.h"
+#include "common/net/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/gate.h"
@@ -206,7 +206,7 @@ TEST(BrokenStreams, DoNotChangeSynchronousValues) {
 }
 
 TEST(AwaitedValues, ArriveBeforeTheEndOfTheStepAndStayValid) {
-  for (const int64_t elements : {int64_t{3}, net::kWorthAhead + 1}) {
+  for (const int64_t elements : {int64_t{3}, net::kMinSpeculativeUpdate + 1}) {
     InProcessCluster cluster({.servers = 2});
     const std::vector<float> zeros(static_cast<size_t>(elements), 0);
     ToyWorkers workers = StartAll(cluster, ToyJob(2, {{"a", {elements}, zeros}, {"b", {elements}, zeros}}));
@@ -220,13 +220,14 @@ TEST(AwaitedValues, ArriveBeforeTheEndOfTheStepAndStayValid) {
 }
 
 // Variables so large that speculative updates are made and sent while gradients arrive.
-class BrokenStreamsAhead : public testing::TestWithParam<v1::Encoding> {};
-INSTANTIATE_TEST_SUITE_P(In, BrokenStreamsAhead, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
+class BrokenStreamsWithSpeculation : public testing::TestWithParam<v1::Encoding> {};
+INSTANTIATE_TEST_SUITE_P(In, BrokenStreamsWithSpeculation,
+                         testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
                          [](const auto& test) { return v1::Encoding_Name(test.param).substr(9); });
 
-TEST_P(BrokenStreamsAhead, DoNotChangeValues) {
+TEST_P(BrokenStreamsWithSpeculation, DoNotChangeValues) {
   constexpr int kWorkers = 3, kRounds = 8;
-  constexpr int64_t kElements = net::kWorthAhead + 1;
+  constexpr int64_t kElements = net::kMinSpeculativeUpdate + 1;
   const std::vector<float> zeros(kElements, 0);
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
   ToyJob toy(kWorkers, {{"a", {kElements}, zeros}, {"b", {kElements}, zeros}});

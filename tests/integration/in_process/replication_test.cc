@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "common/core/thread.h"
-#include "common/net/ahead.h"
+#include "common/net/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/toy_job.h"
@@ -86,7 +86,7 @@ TEST_P(Replication, AKilledServerLosesNoUpdate) {
 TEST(ReplicationOfLargeValues, AKilledServerLosesNoUpdate) {
   constexpr int kWorkers = 2, kSteps = 12;
   InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(300)});
-  const ToyJob toy = Replicated(kWorkers, 2, v1::MODE_SYNC, net::kWorthAhead);
+  const ToyJob toy = Replicated(kWorkers, 2, v1::MODE_SYNC, net::kMinSpeculativeUpdate);
   ToyWorkers workers = StartAll(cluster, toy);
   TrainEach(workers, toy, kSteps, [&](int worker, int step) {
     if (worker == 0 && step == kSteps / 2) cluster.Kill(1);

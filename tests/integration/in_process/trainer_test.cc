@@ -34,10 +34,10 @@ constexpr int kExamples = 1280;
 class WatchedReplica final : public nn::Replica {
  public:
   // `parameters`: the model's.
-  WatchedReplica(nn::Replica& replica, int64_t parameters, bool runs_ahead, std::atomic<int>& aheads)
+  WatchedReplica(nn::Replica& replica, int64_t parameters, bool starts_early, std::atomic<int>& aheads)
       : replica_(replica),
         device_gradients_(static_cast<size_t>(parameters)),
-        runs_ahead_(runs_ahead),
+        starts_early_(starts_early),
         aheads_(aheads) {}
 
   absl::StatusOr<nn::BatchResult> ForwardBackward(
@@ -45,11 +45,11 @@ class WatchedReplica final : public nn::Replica {
       absl::FunctionRef<void(int variable)> on_gradient) override {
     return replica_.ForwardBackward(parameters, batch, gradients, on_gradient);
   }
-  bool runs_ahead() const override { return runs_ahead_; }
-  void ForwardAhead(absl::Span<const float> parameters, const nn::BatchView& batch,
+  bool starts_early() const override { return starts_early_; }
+  void StartForward(absl::Span<const float> parameters, const nn::BatchView& batch,
                     absl::FunctionRef<bool(int variable)> await) override {
     bool all = true;
-    replica_.ForwardAhead(parameters, batch, [&](int variable) { return all = all && await(variable); });
+    replica_.StartForward(parameters, batch, [&](int variable) { return all = all && await(variable); });
     if (all) ++aheads_;
   }
   void DropForward() override { replica_.DropForward(); }
@@ -65,7 +65,7 @@ class WatchedReplica final : public nn::Replica {
  private:
   nn::Replica& replica_;
   std::vector<float> device_gradients_;  // host memory, as a CPU device's is
-  const bool runs_ahead_;
+  const bool starts_early_;
   std::atomic<int>& aheads_;
 };
 
@@ -156,7 +156,7 @@ class TrainerTest : public testing::Test {
 
   // Trains with `workers` workers on `servers` servers. Returns the chief's values at the end.
   struct How {
-    bool runs_ahead = true;
+    bool starts_early = true;
     bool adds_up_on_device = false;
   };
   static Result Train(const TrainOptions& options, int workers, int servers) {
@@ -181,7 +181,7 @@ class TrainerTest : public testing::Test {
         const auto loss = *MakeLoss(options, model);
         const auto metrics = *MakeMetrics(options, model, loss);
         const auto alone = *nn::Replica::Create(model, loss, *device);
-        WatchedReplica replica(*alone, model.num_parameters(), how.runs_ahead, aheads);
+        WatchedReplica replica(*alone, model.num_parameters(), how.starts_early, aheads);
         const auto sampler = *MakeSamplerOptions(options, data.train->size(), workers, worker);
         const std::string task = job.workers(worker);
         client::TrainingClient client(
@@ -273,8 +273,8 @@ TEST_F(TrainerTest, TwoWorkersWithHalfABatchEqualOneWithTheWholeAfterTwentySteps
 TEST_F(TrainerTest, GradientsThatStayOnTheDeviceDoNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.train_steps = 10;
-  const Result on_device = Train(options, 2, 2, {.runs_ahead = false, .adds_up_on_device = true});
-  const Result on_host = Train(options, 2, 2, {.runs_ahead = false});
+  const Result on_device = Train(options, 2, 2, {.starts_early = false, .adds_up_on_device = true});
+  const Result on_host = Train(options, 2, 2, {.starts_early = false});
   EXPECT_EQ(on_device.summary.global_step, 10);
   EXPECT_EQ(on_device.summary.parameters_sha256, on_host.summary.parameters_sha256);
 }
@@ -293,7 +293,7 @@ TEST_F(TrainerTest, AForwardPassThatRunsAheadDoesNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.epochs = 2;
   options.limit_examples = 256;
-  const Result ahead = Train(options, 2, 2), after = Train(options, 2, 2, {.runs_ahead = false});
+  const Result ahead = Train(options, 2, 2), after = Train(options, 2, 2, {.starts_early = false});
   EXPECT_EQ(ahead.aheads, 2 * 2 * 3);
   EXPECT_EQ(after.aheads, 0);
   EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
@@ -304,7 +304,7 @@ TEST_F(TrainerTest, AnAsynchronousWorkerRunsAheadToo) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
   options.limit_examples = 160;
-  const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, {.runs_ahead = false});
+  const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, {.starts_early = false});
   EXPECT_EQ(ahead.aheads, 4);
   EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
 }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/net/ahead.h"
+#include "common/net/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -71,7 +71,7 @@ TEST(Planner, ValuesArePulledWhileGradientsArePushed) {
   const StepPlan after = PlanStep(input, 1);
   input.norms = false;
   const StepPlan ahead = PlanStep(input, 1);
-  const double last = static_cast<double>(net::kPieceAhead) / (25600 * 976);  // of the values
+  const double last = static_cast<double>(net::kUpdateChunk) / (25600 * 976);  // of the values
   EXPECT_EQ(ahead.push, after.push);
   EXPECT_NEAR(ahead.pull, last * after.pull, 1e-9) << "the last piece's way";
   EXPECT_NEAR(ahead.update, last * after.update, 1e-9);

@@ -69,7 +69,7 @@ TEST_F(ReplicaTest, EveryGradientIsAnnouncedOnceLastLayerFirstAndFinal) {
   EXPECT_EQ(at_announcement, gradients_);
 }
 
-class ForwardAheadTest : public ReplicaTest {
+class StartForwardTest : public ReplicaTest {
  protected:
   std::vector<float> Gradients(Replica& replica, const BatchView& batch) {
     EXPECT_TRUE(replica.ForwardBackward(parameters_, batch, absl::MakeSpan(gradients_), [](int) {}).ok());
@@ -77,13 +77,13 @@ class ForwardAheadTest : public ReplicaTest {
   }
 };
 
-TEST_F(ForwardAheadTest, VariablesAreAwaitedInLayerOrderAndNoBitChanges) {
+TEST_F(StartForwardTest, VariablesAreAwaitedInLayerOrderAndNoBitChanges) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(8);
   const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
   std::vector<int> awaited;
-  ASSERT_TRUE(replica->runs_ahead());
-  replica->ForwardAhead(parameters_, batch, [&](int variable) {
+  ASSERT_TRUE(replica->starts_early());
+  replica->StartForward(parameters_, batch, [&](int variable) {
     awaited.push_back(variable);
     return true;
   });
@@ -91,12 +91,12 @@ TEST_F(ForwardAheadTest, VariablesAreAwaitedInLayerOrderAndNoBitChanges) {
   EXPECT_EQ(Gradients(*replica, batch), at_once);
 }
 
-TEST_F(ForwardAheadTest, ParametersAreReadOnlyAfterTheyArrive) {
+TEST_F(StartForwardTest, ParametersAreReadOnlyAfterTheyArrive) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(8);
   const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
   std::vector<float> coming(parameters_.size(), std::numeric_limits<float>::quiet_NaN());
-  replica->ForwardAhead(coming, batch, [&](int index) {
+  replica->StartForward(coming, batch, [&](int index) {
     const ModelVariable& variable = model_.variables()[static_cast<size_t>(index)];
     std::copy_n(parameters_.begin() + variable.offset, variable.shape.num_elements(),
                 coming.begin() + variable.offset);
@@ -106,7 +106,7 @@ TEST_F(ForwardAheadTest, ParametersAreReadOnlyAfterTheyArrive) {
   EXPECT_EQ(gradients_, at_once);
 }
 
-TEST_F(ForwardAheadTest, IncompleteDroppedOrMismatchedPassesAreNotUsed) {
+TEST_F(StartForwardTest, IncompleteDroppedOrMismatchedPassesAreNotUsed) {
   const auto replica = MakeReplica();
   const BatchView batch = Batch(8);
   const std::vector<float> at_once = Gradients(*MakeReplica(), batch);
@@ -114,7 +114,7 @@ TEST_F(ForwardAheadTest, IncompleteDroppedOrMismatchedPassesAreNotUsed) {
   std::vector<float> parameters = parameters_, other(parameters_.size(), 0.5f);
   const auto ahead_of_other_values = [&] {
     parameters = other;
-    replica->ForwardAhead(parameters, batch, [](int) { return true; });
+    replica->StartForward(parameters, batch, [](int) { return true; });
     parameters = parameters_;
   };
   const auto gradients = [&] {
@@ -123,7 +123,7 @@ TEST_F(ForwardAheadTest, IncompleteDroppedOrMismatchedPassesAreNotUsed) {
   };
   ahead_of_other_values();
   EXPECT_NE(gradients(), at_once) << "otherwise this test proves nothing";
-  replica->ForwardAhead(parameters, batch, [](int variable) { return variable < 4; });
+  replica->StartForward(parameters, batch, [](int variable) { return variable < 4; });
   EXPECT_EQ(gradients(), at_once) << "cut short";
   ahead_of_other_values();
   replica->DropForward();

@@ -285,7 +285,7 @@ TEST_P(StrangeTicketTest, IsRefusedAmongReturnedItems) {
 }
 
 TEST_P(StrangeTicketTest, IsRefusedAsAWorkersItem) {
-  *queue().add_holders()->mutable_ahead() = GetParam().ToProto();
+  *queue().add_holders()->mutable_next() = GetParam().ToProto();
   EXPECT_THAT(Item(body_).message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }

@@ -77,7 +77,7 @@ TEST(RoundPace, OneWorkerAloneMaySendAll) {
 
 TEST(RoundPace, EachOfManyWorkersMaySendAPiece) {
   RoundPace pace(100, kSize);
-  EXPECT_EQ(pace.Begin(7), net::kPieceAhead);
+  EXPECT_EQ(pace.Begin(7), net::kUpdateChunk);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/ahead.h"
 #include "common/net/codec.h"
+#include "common/net/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
@@ -353,17 +353,18 @@ class OrderedSink final : public SessionSink {
     chunks_after.push_back(done.size());
   }
   std::vector<v1::Done> done;
-  std::vector<float> values = std::vector<float>(net::kWorthAhead + 3);
+  std::vector<float> values = std::vector<float>(net::kMinSpeculativeUpdate + 3);
   std::vector<size_t> chunks_after;  // [chunk of values]: number of dones before it
 };
 
 // A session of a synchronous job whose updates are speculative.
-class AheadSessionTest : public testing::TestWithParam<v1::Encoding> {};
-INSTANTIATE_TEST_SUITE_P(Of, AheadSessionTest, testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
+class SpeculativeSessionTest : public testing::TestWithParam<v1::Encoding> {};
+INSTANTIATE_TEST_SUITE_P(Of, SpeculativeSessionTest,
+                         testing::Values(v1::ENCODING_FLOAT32, v1::ENCODING_BFLOAT16),
                          [](const auto& test) { return v1::Encoding_Name(test.param); });
 
-TEST_P(AheadSessionTest, ValuesArriveBeforeThePushHasEnded) {
-  constexpr int64_t kElements = net::kWorthAhead + 3;
+TEST_P(SpeculativeSessionTest, ValuesArriveBeforeThePushHasEnded) {
+  constexpr int64_t kElements = net::kMinSpeculativeUpdate + 3;
   test::FakeClock clock;
   Server server({.index = 0, .connect_to_leader = nullptr}, clock);
   v1::CreateRequest create;

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/net/ahead.h"
+#include "common/net/update_chunk.h"
 #include "gtest/gtest.h"
 #include "ps/shard.h"
 #include "tests/support/lent.h"
@@ -18,8 +18,8 @@
 
 namespace cairn::ps {
 
-inline constexpr int64_t kSize = net::kWorthAhead + 1001;  // the last piece is a short one
-inline constexpr int64_t kChunk = 50'000;                  // ends nowhere near a piece
+inline constexpr int64_t kSize = net::kMinSpeculativeUpdate + 1001;  // the last piece is a short one
+inline constexpr int64_t kChunk = 50'000;                            // ends nowhere near a piece
 
 class QuietPort final : public SequencerPort {
  public:
@@ -53,7 +53,7 @@ class Side {
   Side(bool ahead, const OptimizerConfig& optimizer, ThreadPool* thread_pool = nullptr)
       : shard_({.slices = SlicesOfTwoShards(),
                 .optimizer = MakeOptimizer(optimizer).value(),
-                .update_ahead = ahead,
+                .speculative_updates = ahead,
                 .thread_pool = thread_pool}) {
     shard_.ConnectTo(&port_);
   }
@@ -113,10 +113,10 @@ class Side {
 };
 
 // The same pushes to a shard with speculative updates and to one without.
-class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
+class SpeculativeUpdateTest : public testing::TestWithParam<OptimizerConfig> {
  protected:
-  explicit UpdateAheadTest(int thread_pool = 1)
-      : thread_pool_(thread_pool), ahead_(true, GetParam(), &thread_pool_), after_(false, GetParam()) {}
+  explicit SpeculativeUpdateTest(int thread_pool = 1)
+      : thread_pool_(thread_pool), speculative_(true, GetParam(), &thread_pool_), after_(false, GetParam()) {}
 
   Push Of(int worker, int64_t version, int64_t examples = 2) {
     Push push = {.gradient = {.key = {.worker = worker, .incarnation = 7, .step = version},
@@ -135,10 +135,10 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
   void FirstRound(int workers) {
     std::vector<Push> pushes;
     for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, 1));
-    for (Push& push : pushes) ahead_.Whole(push);
-    ahead_.Decide(ApplyOf(1, pushes));
+    for (Push& push : pushes) speculative_.Whole(push);
+    speculative_.Decide(ApplyOf(1, pushes));
     for (const Push& push : pushes) {
-      EXPECT_FALSE((*push.answer)->sent_ahead);
+      EXPECT_FALSE((*push.answer)->sent_early);
       EXPECT_EQ(push.sends, 0);
     }
     Afterwards(1, pushes);
@@ -150,57 +150,57 @@ class UpdateAheadTest : public testing::TestWithParam<OptimizerConfig> {
     ExpectSame();
   }
   void ExpectSame() {
-    EXPECT_EQ(ahead_.values(), after_.values());
-    EXPECT_EQ(ahead_.slots(), after_.slots());
-    EXPECT_EQ(ahead_.shard().store().current().version, after_.shard().store().current().version);
+    EXPECT_EQ(speculative_.values(), after_.values());
+    EXPECT_EQ(speculative_.slots(), after_.slots());
+    EXPECT_EQ(speculative_.shard().store().current().version, after_.shard().store().current().version);
   }
   // Sends all chunks of all pushes, in random order.
   void Interleaved(std::vector<Push>& pushes) {
     std::vector<std::pair<size_t, int64_t>> chunks;
     for (size_t i = 0; i < pushes.size(); ++i) {
-      ahead_.Begin(pushes[i]);
+      speculative_.Begin(pushes[i]);
       for (int64_t begin = 0; begin < kSize; begin += kChunk) chunks.emplace_back(i, begin);
     }
     std::shuffle(chunks.begin(), chunks.end(), random_);
-    for (const auto& [i, begin] : chunks) ahead_.Chunk(pushes[i], begin);
+    for (const auto& [i, begin] : chunks) speculative_.Chunk(pushes[i], begin);
   }
   std::vector<Push> Round(int64_t version, int workers) {
     std::vector<Push> pushes;
     for (int worker = 0; worker < workers; ++worker) pushes.push_back(Of(worker, version, 1 + worker));
     return pushes;
   }
-  void ExpectAllAhead(const std::vector<Push>& pushes) {
+  void ExpectAllSpeculative(const std::vector<Push>& pushes) {
     for (const Push& push : pushes) {
       ASSERT_TRUE(push.answer.has_value() && push.answer->ok());
       EXPECT_EQ((*push.answer)->outcome, v1::OUTCOME_ACCEPTED);
-      EXPECT_TRUE((*push.answer)->sent_ahead);
+      EXPECT_TRUE((*push.answer)->sent_early);
       EXPECT_EQ((*push.answer)->values.data, nullptr);
-      EXPECT_EQ(push.ahead, ahead_.values());
+      EXPECT_EQ(push.ahead, speculative_.values());
     }
   }
-  void ExpectNoneAhead(const std::vector<Push>& pushes) {
+  void ExpectNoneSpeculative(const std::vector<Push>& pushes) {
     for (const Push& push : pushes) {
       ASSERT_TRUE(push.answer.has_value() && push.answer->ok());
-      EXPECT_FALSE((*push.answer)->sent_ahead);
+      EXPECT_FALSE((*push.answer)->sent_early);
       ASSERT_NE((*push.answer)->values.data, nullptr);
-      EXPECT_EQ(ToVector((*push.answer)->values), ahead_.values());
+      EXPECT_EQ(ToVector((*push.answer)->values), speculative_.values());
     }
   }
 
   void EndAndDecide(int64_t version, std::vector<Push>& pushes) {
-    for (Push& push : pushes) ahead_.End(push);
-    ahead_.Decide(ApplyOf(version, pushes));
+    for (Push& push : pushes) speculative_.End(push);
+    speculative_.Decide(ApplyOf(version, pushes));
   }
   // Ends a round whose prediction was wrong.
   void ExpectMadeAfterwards(int64_t version, std::vector<Push>& pushes) {
     EndAndDecide(version, pushes);
-    ExpectNoneAhead(pushes);
+    ExpectNoneSpeculative(pushes);
     Afterwards(version, pushes);
   }
 
   std::mt19937 random_{42};
   ThreadPool thread_pool_;
-  Side ahead_, after_;
+  Side speculative_, after_;
 };
 
 }  // namespace cairn::ps

@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/update_ahead.h"
+#include "ps/speculative_update.h"
 #include "tests/unit/ps/two_shards.h"
 
 namespace cairn::ps {
@@ -12,49 +12,49 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-class UpdatePaceTest : public UpdateAheadTest {};
+class UpdatePaceTest : public SpeculativeUpdateTest {};
 INSTANTIATE_TEST_SUITE_P(Of, UpdatePaceTest,
                          testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {}}));
 
-constexpr uint64_t kNoLimit = UpdateAhead::kNoLimit;
+constexpr uint64_t kNoLimit = SpeculativeUpdate::kNoLimit;
 
 TEST_P(UpdatePaceTest, TheWorkersOfARoundAreKeptInStep) {
   constexpr int64_t kLead = RoundPace::kOnTheWay / 3;
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
   for (Push& push : pushes) {
-    ahead_.Begin(push);
+    speculative_.Begin(push);
     EXPECT_THAT(push.allowed, ElementsAre(kLead * sizeof(float)));
     push.allowed.clear();
   }
-  ahead_.Chunk(pushes[0], 0);
-  ahead_.Chunk(pushes[1], 0);
+  speculative_.Chunk(pushes[0], 0);
+  speculative_.Chunk(pushes[1], 0);
   for (const Push& push : pushes) EXPECT_THAT(push.allowed, IsEmpty());
-  ahead_.Chunk(pushes[2], 0);
+  speculative_.Chunk(pushes[2], 0);
   for (Push& push : pushes) EXPECT_THAT(push.allowed, ElementsAre(kLead * sizeof(float)));
   for (int64_t begin = kChunk; begin < kSize; begin += kChunk) {
-    for (Push& push : pushes) ahead_.Chunk(push, begin);
+    for (Push& push : pushes) speculative_.Chunk(push, begin);
   }
   EndAndDecide(2, pushes);
-  ExpectAllAhead(pushes);
+  ExpectAllSpeculative(pushes);
   Afterwards(2, pushes);
 }
 
 TEST_P(UpdatePaceTest, ASingleWorkerIsNotLimited) {
   FirstRound(1);
   std::vector<Push> pushes = Round(2, 1);
-  ahead_.Begin(pushes[0]);
+  speculative_.Begin(pushes[0]);
   EXPECT_THAT(pushes[0].allowed, ElementsAre(kNoLimit));
 }
 
 TEST_P(UpdatePaceTest, NobodyWaitsAfterAWrongPrediction) {
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
-  ahead_.Begin(pushes[0]);
-  ahead_.Begin(pushes[1]);
+  speculative_.Begin(pushes[0]);
+  speculative_.Begin(pushes[1]);
   pushes[1].open.reset();  // its stream broke
   EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
-  ahead_.Begin(pushes[2]);
+  speculative_.Begin(pushes[2]);
   EXPECT_THAT(pushes[2].allowed, ElementsAre(kNoLimit));
 }
 
@@ -62,19 +62,19 @@ TEST_P(UpdatePaceTest, NobodyWaitsForAWorkerWithoutExamples) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   pushes[1].gradient.examples = 0;
-  ahead_.Begin(pushes[0]);
-  ahead_.Begin(pushes[1]);
+  speculative_.Begin(pushes[0]);
+  speculative_.Begin(pushes[1]);
   EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
 }
 
 TEST_P(UpdatePaceTest, NobodyWaitsWhenTheDecisionLacksAWorker) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
-  ahead_.Begin(pushes[0]);
-  for (int64_t begin = 0; begin < kSize; begin += kChunk) ahead_.Chunk(pushes[0], begin);
-  ahead_.Begin(pushes[1]);
-  ahead_.End(pushes[0]);
-  ahead_.Decide(Apply{.version = 2, .contributors = {pushes[0].gradient}});
+  speculative_.Begin(pushes[0]);
+  for (int64_t begin = 0; begin < kSize; begin += kChunk) speculative_.Chunk(pushes[0], begin);
+  speculative_.Begin(pushes[1]);
+  speculative_.End(pushes[0]);
+  speculative_.Decide(Apply{.version = 2, .contributors = {pushes[0].gradient}});
   EXPECT_NE(pushes[0].allowed.back(), kNoLimit) << "it has sent all";
   EXPECT_EQ(pushes[1].allowed.back(), kNoLimit);
 }

@@ -27,8 +27,8 @@
 #include "common/core/mutex.h"
 #include "common/core/thread_pool.h"
 #include "common/core/trace.h"
-#include "common/net/ahead.h"
 #include "common/net/direct/allowance.h"
+#include "common/net/update_chunk.h"
 #include "ps/held_elements.h"
 #include "ps/policy/policy.h"
 #include "ps/round_pace.h"
@@ -36,7 +36,7 @@
 
 namespace cairn::ps {
 
-class UpdateAhead {
+class SpeculativeUpdate {
  public:
   // Sends elements [begin, end) of the values to their worker; false if there is no room for them. Any
   // thread; must not block.
@@ -51,10 +51,10 @@ class UpdateAhead {
 
   // `store` has an optimizer without norms. `thread_pool`, the thread pool, may be null and outlives this object.
   // `trace` may be null; it records the pieces as parts of what was received.
-  explicit UpdateAhead(VariableStore& store, ThreadPool* thread_pool = nullptr,
-                       TraceRecorder* trace = nullptr);
+  explicit SpeculativeUpdate(VariableStore& store, ThreadPool* thread_pool = nullptr,
+                             TraceRecorder* trace = nullptr);
   // Waits until no piece is being computed.
-  ~UpdateAhead();
+  ~SpeculativeUpdate();
 
   // --- Streams' threads ---
 
@@ -81,7 +81,7 @@ class UpdateAhead {
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  static constexpr int64_t kPiece = net::kPieceAhead;
+  static constexpr int64_t kPiece = net::kUpdateChunk;
 
   // What has arrived of one worker's gradient.
   struct Member {

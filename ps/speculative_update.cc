@@ -1,20 +1,20 @@
-#include "ps/update_ahead.h"
+#include "ps/speculative_update.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace cairn::ps {
-UpdateAhead::UpdateAhead(VariableStore& store, ThreadPool* thread_pool, TraceRecorder* trace)
+SpeculativeUpdate::SpeculativeUpdate(VariableStore& store, ThreadPool* thread_pool, TraceRecorder* trace)
     : store_(store),
       thread_pool_(thread_pool),
       trace_(trace),
       num_pieces_((store.size() + kPiece - 1) / kPiece) {}
 
-UpdateAhead::~UpdateAhead() {
+SpeculativeUpdate::~SpeculativeUpdate() {
   Close();
 }
 
-UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {
+SpeculativeUpdate::Member* SpeculativeUpdate::Find(const PushKey& key) {
   if (!round_.has_value()) return nullptr;
   for (Member& member : round_->members) {
     if (member.worker == key.worker && member.incarnation == key.incarnation) return &member;
@@ -22,13 +22,13 @@ UpdateAhead::Member* UpdateAhead::Find(const PushKey& key) {
   return nullptr;
 }
 
-void UpdateAhead::Tell(const Told& told) {
+void SpeculativeUpdate::Tell(const Told& told) {
   for (const auto& [allow, bytes] : told) {
     if (allow != nullptr) allow(bytes);
   }
 }
 
-UpdateAhead::Told UpdateAhead::Advance(const Member& member, int64_t elements) {
+SpeculativeUpdate::Told SpeculativeUpdate::Advance(const Member& member, int64_t elements) {
   Told told;
   const auto index = static_cast<size_t>(&member - round_->members.data());
   for (const RoundPace::Allowance& allowance : round_->pace.Advance(index, elements)) {
@@ -38,7 +38,7 @@ UpdateAhead::Told UpdateAhead::Advance(const Member& member, int64_t elements) {
   return told;
 }
 
-UpdateAhead::Told UpdateAhead::Spoil() {
+SpeculativeUpdate::Told SpeculativeUpdate::Spoil() {
   Told told;
   if (std::exchange(round_->spoilt, true)) return told;
   for (size_t i = 0; i < round_->members.size(); ++i) {
@@ -47,7 +47,7 @@ UpdateAhead::Told UpdateAhead::Spoil() {
   return told;
 }
 
-bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
+bool SpeculativeUpdate::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
   Told told;
   bool joins = false;
   {
@@ -76,7 +76,7 @@ bool UpdateAhead::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
   return joins;
 }
 
-void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end) {
+void SpeculativeUpdate::Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end) {
   std::vector<int64_t> ready;
   Told told;
   {
@@ -101,7 +101,7 @@ void UpdateAhead::Arrived(const PushKey& key, const HeldElements& data, int64_t 
   Make(ready, key.worker);
 }
 
-void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
+void SpeculativeUpdate::Make(absl::Span<const int64_t> pieces, int worker) {
   std::vector<ContributedGradient> gradients;
   std::vector<HeldElements> data;  // keeps the data alive: a member's may be replaced
   std::vector<const SendPiece*> sends;
@@ -122,7 +122,7 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
     const int64_t end = std::min((pieces[after - 1] + 1) * kPiece, store_.size());
     const TraceSpan span(trace_, TraceLane::kReceive, "update",
                          {.index = worker, .bytes = (end - begin) * int64_t{sizeof(float)}});
-    const auto values = store_.ApplyAhead({.gradients = gradients, .last = last_update}, begin, end);
+    const auto values = store_.ApplySpeculatively({.gradients = gradients, .last = last_update}, begin, end);
     well = values != nullptr;
     for (size_t i = 0; well && i < sends.size(); ++i)
       well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
@@ -141,7 +141,7 @@ void UpdateAhead::Make(absl::Span<const int64_t> pieces, int worker) {
   Tell(told);
 }
 
-void UpdateAhead::Abandon(const PushKey& key) {
+void SpeculativeUpdate::Abandon(const PushKey& key) {
   Told told;
   {
     MutexLock lock(mutex_);
@@ -151,9 +151,9 @@ void UpdateAhead::Abandon(const PushKey& key) {
   Tell(told);
 }
 
-void UpdateAhead::Expect(absl::Span<const Gradient> last, bool last_update) {
+void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update) {
   Drop();
-  store_.BeginAhead();
+  store_.BeginSpeculative();
   Round round = {.base_version = store_.current().version,
                  .last_update = last_update,
                  .pace = RoundPace(last.size(), store_.size())};
@@ -165,7 +165,7 @@ void UpdateAhead::Expect(absl::Span<const Gradient> last, bool last_update) {
   round_ = std::move(round);
 }
 
-std::optional<UpdateAhead::Round> UpdateAhead::Close() {
+std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
   Told told;
   std::optional<Round> round;
   {
@@ -178,8 +178,8 @@ std::optional<UpdateAhead::Round> UpdateAhead::Close() {
   return round;
 }
 
-bool UpdateAhead::Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data,
-                       bool last_update) {
+bool SpeculativeUpdate::Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data,
+                             bool last_update) {
   const std::optional<Round> round = Close();
   if (!round.has_value()) return false;
   bool guessed = round->made == static_cast<size_t>(num_pieces_) && round->last_update == last_update &&
@@ -189,15 +189,15 @@ bool UpdateAhead::Take(absl::Span<const Gradient> contributors, absl::Span<const
     guessed = member.gradient == contributors[i] && member.data == data[i];
   }
   if (guessed) {
-    store_.PublishAhead();
+    store_.PublishSpeculative();
   } else {
-    store_.DropAhead();
+    store_.DropSpeculative();
   }
   return guessed;
 }
 
-void UpdateAhead::Drop() {
-  if (Close().has_value()) store_.DropAhead();
+void SpeculativeUpdate::Drop() {
+  if (Close().has_value()) store_.DropSpeculative();
 }
 
 }  // namespace cairn::ps
