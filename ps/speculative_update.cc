@@ -31,9 +31,9 @@ void SpeculativeUpdate::Tell(const Told& told) {
 SpeculativeUpdate::Told SpeculativeUpdate::Advance(const Member& member, int64_t elements) {
   Told told;
   const auto index = static_cast<size_t>(&member - round_->members.data());
-  for (const RoundPace::Allowance& allowance : round_->pace.Advance(index, elements)) {
-    told.emplace_back(round_->members[allowance.member].allow,
-                      static_cast<uint64_t>(allowance.more) * sizeof(float));
+  for (const RoundFlowControl::Credit& credit_limit : round_->flow_control.Advance(index, elements)) {
+    told.emplace_back(round_->members[credit_limit.member].allow,
+                      static_cast<uint64_t>(credit_limit.more) * sizeof(float));
   }
   return told;
 }
@@ -42,7 +42,7 @@ SpeculativeUpdate::Told SpeculativeUpdate::Spoil() {
   Told told;
   if (std::exchange(round_->spoilt, true)) return told;
   for (size_t i = 0; i < round_->members.size(); ++i) {
-    if (round_->pace.IsUnderWay(i)) told.emplace_back(round_->members[i].allow, kNoLimit);
+    if (round_->flow_control.IsUnderWay(i)) told.emplace_back(round_->members[i].allow, kNoLimit);
   }
   return told;
 }
@@ -65,7 +65,7 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendPiece send, Allow al
       member->missing.assign(static_cast<size_t>(num_pieces_), kPiece);
       member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
       const auto index = static_cast<size_t>(member - round_->members.data());
-      const int64_t elements = round_->pace.Begin(index);
+      const int64_t elements = round_->flow_control.Begin(index);
       const bool all = elements == store_.size();  // so that the next push need not wait for credit
       told.emplace_back(std::move(allow), all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
     } else {
@@ -156,7 +156,7 @@ void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update
   store_.BeginSpeculative();
   Round round = {.base_version = store_.current().version,
                  .last_update = last_update,
-                 .pace = RoundPace(last.size(), store_.size())};
+                 .flow_control = RoundFlowControl(last.size(), store_.size())};
   for (const Gradient& gradient : last) {
     round.members.push_back({.worker = gradient.key.worker, .incarnation = gradient.key.incarnation});
   }

@@ -27,11 +27,11 @@
 #include "common/core/mutex.h"
 #include "common/core/thread_pool.h"
 #include "common/core/trace.h"
-#include "common/net/direct/allowance.h"
+#include "common/net/direct/credit_limit.h"
 #include "common/net/update_chunk.h"
 #include "ps/held_elements.h"
 #include "ps/policy/policy.h"
-#include "ps/round_pace.h"
+#include "ps/round_flow_control.h"
 #include "ps/variable_store.h"
 
 namespace cairn::ps {
@@ -47,7 +47,7 @@ class SpeculativeUpdate {
   // of it. Bytes count float32 elements: with a shorter encoding, the worker may be further ahead
   // accordingly. Any thread; must not block.
   using Allow = std::function<void(uint64_t bytes)>;
-  static constexpr uint64_t kNoLimit = net::Allowance::kNoLimit;
+  static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
   // `store` has an optimizer without norms. `thread_pool`, the thread pool, may be null and outlives this object.
   // `trace` may be null; it records the pieces as parts of what was received.
@@ -60,7 +60,7 @@ class SpeculativeUpdate {
 
   // A push has begun. Returns true if its elements are wanted; `send` may then be called until the
   // push is decided or abandoned. `allow`, unless null, is called now and perhaps later, for flow
-  // control (round_pace.h).
+  // control (round_flow_control.h).
   bool Begin(const Gradient& gradient, SendPiece send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements [begin, end) of the push have arrived for the first time. `data` holds them and all
   // earlier ones.
@@ -98,7 +98,7 @@ class SpeculativeUpdate {
     bool last_update = false;
     bool spoilt = false;  // the prediction is wrong
     std::vector<Member> members{};
-    RoundPace pace;
+    RoundFlowControl flow_control;
     std::vector<size_t> waits_for{};  // [piece]: members
     size_t made = 0;                  // pieces
   };

@@ -280,8 +280,8 @@ absl::Status DirectStream::Wait(bool* receive) {
       if (now - progress_ > options_.stall_limit) {
         return absl::UnavailableError("the other end has received nothing for too long");
       }
-      if (blocked_ == Blocked::kByAllowance) {
-        const auto until = allowance_.WaitsUntil(now).value_or(now);
+      if (blocked_ == Blocked::kByCreditLimit) {
+        const auto until = credit_limit_.WaitsUntil(now).value_or(now);
         timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(until - now).count());
       }
     }
@@ -326,7 +326,7 @@ absl::Status DirectStream::Wait(bool* receive) {
   }
   *receive = receiving_ == Receiving::kThread;
   if ((blocked_ == Blocked::kBySocket && (of_socket & EPOLLOUT) != 0) ||
-      (blocked_ == Blocked::kByRing && credited) || (blocked_ == Blocked::kByAllowance && !FrontWaits())) {
+      (blocked_ == Blocked::kByRing && credited) || (blocked_ == Blocked::kByCreditLimit && !FrontWaits())) {
     blocked_ = Blocked::kNot;
   }
   return absl::OkStatus();

@@ -46,8 +46,8 @@
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
-#include "common/net/direct/allowance.h"
 #include "common/net/direct/busy_poll.h"
+#include "common/net/direct/credit_limit.h"
 #include "common/net/direct/mapped_region.h"
 #include "common/net/direct/page_pipe.h"
 #include "common/net/direct/peer_memory.h"
@@ -154,9 +154,9 @@ class DirectStream {
   void Nudge() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Server: grants credit. The client may send `bytes` of payload beyond what has arrived, plus what travels
-  // during a round trip; then it waits, for a limited time, for more credit (allowance.h). kNoLimit: no
+  // during a round trip; then it waits, for a limited time, for more credit (credit_limit.h). kNoLimit: no
   // limit. No effect within a host. Any thread.
-  static constexpr uint64_t kNoLimit = Allowance::kNoLimit;
+  static constexpr uint64_t kNoLimit = CreditLimit::kNoLimit;
   void Allow(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the stream and returns after OnEnd(). Afterwards no memory that was sent is referred to. Must not be
@@ -177,7 +177,7 @@ class DirectStream {
     std::shared_ptr<const SharedRegion> region{};  // whose descriptor is passed with the message
     size_t sent = 0;                               // bytes of prologue, header and payload
   };
-  enum class Blocked { kNot, kBySocket, kByRing, kByAllowance };
+  enum class Blocked { kNot, kBySocket, kByRing, kByCreditLimit };
   enum class Receiving { kNobody, kThread, kCaller };
   // Payloads up to this size go over the socket with their header: announcing an address would cost as much.
   // Messages up to this size, and those whose payload is borrowed or mapped, are sent by the calling thread,
@@ -248,7 +248,7 @@ class DirectStream {
   absl::Status MapRegion(absl::Span<const char> told) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status HasMapped(uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
-  void TakeAllowance(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeCreditLimit(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the front of the queue, which has not been begun, must wait for credit.
   bool FrontWaits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -317,7 +317,7 @@ class DirectStream {
   std::deque<std::shared_ptr<const void>> lent_ ABSL_GUARDED_BY(mutex_);
   // [number] Our regions that have been announced; true: the other end has mapped it.
   std::map<uint64_t, bool> told_ ABSL_GUARDED_BY(mutex_);
-  Allowance allowance_ ABSL_GUARDED_BY(mutex_);
+  CreditLimit credit_limit_ ABSL_GUARDED_BY(mutex_);
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   Blocked blocked_ ABSL_GUARDED_BY(mutex_) = Blocked::kNot;

@@ -198,7 +198,7 @@ absl::Status DirectStream::Deliver(const DirectPrologue& prologue, absl::Span<co
     return MapRegion(front);
   }
   if (prologue.kind == DirectPrologue::kAllowed && !server_) {
-    TakeAllowance(prologue.position);
+    TakeCreditLimit(prologue.position);
     return absl::OkStatus();
   }
   if (prologue.kind == DirectPrologue::kMapped) return HasMapped(prologue.position);
@@ -302,10 +302,10 @@ absl::Status DirectStream::TakeBack(uint64_t count) {
   return absl::OkStatus();
 }
 
-void DirectStream::TakeAllowance(uint64_t bytes) {
+void DirectStream::TakeCreditLimit(uint64_t bytes) {
   MutexLock lock(mutex_);
-  allowance_.Set(bytes);
-  if (blocked_ != Blocked::kByAllowance || FrontWaits()) return;
+  credit_limit_.Set(bytes);
+  if (blocked_ != Blocked::kByCreditLimit || FrontWaits()) return;
   blocked_ = Blocked::kNot;
   if (receiving_ == Receiving::kCaller) Wake();  // otherwise this is the stream's thread
 }

@@ -112,7 +112,7 @@ void DirectStream::Allow(uint64_t bytes) {
 bool DirectStream::FrontWaits() {
   const Message& front = outgoing_.front();
   if (front.sent > 0 || front.prologue.payload_bytes <= kSmallBytes) return false;
-  return allowance_.WaitsUntil(std::chrono::steady_clock::now()).has_value();
+  return credit_limit_.WaitsUntil(std::chrono::steady_clock::now()).has_value();
 }
 
 void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
@@ -125,7 +125,7 @@ void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
   {
     MutexLock lock(mutex_);
     if (closing_) return;
-    overtakes = first && blocked_ == Blocked::kByAllowance;  // then no thread pumps
+    overtakes = first && blocked_ == Blocked::kByCreditLimit;  // then no thread pumps
     if (overtakes) blocked_ = Blocked::kNot;
     send_here = small && (outgoing_.empty() || overtakes) && !pumping_ && greeted_;
     const bool thread_knows = !outgoing_.empty() && !overtakes;
@@ -146,7 +146,7 @@ void DirectStream::Queue(Message message, std::optional<int64_t> rank) {
   const absl::Status status = Pump(overtakes ? 2 : 1);  // the message that was overtaken keeps waiting
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;
-  const bool waits = outgoing_.empty() || blocked_ == Blocked::kByAllowance;
+  const bool waits = outgoing_.empty() || blocked_ == Blocked::kByCreditLimit;
   if (!waits || !status.ok()) Wake();  // the thread carries on
 }
 
@@ -159,11 +159,11 @@ absl::Status DirectStream::Pump(int most) {
       if (pumping_ || closing_ || outgoing_.empty() || blocked_ != Blocked::kNot) return absl::OkStatus();
       front = &outgoing_.front();
       if (FrontWaits()) {
-        blocked_ = Blocked::kByAllowance;
+        blocked_ = Blocked::kByCreditLimit;
         return absl::OkStatus();
       }
       pumping_ = true;
-      if (front->sent == 0) allowance_.Add(front->prologue.payload_bytes);
+      if (front->sent == 0) credit_limit_.Add(front->prologue.payload_bytes);
       if (front->prologue.kind == DirectPrologue::kInline && front->sent == 0 && lent_.size() < kMostHeld &&
           Holds(front->payload)) {
         front->prologue.kind = DirectPrologue::kHeld;

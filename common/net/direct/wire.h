@@ -54,7 +54,7 @@ struct DirectPrologue {
     kHeld = 6,      // as kInline, but pinned: the sender waits for kBorrowed
     kRegion = 7,    // a region to map
     kMapped = 8,    // region `position` has been mapped
-    kAllowed = 9,   // server: credit, the bytes of payload that may have been sent in all (allowance.h)
+    kAllowed = 9,   // server: credit, the bytes of payload that may have been sent in all (credit_limit.h)
   };
 
   uint32_t kind = kInline;

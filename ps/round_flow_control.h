@@ -19,7 +19,7 @@
 
 namespace cairn::ps {
 
-class RoundPace {
+class RoundFlowControl {
  public:
   // Elements of all workers together that may be in flight to a server, but at least one piece for each
   // worker. Enough to keep a link busy, and far below what makes its queue drop packets.
@@ -28,19 +28,19 @@ class RoundPace {
   static constexpr int64_t kStraggles = int64_t{1} << 20;
 
   // `size`: the number of elements of a gradient.
-  RoundPace(size_t members, int64_t size);
+  RoundFlowControl(size_t members, int64_t size);
 
   // A member may send `more` elements beyond those received of its gradient.
-  struct Allowance {
+  struct Credit {
     size_t member = 0;
     int64_t more = 0;
 
-    friend bool operator==(const Allowance&, const Allowance&) = default;
+    friend bool operator==(const Credit&, const Credit&) = default;
   };
   // The member's push has begun. Returns the number of elements that it may send.
   int64_t Begin(size_t member);
   // Another `elements` of its gradient have arrived. Returns the members that may now send more.
-  std::vector<Allowance> Advance(size_t member, int64_t elements);
+  std::vector<Credit> Advance(size_t member, int64_t elements);
   // Whether the member's push has begun and is incomplete.
   bool IsUnderWay(size_t member) const {
     return members_[member].received.has_value() && *members_[member].received < size_;

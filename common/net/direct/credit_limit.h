@@ -12,7 +12,7 @@
 
 namespace cairn::net {
 
-class Allowance {
+class CreditLimit {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();

@@ -12,14 +12,14 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-class UpdatePaceTest : public SpeculativeUpdateTest {};
-INSTANTIATE_TEST_SUITE_P(Of, UpdatePaceTest,
+class UpdateFlowControlTest : public SpeculativeUpdateTest {};
+INSTANTIATE_TEST_SUITE_P(Of, UpdateFlowControlTest,
                          testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {}}));
 
 constexpr uint64_t kNoLimit = SpeculativeUpdate::kNoLimit;
 
-TEST_P(UpdatePaceTest, TheWorkersOfARoundAreKeptInStep) {
-  constexpr int64_t kLead = RoundPace::kOnTheWay / 3;
+TEST_P(UpdateFlowControlTest, TheWorkersOfARoundAreKeptInStep) {
+  constexpr int64_t kLead = RoundFlowControl::kOnTheWay / 3;
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
   for (Push& push : pushes) {
@@ -40,14 +40,14 @@ TEST_P(UpdatePaceTest, TheWorkersOfARoundAreKeptInStep) {
   Afterwards(2, pushes);
 }
 
-TEST_P(UpdatePaceTest, ASingleWorkerIsNotLimited) {
+TEST_P(UpdateFlowControlTest, ASingleWorkerIsNotLimited) {
   FirstRound(1);
   std::vector<Push> pushes = Round(2, 1);
   speculative_.Begin(pushes[0]);
   EXPECT_THAT(pushes[0].allowed, ElementsAre(kNoLimit));
 }
 
-TEST_P(UpdatePaceTest, NobodyWaitsAfterAWrongPrediction) {
+TEST_P(UpdateFlowControlTest, NobodyWaitsAfterAWrongPrediction) {
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
   speculative_.Begin(pushes[0]);
@@ -58,7 +58,7 @@ TEST_P(UpdatePaceTest, NobodyWaitsAfterAWrongPrediction) {
   EXPECT_THAT(pushes[2].allowed, ElementsAre(kNoLimit));
 }
 
-TEST_P(UpdatePaceTest, NobodyWaitsForAWorkerWithoutExamples) {
+TEST_P(UpdateFlowControlTest, NobodyWaitsForAWorkerWithoutExamples) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   pushes[1].gradient.examples = 0;
@@ -67,7 +67,7 @@ TEST_P(UpdatePaceTest, NobodyWaitsForAWorkerWithoutExamples) {
   EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
 }
 
-TEST_P(UpdatePaceTest, NobodyWaitsWhenTheDecisionLacksAWorker) {
+TEST_P(UpdateFlowControlTest, NobodyWaitsWhenTheDecisionLacksAWorker) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   speculative_.Begin(pushes[0]);

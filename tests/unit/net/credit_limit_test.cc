@@ -1,4 +1,4 @@
-#include "common/net/direct/allowance.h"
+#include "common/net/direct/credit_limit.h"
 
 #include <chrono>
 #include <memory>
@@ -15,81 +15,81 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class AllowanceTest : public testing::Test {
+class CreditLimitTest : public testing::Test {
  protected:
   // Sends a payload of `bytes`, if the credit allows it.
   bool Sends(uint64_t bytes) {
-    if (allowance_.WaitsUntil(now_).has_value()) return false;
-    allowance_.Add(bytes);
+    if (credit_limit_.WaitsUntil(now_).has_value()) return false;
+    credit_limit_.Add(bytes);
     return true;
   }
-  Allowance allowance_;
-  Allowance::TimePoint now_{std::chrono::hours(1)};
+  CreditLimit credit_limit_;
+  CreditLimit::TimePoint now_{std::chrono::hours(1)};
 };
 
-TEST_F(AllowanceTest, WithoutAGrantThereIsNoLimit) {
+TEST_F(CreditLimitTest, WithoutAGrantThereIsNoLimit) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Sends(uint64_t{1} << 40));
 }
 
-TEST_F(AllowanceTest, APayloadIsSentWhileCreditIsLeft) {
-  allowance_.Set(150);
+TEST_F(CreditLimitTest, APayloadIsSentWhileCreditIsLeft) {
+  credit_limit_.Set(150);
   EXPECT_TRUE(Sends(100));
   EXPECT_TRUE(Sends(100));
   EXPECT_FALSE(Sends(100));
-  allowance_.Set(200);
+  credit_limit_.Set(200);
   EXPECT_FALSE(Sends(100)) << "200 bytes have been sent";
-  allowance_.Set(201);
+  credit_limit_.Set(201);
   EXPECT_TRUE(Sends(100));
-  allowance_.Set(Allowance::kNoLimit);
+  credit_limit_.Set(CreditLimit::kNoLimit);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Sends(100));
 }
 
-TEST_F(AllowanceTest, ALowerGrantIsOutdated) {
-  allowance_.Set(150);
-  allowance_.Set(50);
+TEST_F(CreditLimitTest, ALowerGrantIsOutdated) {
+  credit_limit_.Set(150);
+  credit_limit_.Set(50);
   EXPECT_TRUE(Sends(100));
   EXPECT_TRUE(Sends(100));
-  allowance_.Set(Allowance::kNoLimit);
-  allowance_.Set(300);  // of the next push
+  credit_limit_.Set(CreditLimit::kNoLimit);
+  credit_limit_.Set(300);  // of the next push
   EXPECT_TRUE(Sends(100));
   EXPECT_FALSE(Sends(100));
 }
 
-TEST_F(AllowanceTest, SendsWithoutCreditAfterWaiting) {
-  allowance_.Set(100);
+TEST_F(CreditLimitTest, SendsWithoutCreditAfterWaiting) {
+  credit_limit_.Set(100);
   EXPECT_TRUE(Sends(100));
-  EXPECT_EQ(allowance_.WaitsUntil(now_), now_ + Allowance::kPatience);
-  now_ += Allowance::kPatience - milliseconds(1);
+  EXPECT_EQ(credit_limit_.WaitsUntil(now_), now_ + CreditLimit::kPatience);
+  now_ += CreditLimit::kPatience - milliseconds(1);
   EXPECT_FALSE(Sends(100));
   now_ += milliseconds(1);
   EXPECT_TRUE(Sends(100));
   EXPECT_TRUE(Sends(100));
-  allowance_.Set(250);
+  credit_limit_.Set(250);
   EXPECT_TRUE(Sends(100)) << "the grant came too late";
-  allowance_.Set(500);
+  credit_limit_.Set(500);
   EXPECT_TRUE(Sends(100));
   EXPECT_FALSE(Sends(100));
 }
 
-TEST_F(AllowanceTest, EachHigherGrantStartsTheWaitAgain) {
-  allowance_.Set(100);
+TEST_F(CreditLimitTest, EachHigherGrantStartsTheWaitAgain) {
+  credit_limit_.Set(100);
   EXPECT_TRUE(Sends(500));
   for (uint64_t allowed = 200; allowed <= 500; allowed += 100) {
     EXPECT_FALSE(Sends(100));
-    now_ += Allowance::kPatience - milliseconds(1);
-    allowance_.Set(allowed);
+    now_ += CreditLimit::kPatience - milliseconds(1);
+    credit_limit_.Set(allowed);
   }
   EXPECT_FALSE(Sends(100));
-  now_ += Allowance::kPatience - milliseconds(1);
-  allowance_.Set(500);  // no increase
+  now_ += CreditLimit::kPatience - milliseconds(1);
+  credit_limit_.Set(500);  // no increase
   now_ += milliseconds(1);
   EXPECT_TRUE(Sends(100));
 }
 
 // The two ends have different addresses, so flow control applies.
-class AllowanceStreamTest : public testing::Test {
+class CreditLimitStreamTest : public testing::Test {
  protected:
-  AllowanceStreamTest() {
+  CreditLimitStreamTest() {
     auto [one, other] = test::TcpPair("127.0.0.2");
     server_ =
         DirectStream::Accept(std::move(other), false, {.incarnation = kIncarnation}, at_server_).value();
@@ -115,18 +115,18 @@ class AllowanceStreamTest : public testing::Test {
   size_t told_ = 0;
 };
 
-TEST_F(AllowanceStreamTest, APayloadBeyondTheCreditIsSentAfterAWhile) {
+TEST_F(CreditLimitStreamTest, APayloadBeyondTheCreditIsSentAfterAWhile) {
   SendPiece();
   at_server_.Await(1);
   Allow(1);  // plus what a round trip adds, which is much less than these payloads
   const auto begun = std::chrono::steady_clock::now();
   for (int i = 0; i < 16; ++i) SendPiece();
   ASSERT_EQ(at_server_.Await(17).size(), 17u);
-  EXPECT_GE(std::chrono::steady_clock::now() - begun, Allowance::kPatience);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, CreditLimit::kPatience);
 }
 
 // Here and in the tests below, at least one of many tries ends before kPatience has passed.
-TEST_F(AllowanceStreamTest, SmallMessagesDoNotWait) {
+TEST_F(CreditLimitStreamTest, SmallMessagesDoNotWait) {
   const auto numbers = Numbers(100, 1);
   const absl::Span<const float> run = *numbers;
   bool at_once = false;
@@ -137,12 +137,12 @@ TEST_F(AllowanceStreamTest, SmallMessagesDoNotWait) {
     const auto begun = std::chrono::steady_clock::now();
     for (int i = 0; i < 100; ++i) client_->Send("small", {&run, 1}, numbers);
     ASSERT_EQ(at_server_.Await(sent + 101).size(), sent + 101);
-    at_once = std::chrono::steady_clock::now() - begun < Allowance::kPatience / 2;
+    at_once = std::chrono::steady_clock::now() - begun < CreditLimit::kPatience / 2;
   }
   EXPECT_TRUE(at_once);
 }
 
-TEST_F(AllowanceStreamTest, MoreCreditResumesSendingAtOnce) {
+TEST_F(CreditLimitStreamTest, MoreCreditResumesSendingAtOnce) {
   bool at_once = false;
   for (size_t sent = 0; sent < 200 && !at_once; sent += 2) {
     Allow(1);
@@ -153,13 +153,13 @@ TEST_F(AllowanceStreamTest, MoreCreditResumesSendingAtOnce) {
     const auto begun = std::chrono::steady_clock::now();
     server_->Allow(2 * kPieceBytes);
     at_server_.Await(sent + 2);
-    at_once = waited && std::chrono::steady_clock::now() - begun < Allowance::kPatience / 2;
+    at_once = waited && std::chrono::steady_clock::now() - begun < CreditLimit::kPatience / 2;
   }
   EXPECT_TRUE(at_once);
 }
 
 // The confirmation that the other end's payload has been read overtakes a payload that waits for credit.
-TEST_F(AllowanceStreamTest, ConfirmationsOvertakePayloadsThatWaitForCredit) {
+TEST_F(CreditLimitStreamTest, ConfirmationsOvertakePayloadsThatWaitForCredit) {
   bool overtook = false;
   for (size_t sent = 0; sent < 40 && !overtook; sent += 2) {
     Allow(1);
