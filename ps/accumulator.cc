@@ -85,7 +85,7 @@ bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload, int64_t nex
   }
   if (std::find(owners_.begin(), owners_.end(), kept->owner) == owners_.end()) {
     owners_.push_back(kept->owner);
-    elements_ = HeldElements();
+    elements_ = GradientView();
   }
   return true;
 }
@@ -122,26 +122,26 @@ void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
   const auto to = next < pool_.buffer_size() ? first_behind(next) : places_.end();
   if (now.empty() && from == to) return;  // the usual case
   places_.insert(places_.erase(from, to), now.begin(), now.end());
-  elements_ = HeldElements();
+  elements_ = GradientView();
 }
 
-const HeldElements& Accumulator::elements() {
+const GradientView& Accumulator::elements() {
   if (!elements_.none()) return elements_;
   if (places_.empty()) {
-    elements_ = HeldElements(buffer_);
+    elements_ = GradientView(buffer_);
   } else {
     std::vector<std::shared_ptr<const void>> owners = owners_;
     owners.push_back(buffer_);
-    elements_ = HeldElements(places_, std::move(owners));
+    elements_ = GradientView(places_, std::move(owners));
   }
   return elements_;
 }
 
-HeldElements Accumulator::Take() {
+GradientView Accumulator::Take() {
   (void)elements();
   owners_.clear();
   buffer_.reset();
-  return std::exchange(elements_, HeldElements());
+  return std::exchange(elements_, GradientView());
 }
 
 }  // namespace cairn::ps

@@ -20,7 +20,7 @@
 #include "common/net/frame.h"
 #include "common/net/received_elements.h"
 #include "ps/buffer_pool.h"
-#include "ps/held_elements.h"
+#include "ps/gradient_view.h"
 
 namespace cairn::ps {
 
@@ -43,7 +43,7 @@ class Accumulator {
 
   // last(): the elements added by the last Add(). elements(): all received elements; others are unspecified.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
-  const HeldElements& elements();
+  const GradientView& elements();
 
   // Elements received so far.
   int64_t received() const { return received_; }
@@ -53,7 +53,7 @@ class Accumulator {
   const std::map<int64_t, int64_t>& runs() const { return runs_; }
   // The elements, of which only those in runs() are valid; none if nothing has been received. Called once, at
   // the end: the accumulator releases them.
-  HeldElements Take();
+  GradientView Take();
 
  private:
   // The runs before and after [offset, offset + count), or an error if any of these elements has
@@ -73,9 +73,9 @@ class Accumulator {
   BufferPool& pool_;
   const bool keeps_lent_;
   std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
-  std::vector<ElementRun> places_;                   // as in HeldElements; empty while no memory is borrowed
+  std::vector<ElementRun> places_;                   // as in GradientView; empty while no memory is borrowed
   std::vector<std::shared_ptr<const void>> owners_;  // of the borrowed memory
-  HeldElements elements_;                            // none if the elements have changed since it was made
+  GradientView elements_;                            // none if the elements have changed since it was made
   std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
   int64_t received_ = 0;
   std::pair<int64_t, int64_t> last_{};  // elements [first, second)

@@ -219,7 +219,7 @@ class Shard final : public LogSink {
  private:
   struct Staged {
     Gradient gradient;
-    HeldElements data;  // none if it has no examples, or after it has been applied
+    GradientView data;  // none if it has no examples, or after it has been applied
     TimePoint came{};
     // Set when the gradient is in an update and the answer waits for a Release.
     std::optional<int64_t> applied_staleness{};
@@ -284,7 +284,7 @@ class Shard final : public LogSink {
   TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
   // The mean in a new buffer, or the gradient itself if there is only one.
   UpdateMean MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
-                    absl::Span<const HeldElements> held);
+                    absl::Span<const GradientView> held);
   // Records when the gradients of the update were collected, and where their pushes end.
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -33,9 +33,9 @@ void Shard::ReportExecuted(int64_t index) {
 }
 
 Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
-                                absl::Span<const HeldElements> held) {
+                                absl::Span<const GradientView> held) {
   int counted = 0;
-  HeldElements only;
+  GradientView only;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].examples() == 0) continue;
     ++counted;

@@ -90,7 +90,7 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
 absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
                              absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use) {
   std::vector<ContributedGradient> gradients;
-  std::vector<HeldElements> held;
+  std::vector<GradientView> held;
   int64_t staleness = 0;
   for (const Gradient& gradient : contributors) {
     staleness = std::max(staleness, version - 1 - gradient.base_version);
@@ -186,7 +186,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
       Staged& staged = staged_[gradient.key];  // a backup does not have it yet
       staged.gradient = gradient;
       staged.applied_staleness = staleness;
-      staged.data = HeldElements();
+      staged.data = GradientView();
       if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
     } else {
       Settle(gradient.key, v1::OUTCOME_ACCEPTED, staleness, values, speculative, replies);
@@ -200,7 +200,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
 
 bool Shard::TakeSpeculative(const Apply& apply) {
   if (speculative_ == nullptr) return false;
-  std::vector<HeldElements> data;
+  std::vector<GradientView> data;
   if (!apply.held) {
     MutexLock lock(mutex_);
     for (const Gradient& gradient : apply.contributors) {

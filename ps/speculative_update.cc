@@ -76,7 +76,7 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendPiece send, Allow al
   return joins;
 }
 
-void SpeculativeUpdate::Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end) {
+void SpeculativeUpdate::Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end) {
   std::vector<int64_t> ready;
   Told told;
   {
@@ -103,7 +103,7 @@ void SpeculativeUpdate::Arrived(const PushKey& key, const HeldElements& data, in
 
 void SpeculativeUpdate::Make(absl::Span<const int64_t> pieces, int worker) {
   std::vector<ContributedGradient> gradients;
-  std::vector<HeldElements> data;  // keeps the data alive: a member's may be replaced
+  std::vector<GradientView> data;  // keeps the data alive: a member's may be replaced
   std::vector<const SendPiece*> sends;
   bool last_update = false;
   {
@@ -178,7 +178,7 @@ std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
   return round;
 }
 
-bool SpeculativeUpdate::Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data,
+bool SpeculativeUpdate::Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data,
                              bool last_update) {
   const std::optional<Round> round = Close();
   if (!round.has_value()) return false;

@@ -29,7 +29,7 @@
 #include "common/core/trace.h"
 #include "common/net/direct/credit_limit.h"
 #include "common/net/update_chunk.h"
-#include "ps/held_elements.h"
+#include "ps/gradient_view.h"
 #include "ps/policy/policy.h"
 #include "ps/round_flow_control.h"
 #include "ps/variable_store.h"
@@ -64,7 +64,7 @@ class SpeculativeUpdate {
   bool Begin(const Gradient& gradient, SendPiece send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements [begin, end) of the push have arrived for the first time. `data` holds them and all
   // earlier ones.
-  void Arrived(const PushKey& key, const HeldElements& data, int64_t begin, int64_t end)
+  void Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The push will not be complete.
   void Abandon(const PushKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -75,7 +75,7 @@ class SpeculativeUpdate {
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
   // Publishes the speculative update and returns true, if the prediction was right: these contributors, with
   // this data, in this order. All of it has then been sent to the contributors.
-  bool Take(absl::Span<const Gradient> contributors, absl::Span<const HeldElements> data, bool last_update)
+  bool Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data, bool last_update)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Discards the speculative update, because the store is about to change in another way.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -90,7 +90,7 @@ class SpeculativeUpdate {
     std::optional<Gradient> gradient{};
     SendPiece send{};
     Allow allow{};
-    HeldElements data{};
+    GradientView data{};
     std::vector<int64_t> missing{};  // [piece]: elements
   };
   struct Round {

@@ -99,7 +99,7 @@ TEST_F(AccumulatorTest, AFloatMayBeSplitOverTwoRuns) {
 }
 
 // Elements [begin, end) of `held`.
-std::vector<float> Elements(const HeldElements& held, int64_t begin, int64_t end) {
+std::vector<float> Elements(const GradientView& held, int64_t begin, int64_t end) {
   std::vector<float> elements;
   for (int64_t i = begin; i < end; ++i) {
     const auto& runs = held.runs();
@@ -131,7 +131,7 @@ TEST_F(LentAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun) {
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(2, 4), absl::OkStatus());
   EXPECT_TRUE(accumulator_.complete());
-  const HeldElements held = accumulator_.Take();
+  const GradientView held = accumulator_.Take();
   EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
   EXPECT_EQ(held.buffer(), nullptr);
 }
@@ -140,7 +140,7 @@ TEST_F(LentAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRuns) {
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(Add(2, 3, /*shift=*/1), absl::OkStatus());
-  const HeldElements held = accumulator_.Take();
+  const GradientView held = accumulator_.Take();
   EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, client_.data() + 2}, ElementRun{2, client_.data() + 5},
                                        ElementRun{5, client_.data() + 7}));
   EXPECT_EQ(held.buffer(), nullptr);
@@ -171,7 +171,7 @@ TEST_F(LentAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   place[0] = place[1] = -1;
   const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
   ASSERT_EQ(accumulator_.Add(At(0), {&run, 1}), absl::OkStatus());
-  const HeldElements held = accumulator_.Take();
+  const GradientView held = accumulator_.Take();
   EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, place.data()}, ElementRun{5, client_.data() + 7}));
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
 }
@@ -180,7 +180,7 @@ TEST_F(LentAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuf
   ASSERT_EQ(accumulator_.Add(At(8), Bytes({7, 7})), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(0), Bytes({-1, -1})), absl::OkStatus());
   ASSERT_EQ(Add(2, 6), absl::OkStatus());
-  const HeldElements held = accumulator_.Take();
+  const GradientView held = accumulator_.Take();
   EXPECT_EQ(held.runs().size(), 3u);
   EXPECT_EQ(held.buffer(), nullptr) << "not all elements have been received";
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
@@ -215,7 +215,7 @@ TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
             << "trial " << trial;
       }
     }
-    const HeldElements last = accumulator.elements();
+    const GradientView last = accumulator.elements();
     EXPECT_EQ(last.runs()[0].begin, 0);
     EXPECT_EQ(accumulator.Take(), last);
   }
@@ -224,14 +224,14 @@ TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
 TEST_F(LentAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
   const net::Lent lent({client_.data() + 2, 10});
   const int64_t before = lent.owners();
-  HeldElements held;
+  GradientView held;
   {
     Accumulator accumulator(pool_, Accumulator::Lent::kKept);
     ASSERT_EQ(accumulator.Add(At(0), lent), absl::OkStatus());
     held = accumulator.Take();
   }
   EXPECT_GT(lent.owners(), before);
-  held = HeldElements();
+  held = GradientView();
   EXPECT_EQ(lent.owners(), before);
 }
 
@@ -259,7 +259,7 @@ TEST_F(LentAccumulatorTest, RunsBeyondTheLimitAreCopied) {
     const std::vector<float>& from = i % 2 == 0 ? forth : back;
     ASSERT_EQ(accumulator.Add(At(i), net::Lent({from.data() + i, 1})), absl::OkStatus());
   }
-  const HeldElements held = accumulator.Take();
+  const GradientView held = accumulator.Take();
   EXPECT_LT(held.runs().size(), 2000u);
   EXPECT_THAT(Elements(held, kSize - 2, kSize), ElementsAre(1, 2));
 }

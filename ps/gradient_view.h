@@ -13,36 +13,36 @@
 
 namespace cairn::ps {
 
-class HeldElements {
+class GradientView {
  public:
-  HeldElements() = default;  // none
+  GradientView() = default;  // none
   // NOLINTNEXTLINE: a buffer is the common case
-  HeldElements(std::shared_ptr<const AlignedBuffer> buffer) {
+  GradientView(std::shared_ptr<const AlignedBuffer> buffer) {
     if (buffer == nullptr) return;
-    held_ = std::make_shared<Held>(Held{.runs = {{0, buffer->data()}}, .owners = {}, .buffer = buffer});
+    rep_ = std::make_shared<Rep>(Rep{.runs = {{0, buffer->data()}}, .owners = {}, .buffer = buffer});
   }
   // `owners` keep alive what the runs point into. At least one run.
-  HeldElements(std::vector<ElementRun> runs, std::vector<std::shared_ptr<const void>> owners)
-      : held_(std::make_shared<Held>(
-            Held{.runs = std::move(runs), .owners = std::move(owners), .buffer = nullptr})) {}
+  GradientView(std::vector<ElementRun> runs, std::vector<std::shared_ptr<const void>> owners)
+      : rep_(std::make_shared<Rep>(
+            Rep{.runs = std::move(runs), .owners = std::move(owners), .buffer = nullptr})) {}
 
-  bool none() const { return held_ == nullptr; }
+  bool none() const { return rep_ == nullptr; }
   absl::Span<const ElementRun> runs() const {
-    return none() ? absl::Span<const ElementRun>() : absl::MakeConstSpan(held_->runs);
+    return none() ? absl::Span<const ElementRun>() : absl::MakeConstSpan(rep_->runs);
   }
   // Null unless all elements are in one buffer.
-  std::shared_ptr<const AlignedBuffer> buffer() const { return none() ? nullptr : held_->buffer; }
+  std::shared_ptr<const AlignedBuffer> buffer() const { return none() ? nullptr : rep_->buffer; }
 
   // True if both refer to the same memory.
-  friend bool operator==(const HeldElements& a, const HeldElements& b) { return a.runs() == b.runs(); }
+  friend bool operator==(const GradientView& a, const GradientView& b) { return a.runs() == b.runs(); }
 
  private:
-  struct Held {
+  struct Rep {
     const std::vector<ElementRun> runs;
     const std::vector<std::shared_ptr<const void>> owners;
     const std::shared_ptr<const AlignedBuffer> buffer;
   };
-  std::shared_ptr<const Held> held_;
+  std::shared_ptr<const Rep> rep_;
 };
 
 }  // namespace cairn::ps
