@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
 absl::Status CheckGradient(const Gradient& gradient);
 
 // INVALID_ARGUMENT for an invalid learning rate, or for any learning rate if the job has a schedule.
-absl::Status CheckAmendment(const v1::Amendment& amendment, const v1::OptimizerConfig& optimizer);
-Amendment AmendmentOf(const v1::Amendment& proto);
+absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer);
+ConfigChange ConfigChangeOf(const v1::ConfigChange& proto);
 
 }  // namespace cairn::ps

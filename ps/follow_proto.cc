@@ -25,10 +25,10 @@ PushKey FromProto(const v1::PushKey& proto) {
   return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
 }
 
-v1::Amendment ToProto(const Amendment& amendment) {
-  v1::Amendment proto;
-  if (amendment.learning_rate.has_value()) proto.set_learning_rate(*amendment.learning_rate);
-  proto.set_end(amendment.end);
+v1::ConfigChange ToProto(const ConfigChange& config_change) {
+  v1::ConfigChange proto;
+  if (config_change.learning_rate.has_value()) proto.set_learning_rate(*config_change.learning_rate);
+  proto.set_end(config_change.end);
   return proto;
 }
 
@@ -92,9 +92,9 @@ absl::StatusOr<Mark> FromProto(const v1::Mark& proto) {
       absl::StrCat("a marker's name of ", proto.token().size(), " bytes, at most ", kLongestMark));
 }
 
-absl::StatusOr<Amendment> FromProto(const v1::Amendment& proto) {
-  CAIRN_RETURN_IF_ERROR(CheckAmendment(proto, v1::OptimizerConfig()));
-  return AmendmentOf(proto);
+absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto) {
+  CAIRN_RETURN_IF_ERROR(CheckConfigChange(proto, v1::OptimizerConfig()));
+  return ConfigChangeOf(proto);
 }
 
 namespace {
@@ -181,8 +181,8 @@ absl::StatusOr<LogEntry::What> ReadWhat(const v1::Decision& decision) {
       return ReadRelease(decision.release());
     case v1::Decision::kMark:
       return ps::FromProto(decision.mark());
-    case v1::Decision::kAmendment:
-      return ps::FromProto(decision.amendment());
+    case v1::Decision::kConfigChange:
+      return ps::FromProto(decision.config_change());
     default:
       return absl::InvalidArgumentError("unknown kind");
   }
@@ -238,7 +238,7 @@ v1::Decision ToProto(const LogEntry& entry) {
     decision.mutable_mark()->set_token(mark->token);
     decision.mutable_mark()->set_snapshot(mark->snapshot);
   } else {
-    *decision.mutable_amendment() = ToProto(std::get<Amendment>(entry.what));
+    *decision.mutable_config_change() = ToProto(std::get<ConfigChange>(entry.what));
   }
   return decision;
 }

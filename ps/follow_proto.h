@@ -16,7 +16,7 @@ v1::StagedGradient ToProto(const Gradient& gradient);
 absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto);
 v1::PushKey ToProto(const PushKey& key);
 PushKey FromProto(const v1::PushKey& proto);
-v1::Amendment ToProto(const Amendment& amendment);
+v1::ConfigChange ToProto(const ConfigChange& config_change);
 v1::Sums ToProto(const Sums& sums);
 // INVALID_ARGUMENT for a negative sum of squares.
 absl::StatusOr<Sums> FromProto(const v1::Sums& proto);
@@ -26,8 +26,8 @@ v1::Decision ToProto(const LogEntry& entry);
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision);
 // INVALID_ARGUMENT if the token is too long.
 absl::StatusOr<Mark> FromProto(const v1::Mark& proto);
-// As CheckAmendment(), except for the schedule.
-absl::StatusOr<Amendment> FromProto(const v1::Amendment& proto);
+// As CheckConfigChange(), except for the schedule.
+absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto);
 
 // Handles a decision that a follower receives from its leader: queues it for Flush(). An invalid decision
 // fails the job on this server. CANCELLED, without effect, for a decision out of order: it comes from a

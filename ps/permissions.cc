@@ -55,7 +55,7 @@ absl::Status Permissions::Check(const v1::MarkRequest& request, const Server&) c
   return IsChief() ? absl::OkStatus() : Denied("take a snapshot", absl::StrCat("the chief (", chief_, ")"));
 }
 
-absl::Status Permissions::Check(const v1::AmendRequest&, const Server&) const {
+absl::Status Permissions::Check(const v1::ChangeConfigRequest&, const Server&) const {
   return IsChief() ? absl::OkStatus() : Denied("change the job", absl::StrCat("the chief (", chief_, ")"));
 }
 

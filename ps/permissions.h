@@ -31,7 +31,7 @@ class Permissions {
   absl::Status Check(const v1::HeartbeatRequest& request, const Server& server) const;
   absl::Status Check(const v1::LeaveRequest& request, const Server& server) const;
   absl::Status Check(const v1::MarkRequest& request, const Server& server) const;
-  absl::Status Check(const v1::AmendRequest& request, const Server& server) const;
+  absl::Status Check(const v1::ChangeConfigRequest& request, const Server& server) const;
   absl::Status Check(const v1::FinishRequest& request, const Server& server) const;
   // Any caller may ask for a promotion; the backup itself decides whether it is due.
   absl::Status Check(const v1::PromoteRequest&, const Server&) const { return absl::OkStatus(); }

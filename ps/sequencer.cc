@@ -112,7 +112,8 @@ Progress Sequencer::ProgressNow() const {
   return progress;
 }
 
-absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendment& amendment) {
+absl::Status Sequencer::ChangeConfig(uint64_t incarnation, int64_t number,
+                                     const ConfigChange& config_change) {
   Change change;
   {
     MutexLock lock(mutex_);
@@ -121,18 +122,18 @@ absl::Status Sequencer::Amend(uint64_t incarnation, int64_t number, const Amendm
       return absl::AbortedError(
           absl::StrCat("incarnation ", incarnation, " of the chief is not a member of the job"));
     }
-    if (number <= chief.last_amendment) return absl::OkStatus();
+    if (number <= chief.last_config_change) return absl::OkStatus();
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
     if (copied()) {
       v1::SequencerEvent event;
-      event.mutable_amend()->set_incarnation(incarnation);
-      event.mutable_amend()->set_number(number);
-      *event.mutable_amend()->mutable_amendment() = ToProto(amendment);
+      event.mutable_config_change()->set_incarnation(incarnation);
+      event.mutable_config_change()->set_number(number);
+      *event.mutable_config_change()->mutable_config_change() = ToProto(config_change);
       Tell(std::move(event));
     }
-    chief.last_amendment = number;
-    Append(amendment);
-    if (amendment.end) Decide(policy_->OnEnd());
+    chief.last_config_change = number;
+    Append(config_change);
+    if (config_change.end) Decide(policy_->OnEnd());
     change = Changed();
   }
   Deliver(change);

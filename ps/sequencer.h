@@ -69,13 +69,13 @@ struct Measure {
 };
 
 // A config change by the chief, from this point of the log on.
-struct Amendment {
+struct ConfigChange {
   std::optional<float> learning_rate{};  // of all later updates
   bool end = false;                      // the current version is the job's last
 };
 
 struct LogEntry {
-  using What = std::variant<Apply, Refuse, Release, Mark, Measure, Amendment>;
+  using What = std::variant<Apply, Refuse, Release, Mark, Measure, ConfigChange>;
   int64_t index = 0;  // from 1
   What what;
   // In a Measure or Apply that follows a Measure: the totals of that Measure over all servers.
@@ -134,7 +134,7 @@ class Sequencer {
   // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
   // member; RESOURCE_EXHAUSTED as WriteMark(). The numbers of an incarnation rise: a call whose number is not
   // above the previous one is a repeat, and has no effect.
-  absl::Status Amend(uint64_t incarnation, int64_t number, const Amendment& amendment)
+  absl::Status ChangeConfig(uint64_t incarnation, int64_t number, const ConfigChange& config_change)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The replicator that feeds the backup, and the server that runs this sequencer. Called once, before the
@@ -200,8 +200,8 @@ class Sequencer {
   struct Worker {
     uint64_t incarnation = 0;
     bool member = false;
-    int64_t last_step = 0;       // the last step passed to the policy
-    int64_t last_amendment = 0;  // number of the chief's last config change
+    int64_t last_step = 0;           // the last step passed to the policy
+    int64_t last_config_change = 0;  // number of the chief's last config change
   };
   struct Server {
     std::shared_ptr<LogSink> sink;

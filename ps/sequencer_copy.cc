@@ -55,7 +55,7 @@ void Sequencer::Capture() {
     saved.set_incarnation(entry.incarnation);
     saved.set_member(entry.member);
     saved.set_last_step(entry.last_step);
-    saved.set_last_amendment(entry.last_amendment);
+    saved.set_last_config_change(entry.last_config_change);
   }
   for (const Server& server : servers_) state.add_executed(server.executed);
   for (const LogEntry& entry : log_) *state.add_log() = ToProto(entry);
@@ -127,7 +127,7 @@ absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
     workers_[saved.worker()] = {.incarnation = saved.incarnation(),
                                 .member = saved.member(),
                                 .last_step = saved.last_step(),
-                                .last_amendment = saved.last_amendment()};
+                                .last_config_change = saved.last_config_change()};
   }
   for (size_t i = 0; i < servers_.size(); ++i) servers_[i].executed = copied.executed(static_cast<int>(i));
   log_ = std::move(log);
@@ -170,9 +170,10 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
       CAIRN_ASSIGN_OR_RETURN(const Mark mark, FromProto(event.mark()));
       return WriteMark(mark).status();
     }
-    case v1::SequencerEvent::kAmend: {
-      CAIRN_ASSIGN_OR_RETURN(const Amendment amendment, FromProto(event.amend().amendment()));
-      return Amend(event.amend().incarnation(), event.amend().number(), amendment);
+    case v1::SequencerEvent::kConfigChange: {
+      CAIRN_ASSIGN_OR_RETURN(const ConfigChange config_change,
+                             FromProto(event.config_change().config_change()));
+      return ChangeConfig(event.config_change().incarnation(), event.config_change().number(), config_change);
     }
     default:
       break;

@@ -240,16 +240,16 @@ void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply)
   AnswerWhenHeld<v1::MarkResponse>(*job, std::move(reply), std::move(response));
 }
 
-void Server::Amend(const v1::AmendRequest& request, Reply<v1::AmendResponse> reply) {
+void Server::ChangeConfig(const v1::ChangeConfigRequest& request, Reply<v1::ChangeConfigResponse> reply) {
   const auto job = SequencedJob();
   absl::Status status = job.status();
-  if (status.ok()) status = CheckAmendment(request.amendment(), (*job)->job().optimizer());
+  if (status.ok()) status = CheckConfigChange(request.config_change(), (*job)->job().optimizer());
   if (status.ok()) {
-    status =
-        (*job)->sequencer()->Amend(request.incarnation(), request.number(), AmendmentOf(request.amendment()));
+    status = (*job)->sequencer()->ChangeConfig(request.incarnation(), request.number(),
+                                               ConfigChangeOf(request.config_change()));
   }
   if (status.ok()) {
-    AnswerWhenHeld<v1::AmendResponse>(*job, std::move(reply), v1::AmendResponse());
+    AnswerWhenHeld<v1::ChangeConfigResponse>(*job, std::move(reply), v1::ChangeConfigResponse());
   } else {
     reply(Annotate(status, name()));
   }

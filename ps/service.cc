@@ -86,7 +86,7 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
         v1::ParameterServer::WithCallbackMethod_Wait<v1::ParameterServer::WithCallbackMethod_Join<
             v1::ParameterServer::WithCallbackMethod_Heartbeat<v1::ParameterServer::WithCallbackMethod_Leave<
                 v1::ParameterServer::WithCallbackMethod_Mark<v1::ParameterServer::WithCallbackMethod_Finish<
-                    v1::ParameterServer::WithCallbackMethod_Amend<
+                    v1::ParameterServer::WithCallbackMethod_ChangeConfig<
                         v1::ParameterServer::WithCallbackMethod_Follow<
                             v1::ParameterServer::WithRawCallbackMethod_Replicate<
                                 v1::ParameterServer::WithCallbackMethod_Promote<
@@ -128,9 +128,10 @@ class Service final : public CallbackService {
                                  v1::MarkResponse* response) override {
     return Call(Find(*context), context, &Server::Mark, request, response);
   }
-  grpc::ServerUnaryReactor* Amend(grpc::CallbackServerContext* context, const v1::AmendRequest* request,
-                                  v1::AmendResponse* response) override {
-    return Call(Find(*context), context, &Server::Amend, request, response);
+  grpc::ServerUnaryReactor* ChangeConfig(grpc::CallbackServerContext* context,
+                                         const v1::ChangeConfigRequest* request,
+                                         v1::ChangeConfigResponse* response) override {
+    return Call(Find(*context), context, &Server::ChangeConfig, request, response);
   }
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
                                    v1::FinishResponse* response) override {

@@ -295,7 +295,7 @@ class Shard final : public LogSink {
   absl::Status CheckValues(const AlignedBuffer* values) const;
   // Drops kept values that no reader has fetched, oldest first, until there is room for the next version.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ExecuteAmendment(const Amendment& amendment);
+  void ExecuteConfigChange(const ConfigChange& config_change);
   // Records the decision about one push in the ledger and answers those who wait for it. `speculative`: the
   // update was speculative.
   void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,

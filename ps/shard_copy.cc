@@ -84,7 +84,7 @@ void Shard::SendState() {
   state.set_next_index(executed_ + 1);
   state.set_version(values.version);
   state.set_final_version(final_version_);
-  if (const auto rate = store_.amended_learning_rate()) state.set_learning_rate(*rate);
+  if (const auto rate = store_.changed_learning_rate()) state.set_learning_rate(*rate);
   item.floats = {values.data};
   if (auto slots = store_.TakeSlotsCopy(); slots != nullptr) item.floats.push_back(std::move(slots));
   {
@@ -120,9 +120,9 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
     return absl::InvalidArgumentError(absl::StrCat("a replicated state with ", copied.duplicates(),
                                                    " duplicates, ", copied.rejected(), " rejected pushes"));
   }
-  v1::Amendment amended;
-  if (copied.has_learning_rate()) amended.set_learning_rate(copied.learning_rate());
-  CAIRN_RETURN_IF_ERROR(FromProto(amended).status());
+  v1::ConfigChange changed;
+  if (copied.has_learning_rate()) changed.set_learning_rate(copied.learning_rate());
+  CAIRN_RETURN_IF_ERROR(FromProto(changed).status());
   std::vector<std::pair<Gradient, int64_t>> held;
   for (const v1::HeldPush& push : copied.held()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));

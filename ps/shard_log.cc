@@ -83,7 +83,8 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
     if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
     if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
     if (const auto* mark = std::get_if<Mark>(&entry.what)) ExecuteMark(*mark, replies);
-    if (const auto* amendment = std::get_if<Amendment>(&entry.what)) ExecuteAmendment(*amendment);
+    if (const auto* config_change = std::get_if<ConfigChange>(&entry.what))
+      ExecuteConfigChange(*config_change);
   }
 }
 
@@ -269,7 +270,7 @@ absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
     Pass("snapshot");
     const TraceSpan span(trace(), TraceLane::kSnapshot, "copy slots");
     CAIRN_ASSIGN_OR_RETURN(result.slots, store_.CopySlots());
-    result.learning_rate = store_.amended_learning_rate();
+    result.learning_rate = store_.changed_learning_rate();
   }
   return result;
 }
@@ -300,11 +301,11 @@ void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
   }
 }
 
-void Shard::ExecuteAmendment(const Amendment& amendment) {
+void Shard::ExecuteConfigChange(const ConfigChange& config_change) {
   if (speculative_ != nullptr) speculative_->Drop();
-  if (amendment.learning_rate.has_value()) store_.SetLearningRate(*amendment.learning_rate);
+  if (config_change.learning_rate.has_value()) store_.SetLearningRate(*config_change.learning_rate);
   const int64_t version = store_.current().version;
-  if (!amendment.end || finished(version)) return;
+  if (!config_change.end || finished(version)) return;
   store_.EndHere();
   final_version_ = version;
 }

@@ -227,7 +227,7 @@ void VariableStore::Restore(int64_t version, const AlignedBuffer* state) {
   Publish({.version = version, .data = current().data});
 }
 
-std::optional<float> VariableStore::amended_learning_rate() const {
+std::optional<float> VariableStore::changed_learning_rate() const {
   MutexLock lock(mutex_);
   return learning_rate_;
 }

@@ -114,7 +114,7 @@ class VariableStore {
   // Threading as Write().
   void Restore(int64_t version, const AlignedBuffer* state);
   // The rate set by SetLearningRate(), if any. Any thread.
-  std::optional<float> amended_learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<float> changed_learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Publish(Values next) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -179,8 +179,8 @@ void ServerPlayer::PlayStep(const Step& step) {
       return Call(&ps::Server::Leave, step.leave());
     case Step::kMark:
       return Call(&ps::Server::Mark, step.mark());
-    case Step::kAmend:
-      return Call(&ps::Server::Amend, step.amend());
+    case Step::kConfigChange:
+      return Call(&ps::Server::ChangeConfig, step.config_change());
     case Step::kFinish:
       return Call(&ps::Server::Finish, step.finish());
     case Step::kFrame: {

@@ -232,9 +232,9 @@ class InProcessStub final : public client::ServerStub {
                     client::Timeout timeout) override {
     return Call(&ps::Server::Mark, request, response, timeout);
   }
-  absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response,
-                     client::Timeout timeout) override {
-    return Call(&ps::Server::Amend, request, response, timeout);
+  absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
+                            client::Timeout timeout) override {
+    return Call(&ps::Server::ChangeConfig, request, response, timeout);
   }
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                       client::Timeout timeout) override {

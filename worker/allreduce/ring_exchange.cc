@@ -122,7 +122,7 @@ v1::RingState RingExchange::Mine() {
   mine.set_has_values(has_values_);
   *mine.mutable_progress() = progress_;
   mine.mutable_progress()->set_version(version());
-  if (const auto rate = store_.amended_learning_rate()) mine.mutable_progress()->set_learning_rate(*rate);
+  if (const auto rate = store_.changed_learning_rate()) mine.mutable_progress()->set_learning_rate(*rate);
   OfferDevice(mine);
   return mine;
 }
@@ -249,7 +249,7 @@ absl::StatusOr<client::TakenSnapshot> RingExchange::TakeSnapshot() {
   v1::Progress progress = progress_;
   progress.set_version(version());
   progress.clear_learning_rate();
-  if (const auto rate = store_.amended_learning_rate()) progress.set_learning_rate(*rate);
+  if (const auto rate = store_.changed_learning_rate()) progress.set_learning_rate(*rate);
   CAIRN_ASSIGN_OR_RETURN(auto slots, store_.CopySlots());
   return client::TakenSnapshot{
       .version = version(),

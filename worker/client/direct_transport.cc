@@ -147,8 +147,9 @@ class DirectStub final : public ServerStub {
   absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) override {
     return other_->Mark(request, response, timeout);
   }
-  absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response, Timeout timeout) override {
-    return other_->Amend(request, response, timeout);
+  absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
+                            Timeout timeout) override {
+    return other_->ChangeConfig(request, response, timeout);
   }
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                       Timeout timeout) override {

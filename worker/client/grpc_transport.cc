@@ -84,8 +84,9 @@ class GrpcStub final : public ServerStub {
   absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) override {
     return Call(&v1::ParameterServer::Stub::Mark, request, response, timeout);
   }
-  absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response, Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Amend, request, response, timeout);
+  absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
+                            Timeout timeout) override {
+    return Call(&v1::ParameterServer::Stub::ChangeConfig, request, response, timeout);
   }
   absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                       Timeout timeout) override {

@@ -247,28 +247,28 @@ absl::StatusOr<v1::ConnectResponse> TrainingClient::DescribeLeader() {
 }
 
 absl::Status TrainingClient::SetLearningRate(float rate) {
-  v1::Amendment amendment;
-  amendment.set_learning_rate(rate);
-  return Annotate(Amend(amendment), "changing the learning rate");
+  v1::ConfigChange config_change;
+  config_change.set_learning_rate(rate);
+  return Annotate(ChangeConfig(config_change), "changing the learning rate");
 }
 
 absl::Status TrainingClient::EndTraining() {
-  v1::Amendment amendment;
-  amendment.set_end(true);
-  CAIRN_RETURN_IF_ERROR(Annotate(Amend(amendment), "ending the job"));
+  v1::ConfigChange config_change;
+  config_change.set_end(true);
+  CAIRN_RETURN_IF_ERROR(Annotate(ChangeConfig(config_change), "ending the job"));
   return Pull();
 }
 
-absl::Status TrainingClient::Amend(const v1::Amendment& amendment) {
-  v1::AmendRequest request;
+absl::Status TrainingClient::ChangeConfig(const v1::ConfigChange& config_change) {
+  v1::ChangeConfigRequest request;
   request.set_incarnation(incarnation_);
-  request.set_number(++amendments_);
-  *request.mutable_amendment() = amendment;
+  request.set_number(++config_changes_);
+  *request.mutable_config_change() = config_change;
   const int sequencers = job_.one_log ? 1 : connection_->num_servers();
   return Persist([&] {
     for (int server = 0; server < sequencers; ++server) {
-      v1::AmendResponse response;
-      CAIRN_RETURN_IF_ERROR(connection_->stub(server).Amend(request, &response, kCallTimeout));
+      v1::ChangeConfigResponse response;
+      CAIRN_RETURN_IF_ERROR(connection_->stub(server).ChangeConfig(request, &response, kCallTimeout));
     }
     return absl::OkStatus();
   });

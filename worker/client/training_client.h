@@ -186,7 +186,7 @@ class TrainingClient final : public Exchange {
   // A repetition after a lost answer draws another incarnation; the unused one does no harm.
   absl::Status JoinOnce();
   // Sends a numbered config change to every server that sequences.
-  absl::Status Amend(const v1::Amendment& amendment);
+  absl::Status ChangeConfig(const v1::ConfigChange& config_change);
   // Reads all values into incoming_ and swaps it in. UNAVAILABLE if a stream broke.
   absl::Status PullOnce(v1::Encoding encoding);
   // Pulls values with the encoding of the answers to pushes.
@@ -221,7 +221,7 @@ class TrainingClient final : public Exchange {
   int64_t step_ = 0;
   bool push_ended_ = true;  // of step_
   int64_t reads_ = 0;
-  int64_t amendments_ = 0;
+  int64_t config_changes_ = 0;
 
   mutable Mutex mutex_;
   absl::Status interruption_ ABSL_GUARDED_BY(mutex_);

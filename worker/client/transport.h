@@ -64,8 +64,8 @@ class ServerStub {
   virtual absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
                              Timeout timeout) = 0;
   virtual absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) = 0;
-  virtual absl::Status Amend(const v1::AmendRequest& request, v1::AmendResponse* response,
-                             Timeout timeout) = 0;
+  virtual absl::Status ChangeConfig(const v1::ChangeConfigRequest& request,
+                                    v1::ChangeConfigResponse* response, Timeout timeout) = 0;
   virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
                               Timeout timeout) = 0;
   virtual absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,

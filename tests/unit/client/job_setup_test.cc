@@ -33,7 +33,9 @@ class SlowCreator final : public ServerStub {
   }
   absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return kNotAsked; }
   absl::Status Mark(const v1::MarkRequest&, v1::MarkResponse*, Timeout) override { return kNotAsked; }
-  absl::Status Amend(const v1::AmendRequest&, v1::AmendResponse*, Timeout) override { return kNotAsked; }
+  absl::Status ChangeConfig(const v1::ChangeConfigRequest&, v1::ChangeConfigResponse*, Timeout) override {
+    return kNotAsked;
+  }
   absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return kNotAsked; }
   absl::Status Promote(const v1::PromoteRequest&, v1::PromoteResponse*, Timeout) override {
     return kNotAsked;

@@ -172,7 +172,9 @@ class RecordingStub final : public ServerStub {
   absl::Status Heartbeat(const v1::HeartbeatRequest&, v1::HeartbeatResponse*, Timeout) override { return {}; }
   absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return {}; }
   absl::Status Mark(const v1::MarkRequest&, v1::MarkResponse*, Timeout) override { return {}; }
-  absl::Status Amend(const v1::AmendRequest&, v1::AmendResponse*, Timeout) override { return {}; }
+  absl::Status ChangeConfig(const v1::ChangeConfigRequest&, v1::ChangeConfigResponse*, Timeout) override {
+    return {};
+  }
   absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return {}; }
   absl::Status Promote(const v1::PromoteRequest&, v1::PromoteResponse*, Timeout) override { return {}; }
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {

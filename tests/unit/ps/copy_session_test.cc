@@ -198,7 +198,8 @@ INSTANTIATE_TEST_SUITE_P(
                                  },
                                  "a marker's name of 257 bytes"},
                     StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_amend()->mutable_amendment()->set_learning_rate(-1);
+                                   event.mutable_config_change()->mutable_config_change()->set_learning_rate(
+                                       -1);
                                  },
                                  "a learning rate of -1"},
                     StrangeEvent{[](v1::SequencerEvent& event) {

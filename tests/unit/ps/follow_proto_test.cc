@@ -90,10 +90,11 @@ TEST(FollowProto, SumsKeepTheirSlicesAndBandsToTheBit) {
 
 TEST(FollowProto, AConfigChangeKeepsSetAndUnsetFields) {
   const auto rate =
-      std::get<Amendment>(ThroughTheWire({.index = 2, .what = Amendment{.learning_rate = 0.0f}}).what);
+      std::get<ConfigChange>(ThroughTheWire({.index = 2, .what = ConfigChange{.learning_rate = 0.0f}}).what);
   EXPECT_EQ(rate.learning_rate, 0.0f);
   EXPECT_FALSE(rate.end);
-  const auto end = std::get<Amendment>(ThroughTheWire({.index = 3, .what = Amendment{.end = true}}).what);
+  const auto end =
+      std::get<ConfigChange>(ThroughTheWire({.index = 3, .what = ConfigChange{.end = true}}).what);
   EXPECT_EQ(end.learning_rate, std::nullopt);
   EXPECT_TRUE(end.end);
 }
@@ -197,7 +198,7 @@ TEST_F(StrangeDecision, AMarkerWithALongNameIsRefused) {
 }
 
 TEST_F(StrangeDecision, AnInvalidLearningRateIsRefused) {
-  decision_.mutable_amendment()->set_learning_rate(-1);
+  decision_.mutable_config_change()->set_learning_rate(-1);
   EXPECT_EQ(Refusal(), "decision 7: a learning rate of -1 is invalid");
 }
 

@@ -71,7 +71,7 @@ TEST_F(PermissionsTest, EachCallIsAllowedAsInTheTable) {
       //                                                             w0 w1 w  ch op p0 p1 ps ev *  nobody
       {"create a job", of(Create(v1::MODE_SYNC)), /*             */ "y- - y- - - - - y-"},
       {"create variables", of(Create(v1::MODE_VARIABLES)), /*    */ "y- - yy - - - - y-"},
-      {"amend", of(v1::AmendRequest()), /*                       */ "y- - y- - - - - y-"},
+      {"amend", of(v1::ChangeConfigRequest()), /*                       */ "y- - y- - - - - y-"},
       {"finish", of(v1::FinishRequest()), /*                     */ "y- - yy - - - - y-"},
       {"snapshot", of(Mark(true)), /*                            */ "y- - y- - - - - y-"},
       {"mark", of(Mark(false)), /*                               */ "yy y yy - - - y y-"},

@@ -39,9 +39,9 @@ std::string ToText(const LogEntry& entry) {
   }
   if (const auto* mark = std::get_if<Mark>(&entry.what))
     return absl::StrCat(entry.index, ": mark ", mark->token);
-  const auto& amendment = std::get<Amendment>(entry.what);
+  const auto& config_change = std::get<ConfigChange>(entry.what);
   return absl::StrCat(entry.index, ": ",
-                      amendment.end ? "end" : absl::StrCat("rate ", *amendment.learning_rate));
+                      config_change.end ? "end" : absl::StrCat("rate ", *config_change.learning_rate));
 }
 
 class RecordingSink final : public LogSink {
@@ -140,11 +140,11 @@ TEST_F(SequencerTest, AMarkerIsInTheLogBetweenItsRounds) {
 }
 
 TEST_F(SequencerTest, AConfigChangeIsInTheLogOnce) {
-  ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok());
-  ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok()) << "a repeat";
+  ASSERT_TRUE(sequencer_.ChangeConfig(1, 1, {.learning_rate = 0.5f}).ok());
+  ASSERT_TRUE(sequencer_.ChangeConfig(1, 1, {.learning_rate = 0.5f}).ok()) << "a repeat";
   StageOnBoth(Push(0, 1, 1));
-  ASSERT_TRUE(sequencer_.Amend(1, 2, {.end = true}).ok());
-  ASSERT_TRUE(sequencer_.Amend(1, 1, {.learning_rate = 0.5f}).ok()) << "a late repeat";
+  ASSERT_TRUE(sequencer_.ChangeConfig(1, 2, {.end = true}).ok());
+  ASSERT_TRUE(sequencer_.ChangeConfig(1, 1, {.learning_rate = 0.5f}).ok()) << "a late repeat";
   StageOnBoth(Push(1, 1, 1));
   EXPECT_THAT(log(), ElementsAre("1: rate 0.5", "2: end", "3: refuse 0.1.1", "4: refuse 1.1.1"));
   EXPECT_EQ(sink_->flushed, 4u);
@@ -152,11 +152,11 @@ TEST_F(SequencerTest, AConfigChangeIsInTheLogOnce) {
 
 TEST_F(SequencerTest, OnlyTheCurrentChiefMayChangeTheConfig) {
   sequencer_.Join(0, 2);
-  EXPECT_EQ(sequencer_.Amend(1, 7, {.end = true}).code(), absl::StatusCode::kAborted);
-  ASSERT_TRUE(sequencer_.Amend(2, 1, {.learning_rate = 0.5f}).ok())
+  EXPECT_EQ(sequencer_.ChangeConfig(1, 7, {.end = true}).code(), absl::StatusCode::kAborted);
+  ASSERT_TRUE(sequencer_.ChangeConfig(2, 1, {.learning_rate = 0.5f}).ok())
       << "the numbers of a new chief start over";
   sequencer_.Leave(0, 2);
-  EXPECT_EQ(sequencer_.Amend(2, 2, {.end = true}).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(sequencer_.ChangeConfig(2, 2, {.end = true}).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(log(), ElementsAre("1: rate 0.5"));
 }
 
@@ -219,7 +219,7 @@ TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
   const absl::Status full = sequencer_.WriteMark({.token = "b"}).status();
   EXPECT_EQ(full, absl::ResourceExhaustedError(
                       "the log holds 16384 entries, at most 16384, that ps/1 has not executed"));
-  EXPECT_EQ(sequencer_.Amend(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
+  EXPECT_EQ(sequencer_.ChangeConfig(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
   sequencer_.OnStaged(0, Push(0, /*incarnation=*/7, 1));  // by a non-member: would be refused
   EXPECT_EQ(log().size(), Sequencer::kMostUnexecuted);
   StageOnBoth(Push(0, 1, 1));
@@ -310,7 +310,8 @@ TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasTheTotalsOfTheOneBefore) {
 TEST_F(MeasuringSequencerTest, DecisionsDuringAnUpdateFollowIt) {
   StageOnBoth(1);
   EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
-  ASSERT_EQ(sequencer_.Amend(/*incarnation=*/1, /*number=*/1, {.learning_rate = 2.0f}), absl::OkStatus());
+  ASSERT_EQ(sequencer_.ChangeConfig(/*incarnation=*/1, /*number=*/1, {.learning_rate = 2.0f}),
+            absl::OkStatus());
   StageOnBoth(2);
   EXPECT_EQ(log().size(), 1u);
   for (int64_t index : {1, 2}) {

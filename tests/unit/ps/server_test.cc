@@ -72,12 +72,12 @@ class ServerTest : public testing::Test {
     EXPECT_TRUE(Call(server_, &Server::Leave, request).ok());
   }
   // Creates a job as a chief that has just started.
-  absl::Status Amend(float learning_rate) {
-    v1::AmendRequest request;
+  absl::Status ChangeConfig(float learning_rate) {
+    v1::ChangeConfigRequest request;
     request.set_incarnation(1);
-    request.set_number(++amendments_);
-    request.mutable_amendment()->set_learning_rate(learning_rate);
-    return Call(server_, &Server::Amend, request).status();
+    request.set_number(++config_changes_);
+    request.mutable_config_change()->set_learning_rate(learning_rate);
+    return Call(server_, &Server::ChangeConfig, request).status();
   }
   using WaitAnswer = std::optional<absl::StatusOr<v1::WaitResponse>>;
   void Wait(v1::Condition condition, double seconds, WaitAnswer& answer) {
@@ -102,7 +102,7 @@ class ServerTest : public testing::Test {
 
   test::FakeClock clock_;
   Server server_;
-  int64_t amendments_ = 0;
+  int64_t config_changes_ = 0;
 };
 
 TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
@@ -487,10 +487,10 @@ TEST_F(ServerTest, AChangedLearningRateIsReported) {
   MakeReady();
   ASSERT_TRUE(Join(0).ok());
   EXPECT_EQ(Describe().learning_rate(), 0.01f) << "SGD's default";
-  EXPECT_TRUE(Amend(0.5f).ok());
+  EXPECT_TRUE(ChangeConfig(0.5f).ok());
   EXPECT_EQ(Describe().learning_rate(), 0.5f);
   for (float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    EXPECT_EQ(Amend(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(ChangeConfig(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
   }
   EXPECT_EQ(Describe().learning_rate(), 0.5f);
 }
@@ -502,15 +502,15 @@ TEST_F(ServerTest, ALearningRateCannotReplaceASchedule) {
   schedule.add_values(1);
   server_.OnInitialised(Create(request).value().layout());
   ASSERT_TRUE(Join(0).ok());
-  const absl::Status status = Amend(0.5f);
+  const absl::Status status = ChangeConfig(0.5f);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(MessageOf(status), HasSubstr("PiecewiseConstantDecay"));
 }
 
 TEST_F(ServerTest, WithoutAJobAConfigChangeIsRefused) {
-  EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ChangeConfig(0.5f).code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(Create(Variable("v", {1})).ok());
-  EXPECT_EQ(Amend(0.5f).code(), absl::StatusCode::kFailedPrecondition) << "nothing is trained";
+  EXPECT_EQ(ChangeConfig(0.5f).code(), absl::StatusCode::kFailedPrecondition) << "nothing is trained";
 }
 
 TEST_F(ServerTest, AfterFinishTheServerIsDone) {

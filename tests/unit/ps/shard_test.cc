@@ -178,7 +178,7 @@ TEST_F(ShardTest, AnEarlierEndIsReportedInLaterAnswers) {
   ApplyRound(1, {Key(0, 1)});
   EXPECT_FALSE((*first_)->finished);
   Push(Key(1, 1), {1, 1}, second_);
-  Decide(Amendment{.end = true});
+  Decide(ConfigChange{.end = true});
   Decide(Refuse{.key = Key(1, 1), .reason = Refuse::Reason::kFinished});
   EXPECT_EQ((*second_)->outcome, v1::OUTCOME_FINISHED);
   EXPECT_TRUE((*second_)->finished);
@@ -193,7 +193,7 @@ TEST_F(ShardTest, AnEarlierEndIsReportedInLaterAnswers) {
 TEST_F(ShardTest, AChangedLearningRateAppliesToLaterUpdates) {
   Push(Key(0, 1), {1, 2}, first_);
   ApplyRound(1, {Key(0, 1)});
-  Decide(Amendment{.learning_rate = 0.5f});
+  Decide(ConfigChange{.learning_rate = 0.5f});
   Push(Key(0, 2), {1, 2}, first_);
   ApplyRound(2, {Key(0, 2)});
   EXPECT_THAT(ToVector(shard_.store().current()), ElementsAre(-1.5, -3));

@@ -205,8 +205,8 @@ TEST_P(SpeculativeUpdateTest, AChangedLearningRateAppliesToTheNextUpdate) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   Interleaved(pushes);
-  speculative_.Decide(Amendment{.learning_rate = 0.5f});
-  after_.Decide(Amendment{.learning_rate = 0.5f});
+  speculative_.Decide(ConfigChange{.learning_rate = 0.5f});
+  after_.Decide(ConfigChange{.learning_rate = 0.5f});
   ExpectMadeAfterwards(2, pushes);
 }
 

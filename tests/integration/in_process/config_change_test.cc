@@ -95,7 +95,7 @@ TEST(LearningRate, ChangesFromOneVersionOnOnEveryServer) {
   }
 }
 
-TEST(Amendments, ALostAnswerIsRequestedAgain) {
+TEST(ConfigChanges, ALostAnswerIsRequestedAgain) {
   for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
     InProcessCluster cluster({.servers = 2});
     ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
