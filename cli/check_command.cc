@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
-#include "cli/doctor.h"
+#include "cli/preflight.h"
 #include "common/core/clock.h"
 #include "common/core/edit_distance.h"
 #include "common/core/flags.h"

@@ -1,5 +1,5 @@
 // Each test introduces one fault, which must be the only finding, named and with a remedy.
-#include "cli/doctor.h"
+#include "cli/preflight.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -86,9 +86,9 @@ class Port {
 };
 
 // Two healthy servers, a worker, a model, and free disk space.
-class DoctorTest : public testing::Test {
+class PreflightTest : public testing::Test {
  protected:
-  DoctorTest() : directory_(testing::TempDir() + "cairn_doctor_XXXXXX") {
+  PreflightTest() : directory_(testing::TempDir() + "cairn_doctor_XXXXXX") {
     EXPECT_NE(mkdtemp(directory_.data()), nullptr);
     examination_.backends = {
         .count_gpus = [] { return absl::NotFoundError("no GPU: this machine has no driver"); },
@@ -106,7 +106,7 @@ class DoctorTest : public testing::Test {
       servers_[i].status.set_cluster_hash(examination_.cluster.spec.Hash());
     }
   }
-  ~DoctorTest() override { std::filesystem::remove_all(directory_); }
+  ~PreflightTest() override { std::filesystem::remove_all(directory_); }
 
   void UseCluster(const std::vector<std::string>& servers) {
     net::ClusterFlags flags;
@@ -132,7 +132,7 @@ class DoctorTest : public testing::Test {
   Examination examination_;
 };
 
-TEST_F(DoctorTest, TooFewDescriptorsAreAFault) {
+TEST_F(PreflightTest, TooFewDescriptorsAreAFault) {
   examination_.descriptor_limit = 52;  // 40, and 12 for each server or worker
   EXPECT_THAT(Faults(),
               ElementsAre("descriptors: up to 52 files may be open (ulimit -Hn), about 64 are needed"));
@@ -140,7 +140,7 @@ TEST_F(DoctorTest, TooFewDescriptorsAreAFault) {
   EXPECT_THAT(Faults(), Not(Contains(HasSubstr("descriptors"))));
 }
 
-TEST_F(DoctorTest, AHealthyClusterHasNoFaults) {
+TEST_F(PreflightTest, AHealthyClusterHasNoFaults) {
   EXPECT_THAT(Faults(), IsEmpty());
   const std::string text = AsText(Examine(examination_));
   EXPECT_THAT(text, HasSubstr("no faults\n"));
@@ -148,21 +148,21 @@ TEST_F(DoctorTest, AHealthyClusterHasNoFaults) {
   EXPECT_THAT(text, HasSubstr("times the mean"));
 }
 
-TEST_F(DoctorTest, AServerThatIsDownIsAFault) {
+TEST_F(PreflightTest, AServerThatIsDownIsAFault) {
   const Port nobody(/*listens=*/false);
   UseCluster({servers_[0].address(), nobody.address()});
   servers_[0].status.set_cluster_hash(0);
   EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: ", nobody.address(), ": connection refused")));
 }
 
-TEST_F(DoctorTest, SwappedPortsOfServersAreAFault) {
+TEST_F(PreflightTest, SwappedPortsOfServersAreAFault) {
   UseCluster({servers_[1].address(), servers_[0].address()});
   EXPECT_THAT(Faults(),
               ElementsAre(absl::StrCat("ps/0: ", servers_[1].address(), " identifies itself as ps/1"),
                           absl::StrCat("ps/1: ", servers_[0].address(), " identifies itself as ps/0")));
 }
 
-TEST_F(DoctorTest, AnAddressOfTwoTasksIsAFault) {
+TEST_F(PreflightTest, AnAddressOfTwoTasksIsAFault) {
   const std::string port = servers_[0].address().substr(servers_[0].address().find(':'));
   UseCluster({servers_[0].address(), "localhost" + port});
   servers_[0].status.set_cluster_hash(0);
@@ -170,54 +170,54 @@ TEST_F(DoctorTest, AnAddressOfTwoTasksIsAFault) {
               ElementsAre(absl::StrCat("ps/1: localhost", port, " is 127.0.0.1", port, ", and so is ps/0")));
 }
 
-TEST_F(DoctorTest, AnUnresolvableHostIsAFault) {
+TEST_F(PreflightTest, AnUnresolvableHostIsAFault) {
   UseCluster({servers_[0].address(), "no-such-host.invalid:2222"});
   servers_[0].status.set_cluster_hash(0);
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("ps/1: 'no-such-host.invalid' cannot be resolved: ")));
 }
 
-TEST_F(DoctorTest, AServerOfAnotherClusterIsAFault) {
+TEST_F(PreflightTest, AServerOfAnotherClusterIsAFault) {
   servers_[1].status.set_cluster_hash(7);
   EXPECT_THAT(Faults(),
               ElementsAre(StartsWith("ps/1: belongs to another cluster: its servers' addresses hash to 7")));
 }
 
-TEST_F(DoctorTest, AnotherProtocolVersionIsAFault) {
+TEST_F(PreflightTest, AnotherProtocolVersionIsAFault) {
   servers_[1].status.set_protocol(99);
   servers_[1].status.set_program_version("9.0.0");
   EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: speaks protocol 99 (version 9.0.0), we ",
                                                  net::kProtocolVersion)));
 }
 
-TEST_F(DoctorTest, AFullDiskIsAFault) {
+TEST_F(PreflightTest, AFullDiskIsAFault) {
   examination_.free_bytes = [](const std::string&) { return int64_t{4096}; };
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("train_dir: the disk is too full: 4.0 KiB free in ")));
 }
 
-TEST_F(DoctorTest, AFileSystemWithoutSpaceIsAFault) {
+TEST_F(PreflightTest, AFileSystemWithoutSpaceIsAFault) {
   examination_.free_bytes = [](const std::string&) { return int64_t{0}; };
   EXPECT_THAT(Faults(), ElementsAre(StartsWith("train_dir: nothing can be stored there: 0 B free in ")));
 }
 
-TEST_F(DoctorTest, UnreadableDataIsAFault) {
+TEST_F(PreflightTest, UnreadableDataIsAFault) {
   examination_.options.data_dir = directory_ + "/nowhere";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("data: "), HasSubstr("/nowhere"))));
 }
 
-TEST_F(DoctorTest, AnInvalidModelIsAFault) {
+TEST_F(PreflightTest, AnInvalidModelIsAFault) {
   examination_.options.model = directory_ + "/model.json";
   std::ofstream(examination_.options.model)
       << R"({"config": {"layers": [{"class_name": "Dance", "config": {}}]}})";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("model: "), HasSubstr("Dance"))));
 }
 
-TEST_F(DoctorTest, AModelThatDiffersFromTheRunningJobIsAFault) {
+TEST_F(PreflightTest, AModelThatDiffersFromTheRunningJobIsAFault) {
   servers_[0].status.set_state(v1::STATE_READY);
   servers_[0].status.mutable_job()->set_model_sha256("abc");
   EXPECT_THAT(Faults(), ElementsAre("model: differs from the model of the job that is running on ps/0"));
 }
 
-TEST_F(DoctorTest, APortInUseIsAFault) {
+TEST_F(PreflightTest, APortInUseIsAFault) {
   const Port taken(/*listens=*/true);
   UseCluster({servers_[0].address(), taken.address()});
   servers_[0].status.set_cluster_hash(0);
@@ -230,19 +230,19 @@ TEST_F(DoctorTest, APortInUseIsAFault) {
                              "port: [0-9]+, on which ps/1 listens, is taken here: Address already in use"));
 }
 
-TEST_F(DoctorTest, ClockSkewIsAFault) {
+TEST_F(PreflightTest, ClockSkewIsAFault) {
   servers_[0].status.set_unix_seconds(kNow + 90);
   servers_[1].status.set_unix_seconds(kNow - 300);
   EXPECT_THAT(Faults(), ElementsAre("ps/0: its clock is 1 min 30 s ahead of ours",
                                     "ps/1: its clock is 5 min 00 s behind ours"));
 }
 
-TEST_F(DoctorTest, AMissingGpuIsAFault) {
+TEST_F(PreflightTest, AMissingGpuIsAFault) {
   examination_.options.device = "/gpu:0";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("device: "), HasSubstr("/gpu:0"))));
 }
 
-TEST_F(DoctorTest, AFaultIsFollowedByItsRemedy) {
+TEST_F(PreflightTest, AFaultIsFollowedByItsRemedy) {
   const std::string text =
       AsText({{.subject = "ps/0", .what = "well"},
               {.subject = "data", .fault = true, .what = "gone", .remedy = "bring it back"}});

@@ -1,4 +1,4 @@
-#include "cli/doctor.h"
+#include "cli/preflight.h"
 
 #include <sys/statvfs.h>
 
@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/doctor_network.h"
+#include "cli/preflight_network.h"
 #include "common/core/files.h"
 #include "common/core/limits.h"
 #include "common/core/path_checks.h"
@@ -63,9 +63,9 @@ Finding Plan(const nn::Model& model, int servers) {
   return finding;
 }
 
-class Doctor {
+class Preflight {
  public:
-  explicit Doctor(const Examination& examination) : given_(examination), options_(examination.options) {}
+  explicit Preflight(const Examination& examination) : given_(examination), options_(examination.options) {}
 
   std::vector<Finding> Examine() {
     Ok("cluster",
@@ -226,7 +226,7 @@ Examination OfThisMachine(net::ResolvedCluster cluster) {
 }
 
 std::vector<Finding> Examine(const Examination& examination) {
-  return Doctor(examination).Examine();
+  return Preflight(examination).Examine();
 }
 
 std::string AsText(const std::vector<Finding>& findings) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor.h"
+#include "cli/preflight.h"
 
 namespace cairn::cli {
 

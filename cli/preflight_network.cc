@@ -1,4 +1,4 @@
-#include "cli/doctor_network.h"
+#include "cli/preflight_network.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -75,10 +75,10 @@ std::string RemedyFor(const std::string& task, const std::string& reason) {
   return "check that the machine is up and that no firewall blocks this port";
 }
 
-class NetworkDoctor {
+class NetworkPreflight {
  public:
-  NetworkDoctor(const NetworkExamination& given, std::vector<Finding>& findings,
-                std::map<std::string, std::string>& running_models)
+  NetworkPreflight(const NetworkExamination& given, std::vector<Finding>& findings,
+                   std::map<std::string, std::string>& running_models)
       : given_(given), findings_(findings), running_models_(running_models) {}
 
   void Examine() {
@@ -224,7 +224,7 @@ class NetworkDoctor {
 
 void ExamineNetwork(const NetworkExamination& examination, std::vector<Finding>& findings,
                     std::map<std::string, std::string>& running_models) {
-  NetworkDoctor(examination, findings, running_models).Examine();
+  NetworkPreflight(examination, findings, running_models).Examine();
 }
 
 }  // namespace cairn::cli
