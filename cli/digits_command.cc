@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "common/core/flags.h"
 #include "common/core/path_checks.h"
-#include "worker/data/digits.h"
+#include "worker/data/synthetic_mnist.h"
 
 namespace cairn::cli {
 namespace {
@@ -33,7 +33,7 @@ class DigitsCommand final : public Command {
     if (const absl::Status status = CheckDirectoryWritable(directory_); !status.ok()) {
       return static_cast<int>(UsageError("cairn digits", absl::StrCat("DIR: ", status.message())));
     }
-    const absl::Status status = data::WriteSyntheticDigits(directory_, num_train_, num_validation_, seed_);
+    const absl::Status status = data::WriteSyntheticMnist(directory_, num_train_, num_validation_, seed_);
     if (!status.ok()) {
       std::fprintf(stderr, "cairn digits: %s\n", std::string(status.message()).c_str());
       return static_cast<int>(ExitCode::kFailure);

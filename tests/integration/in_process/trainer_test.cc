@@ -22,7 +22,7 @@
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/source_dir.h"
 #include "worker/client/training_client.h"
-#include "worker/data/digits.h"
+#include "worker/data/synthetic_mnist.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
@@ -143,7 +143,7 @@ class TrainerTest : public testing::Test {
   static void SetUpTestSuite() {
     std::string directory = testing::TempDir() + "cairn_digits_XXXXXX";
     ASSERT_NE(mkdtemp(directory.data()), nullptr);
-    ASSERT_TRUE(data::WriteSyntheticDigits(directory, kExamples, 100, 1).ok());
+    ASSERT_TRUE(data::WriteSyntheticMnist(directory, kExamples, 100, 1).ok());
     directory_ = directory;
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(directory_); }

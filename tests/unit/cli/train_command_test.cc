@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "tests/support/source_dir.h"
-#include "worker/data/digits.h"
+#include "worker/data/synthetic_mnist.h"
 
 namespace cairn::cli {
 namespace {
@@ -40,7 +40,7 @@ class TrainCommand : public testing::Test {
   TrainCommand() : dir_(testing::TempDir() + "cairn_train_XXXXXX") {
     EXPECT_NE(mkdtemp(dir_.data()), nullptr);
     std::filesystem::copy_file(CAIRN_PROGRAM, dir_ + "/cairn");
-    EXPECT_TRUE(data::WriteSyntheticDigits(dir_, 20, 10, /*seed=*/0).ok());  // --data_dir is dir_ too
+    EXPECT_TRUE(data::WriteSyntheticMnist(dir_, 20, 10, /*seed=*/0).ok());  // --data_dir is dir_ too
     model_ = InSource("deploy/examples/mnist_mlp.json");
   }
   ~TrainCommand() override { std::filesystem::remove_all(dir_); }

@@ -1,4 +1,4 @@
-#include "worker/data/digits.h"
+#include "worker/data/synthetic_mnist.h"
 
 #include <algorithm>
 #include <cmath>
@@ -85,8 +85,8 @@ struct Hand {
         height(Between(14 * 256, 21 * 256, random)),
         slant(Between(-320, 560, random)),  // most people's writing leans to the right
         slope(Between(-250, 250, random)),
-        centre{(kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random),
-               (kDigitSide - 1) * kPixel / 2 + Between(-512, 512, random)} {}
+        centre{(kMnistSide - 1) * kPixel / 2 + Between(-512, 512, random),
+               (kMnistSide - 1) * kPixel / 2 + Between(-512, 512, random)} {}
 
   Point Place(const ModelPoint& point, Random& random) const {
     constexpr int kTremor = 8;
@@ -143,24 +143,24 @@ class InkDistance {
       return std::max<int64_t>(0, (std::min(u, v) - reach_) / kPixel);
     };
     const auto last = [&](int64_t u, int64_t v) {
-      return std::min<int64_t>(kDigitSide - 1, (std::max(u, v) + reach_) / kPixel + 1);
+      return std::min<int64_t>(kMnistSide - 1, (std::max(u, v) + reach_) / kPixel + 1);
     };
     for (int64_t row = first(a.y, b.y); row <= last(a.y, b.y); ++row) {
       for (int64_t column = first(a.x, b.x); column <= last(a.x, b.x); ++column) {
-        int64_t& nearest = squared_[static_cast<size_t>(row * kDigitSide + column)];
+        int64_t& nearest = squared_[static_cast<size_t>(row * kMnistSide + column)];
         nearest = std::min(nearest, SquaredDistance({column * kPixel, row * kPixel}, a, b));
       }
     }
   }
 
   const int64_t reach_;
-  std::array<int64_t, kDigitSide * kDigitSide> squared_;
+  std::array<int64_t, kMnistSide * kMnistSide> squared_;
 };
 
 absl::Status WriteSplit(const std::string& directory, const std::string& prefix, int64_t count,
                         uint64_t seed) {
   std::vector<uint8_t> images, labels;
-  images.reserve(static_cast<size_t>(count * kDigitSide * kDigitSide));
+  images.reserve(static_cast<size_t>(count * kMnistSide * kMnistSide));
   for (int64_t i = 0; i < count; ++i) {
     Random random(seed, absl::StrCat("digits/", prefix, "/", i));
     const auto digit = static_cast<uint8_t>(random.NextBelow(10));
@@ -170,7 +170,7 @@ absl::Status WriteSplit(const std::string& directory, const std::string& prefix,
   }
   CAIRN_RETURN_IF_ERROR(
       WriteIdx(absl::StrCat(directory, "/", prefix, "-images-idx3-ubyte"),
-               {ElementType::kUint8, {count, kDigitSide, kDigitSide}, SharedBytes(std::move(images))}));
+               {ElementType::kUint8, {count, kMnistSide, kMnistSide}, SharedBytes(std::move(images))}));
   return WriteIdx(absl::StrCat(directory, "/", prefix, "-labels-idx1-ubyte"),
                   {ElementType::kUint8, {count}, SharedBytes(std::move(labels))});
 }
@@ -209,8 +209,8 @@ DigitImage DrawDigit(int digit, Random& random) {
   return image;
 }
 
-absl::Status WriteSyntheticDigits(const std::string& directory, int64_t num_train, int64_t num_validation,
-                                  uint64_t seed) {
+absl::Status WriteSyntheticMnist(const std::string& directory, int64_t num_train, int64_t num_validation,
+                                 uint64_t seed) {
   constexpr int64_t kMost = 10'000'000;
   if (num_train < 1 || num_train > kMost || num_validation < 0 || num_validation > kMost) {
     return absl::InvalidArgumentError(absl::StrCat("cannot draw ", num_train, " training and ",

@@ -14,8 +14,8 @@
 
 namespace cairn::data {
 
-inline constexpr int kDigitSide = 28;                             // pixels
-using DigitImage = std::array<uint8_t, kDigitSide * kDigitSide>;  // [row, column]; 255 is full ink
+inline constexpr int kMnistSide = 28;                             // pixels
+using DigitImage = std::array<uint8_t, kMnistSide * kMnistSide>;  // [row, column]; 255 is full ink
 
 // Draws `digit`, 0 to 9, with variations drawn from `random`.
 DigitImage DrawDigit(int digit, Random& random);
@@ -24,7 +24,7 @@ DigitImage DrawDigit(int digit, Random& random);
 // t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte into `directory`, which is created if missing. Example i
 // does not depend on the number of examples. INVALID_ARGUMENT for fewer than 1 or more than 10 million
 // examples; otherwise the system's error.
-absl::Status WriteSyntheticDigits(const std::string& directory, int64_t num_train, int64_t num_validation,
-                                  uint64_t seed);
+absl::Status WriteSyntheticMnist(const std::string& directory, int64_t num_train, int64_t num_validation,
+                                 uint64_t seed);
 
 }  // namespace cairn::data

@@ -1,4 +1,4 @@
-#include "worker/data/digits.h"
+#include "worker/data/synthetic_mnist.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 namespace cairn::data {
 namespace {
 
-TEST(WriteSyntheticDigits, WritesADataSetThatLoads) {
+TEST(WriteSyntheticMnist, WritesADataSetThatLoads) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(WriteSyntheticDigits(dir / "a/b", 300, 50, 1).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir / "a/b", 300, 50, 1).ok());
   const auto data = LoadTrainingData({.path = dir / "a/b"});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->train->size(), 300);
@@ -23,11 +23,11 @@ TEST(WriteSyntheticDigits, WritesADataSetThatLoads) {
   EXPECT_EQ(data->train->num_classes(), 10);
 }
 
-TEST(WriteSyntheticDigits, TheSameSeedWritesTheSameBytes) {
+TEST(WriteSyntheticMnist, TheSameSeedWritesTheSameBytes) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(WriteSyntheticDigits(dir / "a", 40, 10, 7).ok());
-  ASSERT_TRUE(WriteSyntheticDigits(dir / "b", 40, 10, 7).ok());
-  ASSERT_TRUE(WriteSyntheticDigits(dir / "c", 40, 10, 8).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir / "a", 40, 10, 7).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir / "b", 40, 10, 7).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir / "c", 40, 10, 8).ok());
   for (const char* file : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte"}) {
     EXPECT_EQ(ReadText(dir / "a/" + file), ReadText(dir / "b/" + file));
     EXPECT_NE(ReadText(dir / "a/" + file), ReadText(dir / "c/" + file));
@@ -36,29 +36,29 @@ TEST(WriteSyntheticDigits, TheSameSeedWritesTheSameBytes) {
 
 // The hash computed by GCC and clang, with and without optimization. It shows changes in the drawing, and
 // arithmetic that depends on the machine.
-TEST(WriteSyntheticDigits, TheBytesAreTheSameOnEveryMachine) {
+TEST(WriteSyntheticMnist, TheBytesAreTheSameOnEveryMachine) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(WriteSyntheticDigits(dir.path(), 100, 0, 42).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir.path(), 100, 0, 42).ok());
   const std::string images = ReadText(dir / "train-images-idx3-ubyte");
   EXPECT_EQ(StreamOf(images), 2747268607163387674u);
   EXPECT_FALSE(std::filesystem::exists(dir / "t10k-images-idx3-ubyte"));
 }
 
-TEST(WriteSyntheticDigits, AnExampleDoesNotDependOnTheNumberOfExamples) {
+TEST(WriteSyntheticMnist, AnExampleDoesNotDependOnTheNumberOfExamples) {
   const TemporaryDirectory dir;
-  ASSERT_TRUE(WriteSyntheticDigits(dir / "few", 5, 0, 3).ok());
-  ASSERT_TRUE(WriteSyntheticDigits(dir / "many", 50, 0, 3).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir / "few", 5, 0, 3).ok());
+  ASSERT_TRUE(WriteSyntheticMnist(dir / "many", 50, 0, 3).ok());
   const auto few = ReadIdx(dir / "few/train-images-idx3-ubyte");
   const auto many = ReadIdx(dir / "many/train-images-idx3-ubyte");
   EXPECT_TRUE(std::equal(few->bytes.begin(), few->bytes.end(), many->bytes.begin()));
 }
 
-TEST(WriteSyntheticDigits, ImpossibleRequestsAreRefused) {
+TEST(WriteSyntheticMnist, ImpossibleRequestsAreRefused) {
   const TemporaryDirectory dir;
-  EXPECT_EQ(WriteSyntheticDigits(dir.path(), 0, 10, 1).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(WriteSyntheticDigits(dir.path(), 10, -1, 1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteSyntheticMnist(dir.path(), 0, 10, 1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteSyntheticMnist(dir.path(), 10, -1, 1).code(), absl::StatusCode::kInvalidArgument);
   WriteText(dir / "file", "");
-  EXPECT_FALSE(WriteSyntheticDigits(dir / "file/below", 10, 10, 1).ok());
+  EXPECT_FALSE(WriteSyntheticMnist(dir / "file/below", 10, 10, 1).ok());
 }
 
 TEST(DrawDigit, EveryDigitHasInkInTheMiddleAndNotAtTheRim) {
@@ -68,7 +68,7 @@ TEST(DrawDigit, EveryDigitHasInkInTheMiddleAndNotAtTheRim) {
     for (int i = 0; i < 100; ++i) {
       const DigitImage image = DrawDigit(digit, random);
       for (size_t pixel = 0; pixel < image.size(); ++pixel) {
-        const size_t row = pixel / kDigitSide, column = pixel % kDigitSide;
+        const size_t row = pixel / kMnistSide, column = pixel % kMnistSide;
         total += image[pixel];
         if (row == 0 || column == 0 || row == 27 || column == 27) rim += image[pixel];
       }
