@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn plan";
 // Upper limit of servers in the search for the best number.
-constexpr int kMostServers = 256;
+constexpr int kMaxServers = 256;
 constexpr int kTableWorkers[] = {1, 8, 64, 256, 1000};
 constexpr int kTableServers[] = {1, 4, 16, 64, 200};
 
@@ -111,7 +111,7 @@ class PlanCommand final : public Command {
     }
     const StepPlan plan = PlanStep(input_, servers_);
     const StepPlan best =
-        BestPlan(input_, std::clamp(2 * input_.workers, servers_, std::max(servers_, kMostServers)));
+        BestPlan(input_, std::clamp(2 * input_.workers, servers_, std::max(servers_, kMaxServers)));
     const RingPlan ring = PlanRing(input_);
     const std::string text = json_
                                  ? AsJson(plan, best, ring)

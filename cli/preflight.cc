@@ -33,7 +33,7 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
 // while it is written.
 constexpr int64_t kCopiesPerCheckpoint = 3;
 // Above this ratio the largest server dominates the step time.
-constexpr double kMostImbalance = 1.5;
+constexpr double kMaxImbalance = 1.5;
 
 double Number(int64_t value) {
   return static_cast<double>(value);
@@ -56,7 +56,7 @@ Finding Plan(const nn::Model& model, int servers) {
   const double imbalance = all == 0 ? 1 : Number(most) * servers / Number(all);
   Finding finding = {.subject = "plan",
                      .what = absl::StrFormat("%s; the largest has %.2f times the mean", plan, imbalance)};
-  if (imbalance > kMostImbalance && servers > 1) {
+  if (imbalance > kMaxImbalance && servers > 1) {
     finding.fault = true;
     finding.remedy = "use fewer servers: this model has too few variables to distribute";
   }

@@ -24,7 +24,7 @@ namespace cairn::cli {
 namespace {
 
 // A larger skew breaks certificates and the comparison of logs and alerts across machines.
-constexpr double kMostSkewSeconds = 2;
+constexpr double kMaxSkewSeconds = 2;
 
 // Returns the numeric addresses with the port, or the error of getaddrinfo().
 absl::StatusOr<std::set<std::string>> Resolve(const net::HostPort& address) {
@@ -191,7 +191,7 @@ class NetworkPreflight {
   }
 
   void CheckClock(const std::string& task, double skew, double round_trip) {
-    if (std::abs(skew) <= kMostSkewSeconds + round_trip) return;
+    if (std::abs(skew) <= kMaxSkewSeconds + round_trip) return;
     Fault(task,
           absl::StrCat("its clock is ", net::InTime(std::abs(skew)), skew > 0 ? " ahead of" : " behind",
                        " ours"),

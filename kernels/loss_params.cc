@@ -5,7 +5,7 @@ namespace cairn::kernels {
 namespace {
 
 // Class indices are floats, which represent every whole number up to this one.
-constexpr int64_t kMostClasses = int64_t{1} << 24;
+constexpr int64_t kMaxClasses = int64_t{1} << 24;
 
 }  // namespace
 
@@ -16,7 +16,7 @@ absl::Status Validate(const LossParams& params) {
   if (params.batch < 1 || params.rows_per_example < 1 || params.width < 1) {
     return absl::InvalidArgumentError(absl::StrCat("a loss of ", outputs()));
   }
-  if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMostClasses) {
+  if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMaxClasses) {
     return absl::InvalidArgumentError(absl::StrCat(outputs(), ": more than 2^24 classes"));
   }
   if (!(params.label_smoothing >= 0 && params.label_smoothing <= 1)) {

@@ -12,9 +12,9 @@ namespace {
 
 // Average length in bytes of a borrowed chunk's runs, from which on iterating over the runs is cheaper than
 // copying them.
-constexpr size_t kLeastKeptRun = 4096;
+constexpr size_t kMinKeptRun = 4096;
 // Limit on the number of runs; a chunk that would exceed it is copied.
-constexpr size_t kMostPlaces = 1024;
+constexpr size_t kMaxPlaces = 1024;
 
 }  // namespace
 
@@ -71,8 +71,8 @@ bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload, int64_t nex
   const auto kept = payload.lent()->Keep();
   if (!kept.has_value()) return false;
   const size_t runs = kept->runs.size();
-  if (runs > 1 && payload.lent()->size() / runs < kLeastKeptRun) return false;
-  if (places_.size() + 2 * runs > kMostPlaces) return false;
+  if (runs > 1 && payload.lent()->size() / runs < kMinKeptRun) return false;
+  if (places_.size() + 2 * runs > kMaxPlaces) return false;
   for (const absl::Span<const char> run : kept->runs) {
     const auto address = reinterpret_cast<uintptr_t>(run.data());
     if (address % alignof(float) != 0 || run.size() % sizeof(float) != 0) return false;

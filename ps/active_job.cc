@@ -20,7 +20,7 @@ namespace {
 constexpr double kLongestLeaseSeconds = 31'536'000;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 // For an elastic job, over its whole life: each new name takes a number.
-constexpr int kMostElasticWorkers = 4096;
+constexpr int kMaxElasticWorkers = 4096;
 
 // The port to a sequencer in this process.
 class LocalPort final : public SequencerPort {
@@ -52,8 +52,8 @@ std::string ModeNameOf(v1::Mode mode) {
 
 // Checks the position at which a job resumes, so that later sums do not overflow.
 absl::Status CheckResumed(const v1::Progress& resumed) {
-  constexpr int64_t kMost = int64_t{1} << 62;
-  const auto fits = [](int64_t count) { return count >= 0 && count <= kMost; };
+  constexpr int64_t kMax = int64_t{1} << 62;
+  const auto fits = [](int64_t count) { return count >= 0 && count <= kMax; };
   if (!fits(resumed.version())) {
     return absl::InvalidArgumentError(absl::StrCat("job: resumed at version ", resumed.version()));
   }
@@ -254,7 +254,7 @@ MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bo
 }
 
 int ActiveJob::most_workers() const {
-  return job_.elastic() ? kMostElasticWorkers : job_.workers_size();
+  return job_.elastic() ? kMaxElasticWorkers : job_.workers_size();
 }
 
 absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Create(const v1::Job& job,

@@ -14,11 +14,11 @@
 namespace cairn::ps {
 namespace {
 
-constexpr int kMostInlineValues = 1 << 16;
+constexpr int kMaxInlineValues = 1 << 16;
 // The maximum that the weighted mean supports (WeightedGradient).
-constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
+constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
 // Low enough that adding examples to it does not overflow.
-constexpr int64_t kMostPosition = int64_t{1} << 62;
+constexpr int64_t kMaxPosition = int64_t{1} << 62;
 
 }  // namespace
 
@@ -54,9 +54,9 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
     fresh += slice.elements();
     slices.push_back(std::move(slice));
   }
-  if (request.values_size() != fresh || fresh > kMostInlineValues) {
+  if (request.values_size() != fresh || fresh > kMaxInlineValues) {
     return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
-                                                   " new elements (at most ", kMostInlineValues, ")"));
+                                                   " new elements (at most ", kMaxInlineValues, ")"));
   }
   CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job.job(), std::move(slices), layout,
                                                       {.memory_limit = job.memory_limit()}));
@@ -72,8 +72,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
 absl::Status CheckGradient(const Gradient& gradient) {
   const PushKey& key = gradient.key;
   if (key.worker >= 0 && key.incarnation != 0 && key.step >= 1 && gradient.base_version >= 0 &&
-      gradient.examples >= 0 && gradient.examples <= kMostExamples && gradient.position >= 0 &&
-      gradient.position <= kMostPosition) {
+      gradient.examples >= 0 && gradient.examples <= kMaxExamples && gradient.position >= 0 &&
+      gradient.position <= kMaxPosition) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

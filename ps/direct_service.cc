@@ -40,7 +40,7 @@ class DirectSession final : public SessionSink, public net::DirectReceiver {
         net::DirectStream::Accept(std::move(connection.socket), connection.local && options.shared_memory,
                                   {.incarnation = options.incarnation,
                                    .key = connection.key,
-                                   .rest_above = net::Outbox<int>::kMostBeforeRest * kPiecesOfFrame,
+                                   .rest_above = net::Outbox<int>::kMaxBeforeRest * kPiecesOfFrame,
                                    .stall_limit = kStallLimit,
                                    .idle_limit = kIdleLimit,
                                    .first_limit = kFirstLimit,

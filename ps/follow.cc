@@ -144,7 +144,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
 
 // The follower's side: one attempt, from the opening of a stream to its end. While ps/0 stands still nothing
 // is decided. So the outgoing queue is bounded: it holds reports of the pushes that this shard may stage
-// (Shard::kMostStaged), and of the entries received before.
+// (Shard::kMaxStaged), and of the entries received before.
 class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {

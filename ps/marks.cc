@@ -28,9 +28,9 @@ std::optional<absl::StatusOr<ReadResult>> Marks::Read(const std::string& token, 
     kept_.erase(found);
     return result;
   }
-  if (num_awaiting_ >= kMostAwaiting) {
+  if (num_awaiting_ >= kMaxAwaiting) {
     return absl::ResourceExhaustedError(absl::StrCat("marker ", token, ": ", num_awaiting_,
-                                                     " reads wait for markers, at most ", kMostAwaiting));
+                                                     " reads wait for markers, at most ", kMaxAwaiting));
   }
   ++num_awaiting_;
   awaiting_[token].push_back(std::move(reply));

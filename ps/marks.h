@@ -31,7 +31,7 @@ using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
 class Marks {
  public:
   // Limit on waiting readers, of all markers together. Beyond it: RESOURCE_EXHAUSTED.
-  static constexpr size_t kMostAwaiting = 1024;
+  static constexpr size_t kMaxAwaiting = 1024;
 
   // Returns the values kept for `token`, which serve one reader, or the error that explains why they are not
   // kept. Returns nullopt if the log has not reached the marker: `reply` has then been taken, and waits.

@@ -92,10 +92,10 @@ void Save(const WorkPosition& position, v1::DataPosition& proto) {
 }
 
 // Upper bound on versions, clocks and examples: no count reaches it, and the sum of two is far from overflow.
-constexpr int64_t kMostCounted = int64_t{1} << 60;
+constexpr int64_t kMaxCounted = int64_t{1} << 60;
 
 absl::Status CheckCount(absl::string_view what, int64_t count) {
-  if (count >= 0 && count <= kMostCounted) return absl::OkStatus();
+  if (count >= 0 && count <= kMaxCounted) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("replicated: ", what, " of ", count));
 }
 
@@ -107,7 +107,7 @@ absl::Status CheckWorker(int worker, int most_workers) {
 
 // A work item without examples lies at the end of an epoch.
 absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
-  const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMostCounted / num_examples &&
+  const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMaxCounted / num_examples &&
                     ticket.first() >= 0 && ticket.count() >= 0 && ticket.first() <= num_examples &&
                     ticket.count() <= num_examples - ticket.first();
   if (fits) return absl::OkStatus();

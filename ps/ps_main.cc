@@ -66,7 +66,7 @@ constexpr auto kStoodStill = std::chrono::seconds(1);
 constexpr int64_t kMemoryBeside = int64_t{256} << 20;
 
 // Default limit on threads that share an update: more threads do not help, because the memory is saturated.
-constexpr int kMostThreads = 4;
+constexpr int kDefaultMaxThreads = 4;
 
 struct Flags {
   net::ClusterFlags cluster;
@@ -116,7 +116,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   TraceSession trace(flags.trace, cluster.self.ToString());
   SteadyClock clock;
   FaultPoints faults(flags.fault);
-  ThreadPool thread_pool(flags.threads > 0 ? flags.threads : std::min(kMostThreads, UsableCores()));
+  ThreadPool thread_pool(flags.threads > 0 ? flags.threads : std::min(kDefaultMaxThreads, UsableCores()));
   const uint64_t incarnation = net::DrawIncarnation();
   const net::Transport transport = net::ParseTransport(flags.transport).value();
   net::DirectListeners direct =

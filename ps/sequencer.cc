@@ -95,12 +95,12 @@ absl::StatusOr<Progress> Sequencer::WriteMark(const Mark& mark) {
 
 absl::Status Sequencer::CheckLogHasRoom() const {
   const size_t entries = log_.size() + behind_.size();
-  if (entries < kMostUnexecuted) return absl::OkStatus();
+  if (entries < kMaxUnexecuted) return absl::OkStatus();
   const auto last = std::min_element(servers_.begin(), servers_.end(), [](const Server& a, const Server& b) {
     return a.executed < b.executed;
   });
   return absl::ResourceExhaustedError(absl::StrCat("the log holds ", entries, " entries, at most ",
-                                                   kMostUnexecuted, ", that ps/", last - servers_.begin(),
+                                                   kMaxUnexecuted, ", that ps/", last - servers_.begin(),
                                                    " has not executed"));
 }
 

@@ -12,7 +12,7 @@
 //
 // The log keeps the entries that some server has not executed. While one server stands still, the log grows
 // by at most one push per worker, because no push is decided without that server. Requests of clients are not
-// limited in this way: from kMostUnexecuted entries on they are refused.
+// limited in this way: from kMaxUnexecuted entries on they are refused.
 //
 // With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
 // order, so it makes the same decisions (sequencer_copy.cc). Followers receive an entry only after the backup
@@ -118,7 +118,7 @@ class SequencerPort {
 class Sequencer {
  public:
   // The limit on entries that some server has not executed, or that wait behind a Measure.
-  static constexpr size_t kMostUnexecuted = 16384;
+  static constexpr size_t kMaxUnexecuted = 16384;
 
   // `norms`: the norms that each update takes, in this order. `resumed`: the progress of the job so far, at
   // the version where the policy begins.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(200);
 // Limit on heartbeats without an echo: those older than kRight do not extend the right any more.
-constexpr size_t kMostBeats = kRight / kBeat + 1;
+constexpr size_t kMaxBeats = kRight / kBeat + 1;
 
 std::string Milliseconds(Duration duration) {
   return absl::StrCat(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(), " ms");
@@ -337,7 +337,7 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
     const bool due = copying_.beats.empty() || now - copying_.beats.back().second >= kBeat;
     if (state_ == v1::STATE_COPY && copying_.sink != nullptr && due) {
       copying_.beats.emplace_back(++copying_.last_beat, now);
-      if (copying_.beats.size() > kMostBeats) copying_.beats.pop_front();
+      if (copying_.beats.size() > kMaxBeats) copying_.beats.pop_front();
       v1::CopyAnswer answer;
       answer.set_beat(copying_.last_beat);
       copying_.sink->Answer(answer);

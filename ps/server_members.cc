@@ -248,7 +248,7 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
     } else if (waiters_.full()) {
       calls.push_back([&reply] {
         reply(
-            absl::ResourceExhaustedError(absl::StrCat(WaitList::kMostWaiting, " calls of Wait are waiting")));
+            absl::ResourceExhaustedError(absl::StrCat(WaitList::kMaxWaiting, " calls of Wait are waiting")));
       });
     } else {
       if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));

@@ -21,7 +21,7 @@ namespace cairn::ps {
 namespace {
 
 // Limit on open streams; each may hold requests and their answers (ps/session.h).
-constexpr int kMostSessions = 4096;
+constexpr int kMaxSessions = 4096;
 
 // One client's stream. It lives until OnDone(), and while an answer refers to it.
 class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>, public SessionSink {
@@ -30,9 +30,9 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
   static SessionStream* Start(Server& server, Permissions permissions, std::atomic<int>& count) {
     auto stream = std::make_shared<SessionStream>(count);
     stream->self_ = stream;
-    if (++count > kMostSessions) {
+    if (++count > kMaxSessions) {
       stream->End(net::ToGrpc(
-          absl::ResourceExhaustedError(absl::StrCat("more than ", kMostSessions, " sessions are open"))));
+          absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxSessions, " sessions are open"))));
       return stream.get();
     }
     stream->session_ = std::make_unique<Session>(server, stream, std::move(permissions));

@@ -141,13 +141,13 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
   }
   if (open_.count(id) > 0)
     return absl::InvalidArgumentError(absl::StrCat("frame: request ", id, " begins twice"));
-  if (open_.size() >= kMostOpen) {
+  if (open_.size() >= kMaxOpen) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kMostOpen, " requests open in one session"));
+        absl::StrCat("more than ", kMaxOpen, " requests open in one session"));
   }
-  if (unanswered_.use_count() > kMostUnanswered) {  // one is the session's
+  if (unanswered_.use_count() > kMaxUnanswered) {  // one is the session's
     return absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kMostUnanswered, " requests of one session wait for their answer"));
+        absl::StrCat("more than ", kMaxUnanswered, " requests of one session wait for their answer"));
   }
   switch (header.kind_case()) {
     case v1::ClientHeader::kPush:

@@ -42,8 +42,8 @@ class Session {
  public:
   // Limits on requests whose chunks are arriving, and on requests that wait for their answer. A client that
   // exceeds them breaks the protocol.
-  static constexpr size_t kMostOpen = 4;
-  static constexpr long kMostUnanswered = 16;
+  static constexpr size_t kMaxOpen = 4;
+  static constexpr long kMaxUnanswered = 16;
 
   // `server` must outlive the session and its answers. `permissions` are the client's.
   Session(Server& server, std::shared_ptr<SessionSink> sink, Permissions permissions = {})

@@ -97,9 +97,9 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     const Ledger::Verdict verdict = ledger_.Admit(key);
     if (!failure_.ok()) {
       answer = failure_;
-    } else if (verdict.admission == Ledger::Admission::kNew && staged_.size() >= kMostStaged) {
+    } else if (verdict.admission == Ledger::Admission::kNew && staged_.size() >= kMaxStaged) {
       answer = absl::ResourceExhaustedError(absl::StrCat(
-          Describe(key), ": ", staged_.size(), " pushes wait for their decision, at most ", kMostStaged));
+          Describe(key), ": ", staged_.size(), " pushes wait for their decision, at most ", kMaxStaged));
     } else if (verdict.admission == Ledger::Admission::kNew) {
       ledger_.Stage(key);
       Staged& entry = staged_[key];
@@ -114,12 +114,12 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     } else if (const auto under_way = staged_.find(key);
                verdict.admission == Ledger::Admission::kUnderWay && under_way != staged_.end()) {
       ++duplicates_;
-      if (under_way->second.waiting.size() <= kMostRepeats) {
+      if (under_way->second.waiting.size() <= kMaxRepeats) {
         under_way->second.waiting.push_back({request.read_values, /*duplicate=*/true, std::move(reply)});
         return;
       }
-      answer = absl::ResourceExhaustedError(
-          absl::StrCat(Describe(key), ": ", kMostRepeats, " repeats of it wait"));
+      answer =
+          absl::ResourceExhaustedError(absl::StrCat(Describe(key), ": ", kMaxRepeats, " repeats of it wait"));
     } else if (verdict.admission == Ledger::Admission::kDecided) {
       ++duplicates_;
       const bool same = verdict.ruling.step == key.step;

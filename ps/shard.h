@@ -132,8 +132,8 @@ class Shard final : public LogSink {
     int most_workers = std::numeric_limits<int>::max();  // worker numbers are below it
   };
   // Limits on pushes that await their decision, and on repeats of one push. Beyond them: RESOURCE_EXHAUSTED.
-  static constexpr size_t kMostStaged = 4096;
-  static constexpr size_t kMostRepeats = 16;
+  static constexpr size_t kMaxStaged = 4096;
+  static constexpr size_t kMaxRepeats = 16;
 
   explicit Shard(Options options);
 

@@ -11,7 +11,7 @@ namespace cairn::ps {
 namespace {
 
 // Upper bound on entries and versions: no job reaches it, and it is far from overflow.
-constexpr int64_t kMostCounted = int64_t{1} << 60;
+constexpr int64_t kMaxCounted = int64_t{1} << 60;
 
 }  // namespace
 
@@ -106,8 +106,8 @@ void Shard::SendState() {
 }
 
 absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr<const AlignedBuffer> state) {
-  if (copied.next_index() < 1 || copied.next_index() > kMostCounted || copied.version() < 0 ||
-      copied.version() > kMostCounted) {
+  if (copied.next_index() < 1 || copied.next_index() > kMaxCounted || copied.version() < 0 ||
+      copied.version() > kMaxCounted) {
     return absl::InvalidArgumentError(
         absl::StrCat("a replicated state at entry ", copied.next_index(), ", version ", copied.version()));
   }

@@ -24,8 +24,8 @@ class WaitList {
   using Holds = absl::FunctionRef<bool(const v1::WaitRequest& request, v1::WaitResponse* response)>;
 
   // Limit on waiting callers; further callers are refused.
-  static constexpr size_t kMostWaiting = 4096;
-  bool full() const { return waiters_.size() >= kMostWaiting; }
+  static constexpr size_t kMaxWaiting = 4096;
+  bool full() const { return waiters_.size() >= kMaxWaiting; }
   size_t size() const { return waiters_.size(); }
 
   // Waits from `now` for as long as the request asks, at most 30 s. If the condition holds or the time is 0,

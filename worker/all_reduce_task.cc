@@ -15,7 +15,7 @@ namespace cairn::worker {
 namespace {
 
 // The number of threads that share an update. With more, memory bandwidth is the limit.
-constexpr int kMostUpdating = 4;
+constexpr int kMaxUpdating = 4;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
     LogInfo("gradients go round the ring: ", args.device->library(),
             " does not encrypt them, and TLS is enabled");
   }
-  std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMostUpdating)));
+  std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMaxUpdating)));
   CAIRN_ASSIGN_OR_RETURN(
       task->exchange_,
       allreduce::RingExchange::Create({.worker = args.worker,

@@ -29,7 +29,7 @@ std::string DrawRunId() {
 
 // Attempts to rejoin without a step in between. A repeated failure has a cause that rejoining does not cure,
 // but servers that are restarted several times need some attempts.
-constexpr int kMostMendings = 10;
+constexpr int kMaxMendings = 10;
 // Less than the 10 s or more that the launcher and Kubernetes wait before they kill a process.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
 
@@ -140,7 +140,7 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
     absl::StatusOr<Summary> result = entered.ok() ? TrainToTheEnd() : absl::StatusOr<Summary>(entered);
     if (result.ok() || stop_ || !client.CanReconnectAfter(result.status())) return result;
     mendings = client.version() > entered_at ? 0 : mendings + 1;
-    if (mendings > kMostMendings) return result;
+    if (mendings > kMaxMendings) return result;
     LogWarning(result.status().message(), "; joining again");
     if (parts_.meters != nullptr) parts_.meters->rejoins.Add();
     entered = Reenter();

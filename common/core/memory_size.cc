@@ -18,7 +18,7 @@ constexpr std::pair<absl::string_view, double> kUnits[] = {
     {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
     {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
 // Far above the memory of any machine, and well within an int64_t.
-constexpr double kMostBytes = 0x1p60;
+constexpr double kMaxBytes = 0x1p60;
 
 // Version 2 writes "max" for no limit, which does not parse; version 1 writes a number beyond any machine's
 // memory.
@@ -39,7 +39,7 @@ absl::StatusOr<int64_t> ParseMemorySize(absl::string_view text) {
   double number = 0;
   if (known != std::end(kUnits) && absl::SimpleAtod(text.substr(0, digits), &number)) {
     const double bytes = number * known->second;
-    if (bytes >= 1 && bytes <= kMostBytes) return static_cast<int64_t>(bytes);
+    if (bytes >= 1 && bytes <= kMaxBytes) return static_cast<int64_t>(bytes);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' is not a memory size such as 4GiB, 500MB or 1000000 (bytes)"));

@@ -23,13 +23,13 @@ constexpr auto kLook = std::chrono::milliseconds(100);
 // The file is written only this many looks after the last recorded step, because work begun in that step may
 // still run: answers in flight, a checkpoint being written.
 constexpr int kLooksBehind = 10;
-// The pause between two writes while steps are recorded: at least kLeastPause, and kPausePerWork times the
+// The pause between two writes while steps are recorded: at least kMinPause, and kPausePerWork times the
 // duration of the last write.
-constexpr auto kLeastPause = std::chrono::seconds(2);
+constexpr auto kMinPause = std::chrono::seconds(2);
 constexpr int kPausePerWork = 100;
 
 // Bounds the number of files if a task dies again and again.
-constexpr int kMostLives = 1000;
+constexpr int kMaxLives = 1000;
 
 std::string LifeFile(const std::string& file, int life) {
   return absl::StrCat(file, ".", life);
@@ -51,7 +51,7 @@ void KeepEarlierLife(const std::string& file, const std::string& task) {
     return;
   }
   int life = 1;
-  while (life < kMostLives && FileExists(LifeFile(file, life))) ++life;
+  while (life < kMaxLives && FileExists(LifeFile(file, life))) ++life;
   if (std::rename(file.c_str(), LifeFile(file, life).c_str()) == 0)
     LogInfo("timeline of the previous life kept in ", LifeFile(file, life));
 }
@@ -91,7 +91,7 @@ void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
 
 std::vector<std::string> EarlierLives(const std::string& file) {
   std::vector<std::string> files;
-  for (int life = 1; life <= kMostLives && FileExists(LifeFile(file, life)); ++life)
+  for (int life = 1; life <= kMaxLives && FileExists(LifeFile(file, life)); ++life)
     files.push_back(LifeFile(file, life));
   return files;
 }
@@ -120,7 +120,7 @@ TraceSession::~TraceSession() {
 
 void TraceSession::Watch() {
   using Steady = std::chrono::steady_clock;
-  Steady::time_point next = Steady::now() + kLeastPause;
+  Steady::time_point next = Steady::now() + kMinPause;
   for (int looks_behind = 0; !stopping_;) {
     std::this_thread::sleep_for(kLook);
     if (recorder_->over() && ++looks_behind == kLooksBehind) return Write(/*ended=*/false);
@@ -128,7 +128,7 @@ void TraceSession::Watch() {
     if (begin < next || recorder_->recorded() == written_) continue;
     Write(/*ended=*/false);
     const Steady::time_point end = Steady::now();
-    next = end + std::max<Steady::duration>(kLeastPause, (end - begin) * kPausePerWork);
+    next = end + std::max<Steady::duration>(kMinPause, (end - begin) * kPausePerWork);
   }
 }
 

@@ -114,8 +114,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
   server->port_ = PortOf(*fd);
   server->daemon_ = MHD_start_daemon(
       MHD_USE_EPOLL_INTERNAL_THREAD, 0, nullptr, nullptr, &Answer, server.get(), MHD_OPTION_LISTEN_SOCKET,
-      *fd, MHD_OPTION_CONNECTION_LIMIT, kMostConnections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-      kMostConnectionsOfOneAddress, MHD_OPTION_CONNECTION_TIMEOUT, kTimeoutSeconds,
+      *fd, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+      kMaxConnectionsOfOneAddress, MHD_OPTION_CONNECTION_TIMEOUT, kTimeoutSeconds,
       MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes, MHD_OPTION_END);
   if (server->daemon_ == nullptr) {
     close(*fd);

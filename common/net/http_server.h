@@ -37,7 +37,7 @@ struct HttpReply {
 
 class HttpServer {
  public:
-  static constexpr unsigned kMostConnections = 32, kMostConnectionsOfOneAddress = 16;
+  static constexpr unsigned kMaxConnections = 32, kMaxConnectionsOfOneAddress = 16;
   static constexpr unsigned kTimeoutSeconds = 10;
 
   // Called on the server's thread, one request at a time, with the path ("/metrics"). Only GET and HEAD

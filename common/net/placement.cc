@@ -14,9 +14,9 @@ namespace cairn::net {
 namespace {
 
 // A variable that is split to balance the servers has no smaller part, unless the caller requests it.
-constexpr int64_t kLeastPartBytes = int64_t{128} << 10;
+constexpr int64_t kMinPartBytes = int64_t{128} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
-constexpr int64_t kMostBands = 256;
+constexpr int64_t kMaxBands = 256;
 
 int64_t RowsOf(const Shape& shape) {
   return shape.rank() == 0 ? 1 : shape.dim(0);
@@ -99,7 +99,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
   std::vector<size_t> cut, small;
   for (const size_t variable : LargestFirst(variables)) {
     const Shape& shape = variables[variable].shape;
-    if (BytesOf(shape) < 2 * kLeastPartBytes || BandsOf(shape) == 1) {
+    if (BytesOf(shape) < 2 * kMinPartBytes || BandsOf(shape) == 1) {
       small.push_back(variable);
     } else if (const size_t server = placement.Lightest(variable);
                placement.load(server) + BytesOf(shape) <= share) {
@@ -113,7 +113,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     const int64_t bands = BandsOf(shape);
     const int64_t band_bytes = RowsPerBand(shape) * shape.row_elements() * kElementBytes;
     const int64_t least =
-        (kLeastPartBytes + band_bytes - 1) / band_bytes + 1;  // in bands, the last of which may be short
+        (kMinPartBytes + band_bytes - 1) / band_bytes + 1;  // in bands, the last of which may be short
     int64_t next = 0;
     for (int part = 1; next < bands; ++part) {
       const size_t server = placement.Lightest(variable);
@@ -178,7 +178,7 @@ std::vector<Extent> Joined(absl::Span<const Extent> extents) {
 }  // namespace
 
 int64_t RowsPerBand(const Shape& shape) {
-  return std::max<int64_t>(1, (RowsOf(shape) + kMostBands - 1) / kMostBands);
+  return std::max<int64_t>(1, (RowsOf(shape) + kMaxBands - 1) / kMaxBands);
 }
 
 bool Slice::whole_bands() const {

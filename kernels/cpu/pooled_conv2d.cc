@@ -25,7 +25,7 @@ int64_t RoundUp(int64_t value, int64_t unit) {
 
 // The most pieces of a batch whose kernel gradients are summed separately, so that the sum does not
 // depend on the threads.
-constexpr int64_t kMostPieces = 16;
+constexpr int64_t kMaxPieces = 16;
 // Up to this number of channels, images are planar, and the backward loops for the kernel's gradient alone
 // use lanes along the filters: neither pixels nor the kernel's rows would fill the lanes.
 constexpr int64_t kFewChannels = 4;
@@ -34,10 +34,10 @@ constexpr int64_t kFewChannels = 4;
 // channels, with AVX-512 and with AVX2. Beyond these sizes the kernel and its gradient no longer fit the
 // second-level cache, or four rows of the image and its gradient the first-level cache.
 bool Fits(const Conv2DParams& params, const Shape& unpooled) {
-  constexpr int64_t kMostWeights = 96 << 10, kMostFloatsOfRows = 16 << 10;
+  constexpr int64_t kMaxWeights = 96 << 10, kMaxFloatsOfRows = 16 << 10;
   const int64_t channels = params.input.shape[3];
-  return params.kernel_height * params.kernel_width * channels * params.filters <= kMostWeights &&
-         (params.kernel_height + 1) * (unpooled[2] + params.kernel_width - 1) * channels <= kMostFloatsOfRows;
+  return params.kernel_height * params.kernel_width * channels * params.filters <= kMaxWeights &&
+         (params.kernel_height + 1) * (unpooled[2] + params.kernel_width - 1) * channels <= kMaxFloatsOfRows;
 }
 
 // How many rows of windows to process at once: their part of the image and its gradient must fit the
@@ -77,7 +77,7 @@ class PooledConv2D final : public LinearOp {
                   input_.layout == output_.layout),
         span_(RoundUp(shape_.kernel_width * shape_.channels, code_.lanes)),
         rows_at_once_(RowsAtOnce(shape_)),
-        pieces_(std::min(input_.shape[0], kMostPieces)),
+        pieces_(std::min(input_.shape[0], kMaxPieces)),
         places_(static_cast<size_t>(output_.num_floats())),
         kernel_(std::max(blocks_kernel_floats(), rows_kernel_floats())),
         bias_(padded_filters()),

@@ -235,10 +235,10 @@ class CudaBatchNorm final : public BatchNorm {
     const int64_t multiprocessors = context.multiprocessors();
     std::unique_ptr<CudaBatchNorm> op(new CudaBatchNorm(context, params));
     // Rows per thread: few enough for a single block, or enough that the work outweighs the merging.
-    constexpr int64_t kRowsOfOneBlock = 4 * kChunk, kLeastRows = 2 * kChunk;
+    constexpr int64_t kRowsOfOneBlock = 4 * kChunk, kMinRows = 2 * kChunk;
     op->sum_ = ColumnPlan::Make(rows, channels, kUnit, 2 * multiprocessors, kRowsOfOneBlock);
     if (op->sum_.slabs > 1) {
-      op->sum_ = ColumnPlan::Make(rows, channels, kUnit, 2 * multiprocessors, kLeastRows);
+      op->sum_ = ColumnPlan::Make(rows, channels, kUnit, 2 * multiprocessors, kMinRows);
       CAIRN_RETURN_IF_ERROR(context.ReserveScratch(op->sum_.partial_bytes()));
     }
     op->map_ = ColumnPlan::Make(rows, channels, kUnit, 8 * multiprocessors, kChunk / 2);

@@ -129,8 +129,8 @@ ElementType Context::compute_type() const {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::Allocate(int64_t num_floats, absl::string_view what) {
-  constexpr int64_t kMostFloats = int64_t{1} << 60;
-  if (num_floats < 0 || num_floats > kMostFloats) {
+  constexpr int64_t kMaxFloats = int64_t{1} << 60;
+  if (num_floats < 0 || num_floats > kMaxFloats) {
     return absl::ResourceExhaustedError(
         absl::StrCat(what, " on ", name_, ": ", num_floats, " floats requested"));
   }

@@ -21,7 +21,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 
 // Chooses the first of cuDNN's proposals, fastest first, that works, is deterministic, and fits the
 // workspace. UNIMPLEMENTED if there is none.
@@ -29,7 +29,7 @@ template <typename Performance>
 absl::StatusOr<Performance> Choose(const std::vector<Performance>& proposals) {
   for (const Performance& proposal : proposals) {
     if (proposal.status == CUDNN_STATUS_SUCCESS && proposal.determinism == CUDNN_DETERMINISTIC &&
-        static_cast<int64_t>(proposal.memory) <= kMostWorkspace) {
+        static_cast<int64_t>(proposal.memory) <= kMaxWorkspace) {
       return proposal;
     }
   }

@@ -211,8 +211,8 @@ class CudaEmbedding final : public LinearOp, public Delivery {
  private:
   template <int kUnit>
   absl::Status Take(const float* x, const float* table, float* y) {
-    constexpr int64_t kMostBlocks = 1 << 20;
-    const RowPlan plan = RowPlan::Make(params_.indices, params_.width / kUnit, kMostBlocks);
+    constexpr int64_t kMaxBlocks = 1 << 20;
+    const RowPlan plan = RowPlan::Make(params_.indices, params_.width / kUnit, kMaxBlocks);
     return CAIRN_LAUNCH((TakeRows<T, kUnit>), plan.grid, plan.block, 0, context_.stream(), plan, params_.rows,
                         params_.width, x, table, As<T>(y), fault_.word());
   }
@@ -231,7 +231,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
     return absl::InvalidArgumentError(
         absl::StrCat(params.indices, " rows of a table [", params.rows, ",", params.width, "]"));
   }
-  if (params.indices >= kMostFaultPlaces || params.rows >= kMostFaultPlaces) {
+  if (params.indices >= kMaxFaultPlaces || params.rows >= kMaxFaultPlaces) {
     return absl::UnimplementedError(absl::StrCat(params.indices, " indices in a table of ", params.rows,
                                                  " rows: more than 32 bits count"));
   }

@@ -44,8 +44,8 @@ constexpr int64_t CeilDiv(int64_t a, int64_t b) {
 // the grid:
 //   for (int64_t i = CAIRN_GLOBAL_THREAD; i < items; i += CAIRN_GLOBAL_THREADS)
 inline unsigned GridFor(int64_t items, int block = kBlock) {
-  constexpr int64_t kMostBlocks = 1 << 20;
-  return static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(items, block), 1, kMostBlocks));
+  constexpr int64_t kMaxBlocks = 1 << 20;
+  return static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(items, block), 1, kMaxBlocks));
 }
 #define CAIRN_GLOBAL_THREAD (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x)
 #define CAIRN_GLOBAL_THREADS (static_cast<int64_t>(gridDim.x) * blockDim.x)

@@ -154,10 +154,10 @@ class CudaLayerNorm final : public LayerNorm {
  public:
   static absl::StatusOr<std::unique_ptr<LayerNorm>> Create(Context& context, const LayerNormParams& params) {
     std::unique_ptr<CudaLayerNorm> op(new CudaLayerNorm(context, params));
-    constexpr int64_t kMostBlocks = 1 << 20, kLeastRows = 16;
-    op->by_rows_ = RowPlan::Make(params.rows, params.width / kUnit, kMostBlocks);
+    constexpr int64_t kMaxBlocks = 1 << 20, kMinRows = 16;
+    op->by_rows_ = RowPlan::Make(params.rows, params.width / kUnit, kMaxBlocks);
     op->by_columns_ =
-        ColumnPlan::Make(params.rows, params.width, kUnit, 2 * context.multiprocessors(), kLeastRows);
+        ColumnPlan::Make(params.rows, params.width, kUnit, 2 * context.multiprocessors(), kMinRows);
     CAIRN_RETURN_IF_ERROR(context.ReserveScratch(op->by_columns_.partial_bytes()));
     CAIRN_ASSIGN_OR_RETURN(op->statistics_,
                            context.Allocate(2 * params.rows, "layer normalization: statistics"));

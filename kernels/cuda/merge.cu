@@ -22,10 +22,10 @@ struct Times {
 };
 
 // The number of inputs of one launch; more inputs need several launches.
-constexpr int kMostInputs = 8;
+constexpr int kMaxInputs = 8;
 template <typename Pointer>
 struct Pointers {
-  Pointer at[kMostInputs] = {};
+  Pointer at[kMaxInputs] = {};
   int count = 0;
 };
 
@@ -95,7 +95,7 @@ class CudaMerge : public NaryOp {
     for (size_t k = 0; k < xs.size(); ++k) {
       some.at[some.count++] = As<T>(xs[k]);
       aligned = aligned && IsAligned(xs[k]);
-      if (some.count < kMostInputs && k + 1 < xs.size()) continue;
+      if (some.count < kMaxInputs && k + 1 < xs.size()) continue;
       CAIRN_RETURN_IF_ERROR(CombineSome<Op>(some, aligned, y));
       some.count = 1;
       some.at[0] = As<T>(y);
@@ -112,7 +112,7 @@ class CudaMerge : public NaryOp {
         some.at[some.count++] = As<T>(ys[k]);
         aligned = aligned && IsAligned(ys[k]);
       }
-      if (some.count == 0 || (some.count < kMostInputs && k + 1 < ys.size())) continue;
+      if (some.count == 0 || (some.count < kMaxInputs && k + 1 < ys.size())) continue;
       const int64_t vectors = VectorsOf<T>(count_, aligned);
       CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(CopyToAll<T>, GridFor(aligned ? vectors : count_), kBlock, 0,
                                          context_.stream(), vectors, count_, As<T>(x), some));
@@ -165,7 +165,7 @@ class CudaMultiply final : public CudaMerge<T> {
                         absl::Span<float* const> dxs) override {
     for (size_t k = 0; k < dxs.size(); ++k) {
       if (dxs[k] == nullptr) continue;
-      absl::InlinedVector<const float*, kMostInputs> factors = {dy};
+      absl::InlinedVector<const float*, kMaxInputs> factors = {dy};
       for (size_t other = 0; other < xs.size(); ++other) {
         if (other != k) factors.push_back(xs[other]);
       }

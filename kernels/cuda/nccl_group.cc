@@ -19,7 +19,7 @@ namespace cairn::kernels::cuda {
 namespace {
 
 // The fewest floats of a chunk: below, the fixed cost of a call exceeds the cost of the bytes.
-constexpr int64_t kLeastChunk = 16 << 10;
+constexpr int64_t kMinChunk = 16 << 10;
 constexpr auto kPoll = std::chrono::microseconds(20);
 
 TimePoint Now() {
@@ -70,7 +70,7 @@ class NcclGroup final : public DeviceGroup {
   // the machine reports, and where the report is wrong (a virtual machine, an IOMMU in between) reductions
   // hang or give wrong results.
   absl::Status Try() ABSL_LOCKS_EXCLUDED(mutex_) {
-    const auto count = static_cast<int64_t>(ranks_.size()) * kLeastChunk;  // one chunk per device
+    const auto count = static_cast<int64_t>(ranks_.size()) * kMinChunk;  // one chunk per device
     std::vector<Owned<void*, cudaFree>> memory(ranks_.size());
     std::vector<float*> parts;
     std::vector<float> weights, values(static_cast<size_t>(count));
@@ -173,7 +173,7 @@ class NcclGroup final : public DeviceGroup {
     CAIRN_RETURN_IF_ERROR(UseWeights(sum.weights));
     CAIRN_RETURN_IF_ERROR(ReserveSlot(slot));
     const auto ranks = static_cast<int64_t>(ranks_.size());
-    const int64_t chunk = std::max(kLeastChunk, (sum.count + ranks - 1) / ranks);
+    const int64_t chunk = std::max(kMinChunk, (sum.count + ranks - 1) / ranks);
     const auto chunks = static_cast<size_t>((sum.count + chunk - 1) / chunk);
     const auto floats = [&](size_t i) {
       return std::min(chunk, sum.count - static_cast<int64_t>(i) * chunk);

@@ -9,7 +9,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-constexpr int kLeastVersion = 21400;
+constexpr int kMinVersion = 21400;
 
 template <typename Function>
 absl::Status Load(void* library, const std::string& file, const char* symbol, Function*& function) {
@@ -54,9 +54,9 @@ absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file) {
   NcclLibrary nccl;
   CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGetVersion", nccl.get_version));
   int version = 0;
-  if (nccl.get_version(&version) != ncclSuccess || version < kLeastVersion) {
+  if (nccl.get_version(&version) != ncclSuccess || version < kMinVersion) {
     return absl::FailedPreconditionError(absl::StrCat(file, " is NCCL ", NcclVersionText(version),
-                                                      ", older than ", NcclVersionText(kLeastVersion)));
+                                                      ", older than ", NcclVersionText(kMinVersion)));
   }
   CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclGetUniqueId", nccl.get_unique_id));
   CAIRN_RETURN_IF_ERROR(Load(library, file, "ncclCommInitRankConfig", nccl.comm_init_rank_config));

@@ -157,9 +157,9 @@ class PooledConv2D final : public LinearOp {
                .ph = params.pooled_h(),
                .pw = params.pooled_w()}),
         plan_(ColumnPlan::Make(pool_.n * CeilDiv(pool_.h, pool_.pool_h) * CeilDiv(pool_.w, pool_.pool_w),
-                               pool_.c, kUnit, 2 * context.multiprocessors(), kLeastWindows)) {}
+                               pool_.c, kUnit, 2 * context.multiprocessors(), kMinWindows)) {}
 
-  static constexpr int64_t kLeastWindows = 8;  // per thread
+  static constexpr int64_t kMinWindows = 8;  // per thread
 
   uint8_t* argmax() const { return reinterpret_cast<uint8_t*>(argmax_->data()); }
 

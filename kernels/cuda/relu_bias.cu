@@ -68,9 +68,8 @@ class CudaReluBias final : public ReluBias {
  public:
   static absl::StatusOr<std::unique_ptr<ReluBias>> Create(Context& context, int64_t rows, int64_t channels,
                                                           bool relu) {
-    constexpr int64_t kLeastRows = 16;
-    const ColumnPlan plan =
-        ColumnPlan::Make(rows, channels, kUnit, 2 * context.multiprocessors(), kLeastRows);
+    constexpr int64_t kMinRows = 16;
+    const ColumnPlan plan = ColumnPlan::Make(rows, channels, kUnit, 2 * context.multiprocessors(), kMinRows);
     CAIRN_RETURN_IF_ERROR(context.ReserveScratch(plan.partial_bytes()));
     CAIRN_ASSIGN_OR_RETURN(auto counters, context.Allocate(plan.tiles, "bias: counters"));
     return std::unique_ptr<ReluBias>(new CudaReluBias(context, plan, relu, std::move(counters)));

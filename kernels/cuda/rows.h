@@ -47,10 +47,10 @@ struct RowPlan {
 
   // A plan for `units` packs per row, with at most `most_blocks` blocks.
   static RowPlan Make(int64_t rows, int64_t units, int64_t most_blocks) {
-    constexpr int64_t kMostUnitsOfALane = 32, kWideBlock = 512;
+    constexpr int64_t kMaxUnitsOfALane = 32, kWideBlock = 512;
     RowPlan plan = {.rows = rows};
-    if (units > kWarp * kMostUnitsOfALane) {
-      plan.block = units > kMostUnitsOfALane * kBlock ? int{kWideBlock} : kBlock;
+    if (units > kWarp * kMaxUnitsOfALane) {
+      plan.block = units > kMaxUnitsOfALane * kBlock ? int{kWideBlock} : kBlock;
       while (1 << plan.shift < plan.block) ++plan.shift;
     } else {
       while (1 << plan.shift < std::min<int64_t>(units, kWarp)) ++plan.shift;

@@ -79,7 +79,7 @@ class CudaSoftmax final : public UnaryOp {
       : context_(context),
         desc_(std::move(desc)),
         width_(width),
-        plan_(RowPlan::Make(desc_.shape.num_elements() / width, width / kUnit, kMostBlocks)) {}
+        plan_(RowPlan::Make(desc_.shape.num_elements() / width, width / kUnit, kMaxBlocks)) {}
 
   const TensorDesc& output() const override { return desc_; }
 
@@ -93,7 +93,7 @@ class CudaSoftmax final : public UnaryOp {
   }
 
  private:
-  static constexpr int64_t kMostBlocks = 1 << 20;
+  static constexpr int64_t kMaxBlocks = 1 << 20;
 
   Context& context_;
   const TensorDesc desc_;

@@ -214,15 +214,15 @@ void UpdateBlock(const Optimizer& optimizer, const UpdateStep& step, const Block
 // there, and written past the caches.
 void UpdateStreamed(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
   CAIRN_CHECK(block.count <= kStreamedBlock);
-  constexpr size_t kMostStreams = 4;  // further streams are written normally
+  constexpr size_t kMaxStreams = 4;  // further streams are written normally
   struct Stream {
     const float* made;
     float* to;
   };
-  alignas(64) float made[kMostStreams * kStreamedBlock];
-  absl::InlinedVector<Stream, kMostStreams> streams;
+  alignas(64) float made[kMaxStreams * kStreamedBlock];
+  absl::InlinedVector<Stream, kMaxStreams> streams;
   const auto made_for = [&](float* to) {
-    if (streams.size() == kMostStreams) return to;
+    if (streams.size() == kMaxStreams) return to;
     float* const place = made + static_cast<int64_t>(streams.size()) * kStreamedBlock;
     streams.push_back({place, to});
     return place;

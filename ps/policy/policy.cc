@@ -34,7 +34,7 @@ absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
 }
 
 // Limit for a resumed job: the workers' items, two each, and items that other workers had returned.
-constexpr int64_t kMostOpenTickets = int64_t{1} << 20;
+constexpr int64_t kMaxOpenTickets = int64_t{1} << 20;
 
 absl::Status CheckData(const HandedOut& data) {
   CAIRN_RETURN_IF_ERROR(AtLeast("num_examples", data.queue.num_examples, 1));
@@ -49,9 +49,9 @@ absl::Status CheckData(const HandedOut& data) {
     }
     done = run.begin + run.count;
     tickets += 2 + run.count / data.queue.batch_size;
-    if (tickets > kMostOpenTickets) {
+    if (tickets > kMaxOpenTickets) {
       return absl::InvalidArgumentError(
-          absl::StrCat("resumed with more than ", kMostOpenTickets, " open batches"));
+          absl::StrCat("resumed with more than ", kMaxOpenTickets, " open batches"));
     }
   }
   return AtLeast("resumed at example", data.resumed.next, 0);

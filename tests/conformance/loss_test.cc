@@ -124,8 +124,8 @@ class LossConformance : public ConformanceTest {
     ASSERT_EQ(result.gradient.size(), outputs.size());
     double expected = 0;
     // For large batches only some of the outputs are tried.
-    constexpr int64_t kMostTried = 2000;
-    const int64_t stride = std::max<int64_t>(1, rows * params.width * params.width / 5 / kMostTried) | 1;
+    constexpr int64_t kMaxTried = 2000;
+    const int64_t stride = std::max<int64_t>(1, rows * params.width * params.width / 5 / kMaxTried) | 1;
     for (int64_t n = 0; n < params.batch; ++n) {
       const double weight = weighted ? weights[static_cast<size_t>(n)] : 1;
       const double* target = &targets[static_cast<size_t>(n * params.targets_per_example())];

@@ -18,8 +18,8 @@ inline double Dot(const std::vector<double>& a, const std::vector<double>& b) {
 
 // For large tensors only some elements are tried, spread over all positions of a block and a window.
 inline size_t StrideOfTried(const std::vector<double>& values) {
-  constexpr size_t kMostTried = 60;
-  return std::max<size_t>(1, values.size() / kMostTried) | 1;
+  constexpr size_t kMaxTried = 60;
+  return std::max<size_t>(1, values.size() / kMaxTried) | 1;
 }
 
 // df / d value, where f reads the value, which is restored afterwards.

@@ -10,7 +10,7 @@
 namespace cairn::fuzz {
 
 inline void CheckModel(const absl::StatusOr<nn::Model>& model) {
-  constexpr int64_t kMostToInitialise = 1 << 16;
+  constexpr int64_t kMaxToInitialise = 1 << 16;
   if (!model.ok()) {
     FUZZ_CHECK(!model.status().message().empty());
     return;
@@ -26,7 +26,7 @@ inline void CheckModel(const absl::StatusOr<nn::Model>& model) {
   }
   FUZZ_CHECK(next == model->num_parameters());
   FUZZ_CHECK(!nn::SummaryTable(*model).empty());
-  if (model->num_parameters() <= kMostToInitialise) model->InitialParameters(1);
+  if (model->num_parameters() <= kMaxToInitialise) model->InitialParameters(1);
   const nn::CompileConfig& compiled = model->compile_config();
   if (compiled.loss.has_value()) {
     if (const auto loss = nn::ParseLoss(*compiled.loss); loss.ok()) {

@@ -14,8 +14,8 @@ namespace cairn::fuzz {
 namespace {
 
 // Servers refuse jobs that do not fit the machine's memory; this test uses a lower limit.
-constexpr int64_t kMostElements = 1 << 16;
-constexpr int32_t kMostSeconds = 100'000;
+constexpr int64_t kMaxElements = 1 << 16;
+constexpr int32_t kMaxSeconds = 100'000;
 
 // The follower's port to its leader. The script plays the leader, so the port does nothing.
 class NowherePort final : public ps::SequencerPort {
@@ -40,7 +40,7 @@ bool TooLarge(const Request& request) {
     if (!slice.ok()) return false;  // to be refused
     FUZZ_CHECK(slice->elements() >= 0);
     elements += slice->elements();
-    if (elements > kMostElements) return true;
+    if (elements > kMaxElements) return true;
   }
   return false;
 }
@@ -197,7 +197,7 @@ void ServerPlayer::PlayStep(const Step& step) {
     case Step::kDecision:
       return OnDecision(step.decision());
     case Step::kSeconds:
-      clock_.Advance(std::chrono::seconds(std::clamp(step.seconds(), 0, kMostSeconds)));
+      clock_.Advance(std::chrono::seconds(std::clamp(step.seconds(), 0, kMaxSeconds)));
       return;
     case Step::WHAT_NOT_SET:
       return;

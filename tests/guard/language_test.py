@@ -78,8 +78,8 @@ EXAMPLES = {
     r"is told(?! apart)": "is told",
     r"are told(?! apart)": "are told",
     r"Elsewhere|\belsewhere\b": "elsewhere",
-    r"\bkMost(?=[A-Z])": "kMostRows",
-    r"\bkLeast(?=[A-Z])": "kLeastRows",
+    r"\bkMost(?=[A-Z])": "kMaxRows",
+    r"\bkLeast(?=[A-Z])": "kMinRows",
 }
 
 # How the names of tests must not begin.

@@ -8,7 +8,7 @@
 namespace cairn::simulation {
 namespace {
 
-constexpr size_t kMostViolations = 20;
+constexpr size_t kMaxViolations = 20;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ Checker::Checker(const Rules& rules, Start start)
 }
 
 void Checker::Violation(std::string what) {
-  if (violations_.size() < kMostViolations) violations_.push_back(std::move(what));
+  if (violations_.size() < kMaxViolations) violations_.push_back(std::move(what));
 }
 
 void Checker::Joined(int worker, uint64_t incarnation, int64_t clock) {

@@ -9,7 +9,7 @@ namespace {
 
 // A small gradient is also cut, so that all links carry parts of it at once, but not into messages so small
 // that their overhead dominates.
-constexpr int64_t kLeastChunk = int64_t{4} << 10;
+constexpr int64_t kMinChunk = int64_t{4} << 10;
 constexpr int64_t kBucketsOfSmall = 4;
 
 }  // namespace
@@ -18,7 +18,7 @@ ChunkPlan ChunkPlan::Make(int64_t size, int workers, int64_t most_chunk) {
   CAIRN_CHECK(size >= 0 && workers > 0 && most_chunk > 0);
   ChunkPlan plan = {.workers = workers, .size = size, .chunks = {}};
   const int64_t wanted = size / (workers * kBucketsOfSmall);
-  const int64_t chunk = std::clamp(wanted, std::min(kLeastChunk, most_chunk), most_chunk);
+  const int64_t chunk = std::clamp(wanted, std::min(kMinChunk, most_chunk), most_chunk);
   for (int64_t end = size; end > 0;) {
     const int64_t begin = std::max<int64_t>(0, end - chunk * workers);
     const int bucket = static_cast<int>(plan.chunks.size()) / workers;

@@ -15,7 +15,7 @@
 namespace cairn::allreduce {
 
 // At most 256 KiB, so that a stream within one host takes a chunk in one piece.
-inline constexpr int64_t kMostChunkFloats = int64_t{64} << 10;
+inline constexpr int64_t kMaxChunkFloats = int64_t{64} << 10;
 
 struct Chunk {
   int64_t begin = 0, end = 0;  // elements; an empty chunk is never sent
@@ -31,7 +31,7 @@ struct ChunkPlan {
   std::vector<Chunk> chunks;  // [bucket * workers + owner]
 
   // `most_chunk`: the largest size of a chunk, in elements.
-  static ChunkPlan Make(int64_t size, int workers, int64_t most_chunk = kMostChunkFloats);
+  static ChunkPlan Make(int64_t size, int workers, int64_t most_chunk = kMaxChunkFloats);
 
   int buckets() const { return static_cast<int>(chunks.size()) / workers; }
   int64_t bucket_begin(int bucket) const { return chunks[static_cast<size_t>(bucket * workers)].begin; }

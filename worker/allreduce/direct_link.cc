@@ -14,12 +14,12 @@
 namespace cairn::allreduce {
 namespace {
 
-static_assert(kMostChunkFloats <= net::DirectStream::kPieceFloats);
+static_assert(kMaxChunkFloats <= net::DirectStream::kPieceFloats);
 
 // How often the listening thread removes streams that have ended, and checks whether to stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 // A neighbour has one stream, and another after a restart.
-constexpr size_t kMostSessions = 8;
+constexpr size_t kMaxSessions = 8;
 
 absl::Status Closed() {
   return absl::UnavailableError("it has closed the stream");
@@ -200,7 +200,7 @@ void DirectRingService::Listen() {
     auto connection = listeners_.Accept(kLookEvery);
     std::erase_if(sessions_, [](const auto& session) { return session->stream().ended(); });
     if (!connection.has_value()) continue;
-    if (sessions_.size() >= kMostSessions) {
+    if (sessions_.size() >= kMaxSessions) {
       std::this_thread::sleep_for(kLookEvery);  // streams end meanwhile
       continue;
     }

@@ -311,10 +311,10 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
     TimePoint deadline) {
   if (agreement.source == options_.worker) {
     const std::shared_ptr<const AlignedBuffer> mine = state();
-    for (int64_t offset = 0; offset < mine->size(); offset += kMostChunkFloats) {
+    for (int64_t offset = 0; offset < mine->size(); offset += kMaxChunkFloats) {
       v1::RingHeader header;
       header.mutable_values()->set_offset(offset);
-      const int64_t count = std::min(kMostChunkFloats, mine->size() - offset);
+      const int64_t count = std::min(kMaxChunkFloats, mine->size() - offset);
       const absl::Span<const float> values(mine->data() + offset, static_cast<size_t>(count));
       SendRight(agreement.formation, header, {&values, 1}, mine);
     }

@@ -55,7 +55,7 @@ class Member final : public RingHost {
     Duration lease = std::chrono::seconds(10);  // a left neighbour that is silent for longer is lost
     // Called about every 10 s while this worker waits for others. May be null.
     std::function<void(const std::string&)> say{};
-    int64_t most_chunk = kMostChunkFloats;
+    int64_t most_chunk = kMaxChunkFloats;
   };
   // Null `right`: there is only one worker.
   Member(Options options, std::unique_ptr<RingPeer> right);

@@ -15,7 +15,7 @@ namespace cairn::allreduce {
 namespace {
 
 // The largest number of examples for the weighted mean (ps/optim/apply.h).
-constexpr int64_t kMostExamples = std::numeric_limits<uint32_t>::max();
+constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
@@ -107,7 +107,7 @@ absl::Status Ring::OnRecord(const v1::StepRecord& record) {
     return absl::InvalidArgumentError(
         absl::StrCat("ring: a record of worker ", worker, " of ", plan_.workers));
   }
-  if (record.examples() < 0 || record.examples() > kMostExamples) {
+  if (record.examples() < 0 || record.examples() > kMaxExamples) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a gradient of ", record.examples(), " examples"));
   }
   if (record.has_learning_rate() && !(std::isfinite(record.learning_rate()) && record.learning_rate() >= 0)) {

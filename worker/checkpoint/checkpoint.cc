@@ -17,7 +17,7 @@ namespace cairn::worker {
 namespace {
 
 // Far above the size of any file that Cairn writes. Limits what is read into memory as a whole.
-constexpr uint64_t kMostTextBytes = uint64_t{1} << 28;
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 28;
 constexpr size_t kVerifyChunk = size_t{1} << 20;
 
 // A missing file is damage if state.json lists it, or if every checkpoint has it.
@@ -72,7 +72,7 @@ absl::Status ReadHead(const std::string& directory, const FileEntry& entry, std:
 }
 
 absl::StatusOr<std::string> ReadModel(const std::string& directory, const StateFile& state) {
-  auto text = ReadSmallFile(absl::StrCat(directory, "/", kModelFile), kMostTextBytes);
+  auto text = ReadSmallFile(absl::StrCat(directory, "/", kModelFile), kMaxTextBytes);
   if (!text.ok()) return LossIfMissing(text.status());
   if (text->size() != state.model_bytes) {
     return absl::DataLossError(
@@ -91,7 +91,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
     return absl::DataLossError(absl::StrCat(directory, " is not a directory"));
   }
   const auto open = [&]() -> absl::StatusOr<Checkpoint> {
-    const auto text = ReadSmallFile(absl::StrCat(directory, "/", kStateFile), kMostTextBytes);
+    const auto text = ReadSmallFile(absl::StrCat(directory, "/", kStateFile), kMaxTextBytes);
     if (!text.ok()) return LossIfMissing(text.status());
     CAIRN_ASSIGN_OR_RETURN(StateFile state, ParseStateFile(*text));
     CAIRN_ASSIGN_OR_RETURN(std::string model_json, ReadModel(directory, state));

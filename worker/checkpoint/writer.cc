@@ -21,7 +21,7 @@ namespace cairn::worker {
 namespace {
 
 // PyTorch's file names have five digits. No cluster has that many servers.
-constexpr size_t kMostFiles = 99999;
+constexpr size_t kMaxFiles = 99999;
 
 // The contents of each file, determined before anything is written.
 struct Plan {
@@ -106,8 +106,8 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
       }
     }
   }
-  if (plan.state.files.size() > kMostFiles) {
-    return absl::InvalidArgumentError(absl::StrCat(plan.state.files.size(), " files, at most ", kMostFiles));
+  if (plan.state.files.size() > kMaxFiles) {
+    return absl::InvalidArgumentError(absl::StrCat(plan.state.files.size(), " files, at most ", kMaxFiles));
   }
   for (size_t i = 0; i < plan.state.files.size(); ++i) {
     // torch.distributed.checkpoint's names: numbered from 1, with one part per model.

@@ -60,14 +60,14 @@ int64_t Draw(Random& random, int64_t reach) {
 }  // namespace
 
 absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view text) {
-  constexpr int64_t kMostPixels = 1 << 20;
+  constexpr int64_t kMaxPixels = 1 << 20;
   Augmentation result;
   for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     absl::string_view value = part;
     if (part == "flip") {
       result.flip = true;
     } else if (absl::ConsumePrefix(&value, "crop:")) {
-      if (!absl::SimpleAtoi(value, &result.crop) || result.crop < 1 || result.crop > kMostPixels) {
+      if (!absl::SimpleAtoi(value, &result.crop) || result.crop < 1 || result.crop > kMaxPixels) {
         return absl::InvalidArgumentError(
             absl::StrCat("'", part, "': PIXELS must be an integer of at least 1"));
       }

@@ -39,10 +39,10 @@ absl::Status Validate(const SamplerOptions& options) {
     return refuse("worker ", options.worker, " is not one of 0 to ", options.num_workers - 1);
   }
   // Bounded so that positions fit into 64 bits with any flags.
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (options.num_workers > kMost) return refuse("there are ", options.num_workers, " workers");
-  if (options.batch_size < 1 || options.batch_size > kMost) {
-    return refuse("the batch size is ", options.batch_size, ", not 1 to ", kMost);
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  if (options.num_workers > kMax) return refuse("there are ", options.num_workers, " workers");
+  if (options.batch_size < 1 || options.batch_size > kMax) {
+    return refuse("the batch size is ", options.batch_size, ", not 1 to ", kMax);
   }
   if (PositionsOf(options) == 0) {
     return refuse(options.num_examples, " examples do not give each of ", options.num_workers,

@@ -211,10 +211,10 @@ DigitImage DrawDigit(int digit, Random& random) {
 
 absl::Status WriteSyntheticMnist(const std::string& directory, int64_t num_train, int64_t num_validation,
                                  uint64_t seed) {
-  constexpr int64_t kMost = 10'000'000;
-  if (num_train < 1 || num_train > kMost || num_validation < 0 || num_validation > kMost) {
+  constexpr int64_t kMax = 10'000'000;
+  if (num_train < 1 || num_train > kMax || num_validation < 0 || num_validation > kMax) {
     return absl::InvalidArgumentError(absl::StrCat("cannot draw ", num_train, " training and ",
-                                                   num_validation, " validation examples; up to ", kMost,
+                                                   num_validation, " validation examples; up to ", kMax,
                                                    " of each"));
   }
   std::error_code error;

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 // The largest number of parameters that a large machine can hold twice, as values and as gradients.
-constexpr int64_t kMostParameters = int64_t{1} << 32;
+constexpr int64_t kMaxParameters = int64_t{1} << 32;
 
 const json& Null() {
   static const json* const null = new json(nullptr);
@@ -217,7 +217,7 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
   }
   for (const VariableSpec& spec : specs) {
     CAIRN_ASSIGN_OR_RETURN(const Shape shape, Shape::FromUntrusted(spec.shape.dims()));
-    if (shape.num_elements() > kMostParameters - model_.num_parameters_) {
+    if (shape.num_elements() > kMaxParameters - model_.num_parameters_) {
       return absl::InvalidArgumentError(
           absl::StrCat(spec.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
     }

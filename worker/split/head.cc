@@ -14,7 +14,7 @@ namespace cairn::split {
 namespace {
 
 // How often a batch is tried if it fails again and again.
-constexpr int kMostTries = 10;
+constexpr int kMaxTries = 10;
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
 // How long a stage worker has to learn that training is over.
 constexpr auto kToHear = std::chrono::seconds(5);
@@ -119,7 +119,7 @@ absl::StatusOr<nn::BatchResult> Head::RunUntilDone(const Batch& batch,
     on_gradient(variable);
   };
   auto result = RunOnce(batch, first);
-  for (int tries = 1; absl::IsAborted(result.status()) && tries < kMostTries; ++tries) {
+  for (int tries = 1; absl::IsAborted(result.status()) && tries < kMaxTries; ++tries) {
     Say(absl::StrCat(result.status().message(), "; the batch will be repeated when it is back"));
     Batch again = batch;
     if (batch.training) {

@@ -11,7 +11,7 @@ namespace cairn::split {
 namespace {
 
 // A larger number of examples is no batch, but an attempt to fill this process's memory.
-constexpr int64_t kMostExamples = int64_t{1} << 20;
+constexpr int64_t kMaxExamples = int64_t{1} << 20;
 
 v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
   v1::SplitPiece piece;
@@ -127,7 +127,7 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
       return absl::InvalidArgumentError("split: a batch before the last one is finished");
   }
   const int64_t examples = begin.examples();
-  if (examples < 1 || examples > kMostExamples || begin.preceding() < 0) {
+  if (examples < 1 || examples > kMaxExamples || begin.preceding() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("split: a batch of ", examples, " examples"));
   }
   const auto expect = [&](const v1::SplitPiece& piece, AlignedBuffer& buffer, int64_t floats) {

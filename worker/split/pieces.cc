@@ -15,13 +15,13 @@ std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values) {
 
 void SendPieces(allreduce::RingStream& stream, v1::SplitPiece piece, absl::Span<const float> values,
                 const std::shared_ptr<const void>& owner) {
-  constexpr auto kMost = static_cast<size_t>(net::DirectStream::kPieceFloats);
+  constexpr auto kMax = static_cast<size_t>(net::DirectStream::kPieceFloats);
   const bool completes = piece.completes();
   v1::RingHeader header;
   v1::SplitPiece& sent = *header.mutable_split()->mutable_piece();
   sent = std::move(piece);
-  for (size_t offset = 0; offset < values.size(); offset += kMost) {
-    const absl::Span<const float> part = values.subspan(offset, kMost);
+  for (size_t offset = 0; offset < values.size(); offset += kMax) {
+    const absl::Span<const float> part = values.subspan(offset, kMax);
     sent.set_offset(static_cast<int64_t>(offset));
     sent.set_completes(completes && offset + part.size() == values.size());
     stream.Send(header, {&part, 1}, owner);

@@ -20,7 +20,7 @@ size_t SizeWith(size_t bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Create(size_t bytes) {
-  CAIRN_CHECK(std::has_single_bit(bytes) && bytes >= kPage && bytes <= kMostBytes);
+  CAIRN_CHECK(std::has_single_bit(bytes) && bytes >= kPage && bytes <= kMaxBytes);
   CAIRN_ASSIGN_OR_RETURN(SharedMemory memory,
                          SharedMemory::Create(SizeWith(bytes), SharedMemory::Access::kWrite));
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
@@ -29,10 +29,10 @@ absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Create(size_t bytes) {
 absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor passed) {
   CAIRN_ASSIGN_OR_RETURN(
       SharedMemory memory,
-      SharedMemory::Open(std::move(passed), SharedMemory::Access::kWrite, SizeWith(kMostBytes)));
+      SharedMemory::Open(std::move(passed), SharedMemory::Access::kWrite, SizeWith(kMaxBytes)));
   const size_t size = memory.size();
   const size_t bytes = size > 2 * kPage ? (size - 2 * kPage) / 2 : 0;
-  if (!std::has_single_bit(bytes) || bytes < kPage || bytes > kMostBytes || SizeWith(bytes) != size) {
+  if (!std::has_single_bit(bytes) || bytes < kPage || bytes > kMaxBytes || SizeWith(bytes) != size) {
     return absl::InvalidArgumentError(absl::StrCat("shared memory of ", size, " bytes"));
   }
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));

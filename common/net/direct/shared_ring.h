@@ -26,9 +26,9 @@ class SharedRings {
   // `bytes` is the size of each ring, a power of two.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Create(size_t bytes);
   // Opens memory that another process has passed. INVALID_ARGUMENT if it is not sealed, or if Create() gives
-  // no such size for any `bytes` up to kMostBytes.
+  // no such size for any `bytes` up to kMaxBytes.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Open(FileDescriptor memory);
-  static constexpr size_t kMostBytes = size_t{1} << 20;
+  static constexpr size_t kMaxBytes = size_t{1} << 20;
   int descriptor() const { return memory_.descriptor().get(); }
   size_t bytes() const { return bytes_; }
 

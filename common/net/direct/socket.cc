@@ -93,7 +93,7 @@ FileDescriptor AcceptLocally(const FileDescriptor& listener) {
 }
 
 void Passed::Attach(absl::Span<const int> descriptors, msghdr& message) {
-  CAIRN_CHECK(descriptors.size() <= kMostPassed);
+  CAIRN_CHECK(descriptors.size() <= kMaxPassed);
   if (descriptors.empty()) return;
   std::memset(control_, 0, sizeof control_);
   message.msg_control = control_;

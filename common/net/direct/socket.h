@@ -35,11 +35,11 @@ absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name);
 // The next pending connection; invalid if there is none, or no descriptor for it.
 FileDescriptor AcceptLocally(const FileDescriptor& listener);
 
-// The descriptors that travel with one message, at most kMostPassed; the other end receives descriptors of
+// The descriptors that travel with one message, at most kMaxPassed; the other end receives descriptors of
 // its own for the same files. Must outlive the call.
 class Passed {
  public:
-  static constexpr size_t kMostPassed = 4;
+  static constexpr size_t kMaxPassed = 4;
   // Adds descriptors to `message`, which is about to be sent.
   void Attach(absl::Span<const int> descriptors, msghdr& message);
   // MakeRoom() prepares `message` for receiving; Take() appends the descriptors that came with it to
@@ -48,7 +48,7 @@ class Passed {
   static bool Take(msghdr& message, std::vector<FileDescriptor>& passed);
 
  private:
-  alignas(cmsghdr) char control_[CMSG_SPACE(kMostPassed * sizeof(int))];
+  alignas(cmsghdr) char control_[CMSG_SPACE(kMaxPassed * sizeof(int))];
 };
 
 absl::Status SendPassing(const FileDescriptor& socket, absl::Span<const char> bytes,

@@ -184,11 +184,11 @@ class DirectStream {
   // which saves waking another one.
   static constexpr size_t kSmallBytes = size_t{16} << 10;
   // The smallest average size of a borrowed or mapped run, in bytes.
-  static constexpr size_t kLeastLentRun = 4096;
-  static constexpr size_t kMostLentRuns = kMaxPayloadBytes / kLeastLentRun;
-  static constexpr size_t kMostRuns = 64;  // in one system call
+  static constexpr size_t kMinLentRun = 4096;
+  static constexpr size_t kMaxLentRuns = kMaxPayloadBytes / kMinLentRun;
+  static constexpr size_t kMaxRuns = 64;  // in one system call
   // How many regions one end maps during the life of a stream. Payloads in other regions are borrowed.
-  static constexpr size_t kMostRegions = 8;
+  static constexpr size_t kMaxRegions = 8;
   // How much is read from the socket before the kind of message is known. The rest of a payload is read
   // straight to its destination.
   static constexpr size_t kReadAhead = 4096;
@@ -225,7 +225,7 @@ class DirectStream {
   std::optional<uint64_t> LendingOf(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether this payload would be pinned.
   bool Holds(FloatSpans payload) const;
-  // The parts of the prologue, header and payload that the socket has not taken yet, at most kMostRuns of
+  // The parts of the prologue, header and payload that the socket has not taken yet, at most kMaxRuns of
   // them.
   static absl::InlinedVector<iovec, 8> UnsentOf(const Message& message, bool with_payload);
   // Sends from the message's payload by reference and returns the bytes taken. 0: the socket has no room, or

@@ -108,7 +108,7 @@ absl::StatusOr<bool> DirectStream::ReceiveInto(char* to, size_t count, size_t* g
     if (rings_ != nullptr) passed_all_ = Passed::Take(message, passed_) && passed_all_;
     if (!passed_all_) passed_.clear();  // it is unknown which belongs to which region
     if (received == 0) return OtherEndClosed();
-    if (passed_.size() > kMostRegions)
+    if (passed_.size() > kMaxRegions)
       return absl::InvalidArgumentError("frame: more descriptors than regions");
     *got += static_cast<size_t>(received);
     return true;
@@ -126,7 +126,7 @@ absl::Status DirectStream::Receive() {
       if (prologue.header_bytes > kMaxHeaderBytes) {
         return absl::InvalidArgumentError(absl::StrCat("frame: header of ", prologue.header_bytes, " bytes"));
       }
-      if (prologue.runs > kMostLentRuns) {
+      if (prologue.runs > kMaxLentRuns) {
         return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.runs, " runs"));
       }
       needed += prologue.header_bytes + prologue.runs * sizeof(LentRun);
@@ -265,7 +265,7 @@ absl::Status DirectStream::MapRegion(absl::Span<const char> told) {
         absl::StrCat("frame: an announcement of ", told.size(), " bytes for a region"));
   }
   std::memcpy(&region, told.data(), sizeof region);
-  if (region.number == 0 || regions_.size() == kMostRegions || regions_.count(region.number) > 0) {
+  if (region.number == 0 || regions_.size() == kMaxRegions || regions_.count(region.number) > 0) {
     return absl::InvalidArgumentError(absl::StrCat("frame: region ", region.number, " announced with ",
                                                    regions_.size(), " regions mapped"));
   }

@@ -20,13 +20,13 @@ namespace {
 
 // The smallest payload that is borrowed or mapped, if its runs are not too small: announcing the addresses,
 // and reading from them, costs as much as copying a few hundred bytes.
-constexpr size_t kLeastLent = size_t{32} << 10;
+constexpr size_t kMinLent = size_t{32} << 10;
 // The smallest payload that is pinned, if it is neither borrowed nor mapped: for smaller ones the copy costs
 // less than the system calls.
-constexpr size_t kLeastHeld = size_t{128} << 10;
-constexpr size_t kLeastHeldRun = size_t{16} << 10;  // in bytes, on average
+constexpr size_t kMinHeld = size_t{128} << 10;
+constexpr size_t kMinHeldRun = size_t{16} << 10;  // in bytes, on average
 // More unconfirmed payloads than this mean that the peer does not confirm them: from then on it gets copies.
-constexpr size_t kMostHeld = 256;
+constexpr size_t kMaxHeld = 256;
 // 10 Gbit/s: the credit added for each microsecond of a round trip, so that a long link stays busy.
 constexpr uint64_t kBytesPerMicrosecond = 1250;
 // Time for the other end to read why the stream ends and to close it, and for its kernel to learn that the
@@ -42,7 +42,7 @@ size_t BytesIn(FloatSpans payload) {
 }  // namespace
 
 std::optional<uint64_t> DirectStream::LendingOf(FloatSpans payload) {
-  if (BytesIn(payload) < std::max(kLeastLent, kLeastLentRun * payload.size())) return std::nullopt;
+  if (BytesIn(payload) < std::max(kMinLent, kMinLentRun * payload.size())) return std::nullopt;
   std::shared_ptr<const SharedRegion> region;
   if (maps_) region = SharedBuffer::RegionOf(payload);
   if (region != nullptr) {
@@ -51,7 +51,7 @@ std::optional<uint64_t> DirectStream::LendingOf(FloatSpans payload) {
       MutexLock lock(mutex_);
       if (const auto known = told_.find(region->number); known != told_.end()) {
         if (known->second) return region->number;
-      } else if (told_.size() < kMostRegions) {
+      } else if (told_.size() < kMaxRegions) {
         told_[region->number] = false;
         tell = true;
       }
@@ -68,7 +68,7 @@ std::optional<uint64_t> DirectStream::LendingOf(FloatSpans payload) {
 }
 
 bool DirectStream::Holds(FloatSpans payload) const {
-  return holds_ && BytesIn(payload) >= std::max(kLeastHeld, kLeastHeldRun * payload.size());
+  return holds_ && BytesIn(payload) >= std::max(kMinHeld, kMinHeldRun * payload.size());
 }
 
 int64_t DirectStream::PieceOf(FloatSpans payload) const {
@@ -164,7 +164,7 @@ absl::Status DirectStream::Pump(int most) {
       }
       pumping_ = true;
       if (front->sent == 0) credit_limit_.Add(front->prologue.payload_bytes);
-      if (front->prologue.kind == DirectPrologue::kInline && front->sent == 0 && lent_.size() < kMostHeld &&
+      if (front->prologue.kind == DirectPrologue::kInline && front->sent == 0 && lent_.size() < kMaxHeld &&
           Holds(front->payload)) {
         front->prologue.kind = DirectPrologue::kHeld;
         lent_.push_back(std::move(front->owner));  // before the other end can confirm it
@@ -242,7 +242,7 @@ absl::InlinedVector<iovec, 8> DirectStream::UnsentOf(const Message& message, boo
   const auto add = [&](const void* data, size_t count) {
     if (skip >= count) {
       skip -= count;
-    } else if (runs.size() < kMostRuns) {
+    } else if (runs.size() < kMaxRuns) {
       runs.push_back({const_cast<char*>(static_cast<const char*>(data)) + skip, count - skip});
       skip = 0;
     }

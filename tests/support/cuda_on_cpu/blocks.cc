@@ -15,7 +15,7 @@ constinit thread_local dim3 blockDim, gridDim;
 namespace cairn::cuda_on_cpu {
 namespace {
 
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMaxThreads = 1024;
 constexpr int kPoison = 0xFF;
 
 // One CUDA thread of the block that runs.
@@ -70,7 +70,7 @@ Runner& ThisRunner() {
 void Runner::Run(dim3 grid, dim3 block, size_t shared_bytes, absl::FunctionRef<void()> thread) {
   if (body_ != nullptr) Die("a kernel launches a kernel");
   const unsigned count = block.x * block.y * block.z;
-  if (count == 0 || count > kMostThreads) Die("a block of no threads, or of too many");
+  if (count == 0 || count > kMaxThreads) Die("a block of no threads, or of too many");
   body_ = &thread;
   gridDim = grid;
   blockDim = block;

@@ -44,7 +44,7 @@ constexpr size_t kMemoryBytes = size_t{4} << 30;
 constexpr int kMultiprocessors = 2;
 constexpr int kDevices = 4;
 // The limit without an opt-in for more.
-constexpr size_t kMostSharedBytes = 48 << 10;
+constexpr size_t kMaxSharedBytes = 48 << 10;
 
 constinit thread_local cudaError_t last_error = cudaSuccess;
 constinit thread_local int current_device = 0;
@@ -316,13 +316,13 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 namespace cairn::cuda_on_cpu {
 
 cudaError_t CheckLaunch(dim3 grid, dim3 block, size_t shared_bytes) {
-  constexpr unsigned kMostColumns = 0x7fffffff, kMostRows = 65535, kMostThreads = 1024, kMostDeep = 64;
-  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMostColumns || grid.y > kMostRows ||
-      grid.z > kMostRows || block.x < 1 || block.y < 1 || block.z < 1 || block.x > kMostThreads ||
-      block.y > kMostThreads || block.z > kMostDeep || block.x * block.y * block.z > kMostThreads) {
+  constexpr unsigned kMaxColumns = 0x7fffffff, kMaxRows = 65535, kMaxThreads = 1024, kMaxDeep = 64;
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMaxColumns || grid.y > kMaxRows ||
+      grid.z > kMaxRows || block.x < 1 || block.y < 1 || block.z < 1 || block.x > kMaxThreads ||
+      block.y > kMaxThreads || block.z > kMaxDeep || block.x * block.y * block.z > kMaxThreads) {
     return Report(cudaErrorInvalidConfiguration);
   }
-  return Report(shared_bytes > kMostSharedBytes ? cudaErrorInvalidValue : cudaSuccess);
+  return Report(shared_bytes > kMaxSharedBytes ? cudaErrorInvalidValue : cudaSuccess);
 }
 
 int DeviceOf(cudaStream_t stream) {

@@ -32,7 +32,7 @@ TEST(ChunkPlan, TheFirstBucketIsTheEndOfTheGradient) {
 
 TEST(ChunkPlan, BucketsOfALargeGradientConsistOfFullChunks) {
   const ChunkPlan plan = ChunkPlan::Make(int64_t{16} << 20, 4);
-  EXPECT_EQ(plan.chunks[0].size(), kMostChunkFloats);
+  EXPECT_EQ(plan.chunks[0].size(), kMaxChunkFloats);
   EXPECT_EQ(plan.buckets(), 64);
 }
 

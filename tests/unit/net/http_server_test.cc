@@ -88,7 +88,7 @@ TEST(HttpServer, HeadHasNoBodyAndOtherMethodsAreRefused) {
 TEST(HttpServer, SilentClientsDoNotBlockOthers) {
   const auto server = StartEcho();
   std::vector<std::unique_ptr<Connection>> silent;
-  for (unsigned i = 0; i + 1 < HttpServer::kMostConnectionsOfOneAddress; ++i) {
+  for (unsigned i = 0; i + 1 < HttpServer::kMaxConnectionsOfOneAddress; ++i) {
     silent.push_back(std::make_unique<Connection>(server->port()));
     silent.back()->Send("GET /slow");
   }
@@ -98,7 +98,7 @@ TEST(HttpServer, SilentClientsDoNotBlockOthers) {
 TEST(HttpServer, ConnectionsBeyondTheLimitAreClosed) {
   const auto server = StartEcho();
   std::vector<std::unique_ptr<Connection>> silent;
-  for (unsigned i = 0; i < HttpServer::kMostConnectionsOfOneAddress; ++i) {
+  for (unsigned i = 0; i < HttpServer::kMaxConnectionsOfOneAddress; ++i) {
     silent.push_back(std::make_unique<Connection>(server->port()));
     silent.back()->Send("GET /slow");
   }

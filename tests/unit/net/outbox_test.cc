@@ -26,7 +26,7 @@ TEST(Outbox, RequestsOfAStalledReaderAreNotReadUntilItContinues) {
     ++asked;
     outbox.Push(0);  // the answer to each request, which the reader does not take
   }
-  EXPECT_EQ(asked, Outbox<int>::kMostBeforeRest + 1);
+  EXPECT_EQ(asked, Outbox<int>::kMaxBeforeRest + 1);
   EXPECT_FALSE(outbox.Wakes());
   outbox.Pop();
   EXPECT_TRUE(outbox.Wakes());

@@ -248,7 +248,7 @@ struct CopiedTicket {
     return ticket;
   }
 };
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 class CopiedQueueTest : public CopySessionTest {
  protected:
@@ -269,15 +269,15 @@ TEST_F(CopiedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
 }
 
 TEST_F(CopiedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
-  queue().set_next(kMost);
-  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMost)));
+  queue().set_next(kMax);
+  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMax)));
 }
 
 class StrangeTicketTest : public CopiedQueueTest, public testing::WithParamInterface<CopiedTicket> {};
 INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
-                         testing::Values(CopiedTicket{kMost, 0, 1}, CopiedTicket{-1, 0, 1},
+                         testing::Values(CopiedTicket{kMax, 0, 1}, CopiedTicket{-1, 0, 1},
                                          CopiedTicket{0, -1, 1}, CopiedTicket{0, 0, 5}, CopiedTicket{0, 3, 2},
-                                         CopiedTicket{0, 2, -1}, CopiedTicket{0, kMost, 0}));
+                                         CopiedTicket{0, 2, -1}, CopiedTicket{0, kMax, 0}));
 
 TEST_P(StrangeTicketTest, IsRefusedAmongReturnedItems) {
   *queue().add_returned() = GetParam().ToProto();

@@ -211,17 +211,17 @@ TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
 }
 
 TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
-  for (size_t mark = 0; mark < Sequencer::kMostUnexecuted; ++mark) {
+  for (size_t mark = 0; mark < Sequencer::kMaxUnexecuted; ++mark) {
     ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
   }
-  const int64_t written = Sequencer::kMostUnexecuted;
+  const int64_t written = Sequencer::kMaxUnexecuted;
   sequencer_.OnExecuted(0, written);
   const absl::Status full = sequencer_.WriteMark({.token = "b"}).status();
   EXPECT_EQ(full, absl::ResourceExhaustedError(
                       "the log holds 16384 entries, at most 16384, that ps/1 has not executed"));
   EXPECT_EQ(sequencer_.ChangeConfig(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
   sequencer_.OnStaged(0, Push(0, /*incarnation=*/7, 1));  // by a non-member: would be refused
-  EXPECT_EQ(log().size(), Sequencer::kMostUnexecuted);
+  EXPECT_EQ(log().size(), Sequencer::kMaxUnexecuted);
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
   EXPECT_EQ(log().back(), "16385: v1 of 0.1.1 1.1.1") << "complete pushes are still decided";

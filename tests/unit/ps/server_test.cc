@@ -274,7 +274,7 @@ TEST_F(ServerTest, ARefusalForMemoryListsTheNeeds) {
 }
 
 TEST_F(ServerTest, MoreWaitersThanTheLimitAreRefused) {
-  std::vector<WaitAnswer> answers(WaitList::kMostWaiting);
+  std::vector<WaitAnswer> answers(WaitList::kMaxWaiting);
   for (WaitAnswer& answer : answers) Wait(v1::CONDITION_READY, 20, answer);
   WaitAnswer refused;
   Wait(v1::CONDITION_READY, 20, refused);

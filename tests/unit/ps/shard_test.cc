@@ -313,7 +313,7 @@ TEST_F(ShardTest, UndecidedPushesCanBeReportedAgain) {
 }
 
 TEST_F(ShardTest, WaitingReadersOfMarkersAreBounded) {
-  std::vector<ReadAnswer> answers(Marks::kMostAwaiting);
+  std::vector<ReadAnswer> answers(Marks::kMaxAwaiting);
   for (ReadAnswer& answer : answers) Read("m", answer);
   ReadAnswer refused;
   Read("m", refused);
@@ -329,7 +329,7 @@ TEST_F(ShardTest, WaitingReadersOfMarkersAreBounded) {
 
 TEST_F(ShardTest, WaitingRepeatsOfAPushAreBounded) {
   Push(Key(0, 1), {1, 2}, first_);
-  std::vector<PushAnswer> repeats(Shard::kMostRepeats);
+  std::vector<PushAnswer> repeats(Shard::kMaxRepeats);
   for (PushAnswer& repeat : repeats) Push(Key(0, 1), {1, 2}, repeat);
   Push(Key(0, 1), {1, 2}, second_);
   ASSERT_TRUE(second_.has_value());
@@ -345,7 +345,7 @@ TEST_F(ShardTest, UndecidedPushesAreBounded) {
     shard_.FinishPush(std::move(push),
                       [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   };
-  std::vector<PushAnswer> answers(Shard::kMostStaged);
+  std::vector<PushAnswer> answers(Shard::kMaxStaged);
   for (size_t i = 0; i < answers.size(); ++i) push_nothing(static_cast<int64_t>(i) + 1, answers[i]);
   push_nothing(static_cast<int64_t>(answers.size()) + 1, first_);
   ASSERT_TRUE(first_.has_value());
