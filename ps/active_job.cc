@@ -303,7 +303,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
   shard.thread_pool = host.thread_pool;
   shard.faults = host.faults;
-  shard.meters = host.meters;
+  shard.metrics = host.metrics;
   shard.trace = host.trace;
   shard.server = host.index;
   shard.most_workers = active->most_workers();

@@ -54,7 +54,7 @@ class ActiveJob {
     int64_t memory_limit = 0;             // bytes, for MemoryNeeds
     ThreadPool* thread_pool = nullptr;    // thread pool for updates; may be null
     FaultPoints* faults = nullptr;        // as in Shard::Options
-    Meters* meters = nullptr;             // as in Shard::Options
+    Metrics* metrics = nullptr;           // as in Shard::Options
     TraceRecorder* trace = nullptr;       // as in Shard::Options
     std::string seal_key{};               // CreateRequest.seal_key
     // The rest is used if the job has ps_replication.

@@ -102,7 +102,7 @@ v1::ServerStatus Monitor::WithRates(v1::ServerStatus status) const {
 net::HttpReply Monitor::Page(const std::string& path) const {
   if (path == "/metrics") {
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-            .body = MetricsOf(Status(), server_.meters())};
+            .body = MetricsOf(Status(), server_.metrics())};
   }
   if (path == "/healthz") {
     const v1::ServerStatus status = server_.Status();
@@ -111,7 +111,7 @@ net::HttpReply Monitor::Page(const std::string& path) const {
   }
   if (path == "/statusz" || path == "/") {
     return {.content_type = "text/html; charset=utf-8",
-            .body = net::RenderHtml(PageOf(Status(), server_.meters(), history_.points(), address_))};
+            .body = net::RenderHtml(PageOf(Status(), server_.metrics(), history_.points(), address_))};
   }
   return {.status = 404, .body = "/metrics, /healthz or /statusz\n"};
 }

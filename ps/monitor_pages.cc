@@ -21,7 +21,7 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition& out) {
+void AddUpdates(const v1::ServerStatus& status, const Metrics& metrics, Exposition& out) {
   out.Gauge("cairn_ps_version", "The version of the variables: the number of updates applied to them.",
             Number(status.version()));
   out.Gauge("cairn_ps_final_version", "The version at which the job ends; 0 if it does not end at a version.",
@@ -55,12 +55,12 @@ void AddUpdates(const v1::ServerStatus& status, const Meters& meters, Exposition
   out.Gauge("cairn_ps_staleness_max_versions", "The largest staleness of an accepted gradient.",
             Number(counters.staleness_max()));
   out.Histogram("cairn_ps_round_seconds",
-                "From the arrival of an update's first gradient to the new version.", meters.round_seconds);
+                "From the arrival of an update's first gradient to the new version.", metrics.round_seconds);
   out.Histogram("cairn_ps_round_spread_seconds",
                 "From the arrival of an update's first gradient to the last, if there are several.",
-                meters.spread_seconds);
+                metrics.spread_seconds);
   out.Histogram("cairn_ps_apply_seconds", "The arithmetic of an update: mean and optimizer.",
-                meters.apply_seconds);
+                metrics.apply_seconds);
 }
 
 void AddLoad(const v1::ServerStatus& status, Exposition& out) {
@@ -202,7 +202,7 @@ net::StatusPage::Table Servers(const v1::ServerStatus& status) {
   return table;
 }
 
-net::StatusPage::Table Times(const Meters& meters) {
+net::StatusPage::Table Times(const Metrics& metrics) {
   net::StatusPage::Table table = {
       .title = "Updates", .columns = {"", "count", "mean", "median", "99th percentile"}, .rows = {}};
   const auto add = [&](const char* what, const Distribution& distribution) {
@@ -212,29 +212,29 @@ net::StatusPage::Table Times(const Meters& meters) {
                           Right(count == 0 ? "-" : net::InTime(net::QuantileOf(distribution, 0.5))),
                           Right(count == 0 ? "-" : net::InTime(net::QuantileOf(distribution, 0.99)))});
   };
-  add("from its first gradient to the new version", meters.round_seconds);
-  add("from its first gradient to its last", meters.spread_seconds);
-  add("mean and optimizer", meters.apply_seconds);
+  add("from its first gradient to the new version", metrics.round_seconds);
+  add("from its first gradient to its last", metrics.spread_seconds);
+  add("mean and optimizer", metrics.apply_seconds);
   return table;
 }
 
 }  // namespace
 
-std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters) {
+std::string MetricsOf(const v1::ServerStatus& status, const Metrics& metrics) {
   Exposition out;
   out.Gauge("cairn_ps_state", "1 for the server's current state.");
   for (const auto state : {v1::STATE_EMPTY, v1::STATE_INITIALISING, v1::STATE_READY, v1::STATE_FINISHED,
                            v1::STATE_FAILED, v1::STATE_COPY}) {
     out.Sample({{"state", net::NameOf(state)}}, status.state() == state ? 1 : 0);
   }
-  AddUpdates(status, meters, out);
+  AddUpdates(status, metrics, out);
   AddLoad(status, out);
   AddMembers(status, out);
   out.AddProcess();
   return out.text();
 }
 
-net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
+net::StatusPage PageOf(const v1::ServerStatus& status, const Metrics& metrics,
                        std::vector<History::Point> history, const std::string& address) {
   const v1::Counters& counters = status.counters();
   const v1::Rates& rates = status.rates();
@@ -275,7 +275,7 @@ net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
       {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
       {"bytes/s, received and sent", net::InBytes(newest(2)), 2}};
   page.history = std::move(history);
-  page.tables = {Workers(status), Times(meters), Placement(status), Servers(status)};
+  page.tables = {Workers(status), Times(metrics), Placement(status), Servers(status)};
   page.footer = absl::StrCat("cairn-ps ", status.program_version(), " at ", address, ", up ",
                              net::InTime(status.uptime_seconds()), ", incarnation ", status.incarnation(),
                              ", protocol ", status.protocol(), ". For Prometheus: /metrics");

@@ -7,15 +7,15 @@
 #include "cairn/v1/inspector.pb.h"
 #include "common/core/history.h"
 #include "common/net/status_page.h"
-#include "ps/meters.h"
+#include "ps/metrics.h"
 
 namespace cairn::ps {
 
 // Text in Prometheus' format.
-std::string MetricsOf(const v1::ServerStatus& status, const Meters& meters);
+std::string MetricsOf(const v1::ServerStatus& status, const Metrics& metrics);
 
 // `history`: the series that Monitor keeps.
-net::StatusPage PageOf(const v1::ServerStatus& status, const Meters& meters,
+net::StatusPage PageOf(const v1::ServerStatus& status, const Metrics& metrics,
                        std::vector<History::Point> history, const std::string& address);
 
 }  // namespace cairn::ps

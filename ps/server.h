@@ -37,7 +37,7 @@
 #include "common/net/direct/address.h"
 #include "ps/active_job.h"
 #include "ps/membership.h"
-#include "ps/meters.h"
+#include "ps/metrics.h"
 #include "ps/wait_list.h"
 
 namespace cairn::ps {
@@ -118,7 +118,7 @@ class Server {
 
   // The status of this server, without rates: they take two samples.
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
-  Meters& meters() { return meters_; }
+  Metrics& metrics() { return metrics_; }
   // Null if nothing is recorded.
   TraceRecorder* trace() const { return options_.trace; }
   // Identifies the process; differs each time it is started.
@@ -231,7 +231,7 @@ class Server {
   const Options options_;
   const Clock& clock_;
   const TimePoint started_;
-  Meters meters_;
+  Metrics metrics_;
 
   mutable Mutex mutex_;
   v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;

@@ -48,7 +48,7 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
           .memory_limit = options_.memory_limit,
           .thread_pool = options_.thread_pool,
           .faults = options_.faults,
-          .meters = &meters_,
+          .metrics = &metrics_,
           .trace = options_.trace,
           .place = place(),
           .incarnation = incarnation,

@@ -220,7 +220,8 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
   }
   if (request.read_values) {
     request.send_piece = [sink = sink_, request_id, encoding = open.values_encoding,
-                          encoded = open.job->shard().store().encoded(), &sent = server_.meters().sent_bytes](
+                          encoded = open.job->shard().store().encoded(),
+                          &sent = server_.metrics().sent_bytes](
                              const std::shared_ptr<const AlignedBuffer>& values, int64_t first, int64_t end) {
       const auto bytes = Answer(sink, request_id).SendPiece(values, encoding, *encoded, first, end);
       if (bytes.ok()) sent.Add(*bytes);
@@ -267,7 +268,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
       begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size, state = begin.state(),
                      encoding = begin.encoding(), known_edition = begin.known_edition(),
                      encoded = (*job)->shard().store().encoded(),
-                     &sent = server_.meters().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
+                     &sent = server_.metrics().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
         if (!result.ok()) {
           answer.SendFailure(result.status());
           return;
@@ -316,7 +317,7 @@ absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::
         absl::StrCat("frame: chunk of request ", request_id, ", which is not open"));
   }
   Open& open = found->second;
-  server_.meters().received_bytes.Add(net::PayloadBytes(payload));
+  server_.metrics().received_bytes.Add(net::PayloadBytes(payload));
   open.received.bytes += net::PayloadBytes(payload);
   if (!open.failure.ok()) return absl::OkStatus();
   if (open.write != nullptr && net::GradientCodecOf(chunk.encoding()) != nullptr) {
@@ -326,7 +327,7 @@ absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::
     open.failure =
         open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
   }
-  if (absl::IsInvalidArgument(open.failure)) server_.meters().malformed_chunks.Add();
+  if (absl::IsInvalidArgument(open.failure)) server_.metrics().malformed_chunks.Add();
   return absl::OkStatus();
 }
 
@@ -348,7 +349,7 @@ void Session::End(uint64_t request_id, Open open) {
   if (open.job->hands_out_data()) hands_out = open.job;
   open.job->shard().FinishPush(
       std::move(open.push),
-      [answer = Answer(sink_, request_id, unanswered_), &sent = server_.meters().sent_bytes,
+      [answer = Answer(sink_, request_id, unanswered_), &sent = server_.metrics().sent_bytes,
        hands_out = std::move(hands_out), worker = open.worker, encoding = open.values_encoding,
        encoded = open.job->shard().store().encoded()](absl::StatusOr<PushResult> result) mutable {
         if (!result.ok()) {

@@ -36,7 +36,7 @@ v1::Outcome OutcomeOf(Refuse::Reason reason) {
 
 Shard::Shard(Options options)
     : faults_(options.faults),
-      meters_(options.meters),
+      metrics_(options.metrics),
       trace_(options.trace),
       server_(options.server),
       leader_(options.leader),

@@ -44,7 +44,7 @@
 #include "ps/entry_check.h"
 #include "ps/ledger.h"
 #include "ps/marks.h"
-#include "ps/meters.h"
+#include "ps/metrics.h"
 #include "ps/replicator.h"
 #include "ps/sequencer.h"
 #include "ps/speculative_update.h"
@@ -125,7 +125,7 @@ class Shard final : public LogSink {
     ThreadPool* thread_pool = nullptr;     // as in VariableStore
     // Outlives the shard. Points: "push", "read", "snapshot", "measured", "applied".
     FaultPoints* faults = nullptr;
-    Meters* meters = nullptr;                            // outlives the shard; counts the updates
+    Metrics* metrics = nullptr;                          // outlives the shard; counts the updates
     TraceRecorder* trace = nullptr;                      // outlives the shard; records each step
     int server = 0;                                      // index of the server that owns the shard
     int leader = 0;                                      // index of the server whose log it executes
@@ -309,7 +309,7 @@ class Shard final : public LogSink {
   }
 
   FaultPoints* const faults_;
-  Meters* const meters_;
+  Metrics* const metrics_;
   TraceRecorder* const trace_;
   const int server_, leader_;
   const std::unique_ptr<Optimizer> optimizer_;

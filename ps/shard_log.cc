@@ -216,14 +216,14 @@ bool Shard::TakeSpeculative(const Apply& apply) {
 }
 
 void Shard::Count(const Apply& apply, TimePoint began) const {
-  if (meters_ == nullptr) return;
+  if (metrics_ == nullptr) return;
   std::vector<std::pair<int, TimePoint>> came;
   for (const Gradient& gradient : apply.contributors) {
     if (const auto found = staged_.find(gradient.key); found != staged_.end()) {
       came.emplace_back(gradient.key.worker, found->second.came);
     }
   }
-  meters_->OnUpdate(came, began, std::chrono::steady_clock::now());
+  metrics_->OnUpdate(came, began, std::chrono::steady_clock::now());
 }
 
 void Shard::TraceContributors(const Apply& apply, TimePoint began) const {

@@ -72,10 +72,10 @@ v1::ServerStatus Server::Status() const {
   status.set_unix_seconds(UnixSeconds());
   status.set_memory_limit_bytes(options_.memory_limit);
   status.set_resident_bytes(UsageOfThisProcess().resident_bytes);
-  status.set_received_bytes(meters_.received_bytes.value());
-  status.set_sent_bytes(meters_.sent_bytes.value());
-  status.set_malformed_chunks(meters_.malformed_chunks.value());
-  const auto lateness = meters_.lateness();
+  status.set_received_bytes(metrics_.received_bytes.value());
+  status.set_sent_bytes(metrics_.sent_bytes.value());
+  status.set_malformed_chunks(metrics_.malformed_chunks.value());
+  const auto lateness = metrics_.lateness();
   const TimePoint now = clock_.Now();
   status.set_uptime_seconds(ToSeconds(now - started_));
 

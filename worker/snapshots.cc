@@ -120,13 +120,13 @@ absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& mo
 }  // namespace
 
 Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
-                     const Clock& clock, FaultPoints* faults, WorkerMeters* meters, TraceRecorder* trace)
+                     const Clock& clock, FaultPoints* faults, WorkerMetrics* metrics, TraceRecorder* trace)
     : options_(options),
       model_(model),
       job_(job),
       clock_(clock),
       faults_(faults),
-      meters_(meters),
+      metrics_(metrics),
       trace_(trace),
       variables_(VariablesOf(model)),
       marked_at_(clock.Now()) {
@@ -145,7 +145,7 @@ Snapshots::~Snapshots() {
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
                                                              const nn::Model& model, const v1::Job& job,
                                                              const Clock& clock, FaultPoints* faults,
-                                                             WorkerMeters* meters, TraceRecorder* trace) {
+                                                             WorkerMetrics* metrics, TraceRecorder* trace) {
   std::optional<TrainDirLock> lock;
   if (!options.train_dir.empty()) {
     std::error_code error;
@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
     lock.emplace(*std::move(taken));
   }
   CAIRN_RETURN_IF_ERROR(CheckInitialValues(options, model));
-  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, meters, trace));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, metrics, trace));
   if (lock.has_value()) snapshots->lock_.emplace(*std::move(lock));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;
@@ -409,7 +409,7 @@ void Snapshots::Run() {
       work = &*work_;  // stays unchanged until it is reset below
     }
     absl::Status status = Save(*work);
-    if (meters_ != nullptr) meters_->OnCheckpoint(work->version, status.ok());
+    if (metrics_ != nullptr) metrics_->OnCheckpoint(work->version, status.ok());
     if (!status.ok()) {
       LogWarning("the snapshot of step ", work->version, " was not written: ", status.message());
     }

@@ -23,7 +23,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir_lock.h"
 #include "worker/client/exchange.h"
-#include "worker/meters.h"
+#include "worker/metrics.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
 
@@ -35,12 +35,12 @@ class Snapshots final : public client::StateSource {
   // has checkpoints; a directory that is not writable; --resume=DIR without a checkpoint. UNAVAILABLE:
   // another chief writes there, and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to resume
   // has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments must
-  // outlive the object. `faults`, `meters` and `trace` may be null: `faults` passes "snapshot" when a
-  // snapshot has been read and not yet written, `meters` counts saved checkpoints, `trace` records durations.
+  // outlive the object. `faults`, `metrics` and `trace` may be null: `faults` passes "snapshot" when a
+  // snapshot has been read and not yet written, `metrics` counts saved checkpoints, `trace` records durations.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
                                                            const Clock& clock, FaultPoints* faults = nullptr,
-                                                           WorkerMeters* meters = nullptr,
+                                                           WorkerMetrics* metrics = nullptr,
                                                            TraceRecorder* trace = nullptr);
   // Waits for the snapshot that is being written, if there is one.
   ~Snapshots() override;
@@ -66,7 +66,7 @@ class Snapshots final : public client::StateSource {
 
  private:
   Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
-            FaultPoints* faults, WorkerMeters* meters, TraceRecorder* trace);
+            FaultPoints* faults, WorkerMetrics* metrics, TraceRecorder* trace);
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
@@ -90,7 +90,7 @@ class Snapshots final : public client::StateSource {
   const v1::Job& job_;
   const Clock& clock_;
   FaultPoints* const faults_;
-  WorkerMeters* const meters_;
+  WorkerMetrics* const metrics_;
   TraceRecorder* const trace_;
   const std::vector<net::VariableInfo> variables_;
   std::optional<TrainDirLock> lock_;  // with --train_dir; set by Create()

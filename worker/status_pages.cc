@@ -19,31 +19,31 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-std::string Metrics(const WorkerMeters& meters) {
-  const WorkerMeters::Now now = meters.now();
+std::string Metrics(const WorkerMetrics& metrics) {
+  const WorkerMetrics::Now now = metrics.now();
   net::Exposition out;
   out.Counter("cairn_worker_examples_total", "Examples whose gradients were computed.",
-              Number(meters.examples.value()));
+              Number(metrics.examples.value()));
   out.Gauge("cairn_worker_loss", "Mean over the last batch.", now.last.loss);
   out.Gauge("cairn_worker_epoch", "The current epoch, from 1.", Number(now.last.epoch));
   out.Gauge("cairn_worker_version", "The version of the variables after the last step.",
             Number(now.last.version));
   out.Counter("cairn_worker_pushes_total", "Gradients, by the servers' answer.");
-  out.Sample({{"outcome", "accepted"}}, Number(meters.accepted.value()));
-  out.Sample({{"outcome", "stale"}}, Number(meters.stale.value()));
-  out.Sample({{"outcome", "refused"}}, Number(meters.refused.value()));
-  out.Sample({{"outcome", "duplicate"}}, Number(meters.duplicate.value()));
-  out.Histogram("cairn_worker_step_seconds", "The duration of a step.", meters.step_seconds);
+  out.Sample({{"outcome", "accepted"}}, Number(metrics.accepted.value()));
+  out.Sample({{"outcome", "stale"}}, Number(metrics.stale.value()));
+  out.Sample({{"outcome", "refused"}}, Number(metrics.refused.value()));
+  out.Sample({{"outcome", "duplicate"}}, Number(metrics.duplicate.value()));
+  out.Histogram("cairn_worker_step_seconds", "The duration of a step.", metrics.step_seconds);
   out.Histogram(
       "cairn_worker_step_phase_seconds",
       "The phases of a step: waiting for the batch; forward and backward, while gradients are sent; waiting "
       "for the servers' answer.");
-  out.Sample({{"phase", "input"}}, meters.input_seconds);
-  out.Sample({{"phase", "compute"}}, meters.compute_seconds);
-  out.Sample({{"phase", "answer"}}, meters.answer_seconds);
+  out.Sample({{"phase", "input"}}, metrics.input_seconds);
+  out.Sample({{"phase", "compute"}}, metrics.compute_seconds);
+  out.Sample({{"phase", "answer"}}, metrics.answer_seconds);
   out.Histogram("cairn_worker_staleness_versions",
-                "Updates between the version of an accepted gradient and its own update.", meters.staleness);
-  const client::WireMeters& wire = meters.wire;
+                "Updates between the version of an accepted gradient and its own update.", metrics.staleness);
+  const client::WireMetrics& wire = metrics.wire;
   out.Counter("cairn_worker_wire_bytes_total", "Bytes of gradients pushed, and of values in the answers.");
   out.Sample({{"direction", "push"}}, Number(wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_bytes.value()));
@@ -55,25 +55,25 @@ std::string Metrics(const WorkerMeters& meters) {
       "For compressed gradients with their residuals: the norm of what was not sent, relative to the whole.",
       wire.error());
   out.Counter("cairn_worker_rejoins_total", "How often the worker lost its membership and joined again.",
-              Number(meters.rejoins.value()));
+              Number(metrics.rejoins.value()));
   out.Counter("cairn_worker_checkpoints_total", "Checkpoints of the chief, by outcome.");
-  out.Sample({{"outcome", "saved"}}, Number(meters.checkpoints.value()));
-  out.Sample({{"outcome", "failed"}}, Number(meters.checkpoints_failed.value()));
-  if (meters.checkpoint_version >= 0) {
+  out.Sample({{"outcome", "saved"}}, Number(metrics.checkpoints.value()));
+  out.Sample({{"outcome", "failed"}}, Number(metrics.checkpoints_failed.value()));
+  if (metrics.checkpoint_version >= 0) {
     out.Gauge("cairn_worker_checkpoint_version", "The version of the newest checkpoint.",
-              Number(meters.checkpoint_version));
+              Number(metrics.checkpoint_version));
     out.Gauge("cairn_worker_checkpoint_timestamp_seconds",
-              "When the newest checkpoint was saved, in Unix seconds.", meters.checkpoint_unix_seconds);
+              "When the newest checkpoint was saved, in Unix seconds.", metrics.checkpoint_unix_seconds);
   }
   out.AddProcess();
   return out.text();
 }
 
-net::StatusPage::Table Phases(const WorkerMeters& meters) {
+net::StatusPage::Table Phases(const WorkerMetrics& metrics) {
   net::StatusPage::Table table = {.title = "Where a step's time goes",
                                   .columns = {"", "mean", "share", "median", "99th percentile"},
                                   .rows = {}};
-  const double whole = meters.step_seconds.sum();
+  const double whole = metrics.step_seconds.sum();
   const auto add = [&](const char* what, const Distribution& phase) {
     const double count = Number(phase.count());
     const double part = whole > 0 ? phase.sum() / whole : 0;
@@ -83,10 +83,10 @@ net::StatusPage::Table Phases(const WorkerMeters& meters) {
                           {.text = net::InTime(net::QuantileOf(phase, 0.5)), .number = true},
                           {.text = net::InTime(net::QuantileOf(phase, 0.99)), .number = true}});
   };
-  add("waiting for the batch", meters.input_seconds);
-  add("forward and backward, while gradients are sent", meters.compute_seconds);
-  add("waiting for the servers' answer", meters.answer_seconds);
-  add("the whole step", meters.step_seconds);
+  add("waiting for the batch", metrics.input_seconds);
+  add("forward and backward, while gradients are sent", metrics.compute_seconds);
+  add("waiting for the servers' answer", metrics.answer_seconds);
+  add("the whole step", metrics.step_seconds);
   return table;
 }
 
@@ -99,7 +99,7 @@ net::StatusPage::Table Servers(const v1::Job& job) {
 }
 
 // "12.5 % of float32, error 0.31"
-std::string SavedOf(const client::WireMeters& wire) {
+std::string SavedOf(const client::WireMetrics& wire) {
   const double whole = Number(wire.push_float32_bytes.value());
   std::string text =
       absl::StrFormat("%.3g %% of float32", whole > 0 ? 100 * Number(wire.push_bytes.value()) / whole : 100);
@@ -107,9 +107,9 @@ std::string SavedOf(const client::WireMeters& wire) {
   return text;
 }
 
-net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& meters) {
-  WorkerMeters::Now now = meters.now();
-  const bool trains = meters.step_seconds.count() > 0;
+net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMetrics& metrics) {
+  WorkerMetrics::Now now = metrics.now();
+  const bool trains = metrics.step_seconds.count() > 0;
   const v1::Job& job = identity.job;
   net::StatusPage page = {
       .task = identity.task,
@@ -118,27 +118,27 @@ net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& met
           absl::StrCat(identity.model, ", ", net::WithCommas(Number(identity.parameters)), " parameters, ",
                        net::NameOf(job.mode()), ", batches of ", job.batch_size(), ", on ", now.device)};
   const auto last_loss = trains ? absl::StrFormat("%.4f", now.last.loss) : "-";
-  const double steps = Number(meters.step_seconds.count());
+  const double steps = Number(metrics.step_seconds.count());
   page.facts = {
       {"version", net::WithCommas(Number(now.last.version)),
        job.final_version() > 0 ? absl::StrCat("of ", net::WithCommas(Number(job.final_version()))) : ""},
       {"epoch", absl::StrCat(now.last.epoch), absl::StrCat("of ", job.epochs())},
       {"examples/s", net::WithCommas(now.examples_per_second),
-       absl::StrCat(net::WithCommas(Number(meters.examples.value())), " in all")},
+       absl::StrCat(net::WithCommas(Number(metrics.examples.value())), " in all")},
       {"loss", last_loss, "of the last batch"},
-      {"step", trains ? net::InTime(meters.step_seconds.sum() / steps) : "-",
+      {"step", trains ? net::InTime(metrics.step_seconds.sum() / steps) : "-",
        absl::StrCat(net::WithCommas(steps), " steps")},
-      {"gradients refused", net::WithCommas(Number(meters.stale.value() + meters.refused.value())),
-       absl::StrCat(net::WithCommas(Number(meters.stale.value())), " of them stale")},
-      {"pushed", net::InBytes(Number(meters.wire.push_bytes.value())), SavedOf(meters.wire)},
+      {"gradients refused", net::WithCommas(Number(metrics.stale.value() + metrics.refused.value())),
+       absl::StrCat(net::WithCommas(Number(metrics.stale.value())), " of them stale")},
+      {"pushed", net::InBytes(Number(metrics.wire.push_bytes.value())), SavedOf(metrics.wire)},
       {"memory", net::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
       {"checkpoint",
-       meters.checkpoint_version >= 0 ? absl::StrCat("step ", meters.checkpoint_version.load()) : "-",
-       absl::StrCat(meters.checkpoints.value(), " saved, ", meters.checkpoints_failed.value(), " failed")},
+       metrics.checkpoint_version >= 0 ? absl::StrCat("step ", metrics.checkpoint_version.load()) : "-",
+       absl::StrCat(metrics.checkpoints.value(), " saved, ", metrics.checkpoints_failed.value(), " failed")},
   };
   page.curves = {{"examples/s", net::WithCommas(now.examples_per_second), 0}, {"loss", last_loss, 1}};
   page.history = std::move(now.history);
-  page.tables = {Phases(meters), Servers(job)};
+  page.tables = {Phases(metrics), Servers(job)};
   page.footer = absl::StrCat("cairn-worker ", std::string(Version()), " at ", identity.address, ", up ",
                              net::InTime(now.up_seconds), ". For Prometheus: /metrics");
   return page;
@@ -146,13 +146,13 @@ net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMeters& met
 
 }  // namespace
 
-net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMeters& meters, const std::string& path) {
+net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMetrics& metrics, const std::string& path) {
   if (path == "/metrics") {
-    return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = Metrics(meters)};
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = Metrics(metrics)};
   }
   if (path == "/healthz") return {.body = "ok\n"};
   if (path == "/statusz" || path == "/") {
-    return {.content_type = "text/html; charset=utf-8", .body = net::RenderHtml(StatusOf(identity, meters))};
+    return {.content_type = "text/html; charset=utf-8", .body = net::RenderHtml(StatusOf(identity, metrics))};
   }
   return {.status = 404, .body = "/metrics, /healthz or /statusz\n"};
 }

@@ -6,7 +6,7 @@
 
 #include "cairn/v1/job.pb.h"
 #include "common/net/http_server.h"
-#include "worker/meters.h"
+#include "worker/metrics.h"
 
 namespace cairn::worker {
 
@@ -20,6 +20,6 @@ struct WorkerIdentity {
 };
 
 // Any thread.
-net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMeters& meters, const std::string& path);
+net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMetrics& metrics, const std::string& path);
 
 }  // namespace cairn::worker

@@ -142,7 +142,7 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
     mendings = client.version() > entered_at ? 0 : mendings + 1;
     if (mendings > kMaxMendings) return result;
     LogWarning(result.status().message(), "; joining again");
-    if (parts_.meters != nullptr) parts_.meters->rejoins.Add();
+    if (parts_.live_metrics != nullptr) parts_.live_metrics->rejoins.Add();
     entered = Reenter();
   }
 }
@@ -318,17 +318,17 @@ absl::Status Trainer::TrainStep() {
   if (!answer.as_awaited) parts_.replica.DropForward();
   awaiting.End();
   Pass("answered");
-  if (parts_.meters != nullptr && view.examples > 0) {
-    parts_.meters->OnStep({.examples = view.examples,
-                           .input_seconds = ToSeconds(loaded - began),
-                           .compute_seconds = ToSeconds(computed - loaded) + forward_seconds,
-                           .answer_seconds = ToSeconds(parts_.clock.Now() - computed) - forward_seconds,
-                           .loss = result.sums.loss / static_cast<double>(view.examples),
-                           .outcome = answer.outcome,
-                           .duplicate = answer.duplicate,
-                           .staleness = answer.staleness,
-                           .version = client.version(),
-                           .epoch = epoch_ + 1});
+  if (parts_.live_metrics != nullptr && view.examples > 0) {
+    parts_.live_metrics->OnStep({.examples = view.examples,
+                                 .input_seconds = ToSeconds(loaded - began),
+                                 .compute_seconds = ToSeconds(computed - loaded) + forward_seconds,
+                                 .answer_seconds = ToSeconds(parts_.clock.Now() - computed) - forward_seconds,
+                                 .loss = result.sums.loss / static_cast<double>(view.examples),
+                                 .outcome = answer.outcome,
+                                 .duplicate = answer.duplicate,
+                                 .staleness = answer.staleness,
+                                 .version = client.version(),
+                                 .epoch = epoch_ + 1});
   }
 
   if (!chief()) return absl::OkStatus();

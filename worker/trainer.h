@@ -23,7 +23,7 @@
 #include "worker/data/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluator.h"
-#include "worker/meters.h"
+#include "worker/metrics.h"
 #include "worker/nn/metrics.h"
 #include "worker/nn/replica.h"
 #include "worker/options.h"
@@ -53,8 +53,8 @@ class Trainer {
     // On the chief: receives the result before the servers end, so that it exists when a user sees a server
     // exit.
     std::function<absl::Status(const Summary&)> publish;
-    Board* board = nullptr;          // also null without --train_dir
-    WorkerMeters* meters = nullptr;  // may be null
+    Board* board = nullptr;                 // also null without --train_dir
+    WorkerMetrics* live_metrics = nullptr;  // may be null
     const Clock& clock;
     TraceRecorder* trace = nullptr;  // may be null; records each step
     FaultPoints* faults = nullptr;   // may be null; passes "joined", "announced", "computed", "answered"

@@ -231,8 +231,8 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   summary.staleness_max = counters.staleness_max();
   summary.staleness_histogram.assign(counters.staleness_histogram().begin(),
                                      counters.staleness_histogram().end());
-  if (parts_.meters != nullptr) {
-    const client::WireMeters& wire = parts_.meters->wire;
+  if (parts_.live_metrics != nullptr) {
+    const client::WireMetrics& wire = parts_.live_metrics->wire;
     summary.push_bytes = wire.push_bytes.value();
     summary.push_bytes_float32 = wire.push_float32_bytes.value();
     summary.pull_bytes = wire.pull_bytes.value();

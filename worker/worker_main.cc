@@ -56,7 +56,7 @@
 #include "worker/inputs.h"
 #include "worker/job.h"
 #include "worker/layer_placement.h"
-#include "worker/meters.h"
+#include "worker/metrics.h"
 #include "worker/output_paths.h"
 #include "worker/peer_listener.h"
 #include "worker/snapshots.h"
@@ -121,12 +121,12 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
 // Starts the server of --metrics_port; null without the flag. INVALID_ARGUMENT as for HttpServer::Start().
 absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags,
                                                             WorkerIdentity identity,
-                                                            const WorkerMeters& meters) {
+                                                            const WorkerMetrics& live_metrics) {
   if (!flags.port.has_value()) return nullptr;
-  auto server = net::HttpServer::Start(flags.host, *flags.port,
-                                       [identity = std::move(identity), &meters](const std::string& path) {
-                                         return PageOf(identity, meters, path);
-                                       });
+  auto server = net::HttpServer::Start(
+      flags.host, *flags.port, [identity = std::move(identity), &live_metrics](const std::string& path) {
+        return PageOf(identity, live_metrics, path);
+      });
   if (server.ok()) LogInfo("status at http://", flags.host, ":", (*server)->port(), "/statusz");
   return server;
 }
@@ -174,7 +174,7 @@ ExitCode Report(const absl::Status& status, int signal) {
 absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
     const TrainOptions& options, const v1::Job& job, const nn::Model& model,
     const net::ResolvedCluster& cluster, int worker, const net::Access& access, const StopOnSignal& stop,
-    WorkerMeters& meters, TraceRecorder* trace) {
+    WorkerMetrics& live_metrics, TraceRecorder* trace) {
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   const auto stub_at = [credentials = net::CredentialsOf(access),
                         transport = net::ParseTransport(options.transport).value()](
@@ -205,9 +205,9 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
       client::TrainingOptions{.worker = worker,
                               .task = cluster.self.ToString(),
                               .step_timeout = FromSeconds(options.step_timeout_seconds),
-                              .report = [&meters] { return meters.Report(); },
+                              .report = [&live_metrics] { return live_metrics.Report(); },
                               .trace = trace,
-                              .wire = &meters.wire});
+                              .wire = &live_metrics.wire});
 }
 
 // Runs a stage worker, which computes for the stage leader of its group. It needs neither data nor servers.
@@ -331,10 +331,10 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     compute->replica = *std::move(made);
   }
   for (const std::string& warning : compute->warnings) LogWarning(warning);
-  WorkerMeters meters(clock, compute->name);
+  WorkerMetrics live_metrics(clock, compute->name);
   std::unique_ptr<Snapshots> snapshots;
   if (chief) {
-    auto made = Snapshots::Create(options, model, *job, clock, &faults, &meters, trace.recorder());
+    auto made = Snapshots::Create(options, model, *job, clock, &faults, &live_metrics, trace.recorder());
     if (!made.ok()) return Failure(made.status());
     snapshots = *std::move(made);
     if (!options.train_dir.empty()) {
@@ -368,7 +368,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
                                  .job = *job,
                                  .model = model.name(),
                                  .parameters = model.num_parameters()},
-                                meters);
+                                live_metrics);
   if (!pages.ok()) return Fault(pages.status().message());
 
   // From here on failures depend on the cluster.
@@ -392,7 +392,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     ring = *std::move(started);
   } else {
     auto connected =
-        ConnectToServers(options, *job, model, cluster, worker, access, stop, meters, trace.recorder());
+        ConnectToServers(options, *job, model, cluster, worker, access, stop, live_metrics, trace.recorder());
     if (!connected.ok()) return static_cast<int>(Report(connected.status(), stop.received()));
     served = *std::move(connected);
   }
@@ -440,7 +440,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
               return status;
             },
         .board = board.get(),
-        .meters = &meters,
+        .live_metrics = &live_metrics,
         .clock = clock,
         .trace = trace.recorder(),
         .faults = &faults});

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/core/meters.h"
+#include "common/core/metrics.h"
 
 namespace cairn::net {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cairn/v1/inspector.pb.h"
-#include "common/core/meters.h"
+#include "common/core/metrics.h"
 
 namespace cairn::net {
 

@@ -42,9 +42,9 @@ absl::Span<const char> BytesOf(absl::Span<const float> payload) {
 
 CompressedGradients::CompressedGradients(const net::Layout& layout, std::vector<net::VariableInfo> variables,
                                          absl::Span<const v1::Encoding> encodings, double topk_fraction,
-                                         WireMeters* meters)
+                                         WireMetrics* metrics)
     : layout_(layout),
-      meters_(meters),
+      metrics_(metrics),
       compressed_(variables.size()),
       used_(static_cast<size_t>(layout.servers())),
       ready_(static_cast<size_t>(layout.servers())) {
@@ -161,9 +161,9 @@ void CompressedGradients::Subtract(int variable, absl::Span<const float> whole, 
       if (missing != nullptr) std::copy(sent.begin(), sent.end(), missing + cut.first + skip);
     }
   });
-  if (meters_ == nullptr) return;
-  meters_->squares.fetch_add(squares, std::memory_order_relaxed);
-  meters_->missing_squares.fetch_add(missing_squares, std::memory_order_relaxed);
+  if (metrics_ == nullptr) return;
+  metrics_->squares.fetch_add(squares, std::memory_order_relaxed);
+  metrics_->missing_squares.fetch_add(missing_squares, std::memory_order_relaxed);
 }
 
 void CompressedGradients::EndStep(const std::vector<bool>& counted) {

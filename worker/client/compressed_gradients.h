@@ -22,16 +22,16 @@
 #include "common/core/aligned_buffer.h"
 #include "common/net/gradient/codec.h"
 #include "common/net/placement.h"
-#include "worker/client/wire_meters.h"
+#include "worker/client/wire_metrics.h"
 
 namespace cairn::client {
 
 class CompressedGradients {
  public:
-  // `layout` and `meters` (may be null) must outlive this object. `encodings` [variable]: variables whose
+  // `layout` and `metrics` (may be null) must outlive this object. `encodings` [variable]: variables whose
   // encoding is not one for gradients only are not compressed here. `topk_fraction`: Job.topk_fraction.
   CompressedGradients(const net::Layout& layout, std::vector<net::VariableInfo> variables,
-                      absl::Span<const v1::Encoding> encodings, double topk_fraction, WireMeters* meters);
+                      absl::Span<const v1::Encoding> encodings, double topk_fraction, WireMetrics* metrics);
 
   void BeginStep();
   // Encodes a variable's part of `gradients` (those of all variables) into chunks. Returns false and does
@@ -69,7 +69,7 @@ class CompressedGradients {
 
   const net::Layout& layout_;
   std::vector<Variable> variables_;
-  WireMeters* const meters_;
+  WireMetrics* const metrics_;
   // The residuals of all variables with feedback, one after another: the current ones, and those that replace
   // them if this step counts.
   AlignedBuffer kept_, next_;

@@ -67,7 +67,7 @@ class StepPushes::AnswerSink final : public ChunkSink {
   }
 
   Arrivals& arrivals_;
-  WireMeters* const wire_;  // may be null
+  WireMetrics* const wire_;  // may be null
   const int server_;
   const std::unique_ptr<ChunkSink> values_;
   const FirstValuesAt first_values_;

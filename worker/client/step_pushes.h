@@ -28,7 +28,7 @@
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"
 #include "worker/client/server_session.h"
-#include "worker/client/wire_meters.h"
+#include "worker/client/wire_metrics.h"
 
 namespace cairn::client {
 
@@ -38,7 +38,7 @@ class StepPushes {
     std::string task;  // "worker/0"
     Duration step_timeout;
     TraceRecorder* trace = nullptr;  // may be null
-    WireMeters* wire = nullptr;      // may be null
+    WireMetrics* wire = nullptr;     // may be null
     // The findings of the heartbeats, queried while answers are awaited. `failure`: the reason to give up;
     // `waiting_for`: the workers that the round waits for, according to ps/0.
     std::function<absl::Status()> failure;

@@ -41,7 +41,7 @@
 #include "worker/client/job_setup.h"
 #include "worker/client/snapshot.h"
 #include "worker/client/step_pushes.h"
-#include "worker/client/wire_meters.h"
+#include "worker/client/wire_metrics.h"
 
 namespace cairn::client {
 
@@ -56,7 +56,7 @@ struct TrainingOptions {
   // Called before each heartbeat to ps/0, by its thread, for the servers' displays. May be null.
   std::function<v1::WorkerReport()> report{};
   TraceRecorder* trace = nullptr;  // may be null; records pushes and pulls
-  WireMeters* wire = nullptr;      // may be null; counts bytes on the wire
+  WireMetrics* wire = nullptr;     // may be null; counts bytes on the wire
 };
 
 class TrainingClient final : public Exchange {

@@ -52,7 +52,7 @@ TEST(Reader, DoesNotReceiveUnchangedValuesAgain) {
   ASSERT_TRUE(worker.Push(std::vector<float>(4, -3)).ok());  // the two buffers differ now
   ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
   const auto sent = [&] {
-    return cluster.server(0)->meters().sent_bytes.value() + cluster.server(1)->meters().sent_bytes.value();
+    return cluster.server(0)->metrics().sent_bytes.value() + cluster.server(1)->metrics().sent_bytes.value();
   };
   const std::vector<float> values = worker.Values();
   EXPECT_THAT(values, Each(3));

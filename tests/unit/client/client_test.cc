@@ -53,7 +53,7 @@ TEST(Client, ErrorsNameTheVariableAndBothValues) {
 int64_t BytesSent(test::InProcessCluster& cluster) {
   int64_t bytes = 0;
   for (int server = 0; server < cluster.num_servers(); ++server) {
-    bytes += cluster.server(server)->meters().sent_bytes.value();
+    bytes += cluster.server(server)->metrics().sent_bytes.value();
   }
   return bytes;
 }

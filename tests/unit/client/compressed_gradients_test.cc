@@ -30,7 +30,7 @@ class CompressedGradientsTest : public testing::Test {
 
   CompressedGradients Of(v1::Encoding encoding, double fraction = 0.01) {
     const std::vector<v1::Encoding> encodings = {v1::ENCODING_FLOAT32, encoding};
-    return CompressedGradients(layout_, variables_, encodings, fraction, &meters_);
+    return CompressedGradients(layout_, variables_, encodings, fraction, &metrics_);
   }
 
   static std::vector<float> Gradient(int seed) {
@@ -71,7 +71,7 @@ class CompressedGradientsTest : public testing::Test {
   const std::vector<net::VariableInfo> variables_ = {{"bias", Shape({kSmall}), 0},
                                                      {"kernel", Shape({kRows, kColumns}), kSmall}};
   net::Layout layout_;
-  WireMeters meters_;
+  WireMetrics metrics_;
 };
 
 TEST_F(CompressedGradientsTest, VariablesWithOtherEncodingsAreIgnored) {
@@ -162,11 +162,11 @@ TEST_F(CompressedGradientsTest, TheErrorIsTheFractionThatIsNotSent) {
   gradient[kSmall] = 4;
   gradient[kSmall + 60000] = -3;
   Step(compressed, gradient);
-  EXPECT_EQ(meters_.error(), 0);
+  EXPECT_EQ(metrics_.error(), 0);
   CompressedGradients one = Of(v1::ENCODING_TOPK, 1e-9);
-  meters_.squares = 0;
+  metrics_.squares = 0;
   Step(one, gradient);
-  EXPECT_DOUBLE_EQ(meters_.error(), 3.0 / 5);
+  EXPECT_DOUBLE_EQ(metrics_.error(), 3.0 / 5);
 }
 
 }  // namespace

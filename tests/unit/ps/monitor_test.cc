@@ -98,7 +98,7 @@ TEST_F(MonitorTest, RatesAreOverTheLastSeconds) {
   MakeReady();
   monitor_.Sample();
   EXPECT_EQ(monitor_.Status().rates().received_bytes_per_second(), 0);
-  server_.meters().received_bytes.Add(3000);
+  server_.metrics().received_bytes.Add(3000);
   clock_.Advance(std::chrono::seconds(1));
   monitor_.Sample();
   EXPECT_EQ(monitor_.Status().rates().received_bytes_per_second(), 3000);
@@ -137,7 +137,7 @@ TEST(MetricsOf, EveryFamilyIsDeclaredOnceBeforeItsSamples) {
   for (int i = 0; i < 4; ++i) status.mutable_counters()->add_staleness_histogram(i);
   status.add_members()->set_task("worker/0");
   status.add_waiting_for("worker/0");
-  const std::string text = MetricsOf(status, Meters());
+  const std::string text = MetricsOf(status, Metrics());
   std::string family;
   std::set<std::string> families;
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n', absl::SkipEmpty()))) {

@@ -175,7 +175,7 @@ TEST_F(SessionTest, AMalformedChunkIsCountedAndHasNoEffect) {
   ASSERT_TRUE(session_.OnFrame(header, Bytes({0})).ok());
   ASSERT_TRUE(End(1).ok());
   EXPECT_THAT(Last().message(), HasSubstr("is not a run of places and numbers"));
-  EXPECT_EQ(server_.meters().malformed_chunks.value(), 1);
+  EXPECT_EQ(server_.metrics().malformed_chunks.value(), 1);
   EXPECT_EQ(Last().version(), 0);
 }
 

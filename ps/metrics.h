@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "common/core/clock.h"
-#include "common/core/meters.h"
+#include "common/core/metrics.h"
 #include "common/core/mutex.h"
 
 namespace cairn::ps {
 
-class Meters {
+class Metrics {
  public:
   Counter received_bytes, sent_bytes;  // payloads: gradients and values
   Counter malformed_chunks;            // received, without effect

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cmath>
 
-#include "common/core/meters.h"
+#include "common/core/metrics.h"
 
 namespace cairn::client {
 
-struct WireMeters {
+struct WireMetrics {
   // Payload bytes of pushes and of the values in their answers, and their size as float32. Repeated data
   // counts again.
   Counter push_bytes, push_float32_bytes, pull_bytes, pull_float32_bytes;

@@ -1,4 +1,4 @@
-#include "worker/meters.h"
+#include "worker/metrics.h"
 
 #include <chrono>
 #include <utility>
@@ -11,13 +11,13 @@ namespace {
 constexpr size_t kCurvePoints = 240;
 constexpr auto kPointEvery = std::chrono::seconds(1);
 
-double SecondsOf(const WorkerMeters::Step& step) {
+double SecondsOf(const WorkerMetrics::Step& step) {
   return step.input_seconds + step.compute_seconds + step.answer_seconds;
 }
 
 }  // namespace
 
-WorkerMeters::WorkerMeters(const Clock& clock, std::string device)
+WorkerMetrics::WorkerMetrics(const Clock& clock, std::string device)
     : clock_(clock),
       device_(std::move(device)),
       started_(clock.Now()),
@@ -25,7 +25,7 @@ WorkerMeters::WorkerMeters(const Clock& clock, std::string device)
       reported_at_(started_),
       point_at_(started_) {}
 
-void WorkerMeters::OnStep(const Step& step) {
+void WorkerMetrics::OnStep(const Step& step) {
   step_seconds.Add(SecondsOf(step));
   input_seconds.Add(step.input_seconds);
   compute_seconds.Add(step.compute_seconds);
@@ -63,7 +63,7 @@ void WorkerMeters::OnStep(const Step& step) {
   point_at_ = now;
 }
 
-void WorkerMeters::OnCheckpoint(int64_t version, bool saved) {
+void WorkerMetrics::OnCheckpoint(int64_t version, bool saved) {
   if (!saved) {
     checkpoints_failed.Add();
     return;
@@ -73,7 +73,7 @@ void WorkerMeters::OnCheckpoint(int64_t version, bool saved) {
   checkpoint_unix_seconds = UnixSeconds();
 }
 
-v1::WorkerReport WorkerMeters::Report() {
+v1::WorkerReport WorkerMetrics::Report() {
   v1::WorkerReport report;
   report.set_examples(examples.value());
   report.set_device(device_);
@@ -96,7 +96,7 @@ v1::WorkerReport WorkerMeters::Report() {
   return report;
 }
 
-WorkerMeters::Now WorkerMeters::now() const {
+WorkerMetrics::Now WorkerMetrics::now() const {
   const TimePoint now = clock_.Now();
   MutexLock lock(mutex_);
   return {.last = last_,

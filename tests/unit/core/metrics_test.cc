@@ -1,4 +1,4 @@
-#include "common/core/meters.h"
+#include "common/core/metrics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "ps/meters.h"
+#include "ps/metrics.h"
 
 #include <algorithm>
 #include <chrono>
 
 namespace cairn::ps {
 
-void Meters::OnUpdate(const std::vector<std::pair<int, TimePoint>>& came, TimePoint began, TimePoint now) {
+void Metrics::OnUpdate(const std::vector<std::pair<int, TimePoint>>& came, TimePoint began, TimePoint now) {
   apply_seconds.Add(ToSeconds(now - began));
   if (came.empty()) return;
   const auto earlier = [](const auto& a, const auto& b) { return a.second < b.second; };
@@ -21,7 +21,7 @@ void Meters::OnUpdate(const std::vector<std::pair<int, TimePoint>>& came, TimePo
   lateness.seconds += spread;
 }
 
-std::map<int, Meters::Lateness> Meters::lateness() const {
+std::map<int, Metrics::Lateness> Metrics::lateness() const {
   MutexLock lock(mutex_);
   return lateness_;
 }

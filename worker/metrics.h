@@ -10,16 +10,16 @@
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
 #include "common/core/history.h"
-#include "common/core/meters.h"
+#include "common/core/metrics.h"
 #include "common/core/mutex.h"
-#include "worker/client/wire_meters.h"
+#include "worker/client/wire_metrics.h"
 
 namespace cairn::worker {
 
-class WorkerMeters {
+class WorkerMetrics {
  public:
   // `clock` must outlive the object. `device`: "/gpu:0".
-  WorkerMeters(const Clock& clock, std::string device);
+  WorkerMetrics(const Clock& clock, std::string device);
 
   struct Step {
     int64_t examples = 0;
@@ -44,7 +44,7 @@ class WorkerMeters {
       answer_seconds{kSecondsLimits};
   Counter examples, accepted, stale, refused, duplicate;
   Distribution staleness{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
-  client::WireMeters wire;                      // updated by the client
+  client::WireMetrics wire;                     // updated by the client
   Counter rejoins;                              // times that the worker lost its membership and joined again
   Counter checkpoints, checkpoints_failed;      // on the chief
   std::atomic<int64_t> checkpoint_version{-1};  // of the newest checkpoint; -1: none
