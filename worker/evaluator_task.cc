@@ -15,12 +15,12 @@
 #include "common/core/log.h"
 #include "common/core/standard_streams.h"
 #include "common/core/status.h"
-#include "worker/board/event_file.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir.h"
 #include "worker/data_record.h"
 #include "worker/evaluator.h"
 #include "worker/job.h"
+#include "worker/tensorboard/event_file.h"
 
 namespace cairn::worker {
 namespace {

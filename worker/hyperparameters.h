@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cairn/v1/job.pb.h"
-#include "worker/board/board.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
+#include "worker/tensorboard/tensorboard_writer.h"
 
 namespace cairn::worker {
 

@@ -99,7 +99,7 @@ absl::Status Trainer::Initialise() {
 
 absl::StatusOr<Summary> Trainer::Run() {
   auto result = TrainAndMend();
-  if (parts_.board != nullptr) parts_.board->End(result.ok());
+  if (parts_.tensorboard != nullptr) parts_.tensorboard->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
   if (client::IsOver(status)) {  // the job ended without this worker, which was paused or joined late
@@ -335,8 +335,8 @@ absl::Status Trainer::TrainStep() {
   const TraceSpan report(parts_.trace, TraceLane::kStep, "report");
   if (parts_.progress->redraws() && parts_.clock.Now() >= tell_at_) TellOfCluster();
   parts_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
-  if (parts_.board != nullptr && parts_.board->WantsStep(client.version())) {
-    parts_.board->OnStep(client.version(), metrics_.Values());
+  if (parts_.tensorboard != nullptr && parts_.tensorboard->WantsStep(client.version())) {
+    parts_.tensorboard->OnStep(client.version(), metrics_.Values());
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,6 @@
 #include "common/core/fault_points.h"
 #include "common/core/trace.h"
 #include "common/net/direct/shared_buffer.h"
-#include "worker/board/board.h"
 #include "worker/callbacks.h"
 #include "worker/client/exchange.h"
 #include "worker/data/batch_loader.h"
@@ -30,6 +29,7 @@
 #include "worker/progress.h"
 #include "worker/snapshots.h"
 #include "worker/summary.h"
+#include "worker/tensorboard/tensorboard_writer.h"
 
 namespace cairn::worker {
 
@@ -53,8 +53,8 @@ class Trainer {
     // On the chief: receives the result before the servers end, so that it exists when a user sees a server
     // exit.
     std::function<absl::Status(const Summary&)> publish;
-    Board* board = nullptr;                 // also null without --train_dir
-    WorkerMetrics* live_metrics = nullptr;  // may be null
+    TensorBoardWriter* tensorboard = nullptr;  // also null without --train_dir
+    WorkerMetrics* live_metrics = nullptr;     // may be null
     const Clock& clock;
     TraceRecorder* trace = nullptr;  // may be null; records each step
     FaultPoints* faults = nullptr;   // may be null; passes "joined", "announced", "computed", "answered"

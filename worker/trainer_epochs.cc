@@ -32,7 +32,8 @@ void Trainer::StartEpoch(int64_t epoch) {
   // Progress counts batches, and an update has as many batches as there are workers now.
   if (parts_.options.train_steps > 0 && sync() && dynamic()) steps_in_all *= members_;
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
-  if (parts_.board != nullptr) parts_.board->Begin(epoch_, parts_.client.version(), examples_before_);
+  if (parts_.tensorboard != nullptr)
+    parts_.tensorboard->Begin(epoch_, parts_.client.version(), examples_before_);
   parts_.progress->StartEpoch(epoch_ + 1, std::max(epochs, epoch_ + 1), loader_.batches_per_epoch());
 }
 
@@ -44,7 +45,7 @@ absl::Status Trainer::EndEpoch() {
   const auto all = AllMetrics();
   if (!all.ok()) {
     // Training was stopped during the evaluation; the resumed run repeats it in EvaluateInterruptedEpoch().
-    if (stop_ && parts_.board != nullptr && epoch_ > last_ended_epoch_) RecordEpoch(metrics_.Values());
+    if (stop_ && parts_.tensorboard != nullptr && epoch_ > last_ended_epoch_) RecordEpoch(metrics_.Values());
     return all.status();
   }
   const ShownMetrics& metrics = *all;
@@ -52,7 +53,7 @@ absl::Status Trainer::EndEpoch() {
   parts_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
-  if (parts_.board != nullptr) RecordEpoch(metrics);
+  if (parts_.tensorboard != nullptr) RecordEpoch(metrics);
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
                          parts_.callbacks->OnEpochEnd(epoch_, metrics, parts_.client.parameters()));
   return CarryOut(orders);
@@ -71,13 +72,13 @@ absl::StatusOr<std::optional<int64_t>> Trainer::EpochJustTrained() {
 }
 
 absl::Status Trainer::EvaluateInterruptedEpoch() {
-  if (parts_.board == nullptr || evaluator_ == nullptr) return absl::OkStatus();
+  if (parts_.tensorboard == nullptr || evaluator_ == nullptr) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const std::optional<int64_t> epoch, EpochJustTrained());
-  if (!epoch.has_value() || *epoch <= last_ended_epoch_ || !parts_.board->LacksValidation(*epoch)) {
+  if (!epoch.has_value() || *epoch <= last_ended_epoch_ || !parts_.tensorboard->LacksValidation(*epoch)) {
     return absl::OkStatus();
   }
   CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, Evaluate());
-  parts_.board->AddValidation(*epoch, parts_.client.version(), {validation.begin(), validation.end()});
+  parts_.tensorboard->AddValidation(*epoch, parts_.client.version(), {validation.begin(), validation.end()});
   last_ended_epoch_ = *epoch;
   std::string text = absl::StrCat("Epoch ", *epoch + 1, ", evaluated now");
   for (const auto& [name, value] : validation) absl::StrAppendFormat(&text, " - val_%s: %.4f", name, value);
@@ -102,16 +103,16 @@ void Trainer::RecordEpoch(const ShownMetrics& metrics) {
   const auto counters = parts_.client.ServerCounters();
   const auto rate = parts_.client.LearningRate();
   if (!counters.ok() || !rate.ok()) return;  // a server failed: the next step reports it
-  parts_.board->OnEpochEnd({.epoch = epoch_,
-                            .version = parts_.client.version(),
-                            .examples = counters->examples(),
-                            .gradients_stale = counters->stale(),
-                            .gradients_rejected = counters->rejected(),
-                            .staleness_max = counters->staleness_max(),
-                            .learning_rate = *rate,
-                            .metrics = metrics,
-                            .parameters = parts_.client.parameters(),
-                            .last_gradients = gradients_.span()});
+  parts_.tensorboard->OnEpochEnd({.epoch = epoch_,
+                                  .version = parts_.client.version(),
+                                  .examples = counters->examples(),
+                                  .gradients_stale = counters->stale(),
+                                  .gradients_rejected = counters->rejected(),
+                                  .staleness_max = counters->staleness_max(),
+                                  .learning_rate = *rate,
+                                  .metrics = metrics,
+                                  .parameters = parts_.client.parameters(),
+                                  .last_gradients = gradients_.span()});
 }
 
 absl::Status Trainer::CarryOut(const Callbacks::Orders& orders) {

@@ -411,12 +411,13 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
       if (!note.usual) progress->Say(note.text);
     }
   }
-  std::unique_ptr<Board> board;
+  std::unique_ptr<TensorBoardWriter> tensorboard;
   if (chief && !options.train_dir.empty()) {
-    board = std::make_unique<Board>(Board::Options{.directory = options.train_dir,
-                                                   .histogram_freq = options.histogram_freq,
-                                                   .update_freq = options.update_freq},
-                                    model, HyperparametersOf(options, *job, model), clock);
+    tensorboard = std::make_unique<TensorBoardWriter>(
+        TensorBoardWriter::Options{.directory = options.train_dir,
+                                   .histogram_freq = options.histogram_freq,
+                                   .update_freq = options.update_freq},
+        model, HyperparametersOf(options, *job, model), clock);
   }
   std::optional<Trainer> trainer;
   const absl::Status made = CatchOutOfMemory(absl::StrCat("--batch_size ", options.batch_size), [&] {
@@ -439,7 +440,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
               status.Update(Publish(summary, options));
               return status;
             },
-        .board = board.get(),
+        .tensorboard = tensorboard.get(),
         .live_metrics = &live_metrics,
         .clock = clock,
         .trace = trace.recorder(),

@@ -30,7 +30,9 @@ const std::vector<Room>& Rooms() {
       {"ps", {"common", "proto", "ps"}, true},
       {"worker/data", {"common/core", "worker/data"}, false},
       {"worker/nn", {"common/core", "kernels", "worker/nn"}, false},
-      {"worker/board", {"common/core", "proto", "worker/board", "worker/data", "worker/nn"}, true},
+      {"worker/tensorboard",
+       {"common/core", "proto", "worker/tensorboard", "worker/data", "worker/nn"},
+       true},
       {"worker/checkpoint", {"common", "proto", "worker/checkpoint"}, true},
       {"worker/client", {"common", "proto", "worker/client"}, true},
       // Workers without servers hold the values and update them as a server does.

@@ -220,7 +220,7 @@ class CheckTest(WatchTest):
         self.assertRegex(twice.stdout, r"^cluster +FAULT .*a:1")
 
 
-class BoardTest(WatchTest):
+class TensorBoardWriterTest(WatchTest):
 
     def test_a_resumed_run_continues_its_tensorboard_files(self):
         """Only log.csv is read here: tests/interop reads the other files with TensorBoard."""

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/board/v1/event.pb.h"
+#include "cairn/tensorboard/v1/event.pb.h"
 #include "common/core/files.h"
 #include "worker/data/tf_record.h"
 
@@ -39,8 +39,8 @@ inline std::vector<std::string> FilesIn(const std::string& directory) {
 }
 
 // All events of all files in the directory, in the order written.
-inline std::vector<board::v1::Event> EventsIn(const std::string& directory) {
-  std::vector<board::v1::Event> events;
+inline std::vector<tensorboard::v1::Event> EventsIn(const std::string& directory) {
+  std::vector<tensorboard::v1::Event> events;
   for (const std::string& path : FilesIn(directory)) {
     const std::string bytes = ReadFile(path).value();
     data::TfRecordReader reader({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
@@ -55,7 +55,7 @@ inline std::vector<board::v1::Event> EventsIn(const std::string& directory) {
 // The steps of each scalar in the directory, in the order written: {"epoch_loss", {0, 1, 2}}.
 inline std::map<std::string, std::vector<int64_t>> StepsIn(const std::string& directory) {
   std::map<std::string, std::vector<int64_t>> steps;
-  for (const board::v1::Event& event : EventsIn(directory)) {
+  for (const tensorboard::v1::Event& event : EventsIn(directory)) {
     for (const auto& value : event.summary().value()) steps[value.tag()].push_back(event.step());
   }
   return steps;

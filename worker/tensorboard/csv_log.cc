@@ -1,4 +1,4 @@
-#include "worker/board/csv_log.h"
+#include "worker/tensorboard/csv_log.h"
 
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cairn/board/v1/event.pb.h"
+#include "cairn/tensorboard/v1/event.pb.h"
 
 namespace cairn::worker {
 
@@ -21,7 +21,7 @@ class EventFile {
   ~EventFile();
 
   // Sets the event's time stamp and buffers it until Flush().
-  void Add(board::v1::Event event);
+  void Add(tensorboard::v1::Event event);
   void AddScalar(const std::string& tag, int64_t step, double value);
   // Writes the buffered events. After an error the file may contain a part of them, which readers skip.
   absl::Status Flush();
@@ -36,6 +36,7 @@ class EventFile {
 // Rewrites our files in `directory`, if it exists, with only those events for which `keep` returns true. Each
 // file is replaced atomically. Incomplete records at the end of a file are removed, and so are files without
 // events.
-absl::Status KeepEvents(const std::string& directory, absl::FunctionRef<bool(const board::v1::Event&)> keep);
+absl::Status KeepEvents(const std::string& directory,
+                        absl::FunctionRef<bool(const tensorboard::v1::Event&)> keep);
 
 }  // namespace cairn::worker

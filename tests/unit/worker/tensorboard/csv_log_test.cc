@@ -1,11 +1,11 @@
-#include "worker/board/csv_log.h"
+#include "worker/tensorboard/csv_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "tests/unit/worker/board/event_reader.h"
+#include "tests/unit/worker/tensorboard/event_reader.h"
 
 namespace cairn::worker {
 namespace {

@@ -1,11 +1,11 @@
-#include "worker/board/event_file.h"
+#include "worker/tensorboard/event_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "tests/unit/worker/board/event_reader.h"
+#include "tests/unit/worker/tensorboard/event_reader.h"
 
 namespace cairn::worker {
 namespace {
@@ -58,8 +58,9 @@ TEST(KeepEvents, OtherEventsAndEmptyFilesAreRemoved) {
   const TemporaryDirectory directory;
   WriteScalars(directory.path(), "a", 0, 3);
   WriteScalars(directory.path(), "a", 3, 5);
-  EXPECT_EQ(KeepEvents(directory.path(), [](const board::v1::Event& event) { return event.step() < 2; }),
-            absl::OkStatus());
+  EXPECT_EQ(
+      KeepEvents(directory.path(), [](const tensorboard::v1::Event& event) { return event.step() < 2; }),
+      absl::OkStatus());
   EXPECT_THAT(FilesIn(directory.path()), SizeIs(1));
   EXPECT_THAT(StepsIn(directory.path())["a"], ElementsAre(0, 1));
 }
@@ -69,20 +70,23 @@ TEST(KeepEvents, AnIncompleteRecordIsRemoved) {
   WriteScalars(directory.path(), "a", 0, 3);
   const std::string path = FilesIn(directory.path())[0];
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 5);
-  EXPECT_EQ(KeepEvents(directory.path(), [](const board::v1::Event&) { return true; }), absl::OkStatus());
+  EXPECT_EQ(KeepEvents(directory.path(), [](const tensorboard::v1::Event&) { return true; }),
+            absl::OkStatus());
   EXPECT_THAT(StepsIn(directory.path())["a"], ElementsAre(0, 1));
 }
 
 TEST(KeepEvents, FilesOfOtherProgramsAreNotTouched) {
   const TemporaryDirectory directory;
   std::ofstream(directory / "events.out.tfevents.1.host.v2") << "of another program";
-  EXPECT_EQ(KeepEvents(directory.path(), [](const board::v1::Event&) { return false; }), absl::OkStatus());
+  EXPECT_EQ(KeepEvents(directory.path(), [](const tensorboard::v1::Event&) { return false; }),
+            absl::OkStatus());
   EXPECT_EQ(ReadFile(directory / "events.out.tfevents.1.host.v2").value(), "of another program");
 }
 
 TEST(KeepEvents, AMissingDirectoryIsNoError) {
   const TemporaryDirectory directory;
-  EXPECT_EQ(KeepEvents(directory / "none", [](const board::v1::Event&) { return true; }), absl::OkStatus());
+  EXPECT_EQ(KeepEvents(directory / "none", [](const tensorboard::v1::Event&) { return true; }),
+            absl::OkStatus());
   EXPECT_THAT(FilesIn(directory.path()), IsEmpty());
 }
 

@@ -1,4 +1,4 @@
-#include "worker/board/graph.h"
+#include "worker/tensorboard/graph.h"
 
 #include <map>
 #include <string>
@@ -9,18 +9,18 @@
 namespace cairn::worker {
 namespace {
 
-void SetShape(const Shape& shape, bool batch, board::v1::Node& node) {
-  board::v1::TensorShape& dims = *(*node.mutable_attr())["_output_shapes"].mutable_list()->add_shape();
+void SetShape(const Shape& shape, bool batch, tensorboard::v1::Node& node) {
+  tensorboard::v1::TensorShape& dims = *(*node.mutable_attr())["_output_shapes"].mutable_list()->add_shape();
   if (batch) dims.add_dim()->set_size(-1);
   for (const int64_t dim : shape.dims()) dims.add_dim()->set_size(dim);
 }
 
 }  // namespace
 
-board::v1::GraphDef GraphOf(const nn::Model& model) {
-  board::v1::GraphDef graph;
+tensorboard::v1::GraphDef GraphOf(const nn::Model& model) {
+  tensorboard::v1::GraphDef graph;
   for (const nn::ModelInput& input : model.inputs()) {
-    board::v1::Node& node = *graph.add_node();
+    tensorboard::v1::Node& node = *graph.add_node();
     node.set_name(input.name);
     node.set_op("InputLayer");
     SetShape(input.shape, /*batch=*/true, node);
@@ -34,7 +34,7 @@ board::v1::GraphDef GraphOf(const nn::Model& model) {
     const std::string scope =
         again == 0 ? use.layer->name() : absl::StrCat(use.layer->name(), "_use", again + 1);
     names.push_back(absl::StrCat(scope, "/", use.layer->class_name()));
-    board::v1::Node& node = *graph.add_node();
+    tensorboard::v1::Node& node = *graph.add_node();
     node.set_name(names.back());
     node.set_op(use.layer->class_name());
     for (const int input : use.inputs) {
@@ -49,7 +49,7 @@ board::v1::GraphDef GraphOf(const nn::Model& model) {
     for (const int index : use.variables) {
       const nn::ModelVariable& variable = model.variables()[static_cast<size_t>(index)];
       node.add_input(variable.name);
-      board::v1::Node& held = *graph.add_node();
+      tensorboard::v1::Node& held = *graph.add_node();
       held.set_name(variable.name);
       held.set_op("VariableV2");
       SetShape(variable.shape, /*batch=*/false, held);

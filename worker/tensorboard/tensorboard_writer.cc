@@ -1,4 +1,4 @@
-#include "worker/board/board.h"
+#include "worker/tensorboard/tensorboard_writer.h"
 
 #include <chrono>
 
@@ -8,8 +8,8 @@
 #include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "worker/board/graph.h"
-#include "worker/board/histogram.h"
+#include "worker/tensorboard/graph.h"
+#include "worker/tensorboard/histogram.h"
 
 namespace cairn::worker {
 namespace {
@@ -18,15 +18,15 @@ constexpr char kPlugin[] = "hparams";
 constexpr char kValidation[] = "val_";
 
 // Whether an event's step is a version rather than an epoch.
-bool CountsSteps(const board::v1::Event& event) {
+bool CountsSteps(const tensorboard::v1::Event& event) {
   if (event.summary().value_size() == 0) return false;
   const std::string& tag = event.summary().value(0).tag();
   return absl::StartsWith(tag, "batch_") || absl::StartsWith(tag, "evaluation_");
 }
 
 // The plugin reads only the metadata, but requires a tensor.
-board::v1::Event SessionEvent(const std::string& tag, const board::v1::Hparams& content) {
-  board::v1::Event event;
+tensorboard::v1::Event SessionEvent(const std::string& tag, const tensorboard::v1::Hparams& content) {
+  tensorboard::v1::Event event;
   auto& value = *event.mutable_summary()->add_value();
   value.set_tag(tag);
   auto& data = *value.mutable_metadata()->mutable_plugin_data();
@@ -37,8 +37,8 @@ board::v1::Event SessionEvent(const std::string& tag, const board::v1::Hparams& 
   return event;
 }
 
-board::v1::Event SessionStart(const Hyperparameters& hyperparameters) {
-  board::v1::Hparams content;
+tensorboard::v1::Event SessionStart(const Hyperparameters& hyperparameters) {
+  tensorboard::v1::Hparams content;
   auto& start = *content.mutable_session_start_info();
   start.set_start_time_secs(UnixSeconds());
   for (const auto& [name, value] : hyperparameters) {
@@ -52,31 +52,32 @@ board::v1::Event SessionStart(const Hyperparameters& hyperparameters) {
 
 }  // namespace
 
-Board::Board(Options options, const nn::Model& model, Hyperparameters hyperparameters, const Clock& clock)
+TensorBoardWriter::TensorBoardWriter(Options options, const nn::Model& model, Hyperparameters hyperparameters,
+                                     const Clock& clock)
     : options_(std::move(options)),
       model_(model),
       hyperparameters_(std::move(hyperparameters)),
       clock_(clock) {}
 
-void Board::Begin(int64_t epoch, int64_t version, int64_t examples) {
+void TensorBoardWriter::Begin(int64_t epoch, int64_t version, int64_t examples) {
   if (std::exchange(begun_, true)) return;
   epoch_examples_ = examples;
   Note(TryBegin(epoch, version));
 }
 
-absl::Status Board::TryBegin(int64_t epoch, int64_t version) {
-  const auto keep = [&](const board::v1::Event& event) {
-    if (event.what_case() != board::v1::Event::kSummary) return false;  // the graph is written again
+absl::Status TensorBoardWriter::TryBegin(int64_t epoch, int64_t version) {
+  const auto keep = [&](const tensorboard::v1::Event& event) {
+    if (event.what_case() != tensorboard::v1::Event::kSummary) return false;  // the graph is written again
     return CountsSteps(event) ? event.step() <= version : event.step() < epoch;
   };
   CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory + "/train", keep));
   CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory + "/validation", keep));
-  CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory, [](const board::v1::Event&) { return false; }));
+  CAIRN_RETURN_IF_ERROR(KeepEvents(options_.directory, [](const tensorboard::v1::Event&) { return false; }));
 
   CAIRN_ASSIGN_OR_RETURN(session_, EventFile::Create(options_.directory));
   session_->Add(SessionStart(hyperparameters_));
   CAIRN_ASSIGN_OR_RETURN(train_, EventFile::Create(options_.directory + "/train"));
-  board::v1::Event graph;
+  tensorboard::v1::Event graph;
   graph.set_graph_def(GraphOf(model_).SerializeAsString());
   train_->Add(std::move(graph));
   CAIRN_ASSIGN_OR_RETURN(log_, CsvLog::Open(log_path(), epoch));
@@ -85,7 +86,7 @@ absl::Status Board::TryBegin(int64_t epoch, int64_t version) {
   return Flush();
 }
 
-void Board::OnStep(int64_t version, const NamedValues& metrics) {
+void TensorBoardWriter::OnStep(int64_t version, const NamedValues& metrics) {
   if (failed_) return;
   const TimePoint now = clock_.Now();
   for (const auto& [name, value] : metrics) {
@@ -98,11 +99,11 @@ void Board::OnStep(int64_t version, const NamedValues& metrics) {
   Note(Flush());
 }
 
-void Board::OnEpochEnd(const Epoch& epoch) {
+void TensorBoardWriter::OnEpochEnd(const Epoch& epoch) {
   if (!failed_) Note(TryEpochEnd(epoch));
 }
 
-absl::Status Board::TryEpochEnd(const Epoch& epoch) {
+absl::Status TensorBoardWriter::TryEpochEnd(const Epoch& epoch) {
   const TimePoint now = clock_.Now();
   const double seconds = ToSeconds(now - epoch_at_);
   std::map<std::string, double> row;
@@ -130,8 +131,8 @@ absl::Status Board::TryEpochEnd(const Epoch& epoch) {
   return log_->Add(epoch.epoch, row);
 }
 
-absl::Status Board::AddValidationScalar(absl::string_view name, double value, int64_t epoch,
-                                        int64_t version) {
+absl::Status TensorBoardWriter::AddValidationScalar(absl::string_view name, double value, int64_t epoch,
+                                                    int64_t version) {
   if (validation_ == nullptr) {
     CAIRN_ASSIGN_OR_RETURN(validation_, EventFile::Create(options_.directory + "/validation"));
   }
@@ -140,17 +141,17 @@ absl::Status Board::AddValidationScalar(absl::string_view name, double value, in
   return absl::OkStatus();
 }
 
-bool Board::LacksValidation(int64_t epoch) const {
+bool TensorBoardWriter::LacksValidation(int64_t epoch) const {
   if (!FileExists(options_.directory + "/train")) return false;  // this is the first process of the run
   const auto log = CsvLog::Open(log_path(), epoch + 1);
   return log.ok() && log->Lacks(epoch, kValidation);
 }
 
-void Board::AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics) {
+void TensorBoardWriter::AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics) {
   if (!failed_) Note(TryAddValidation(epoch, version, metrics));
 }
 
-absl::Status Board::TryAddValidation(int64_t epoch, int64_t version, const NamedValues& metrics) {
+absl::Status TensorBoardWriter::TryAddValidation(int64_t epoch, int64_t version, const NamedValues& metrics) {
   std::map<std::string, double> row;
   for (const auto& [name, value] : metrics) {
     row[absl::StrCat(kValidation, name)] = value;
@@ -163,9 +164,9 @@ absl::Status Board::TryAddValidation(int64_t epoch, int64_t version, const Named
   return log.Complete(epoch, row);
 }
 
-void Board::AddHistograms(const Epoch& epoch) {
+void TensorBoardWriter::AddHistograms(const Epoch& epoch) {
   const auto add = [&](const std::string& tag, absl::Span<const float> values) {
-    board::v1::Event event;
+    tensorboard::v1::Event event;
     event.set_step(epoch.epoch);
     auto& value = *event.mutable_summary()->add_value();
     value.set_tag(tag);
@@ -182,23 +183,23 @@ void Board::AddHistograms(const Epoch& epoch) {
   }
 }
 
-void Board::End(bool success) {
+void TensorBoardWriter::End(bool success) {
   if (!begun_ || failed_) return;
-  board::v1::Hparams content;
+  tensorboard::v1::Hparams content;
   content.mutable_session_end_info()->set_status(success ? 1 : 2);
   content.mutable_session_end_info()->set_end_time_secs(UnixSeconds());
   session_->Add(SessionEvent("_hparams_/session_end_info", content));
   Note(Flush());
 }
 
-absl::Status Board::Flush() {
+absl::Status TensorBoardWriter::Flush() {
   for (const auto* file : {&session_, &train_, &validation_}) {
     if (*file != nullptr) CAIRN_RETURN_IF_ERROR((*file)->Flush());
   }
   return absl::OkStatus();
 }
 
-void Board::Note(const absl::Status& status) {
+void TensorBoardWriter::Note(const absl::Status& status) {
   if (status.ok()) return;
   failed_ = true;
   LogWarning("TensorBoard files and log.csv are not written any more: ", status.message());

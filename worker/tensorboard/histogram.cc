@@ -1,4 +1,4 @@
-#include "worker/board/histogram.h"
+#include "worker/tensorboard/histogram.h"
 
 #include <algorithm>
 #include <cmath>
@@ -26,10 +26,10 @@ const std::vector<double>& Limits() {
 
 }  // namespace
 
-board::v1::Histogram HistogramOf(absl::Span<const float> values) {
+tensorboard::v1::Histogram HistogramOf(absl::Span<const float> values) {
   const std::vector<double>& limits = Limits();
   std::vector<double> counts(limits.size(), 0);
-  board::v1::Histogram histogram;
+  tensorboard::v1::Histogram histogram;
   double min = std::numeric_limits<double>::max(), max = -min, sum = 0, squares = 0, number = 0;
   for (const double value : values) {
     if (!std::isfinite(value)) continue;

@@ -1,4 +1,4 @@
-#include "worker/board/graph.h"
+#include "worker/tensorboard/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ TEST(GraphOf, LayersAreConnectedAndContainTheirVariables) {
                           {"class_name": "Dense", "config": {"name": "out", "units": 2, "use_bias": false}})"),
       "test");
   ASSERT_TRUE(model.ok()) << model.status();
-  const board::v1::GraphDef graph = GraphOf(*model);
-  std::map<std::string, board::v1::Node> nodes;
-  for (const board::v1::Node& node : graph.node()) nodes[node.name()] = node;
+  const tensorboard::v1::GraphDef graph = GraphOf(*model);
+  std::map<std::string, tensorboard::v1::Node> nodes;
+  for (const tensorboard::v1::Node& node : graph.node()) nodes[node.name()] = node;
   ASSERT_EQ(graph.node_size(), static_cast<int>(nodes.size())) << "names are unique";
   const std::string input = model->inputs()[0].name;
   EXPECT_THAT(nodes["hidden/Dense"].input(), ElementsAre(input, "hidden/kernel", "hidden/bias"));

@@ -25,9 +25,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/clock.h"
-#include "worker/board/csv_log.h"
-#include "worker/board/event_file.h"
 #include "worker/nn/model.h"
+#include "worker/tensorboard/csv_log.h"
+#include "worker/tensorboard/event_file.h"
 
 namespace cairn::worker {
 
@@ -35,7 +35,7 @@ namespace cairn::worker {
 using Hyperparameters = std::map<std::string, std::variant<double, std::string, bool>>;
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
-class Board {
+class TensorBoardWriter {
  public:
   struct Options {
     std::string directory{};     // --train_dir
@@ -43,7 +43,8 @@ class Board {
     int64_t update_freq = 0;     // steps; 0: at the end of epochs only
   };
   // `model` and `clock` must outlive this object.
-  Board(Options options, const nn::Model& model, Hyperparameters hyperparameters, const Clock& clock);
+  TensorBoardWriter(Options options, const nn::Model& model, Hyperparameters hyperparameters,
+                    const Clock& clock);
 
   // Training begins or resumes at `epoch` (from 0) and `version`, after updates with `examples` examples.
   // Only the first call has an effect.

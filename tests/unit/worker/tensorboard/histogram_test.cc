@@ -1,4 +1,4 @@
-#include "worker/board/histogram.h"
+#include "worker/tensorboard/histogram.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 TEST(HistogramOf, EveryElementIsBetweenTheLimitsOfItsBucket) {
   const std::vector<float> values = {-3, -0.5f, 0, 1e-20f, 0.5f, 0.5f, 1000};
-  const board::v1::Histogram histogram = HistogramOf(values);
+  const tensorboard::v1::Histogram histogram = HistogramOf(values);
   ASSERT_EQ(histogram.bucket_size(), histogram.bucket_limit_size());
   double before = -std::numeric_limits<double>::max();
   for (int i = 0; i < histogram.bucket_size(); ++i) {
@@ -31,7 +31,7 @@ TEST(HistogramOf, EveryElementIsBetweenTheLimitsOfItsBucket) {
 }
 
 TEST(HistogramOf, LimitsGrowByATenth) {
-  const board::v1::Histogram histogram = HistogramOf(std::vector<float>{1, 1});
+  const tensorboard::v1::Histogram histogram = HistogramOf(std::vector<float>{1, 1});
   ASSERT_EQ(histogram.bucket_size(), 3);  // below, theirs, above
   EXPECT_EQ(histogram.bucket(1), 2);
   EXPECT_NEAR(histogram.bucket_limit(1) / histogram.bucket_limit(0), 1.1, 1e-12);
@@ -40,7 +40,7 @@ TEST(HistogramOf, LimitsGrowByATenth) {
 TEST(HistogramOf, NumbersThatAreNotFiniteAreIgnored) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(HistogramOf(std::vector<float>{nan, inf, -inf, 2}).num(), 1);
-  const board::v1::Histogram none = HistogramOf(std::vector<float>{nan});
+  const tensorboard::v1::Histogram none = HistogramOf(std::vector<float>{nan});
   EXPECT_EQ(none.num(), 0);
   EXPECT_EQ(none.min(), 0);
 }

@@ -1,11 +1,11 @@
 // The model as TensorBoard's graph page draws it: one box per layer, with its variables inside.
 #pragma once
 
-#include "cairn/board/v1/event.pb.h"
+#include "cairn/tensorboard/v1/event.pb.h"
 #include "worker/nn/model.h"
 
 namespace cairn::worker {
 
-board::v1::GraphDef GraphOf(const nn::Model& model);
+tensorboard::v1::GraphDef GraphOf(const nn::Model& model);
 
 }  // namespace cairn::worker

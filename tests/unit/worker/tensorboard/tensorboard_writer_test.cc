@@ -1,4 +1,4 @@
-#include "worker/board/board.h"
+#include "worker/tensorboard/tensorboard_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/fake_clock.h"
 #include "tests/unit/nn/models.h"
-#include "tests/unit/worker/board/event_reader.h"
+#include "tests/unit/worker/tensorboard/event_reader.h"
 
 namespace cairn::worker {
 namespace {
@@ -20,29 +20,29 @@ using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::Not;
 
-class BoardTest : public testing::Test {
+class TensorBoardWriterTest : public testing::Test {
  protected:
-  BoardTest()
+  TensorBoardWriterTest()
       : model_(*nn::Model::FromJson(
             nn::SequentialOf(
                 R"({"class_name": "Dense", "config": {"name": "d", "input_shape": [1], "units": 1}})"),
             "test")) {}
 
-  std::unique_ptr<Board> Make(Board::Options options = {}) {
+  std::unique_ptr<TensorBoardWriter> Make(TensorBoardWriter::Options options = {}) {
     options.directory = directory_.path();
-    return std::make_unique<Board>(options, model_, Hyperparameters{{"optimizer", "sgd"}, {"momentum", 0.5}},
-                                   clock_);
+    return std::make_unique<TensorBoardWriter>(
+        options, model_, Hyperparameters{{"optimizer", "sgd"}, {"momentum", 0.5}}, clock_);
   }
-  void TrainEpoch(Board& board, int64_t epoch, double loss) {
+  void TrainEpoch(TensorBoardWriter& tensorboard, int64_t epoch, double loss) {
     clock_.Advance(std::chrono::seconds(2));
     const std::vector<float> parameters = {1, 2}, gradients = {3, 4};
-    board.OnEpochEnd({.epoch = epoch,
-                      .version = 10 * (epoch + 1),
-                      .examples = 640 * (epoch + 1),
-                      .learning_rate = 0.5,
-                      .metrics = {{"loss", loss}, {"val_loss", loss + 1}},
-                      .parameters = parameters,
-                      .last_gradients = gradients});
+    tensorboard.OnEpochEnd({.epoch = epoch,
+                            .version = 10 * (epoch + 1),
+                            .examples = 640 * (epoch + 1),
+                            .learning_rate = 0.5,
+                            .metrics = {{"loss", loss}, {"val_loss", loss + 1}},
+                            .parameters = parameters,
+                            .last_gradients = gradients});
   }
   std::string Csv() const { return ReadFile(directory_ / "log.csv").value(); }
   std::map<std::string, std::vector<int64_t>> Train() const { return StepsIn(directory_ / "train"); }
@@ -51,7 +51,7 @@ class BoardTest : public testing::Test {
   }
   double LastOf(const std::string& tag) const {
     double last = -1;
-    for (const board::v1::Event& event : EventsIn(directory_ / "train")) {
+    for (const tensorboard::v1::Event& event : EventsIn(directory_ / "train")) {
       for (const auto& value : event.summary().value()) {
         if (value.tag() == tag) last = value.simple_value();
       }
@@ -64,11 +64,11 @@ class BoardTest : public testing::Test {
   test::FakeClock clock_;
 };
 
-TEST_F(BoardTest, TagsMatchThoseOfKeras) {
-  const auto board = Make();
-  board->Begin(0, 0, 0);
-  TrainEpoch(*board, 0, 3);
-  TrainEpoch(*board, 1, 2);
+TEST_F(TensorBoardWriterTest, TagsMatchThoseOfKeras) {
+  const auto tensorboard = Make();
+  tensorboard->Begin(0, 0, 0);
+  TrainEpoch(*tensorboard, 0, 3);
+  TrainEpoch(*tensorboard, 1, 2);
   EXPECT_THAT(Train()["epoch_loss"], ElementsAre(0, 1));
   EXPECT_THAT(Validation()["epoch_loss"], ElementsAre(0, 1));
   EXPECT_THAT(Validation()["evaluation_loss_vs_iterations"], ElementsAre(10, 20));
@@ -79,7 +79,7 @@ TEST_F(BoardTest, TagsMatchThoseOfKeras) {
   EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n");
 }
 
-TEST_F(BoardTest, AResumedRunWritesEachStepOnce) {
+TEST_F(TensorBoardWriterTest, AResumedRunWritesEachStepOnce) {
   const auto killed = Make({.update_freq = 5});
   killed->Begin(0, 0, 0);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
@@ -103,7 +103,7 @@ TEST_F(BoardTest, AResumedRunWritesEachStepOnce) {
   EXPECT_EQ(Csv(), "epoch,loss,val_loss\n0,3,4\n1,2,3\n2,1,2\n");
 }
 
-TEST_F(BoardTest, AnInterruptedEvaluationIsCompletedByTheNextProcess) {
+TEST_F(TensorBoardWriterTest, AnInterruptedEvaluationIsCompletedByTheNextProcess) {
   EXPECT_FALSE(Make()->LacksValidation(0));  // this directory has no earlier run
   const auto stopped = Make();
   stopped->Begin(0, 0, 0);
@@ -119,10 +119,10 @@ TEST_F(BoardTest, AnInterruptedEvaluationIsCompletedByTheNextProcess) {
   EXPECT_THAT(Validation()["evaluation_loss_vs_iterations"], ElementsAre(10, 20));
 }
 
-TEST_F(BoardTest, HistogramsAreWrittenAtTheRequestedFrequency) {
-  const auto board = Make({.histogram_freq = 2});
-  board->Begin(0, 0, 0);
-  for (int64_t epoch = 0; epoch < 3; ++epoch) TrainEpoch(*board, epoch, 1);
+TEST_F(TensorBoardWriterTest, HistogramsAreWrittenAtTheRequestedFrequency) {
+  const auto tensorboard = Make({.histogram_freq = 2});
+  tensorboard->Begin(0, 0, 0);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) TrainEpoch(*tensorboard, epoch, 1);
   EXPECT_THAT(Train()["d/kernel/histogram"], ElementsAre(0, 2));
   EXPECT_THAT(Train()["d/bias/gradient_histogram"], ElementsAre(0, 2));
   const auto without = Make();
@@ -131,27 +131,27 @@ TEST_F(BoardTest, HistogramsAreWrittenAtTheRequestedFrequency) {
   EXPECT_THAT(Train(), Not(Contains(Key("d/kernel/histogram"))));
 }
 
-TEST_F(BoardTest, AResumedRunHasOneGraphAndOneSession) {
+TEST_F(TensorBoardWriterTest, AResumedRunHasOneGraphAndOneSession) {
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    const auto board = Make();
-    board->Begin(epoch, 10 * epoch, 0);
-    TrainEpoch(*board, epoch, 1);
-    board->End(true);
+    const auto tensorboard = Make();
+    tensorboard->Begin(epoch, 10 * epoch, 0);
+    TrainEpoch(*tensorboard, epoch, 1);
+    tensorboard->End(true);
   }
   int graphs = 0;
-  for (const board::v1::Event& event : EventsIn(directory_ / "train")) graphs += event.has_graph_def();
+  for (const tensorboard::v1::Event& event : EventsIn(directory_ / "train")) graphs += event.has_graph_def();
   EXPECT_EQ(graphs, 1);
   const auto session = StepsIn(directory_.path());
   EXPECT_EQ(session.at("_hparams_/session_start_info").size(), 1u);
   EXPECT_EQ(session.at("_hparams_/session_end_info").size(), 1u);
 }
 
-TEST_F(BoardTest, HyperparametersKeepTheirTypes) {
-  const auto board = Make();
-  board->Begin(0, 0, 0);
-  board->End(true);
-  board::v1::Hparams start;
-  for (const board::v1::Event& event : EventsIn(directory_.path())) {
+TEST_F(TensorBoardWriterTest, HyperparametersKeepTheirTypes) {
+  const auto tensorboard = Make();
+  tensorboard->Begin(0, 0, 0);
+  tensorboard->End(true);
+  tensorboard::v1::Hparams start;
+  for (const tensorboard::v1::Event& event : EventsIn(directory_.path())) {
     for (const auto& value : event.summary().value()) {
       EXPECT_EQ(value.metadata().plugin_data().plugin_name(), "hparams");
       if (value.tag() == "_hparams_/session_start_info") {
@@ -163,13 +163,13 @@ TEST_F(BoardTest, HyperparametersKeepTheirTypes) {
   EXPECT_EQ(start.session_start_info().hparams().at("momentum").number_value(), 0.5);
 }
 
-TEST_F(BoardTest, AWriteErrorStopsTheWritingAndNothingElse) {
+TEST_F(TensorBoardWriterTest, AWriteErrorStopsTheWritingAndNothingElse) {
   std::ofstream(directory_ / "train") << "a file where a directory goes";
-  const auto board = Make({.update_freq = 1});
-  board->Begin(0, 0, 0);
-  board->OnStep(1, {{"loss", 1}});
-  TrainEpoch(*board, 0, 3);
-  board->End(false);
+  const auto tensorboard = Make({.update_freq = 1});
+  tensorboard->Begin(0, 0, 0);
+  tensorboard->OnStep(1, {{"loss", 1}});
+  TrainEpoch(*tensorboard, 0, 3);
+  tensorboard->End(false);
   EXPECT_FALSE(FileExists(directory_ / "log.csv"));
   EXPECT_FALSE(FileExists(directory_ / "validation"));
 }

@@ -1,4 +1,4 @@
-#include "worker/board/event_file.h"
+#include "worker/tensorboard/event_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& 
     if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) return FileError(errno, path);
     std::unique_ptr<EventFile> file(new EventFile(path, fd));
-    board::v1::Event version;
+    tensorboard::v1::Event version;
     version.set_file_version(kVersion);
     file->Add(std::move(version));
     CAIRN_RETURN_IF_ERROR(file->Flush());
@@ -61,13 +61,13 @@ EventFile::~EventFile() {
   close(fd_);
 }
 
-void EventFile::Add(board::v1::Event event) {
+void EventFile::Add(tensorboard::v1::Event event) {
   event.set_wall_time(UnixSeconds());
   data::AppendTfRecord(event.SerializeAsString(), pending_);
 }
 
 void EventFile::AddScalar(const std::string& tag, int64_t step, double value) {
-  board::v1::Event event;
+  tensorboard::v1::Event event;
   event.set_step(step);
   auto& scalar = *event.mutable_summary()->add_value();
   scalar.set_tag(tag);
@@ -87,7 +87,8 @@ absl::Status EventFile::Flush() {
 
 namespace {
 
-absl::Status KeepEventsOf(const std::string& path, absl::FunctionRef<bool(const board::v1::Event&)> keep) {
+absl::Status KeepEventsOf(const std::string& path,
+                          absl::FunctionRef<bool(const tensorboard::v1::Event&)> keep) {
   CAIRN_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   data::TfRecordReader reader({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   std::string kept;
@@ -96,9 +97,9 @@ absl::Status KeepEventsOf(const std::string& path, absl::FunctionRef<bool(const 
     const auto record = reader.Next();
     if (absl::IsInvalidArgument(record.status())) continue;
     if (!record.ok() || !record->has_value()) break;
-    board::v1::Event event;
+    tensorboard::v1::Event event;
     if (!event.ParseFromArray((*record)->data(), static_cast<int>((*record)->size()))) continue;
-    const bool version = event.what_case() == board::v1::Event::kFileVersion;
+    const bool version = event.what_case() == tensorboard::v1::Event::kFileVersion;
     if (!version && !keep(event)) continue;
     holds_something |= !version;
     data::AppendTfRecord({reinterpret_cast<const char*>((*record)->data()), (*record)->size()}, kept);
@@ -111,7 +112,8 @@ absl::Status KeepEventsOf(const std::string& path, absl::FunctionRef<bool(const 
 
 }  // namespace
 
-absl::Status KeepEvents(const std::string& directory, absl::FunctionRef<bool(const board::v1::Event&)> keep) {
+absl::Status KeepEvents(const std::string& directory,
+                        absl::FunctionRef<bool(const tensorboard::v1::Event&)> keep) {
   std::error_code error;
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
