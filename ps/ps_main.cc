@@ -43,7 +43,7 @@
 #include "common/net/task_needs.h"
 #include "common/net/tls.h"
 #include "grpcpp/server_builder.h"
-#include "ps/direct_service.h"
+#include "ps/data_channel_service.h"
 #include "ps/follow.h"
 #include "ps/monitor.h"
 #include "ps/parts.h"
@@ -119,8 +119,8 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   ThreadPool thread_pool(flags.threads > 0 ? flags.threads : std::min(kDefaultMaxThreads, UsableCores()));
   const uint64_t incarnation = net::DrawIncarnation();
   const net::Transport transport = net::ParseTransport(flags.transport).value();
-  net::DirectListeners direct =
-      net::ListenDirectly(flags.access.tls, transport, address, flags.data_port, "clients");
+  net::DataListeners direct =
+      net::ListenForData(flags.access.tls, transport, address, flags.data_port, "clients");
   const auto make_server = [&, credentials = net::CredentialsOf(flags.access)](int part) {
     return std::make_unique<Server>(
         Server::Options{
@@ -165,11 +165,11 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   }
   grpc_port.BoundMemory(memory_limit + kMemoryBeside);
   grpc_port.Open();
-  std::optional<DirectService> direct_service;
+  std::optional<DataChannelService> direct_service;
   if (direct.any()) {
     direct_service.emplace(parts, std::move(direct),
-                           DirectService::Options{.incarnation = incarnation,
-                                                  .shared_memory = transport == net::Transport::kShm});
+                           DataChannelService::Options{.incarnation = incarnation,
+                                                       .shared_memory = transport == net::Transport::kShm});
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),

@@ -33,7 +33,7 @@ class SessionSink {
                          const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
   }
-  // Flow control: grants the client credit for more bytes of payload, as net::DirectStream::Allow(). Does
+  // Flow control: grants the client credit for more bytes of payload, as net::DataStream::Allow(). Does
   // nothing if the transport has no flow control.
   virtual void Allow(uint64_t /*bytes*/) {}
 };

@@ -27,7 +27,7 @@
 #include "common/core/mutex.h"
 #include "common/core/thread_pool.h"
 #include "common/core/trace.h"
-#include "common/net/direct/credit_limit.h"
+#include "common/net/data_channel/credit_limit.h"
 #include "common/net/update_chunk.h"
 #include "ps/gradient_view.h"
 #include "ps/policy/policy.h"

@@ -29,11 +29,11 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
   }
   const uint64_t incarnation = net::DrawIncarnation();
   std::unique_ptr<allreduce::RingPeer> right;
-  net::DirectListeners direct;
+  net::DataListeners direct;
   if (trainers.size() > 1) {
     const std::string& address = addresses[(static_cast<size_t>(args.worker) + 1) % addresses.size()];
     CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.access, args.options.transport));
-    direct = ListenDirectly(args.cluster, args.access, args.listen, args.options.transport);
+    direct = ListenForData(args.cluster, args.access, args.listen, args.options.transport);
   }
   // NCCL's own connections are neither encrypted nor authenticated.
   kernels::PeerDevice* const device = args.access.tls.any() ? nullptr : args.device;

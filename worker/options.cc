@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/core/cores.h"
 #include "common/core/flags.h"
-#include "common/net/direct/transport.h"
+#include "common/net/data_channel/transport.h"
 #include "worker/data/csv_schema.h"
 #include "worker/device_flags.h"
 

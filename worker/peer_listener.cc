@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "common/net/direct/transport.h"
+#include "common/net/data_channel/transport.h"
 #include "common/net/grpc_util.h"
 #include "common/net/listening.h"
 #include "grpcpp/server_builder.h"
@@ -34,19 +34,19 @@ absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string&
                                                               const std::string& transport) {
   CAIRN_ASSIGN_OR_RETURN(const net::Transport way, net::ParseTransport(transport));
   auto peer = allreduce::MakeGrpcPeer(address, net::CredentialsOf(access));
-  return allreduce::MakeDirectPeer(std::move(peer), address, way, [address](const std::string& how) {
+  return allreduce::MakeDataPeer(std::move(peer), address, way, [address](const std::string& how) {
     LogInfo("gradients to ", address, ": by ", how);
   });
 }
 
-net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::Access& access,
-                                    const ListenFlags& listen, const std::string& transport) {
-  return net::ListenDirectly(access.tls, net::ParseTransport(transport).value(), ListensAt(cluster, listen),
-                             listen.data_port, "workers");
+net::DataListeners ListenForData(const net::ResolvedCluster& cluster, const net::Access& access,
+                                 const ListenFlags& listen, const std::string& transport) {
+  return net::ListenForData(access.tls, net::ParseTransport(transport).value(), ListensAt(cluster, listen),
+                            listen.data_port, "workers");
 }
 
 absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::RingHost& host,
-                                                                  net::DirectListeners direct,
+                                                                  net::DataListeners direct,
                                                                   const Args& args) {
   const net::TaskId& self = args.cluster.self;
   const net::HostPort& own = args.cluster.spec.tasks(self.job).at(self.index);
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   net::WarnOfAccess(args.access, address, own.host, args.stakes, "the worker that calls it");
   if (direct.any()) {
     listener->direct_ =
-        std::make_unique<allreduce::DirectRingService>(host, std::move(direct), args.incarnation);
+        std::make_unique<allreduce::DataRingService>(host, std::move(direct), args.incarnation);
   }
   return listener;
 }

@@ -11,14 +11,14 @@
 #include "common/core/clock.h"
 #include "common/net/access.h"
 #include "common/net/cluster_spec.h"
-#include "common/net/direct/listeners.h"
+#include "common/net/data_channel/listeners.h"
 #include "common/net/gate.h"
 #include "common/net/grpc_port.h"
 #include "common/net/port_wait.h"
 #include "common/net/tls.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server.h"
-#include "worker/allreduce/direct_link.h"
+#include "worker/allreduce/data_link.h"
 #include "worker/allreduce/link.h"
 
 namespace cairn::worker {
@@ -39,8 +39,8 @@ absl::StatusOr<std::unique_ptr<allreduce::RingPeer>> MakePeer(const std::string&
                                                               const std::string& transport);
 
 // This worker's listeners for data channels; --transport restricts which ones are opened.
-net::DirectListeners ListenDirectly(const net::ResolvedCluster& cluster, const net::Access& access,
-                                    const ListenFlags& listen, const std::string& transport);
+net::DataListeners ListenForData(const net::ResolvedCluster& cluster, const net::Access& access,
+                                 const ListenFlags& listen, const std::string& transport);
 
 class PeerListener {
  public:
@@ -54,7 +54,7 @@ class PeerListener {
   };
   // `host` must outlive the listener. INVALID_ARGUMENT if the port cannot be opened.
   static absl::StatusOr<std::unique_ptr<PeerListener>> Start(allreduce::RingHost& host,
-                                                             net::DirectListeners direct, const Args& args);
+                                                             net::DataListeners direct, const Args& args);
   // Gives open streams a moment to end.
   ~PeerListener();
 
@@ -65,7 +65,7 @@ class PeerListener {
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<net::GrpcPort> port_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<allreduce::DirectRingService> direct_;
+  std::unique_ptr<allreduce::DataRingService> direct_;
 };
 
 }  // namespace cairn::worker

@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args) {
 
 absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
   TellGroup(args);
-  net::DirectListeners direct = ListenDirectly(args.cluster, args.access, listen, args.options.transport);
+  net::DataListeners direct = ListenForData(args.cluster, args.access, listen, args.options.transport);
   const uint64_t incarnation = net::DrawIncarnation();
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
   CAIRN_ASSIGN_OR_RETURN(

@@ -16,7 +16,7 @@
 #include "common/core/clock.h"
 #include "common/core/fault_points.h"
 #include "common/core/trace.h"
-#include "common/net/direct/shared_buffer.h"
+#include "common/net/data_channel/shared_buffer.h"
 #include "worker/callbacks.h"
 #include "worker/client/exchange.h"
 #include "worker/data/batch_loader.h"

@@ -40,7 +40,7 @@
 #include "common/net/task_needs.h"
 #include "worker/all_reduce_task.h"
 #include "worker/callbacks.h"
-#include "worker/client/direct_transport.h"
+#include "worker/client/data_channel_transport.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/client/training_client.h"
 #include "worker/compute.h"
@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
   const auto stub_at = [credentials = net::CredentialsOf(access),
                         transport = net::ParseTransport(options.transport).value()](
                            const std::string& address, std::optional<int> part = {}) {
-    return client::MakeDirectStub(
+    return client::MakeDataChannelStub(
         client::MakeGrpcStub(address, credentials, part),
         {.transport = transport, .part = part, .say = [address](const std::string& how) {
            LogInfo("gradients and values to and from ", address, ": by ", how);

@@ -27,7 +27,7 @@ inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMax
 
 using FloatSpans = absl::Span<const absl::Span<const float>>;
 
-// Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped (direct/peer_memory.h).
+// Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped (data_channel/peer_memory.h).
 // One thread.
 class LentBytes {
  public:
@@ -42,7 +42,7 @@ class LentBytes {
 
   // The bytes in place, if they are mapped; they stay valid after the end of the stream. The sender does not
   // change them until it is notified that they were used (by the exchange that this message belongs to), or
-  // never (direct/shared_buffer.h).
+  // never (data_channel/shared_buffer.h).
   struct Kept {
     std::shared_ptr<const void> owner;
     absl::Span<const absl::Span<const char>> runs;  // the list is valid as long as this object

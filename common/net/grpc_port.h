@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/core/thread.h"
+#include "common/net/data_channel/tcp_socket.h"
 #include "common/net/descriptor_reserve.h"
-#include "common/net/direct/tcp_socket.h"
 #include "common/net/flood_guard.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"

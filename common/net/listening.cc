@@ -28,8 +28,8 @@ uint64_t DrawIncarnation() {
   return (micros << 12) | (static_cast<uint64_t>(getpid()) & 0xFFF);
 }
 
-DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const std::string& listens_at,
-                               int data_port, absl::string_view clients) {
+DataListeners ListenForData(const TlsFiles& tls, Transport transport, const std::string& listens_at,
+                            int data_port, absl::string_view clients) {
   if (tls.any() || transport == Transport::kGrpc) return {};
   absl::StatusOr<LocalListener> local = LocalListener();
   if (transport > Transport::kTcp) local = ListenLocally();
@@ -47,8 +47,8 @@ DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const s
                tcp.status().message());
   }
   if (tcp.ok()) LogInfo("data channel for other hosts on port ", tcp->port);
-  return DirectListeners(local.ok() ? *std::move(local) : LocalListener(),
-                         tcp.ok() ? *std::move(tcp) : TcpListener());
+  return DataListeners(local.ok() ? *std::move(local) : LocalListener(),
+                       tcp.ok() ? *std::move(tcp) : TcpListener());
 }
 
 void AddDataPortFlag(CLI::App& app, int& port) {

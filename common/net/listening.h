@@ -6,8 +6,8 @@
 
 #include "absl/strings/string_view.h"
 #include "common/net/access.h"
-#include "common/net/direct/listeners.h"
-#include "common/net/direct/transport.h"
+#include "common/net/data_channel/listeners.h"
+#include "common/net/data_channel/transport.h"
 #include "common/net/tls.h"
 
 namespace CLI {
@@ -24,8 +24,8 @@ uint64_t DrawIncarnation();
 // because data channels do not encrypt or check certificates. A socket that the system does not support, or
 // whose port another process still uses after 5 s, is left out and named in a log line. `clients`: "clients",
 // for messages.
-DirectListeners ListenDirectly(const TlsFiles& tls, Transport transport, const std::string& listens_at,
-                               int data_port, absl::string_view clients);
+DataListeners ListenForData(const TlsFiles& tls, Transport transport, const std::string& listens_at,
+                            int data_port, absl::string_view clients);
 
 // --data_port.
 void AddDataPortFlag(CLI::App& app, int& port);

@@ -29,7 +29,7 @@
 #include "tests/bench/ring/worker_threads.h"
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
-#include "worker/allreduce/direct_link.h"
+#include "worker/allreduce/data_link.h"
 #include "worker/allreduce/grpc_link.h"
 #include "worker/allreduce/member.h"
 
@@ -43,7 +43,7 @@ struct Worker {
   std::unique_ptr<Member> member;
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<allreduce::DirectRingService> direct;
+  std::unique_ptr<allreduce::DataRingService> direct;
   std::shared_ptr<allreduce::Ring> ring;
 };
 
@@ -60,9 +60,8 @@ class CairnRing {
       const auto address = [&](int of) { return absl::StrCat("127.0.0.1:", first_port + of); };
       Worker one;
       auto right = allreduce::MakeGrpcPeer(address((worker + 1) % workers), net::ChannelCredentialsOf({}));
-      right =
-          allreduce::MakeDirectPeer(std::move(right), address((worker + 1) % workers), transport, nullptr);
-      net::DirectListeners direct = net::ListenDirectly({}, transport, address(worker), 0, "workers");
+      right = allreduce::MakeDataPeer(std::move(right), address((worker + 1) % workers), transport, nullptr);
+      net::DataListeners direct = net::ListenForData({}, transport, address(worker), 0, "workers");
       const uint64_t incarnation = static_cast<uint64_t>(worker) + 1;
       one.member =
           std::make_unique<Member>(Member::Options{.worker = worker,
@@ -77,7 +76,7 @@ class CairnRing {
                                    std::move(right));
       if (direct.any()) {
         one.direct =
-            std::make_unique<allreduce::DirectRingService>(*one.member, std::move(direct), incarnation);
+            std::make_unique<allreduce::DataRingService>(*one.member, std::move(direct), incarnation);
       }
       one.service = allreduce::MakeRingService(*one.member);
       grpc::ServerBuilder builder;

@@ -30,7 +30,7 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
-#include "common/net/direct/address.h"
+#include "common/net/data_channel/address.h"
 #include "common/net/placement.h"
 #include "worker/allreduce/agreement.h"
 #include "worker/allreduce/chunks.h"
@@ -47,7 +47,7 @@ class Member final : public RingHost {
     std::string task;                // "worker/1": this one
     uint64_t cluster_hash = 0;       // 0: not compared
     uint64_t incarnation = 0;        // of this process
-    net::DirectAddress direct{};     // the data channel's address of this worker
+    net::DataAddress direct{};       // the data channel's address of this worker
     v1::Job job;                     // its run_id is not used
     std::vector<net::VariableInfo> variables;
     int64_t size = 0;                           // elements of the variables

@@ -9,7 +9,7 @@
 #include "common/core/status.h"
 #include "common/core/words.h"
 #include "common/net/call_limit.h"
-#include "worker/client/direct_transport.h"
+#include "worker/client/data_channel_transport.h"
 #include "worker/client/grpc_transport.h"
 #include "worker/client/request.h"
 #include "worker/client/server_session.h"
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::s
   const auto credentials = net::CredentialsOf(access);
   std::vector<std::unique_ptr<ServerStub>> stubs;
   for (const std::string& address : servers) {
-    stubs.push_back(MakeDirectStub(MakeGrpcStub(address, credentials), {}));
+    stubs.push_back(MakeDataChannelStub(MakeGrpcStub(address, credentials), {}));
   }
   return Connect(std::move(stubs), std::move(options));
 }

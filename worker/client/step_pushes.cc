@@ -10,7 +10,7 @@
 #include "common/core/status.h"
 #include "common/net/backoff.h"
 #include "common/net/codec.h"
-#include "common/net/direct/shared_buffer.h"
+#include "common/net/data_channel/shared_buffer.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/unreachable.h"
 #include "worker/client/job_end.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/net/direct/stream.h"
+#include "common/net/data_channel/stream.h"
 
 namespace cairn::split {
 
@@ -15,7 +15,7 @@ std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values) {
 
 void SendPieces(allreduce::RingStream& stream, v1::SplitPiece piece, absl::Span<const float> values,
                 const std::shared_ptr<const void>& owner) {
-  constexpr auto kMax = static_cast<size_t>(net::DirectStream::kPieceFloats);
+  constexpr auto kMax = static_cast<size_t>(net::DataStream::kPieceFloats);
   const bool completes = piece.completes();
   v1::RingHeader header;
   v1::SplitPiece& sent = *header.mutable_split()->mutable_piece();

@@ -19,7 +19,7 @@
 #include "common/net/gradient/codec.h"
 #include "common/net/gradient/wire_choice.h"
 #include "common/net/tls.h"
-#include "worker/client/direct_transport.h"
+#include "worker/client/data_channel_transport.h"
 #include "worker/client/grpc_transport.h"
 
 namespace cairn::bench {
@@ -104,7 +104,8 @@ absl::StatusOr<std::vector<std::unique_ptr<client::ServerStub>>> StubsTo(const P
   CAIRN_ASSIGN_OR_RETURN(const net::Transport how, net::ParseTransport(transport));
   const auto credentials = net::ChannelCredentialsOf({});
   for (const std::string& address : servers.addresses()) {
-    stubs.push_back(client::MakeDirectStub(client::MakeGrpcStub(address, credentials), {.transport = how}));
+    stubs.push_back(
+        client::MakeDataChannelStub(client::MakeGrpcStub(address, credentials), {.transport = how}));
   }
   return stubs;
 }

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cairn/v1/session.pb.h"
 #include "common/core/aligned_buffer.h"
-#include "common/net/direct/shared_buffer.h"
+#include "common/net/data_channel/shared_buffer.h"
 #include "worker/client/compressed_gradients.h"
 #include "worker/client/connection.h"
 #include "worker/client/job_setup.h"

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "common/net/direct/socket.h"
+#include "common/net/data_channel/socket.h"
 #include "common/net/grpc_util.h"
 
 namespace cairn::bench {

@@ -13,9 +13,9 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
-#include "common/net/direct/listeners.h"
-#include "common/net/direct/pieces.h"
-#include "common/net/direct/stream.h"
+#include "common/net/data_channel/listeners.h"
+#include "common/net/data_channel/pieces.h"
+#include "common/net/data_channel/stream.h"
 
 namespace cairn::bench {
 namespace {
@@ -24,14 +24,14 @@ constexpr uint64_t kIncarnation = 1;
 constexpr auto kTimeout = std::chrono::seconds(60);
 
 // Where chunks belong, and an answer to each end.
-class Keeper final : public net::DirectReceiver {
+class Keeper final : public net::DataReceiver {
  public:
-  static absl::StatusOr<std::unique_ptr<Keeper>> Start(net::DirectListeners::Connection connection,
+  static absl::StatusOr<std::unique_ptr<Keeper>> Start(net::DataListeners::Connection connection,
                                                        int64_t elements) {
     auto keeper = std::make_unique<Keeper>(elements);
     CAIRN_ASSIGN_OR_RETURN(keeper->stream_,
-                           net::DirectStream::Accept(std::move(connection.socket), connection.local,
-                                                     {.incarnation = kIncarnation, .lends = true}, *keeper));
+                           net::DataStream::Accept(std::move(connection.socket), connection.local,
+                                                   {.incarnation = kIncarnation, .lends = true}, *keeper));
     CAIRN_RETURN_IF_ERROR(keeper->stream_->Start());
     return keeper;
   }
@@ -62,16 +62,16 @@ class Keeper final : public net::DirectReceiver {
 
  private:
   AlignedBuffer room_;
-  std::unique_ptr<net::DirectStream> stream_;
+  std::unique_ptr<net::DataStream> stream_;
 };
 
-class StreamToKeeper final : public PushAlone, net::DirectReceiver {
+class StreamToKeeper final : public PushAlone, net::DataReceiver {
  public:
-  absl::Status Connect(const net::DirectAddress& address, net::Transport transport) {
-    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectDirectly("127.0.0.1:1", transport, address));
+  absl::Status Connect(const net::DataAddress& address, net::Transport transport) {
+    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectDataChannel("127.0.0.1:1", transport, address));
     CAIRN_ASSIGN_OR_RETURN(stream_,
-                           net::DirectStream::Connect(std::move(socket), transport == net::Transport::kShm,
-                                                      {.incarnation = kIncarnation, .lends = true}, *this));
+                           net::DataStream::Connect(std::move(socket), transport == net::Transport::kShm,
+                                                    {.incarnation = kIncarnation, .lends = true}, *this));
     return stream_->Start();
   }
   absl::Status Push(absl::Span<const float> gradient) override {
@@ -110,7 +110,7 @@ class StreamToKeeper final : public PushAlone, net::DirectReceiver {
   CondVar changed_;
   int64_t answers_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<net::DirectStream> stream_;  // ends before what its thread calls goes
+  std::unique_ptr<net::DataStream> stream_;  // ends before what its thread calls goes
 };
 
 // Never returns; where it cannot listen it does, having told nothing.
@@ -119,7 +119,7 @@ void Serve(const Forker& parent, int64_t elements) {
   auto tcp = net::ListenByTcp("127.0.0.1", 0);
   if (!local.ok() || !tcp.ok()) return;
   parent.Tell(absl::StrCat(tcp->port, " ", local->name));
-  net::DirectListeners listeners(*std::move(local), *std::move(tcp));
+  net::DataListeners listeners(*std::move(local), *std::move(tcp));
   std::vector<std::unique_ptr<Keeper>> keepers;  // end with the process
   const Thread accepting("accepting", [&] {
     for (;;) {
@@ -138,7 +138,7 @@ absl::StatusOr<std::unique_ptr<KeeperProcess>> KeeperProcess::Start(int64_t elem
   CAIRN_ASSIGN_OR_RETURN(auto process,
                          ForkedProcess::Start([elements](const Forker& parent) { Serve(parent, elements); }));
   const std::pair<std::string, std::string> told = absl::StrSplit(process->told(), absl::MaxSplits(' ', 1));
-  net::DirectAddress address = {.local_socket = told.second};
+  net::DataAddress address = {.local_socket = told.second};
   if (!absl::SimpleAtoi(told.first, &address.port)) return absl::InternalError("the keeper told no port");
   return std::unique_ptr<KeeperProcess>(new KeeperProcess(std::move(process), std::move(address)));
 }

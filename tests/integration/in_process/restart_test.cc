@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/net/direct/shared_buffer.h"
+#include "common/net/data_channel/shared_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"

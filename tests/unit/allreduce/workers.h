@@ -18,8 +18,8 @@
 #include "common/core/status.h"
 #include "common/core/thread.h"
 #include "gtest/gtest.h"
-#include "tests/support/direct_sockets.h"
-#include "worker/allreduce/direct_link.h"
+#include "tests/support/data_sockets.h"
+#include "worker/allreduce/data_link.h"
 #include "worker/allreduce/ring_exchange.h"
 
 namespace cairn::allreduce {
@@ -217,10 +217,10 @@ class Workers {
     std::unique_ptr<RingPeer> right;
     if (count() > 1)
       right = std::make_unique<InProcessPeer>(slots_[static_cast<size_t>(worker + 1) % slots_.size()]);
-    net::DirectListeners listeners;
+    net::DataListeners listeners;
     if (transport_.has_value()) {
       listeners = test::Listeners();
-      right = MakeDirectPeer(std::move(right), "127.0.0.1:1", *transport_, [this](const std::string& how) {
+      right = MakeDataPeer(std::move(right), "127.0.0.1:1", *transport_, [this](const std::string& how) {
         MutexLock lock(said_mutex_);
         said_.insert(how);
       });
@@ -239,7 +239,7 @@ class Workers {
     exchanges_[static_cast<size_t>(worker)] = *std::move(created);
     if (listeners.any()) {
       services_[static_cast<size_t>(worker)] =
-          std::make_unique<DirectRingService>((*this)[worker].host(), std::move(listeners), incarnations_);
+          std::make_unique<DataRingService>((*this)[worker].host(), std::move(listeners), incarnations_);
     }
     Slot& slot = slots_[static_cast<size_t>(worker)];
     MutexLock lock(slot.mutex);
@@ -284,7 +284,7 @@ class Workers {
   std::vector<Slot> slots_;
   std::vector<std::unique_ptr<RingExchange>> graveyard_;  // outlive threads that still call them
   std::vector<std::unique_ptr<RingExchange>> exchanges_;
-  std::vector<std::unique_ptr<DirectRingService>> services_;
+  std::vector<std::unique_ptr<DataRingService>> services_;
   v1::Job job_;
   uint64_t incarnations_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "common/net/direct/busy_poll.h"
+#include "common/net/data_channel/busy_poll.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,14 +1,14 @@
-#include "common/net/direct/credit_limit.h"
+#include "common/net/data_channel/credit_limit.h"
 
 #include <chrono>
 #include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/net/direct/stream.h"
+#include "common/net/data_channel/stream.h"
 #include "gtest/gtest.h"
-#include "tests/support/direct_sockets.h"
-#include "tests/unit/net/direct_ends.h"
+#include "tests/support/data_sockets.h"
+#include "tests/unit/net/data_ends.h"
 
 namespace cairn::net {
 namespace {
@@ -91,10 +91,9 @@ class CreditLimitStreamTest : public testing::Test {
  protected:
   CreditLimitStreamTest() {
     auto [one, other] = test::TcpPair("127.0.0.2");
-    server_ =
-        DirectStream::Accept(std::move(other), false, {.incarnation = kIncarnation}, at_server_).value();
+    server_ = DataStream::Accept(std::move(other), false, {.incarnation = kIncarnation}, at_server_).value();
     EXPECT_TRUE(server_->Start().ok());
-    client_ = DirectStream::Connect(std::move(one), false, {.incarnation = kIncarnation}, at_client_).value();
+    client_ = DataStream::Connect(std::move(one), false, {.incarnation = kIncarnation}, at_client_).value();
     EXPECT_TRUE(client_->Start().ok());
   }
   // Grants credit, and waits until the client has received the grant.
@@ -107,11 +106,11 @@ class CreditLimitStreamTest : public testing::Test {
     const absl::Span<const float> run = *piece_;
     client_->Send("piece", {&run, 1}, piece_);
   }
-  static constexpr uint64_t kPieceBytes = sizeof(float) * DirectStream::kPieceFloats;
+  static constexpr uint64_t kPieceBytes = sizeof(float) * DataStream::kPieceFloats;
   const std::shared_ptr<const std::vector<float>> piece_ =
-      Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+      Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
   Receiver at_server_, at_client_;  // outlive the streams
-  std::unique_ptr<DirectStream> server_, client_;
+  std::unique_ptr<DataStream> server_, client_;
   size_t told_ = 0;
 };
 
@@ -166,7 +165,7 @@ TEST_F(CreditLimitStreamTest, ConfirmationsOvertakePayloadsThatWaitForCredit) {
     SendPiece();
     SendPiece();
     at_server_.Await(sent + 1);
-    const auto values = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 7);
+    const auto values = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 7);
     const absl::Span<const float> run = *values;
     server_->Send("values", {&run, 1}, values);
     at_client_.Await(++told_);

@@ -1,4 +1,4 @@
-#include "common/net/direct/peer_memory.h"
+#include "common/net/data_channel/peer_memory.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 
 #include "absl/types/span.h"
 #include "common/core/file_descriptor.h"
-#include "common/net/direct/socket.h"
+#include "common/net/data_channel/socket.h"
 #include "gtest/gtest.h"
 
 namespace cairn::net {

@@ -1,4 +1,4 @@
-// DirectStream::ReceiveUntil(): a client's thread that receives messages itself.
+// DataStream::ReceiveUntil(): a client's thread that receives messages itself.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -9,16 +9,16 @@
 
 #include "absl/types/span.h"
 #include "common/core/thread.h"
-#include "common/net/direct/stream.h"
+#include "common/net/data_channel/stream.h"
 #include "gtest/gtest.h"
 #include "tests/support/gate.h"
-#include "tests/unit/net/direct_ends.h"
+#include "tests/unit/net/data_ends.h"
 
 namespace cairn::net {
 namespace {
 
 // The client's stream thread has found nothing to receive, so a caller may receive in its place.
-class ReceivingCallerTest : public DirectStreamTest {
+class ReceivingCallerTest : public DataStreamTest {
  protected:
   void StartIdle() {
     Start();
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest, kAllWays, NameOf);
 
 TEST_P(ReceivingCallerTest, ReceivesItsAnswersInItsThreadAndTheStreamReceivesTheRest) {
   StartIdle();
-  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
   Thread server("server", [&] {
     ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -71,7 +71,7 @@ TEST_P(ReceivingCallerTest, TheStreamsThreadHandlesWhatACallerLeavesUnread) {
 
 TEST_P(ReceivingCallerTest, SendsWhileItReceives) {
   StartIdle();
-  const auto payload = Numbers(static_cast<size_t>(DirectStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
   const absl::Span<const float> run = *payload;
   constexpr size_t kMessages = 40;  // more than sockets and rings hold
   Thread server("server", [&] {

@@ -1,4 +1,4 @@
-#include "common/net/direct/shared_buffer.h"
+#include "common/net/data_channel/shared_buffer.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/net/direct/mapped_region.h"
-#include "common/net/direct/shared_memory.h"
-#include "common/net/direct/socket.h"
+#include "common/net/data_channel/mapped_region.h"
+#include "common/net/data_channel/shared_memory.h"
+#include "common/net/data_channel/socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/net/direct_ends.h"
+#include "tests/unit/net/data_ends.h"
 
 namespace cairn::net {
 namespace {
@@ -244,7 +244,7 @@ TEST_F(MappedBytesTest, ReadingAfterTheSenderClosedIsUnavailable) {
 }
 
 // Streams that share memory.
-class SharedBufferStreamTest : public DirectStreamTest {
+class SharedBufferStreamTest : public DataStreamTest {
  protected:
   // Sends parts of the buffer until one arrives that may be used in place.
   std::optional<KeptPiece> AwaitKept(const SharedBuffer& buffer) {
@@ -258,7 +258,7 @@ class SharedBufferStreamTest : public DirectStreamTest {
     }
     return std::nullopt;
   }
-  static constexpr size_t kPart = static_cast<size_t>(DirectStream::kPieceFloats);
+  static constexpr size_t kPart = static_cast<size_t>(DataStream::kPieceFloats);
 };
 INSTANTIATE_TEST_SUITE_P(Over, SharedBufferStreamTest, testing::Values(Over::kLending));
 

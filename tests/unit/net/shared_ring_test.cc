@@ -1,4 +1,4 @@
-#include "common/net/direct/shared_ring.h"
+#include "common/net/data_channel/shared_ring.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

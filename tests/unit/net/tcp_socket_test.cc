@@ -1,4 +1,4 @@
-#include "common/net/direct/tcp_socket.h"
+#include "common/net/data_channel/tcp_socket.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/direct_sockets.h"
+#include "tests/support/data_sockets.h"
 
 namespace cairn::net {
 namespace {

@@ -22,11 +22,11 @@
 #include "gmock/gmock.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "ps/direct_service.h"
-#include "tests/support/direct_sockets.h"
+#include "ps/data_channel_service.h"
+#include "tests/support/data_sockets.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
-#include "worker/client/direct_transport.h"
+#include "worker/client/data_channel_transport.h"
 #include "worker/client/grpc_transport.h"
 
 namespace cairn::ps {
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
 
 TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   test::FakeClock clock;
-  net::DirectListeners listeners = test::Listeners();
+  net::DataListeners listeners = test::Listeners();
   Parts parts(
       std::make_unique<Server>(
           Server::Options{
@@ -131,7 +131,7 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
           clock),
       0, nullptr);
   Server& server = parts.own();
-  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -147,10 +147,10 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   Mutex mutex;
   std::string by;
   const auto stub =
-      client::MakeDirectStub(front.Stub(), {.transport = GetParam(), .say = [&](const std::string& how) {
-                                              MutexLock lock(mutex);
-                                              by = how;
-                                            }});
+      client::MakeDataChannelStub(front.Stub(), {.transport = GetParam(), .say = [&](const std::string& how) {
+                                                   MutexLock lock(mutex);
+                                                   by = how;
+                                                 }});
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
@@ -175,14 +175,14 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
 // A client of a server that reports `address` as its data channel.
 class ClientToldOf {
  public:
-  explicit ClientToldOf(const net::DirectAddress& address, client::DirectTransportOptions options = {})
+  explicit ClientToldOf(const net::DataAddress& address, client::DataChannelOptions options = {})
       : parts_(std::make_unique<Server>(
                    Server::Options{
                        .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
                    clock_),
                0, nullptr) {
     options.say = [this](const std::string& how) { by_ = how; };
-    stub_ = client::MakeDirectStub(front_.Stub(), options);
+    stub_ = client::MakeDataChannelStub(front_.Stub(), options);
   }
 
   // Connects, opens a stream, and returns its transport.
@@ -205,13 +205,13 @@ class ClientToldOf {
   std::unique_ptr<client::ServerStub> stub_;
 };
 
-std::string WayTo(const net::DirectAddress& address) {
+std::string WayTo(const net::DataAddress& address) {
   return ClientToldOf(address).OpenStream();
 }
 
-TEST(DirectService, EachShardOfTheProcessIsReached) {
+TEST(DataChannelService, EachShardOfTheProcessIsReached) {
   test::FakeClock clock;
-  net::DirectListeners listeners = test::Listeners();
+  net::DataListeners listeners = test::Listeners();
   const auto make_server = [&, address = listeners.address()](int part) {
     return std::make_unique<Server>(
         Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
@@ -219,7 +219,7 @@ TEST(DirectService, EachShardOfTheProcessIsReached) {
   };
   Parts parts(make_server(1), 1, make_server);
   Server& other = **parts.ForCopy(0);
-  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
   std::map<int, uint64_t> layouts;
   for (Server* server : {&parts.own(), &other}) {
     v1::CreateRequest create;
@@ -235,7 +235,7 @@ TEST(DirectService, EachShardOfTheProcessIsReached) {
   const Front front(*service);
   for (const int part : {0, 1}) {
     std::string by;
-    const auto stub = client::MakeDirectStub(
+    const auto stub = client::MakeDataChannelStub(
         front.Stub(part), {.part = part, .say = [&by](const std::string& how) { by = how; }});
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
@@ -256,13 +256,13 @@ TEST(DirectService, EachShardOfTheProcessIsReached) {
   }
 }
 
-TEST(DirectService, GrpcIsUsedIfSocketAndPortCannotBeReached) {
+TEST(DataChannelService, GrpcIsUsedIfSocketAndPortCannotBeReached) {
   const int port = net::ListenByTcp("127.0.0.1", 0).value().port;  // nothing listens there any more
   EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "gRPC");
 }
 
 // A port to which packets are dropped, here because its queue of connections is full.
-TEST(DirectService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
+TEST(DataChannelService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
   const FileDescriptor deaf(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -297,59 +297,59 @@ TEST(DirectService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
   ended = true;
 }
 
-TEST(DirectService, ThePortIsUsedIfTheSocketCannotBeReached) {
+TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::DirectListeners listeners = test::Listeners();
-  const net::DirectAddress address = listeners.address();
-  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
+  net::DataListeners listeners = test::Listeners();
+  const net::DataAddress address = listeners.address();
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
   EXPECT_EQ(
       WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = address.port, .key = address.key}),
       "TCP");
 }
 
-TEST(DirectService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
+TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::DirectListeners listeners = test::Listeners();
-  const net::DirectAddress address = listeners.address();
-  DirectService direct(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
+  net::DataListeners listeners = test::Listeners();
+  const net::DataAddress address = listeners.address();
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
   EXPECT_EQ(WayTo(address), "a Unix socket");
 }
 
-TEST(DirectService, AServiceOfAnotherIncarnationIsNotUsed) {
+TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::DirectListeners listeners = test::Listeners();
-  const net::DirectAddress address = listeners.address();
-  DirectService direct(parts, std::move(listeners), {.incarnation = 6});
+  net::DataListeners listeners = test::Listeners();
+  const net::DataAddress address = listeners.address();
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 6});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
-TEST(DirectService, AStreamWithoutTheKeyFromGrpcIsRefused) {
+TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::DirectListeners listeners = test::Listeners();
-  net::DirectAddress address = listeners.address();
+  net::DataListeners listeners = test::Listeners();
+  net::DataAddress address = listeners.address();
   EXPECT_EQ(address.key.size(), 16u);
-  DirectService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
   address.key = std::string(16, 'x');
   EXPECT_EQ(WayTo(address), "gRPC");
   address.key.clear();
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
-TEST(DirectService, ASessionBeyondTheLimitUsesGrpc) {
+TEST(DataChannelService, ASessionBeyondTheLimitUsesGrpc) {
   test::FakeClock clock;
   Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
               nullptr);
-  net::DirectListeners listeners = test::Listeners();
-  const net::DirectAddress address = listeners.address();
-  DirectService direct(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
+  net::DataListeners listeners = test::Listeners();
+  const net::DataAddress address = listeners.address();
+  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 

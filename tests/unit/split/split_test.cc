@@ -10,9 +10,9 @@
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
 #include "common/net/grpc_util.h"
-#include "tests/support/direct_sockets.h"
+#include "tests/support/data_sockets.h"
 #include "tests/unit/nn/several_devices.h"
-#include "worker/allreduce/direct_link.h"
+#include "worker/allreduce/data_link.h"
 #include "worker/split/head.h"
 #include "worker/split/partner.h"
 
@@ -89,7 +89,7 @@ class PartnerProcess {
       : slot_(slot), devices_("n") {
     static std::atomic<uint64_t> lives{100};
     const uint64_t life = ++lives;
-    net::DirectListeners listeners = test::Listeners();
+    net::DataListeners listeners = test::Listeners();
     partner_ = Partner::Create({.worker = task,
                                 .head = 0,
                                 .head_name = "worker/0 at here:0",
@@ -103,7 +103,7 @@ class PartnerProcess {
                                 .places = divided.On(task),
                                 .micro_batches = micro_batches})
                    .value();
-    service_ = std::make_unique<allreduce::DirectRingService>(*partner_, std::move(listeners), life);
+    service_ = std::make_unique<allreduce::DataRingService>(*partner_, std::move(listeners), life);
     {
       MutexLock lock(slot_.mutex);
       slot_.host = partner_.get();
@@ -133,7 +133,7 @@ class PartnerProcess {
   nn::Devices devices_;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Partner> partner_;
-  std::unique_ptr<allreduce::DirectRingService> service_;
+  std::unique_ptr<allreduce::DataRingService> service_;
   absl::Status served_ = absl::UnknownError("it has not ended");
   Thread thread_;
 };
@@ -152,8 +152,8 @@ class Group {
       options.partners.push_back(
           {.name = absl::StrCat("worker/", task, " at there:", task),
            .worker = task,
-           .peer = allreduce::MakeDirectPeer(std::make_unique<Greeter>(slots_[static_cast<size_t>(task)]),
-                                             "127.0.0.1:1", net::Transport::kShm, nullptr)});
+           .peer = allreduce::MakeDataPeer(std::make_unique<Greeter>(slots_[static_cast<size_t>(task)]),
+                                           "127.0.0.1:1", net::Transport::kShm, nullptr)});
     }
     head_ = Head::Create(std::move(options), {.model = model,
                                               .loss = nn::kLogits,

@@ -1,0 +1,33 @@
+#include "common/net/data_channel/address.h"
+
+#include <chrono>
+
+#include "common/core/status.h"
+#include "common/net/data_channel/socket.h"
+#include "common/net/data_channel/tcp_socket.h"
+#include "common/net/host_port.h"
+
+namespace cairn::net {
+namespace {
+
+// gRPC has just reached the host, so a connection that gets no answer for so long is being dropped by a
+// firewall.
+constexpr auto kConnecting = std::chrono::seconds(2);
+
+}  // namespace
+
+absl::StatusOr<FileDescriptor> ConnectDataChannel(const std::string& server, Transport transport,
+                                                  const DataAddress& address) {
+  if (transport == Transport::kTcp && address.port > 0) {
+    CAIRN_ASSIGN_OR_RETURN(const HostPort at, HostPort::Parse(server));
+    auto socket = ConnectByTcp(at.host, address.port, kConnecting);
+    if (absl::IsDeadlineExceeded(socket.status())) return absl::UnavailableError(socket.status().message());
+    return socket;
+  }
+  if (transport > Transport::kTcp && !address.local_socket.empty()) {
+    return ConnectLocally(address.local_socket);
+  }
+  return absl::UnavailableError("the task does not offer this transport");
+}
+
+}  // namespace cairn::net

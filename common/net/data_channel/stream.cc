@@ -1,0 +1,359 @@
+#include "common/net/data_channel/stream.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/cores.h"
+#include "common/core/entropy.h"
+#include "common/core/limits.h"
+#include "common/core/status.h"
+#include "common/net/data_channel/socket.h"
+#include "common/net/data_channel/tcp_socket.h"
+#include "common/net/seal.h"
+
+namespace cairn::net {
+namespace {
+
+// The time limits of the handshake. The client begins it when it connects, and a server that is not stopped
+// answers at once.
+constexpr auto kClientsGreeting = std::chrono::seconds(10);
+constexpr auto kServersGreeting = std::chrono::seconds(5);
+
+// The pollers of this process. The other ends may be on the same cores.
+BusyPollers<>& Pollers() {
+  static BusyPollers<> pollers(UsableCores() / 2);
+  return pollers;
+}
+
+// A blocked caller has nothing else to do, and a training step waits for it. So it also spins after it has
+// computed, and while large values arrive, whose last piece usually follows soon.
+constexpr BusyPoll<>::Options kCallerWaits = {.short_wait = std::chrono::microseconds(200),
+                                              .awake = std::chrono::microseconds(200),
+                                              .exchanges_alone = false};
+
+template <typename T>
+absl::Span<char> RoomOf(T& value) {
+  return {reinterpret_cast<char*>(&value), sizeof value};
+}
+
+}  // namespace
+
+DataStream::DataStream(FileDescriptor socket, bool server, bool shared, const Options& options,
+                       DataReceiver& receiver)
+    : options_(options),
+      server_(server),
+      shared_(shared),
+      receiver_(receiver),
+      socket_(std::move(socket)),
+      within_host_(StaysOnHost(socket_)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      nudge_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      watch_(epoll_create1(EPOLL_CLOEXEC)),
+      probe_(DrawRandomBits()),
+      holds_(options.holds),
+      in_(kReadAhead),
+      caller_waits_(Pollers(), kCallerWaits),
+      waits_(Pollers(), {}),
+      progress_(std::chrono::steady_clock::now()),
+      heard_(progress_),
+      greeted_(!server) {}
+
+absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Connect(FileDescriptor socket, bool shared,
+                                                                const Options& options,
+                                                                DataReceiver& receiver) {
+  std::unique_ptr<DataStream> stream(
+      new DataStream(std::move(socket), /*server=*/false, shared, options, receiver));
+  CAIRN_RETURN_IF_ERROR(stream->CheckDescriptors());
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
+  const DataGreeting greeting = stream->OurGreeting();
+  FileDescriptor theirs;
+  std::vector<int> passed;
+  if (shared) {
+    CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Create(kRingBytes));
+    CAIRN_ASSIGN_OR_RETURN(auto ends, SocketPair());
+    theirs = std::move(ends.second);
+    passed = {rings->descriptor(), theirs.get()};
+    CAIRN_RETURN_IF_ERROR(stream->UseRings(std::move(rings), std::move(ends.first)));
+  }
+  CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(greeting), passed));
+  DataGreeting answer;
+  CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, RoomOf(answer), kServersGreeting).status());
+  if (answer.magic != DataGreeting::kMagic || answer.incarnation != greeting.incarnation ||
+      answer.shared != greeting.shared) {
+    return absl::UnavailableError("the answer to the handshake is from another server");
+  }
+  stream->lends_ = shared && answer.borrows != 0;
+  stream->maps_ = greeting.maps != 0 && answer.maps != 0;
+  if (stream->CanBorrow(answer)) {
+    const DataPrologue borrows = {.kind = DataPrologue::kBorrows};
+    CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));
+  }
+  return stream;
+}
+
+absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Accept(FileDescriptor socket, bool shared,
+                                                               const Options& options,
+                                                               DataReceiver& receiver) {
+  std::unique_ptr<DataStream> stream(
+      new DataStream(std::move(socket), /*server=*/true, shared, options, receiver));
+  CAIRN_RETURN_IF_ERROR(stream->CheckDescriptors());
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
+  CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
+  return stream;
+}
+
+DataStream::~DataStream() {
+  Close();
+}
+
+absl::Status DataStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
+  CAIRN_RETURN_IF_ERROR(Watch(credit, EPOLLIN));
+  holds_ = false;
+  rings_ = std::move(rings);
+  credit_ = std::move(credit);
+  writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);
+  reader_ = std::make_unique<RingReader>(*rings_, server_ ? 0 : 1);
+  return absl::OkStatus();
+}
+
+DataGreeting DataStream::OurGreeting() const {
+  DataGreeting greeting = {
+      .incarnation = options_.incarnation, .part = options_.part, .shared = shared_ ? uint64_t{1} : 0};
+  // Only the client proves that it knows the key: a stranger that connects to this server learns nothing.
+  if (!server_)
+    std::copy_n(options_.key.begin(), std::min(options_.key.size(), greeting.key.size()),
+                greeting.key.begin());
+  if (shared_ && options_.lends) {
+    greeting.maps = 1;
+    greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
+  }
+  return greeting;
+}
+
+bool DataStream::CanBorrow(const DataGreeting& theirs) {
+  if (theirs.shared != 0 && options_.lends) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
+  return peer_ != nullptr;
+}
+
+absl::Status DataStream::CheckDescriptors() const {
+  if (wake_.valid() && nudge_.valid() && watch_.valid()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("no file descriptor is left for a stream (ulimit -n is ", DescriptorLimit(), ")"));
+}
+
+absl::Status DataStream::Watch(const FileDescriptor& descriptor, uint32_t events) {
+  epoll_event event{.events = events, .data = {.fd = descriptor.get()}};
+  if (epoll_ctl(watch_.get(), EPOLL_CTL_ADD, descriptor.get(), &event) == 0) return absl::OkStatus();
+  return SystemFailure("watching a descriptor");
+}
+
+absl::Status DataStream::Start() {
+  CAIRN_ASSIGN_OR_RETURN(thread_, Thread::Start("direct-stream", [this] { Run(); }));
+  return absl::OkStatus();
+}
+
+void DataStream::Abort() {
+  {
+    MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  shutdown(socket_.get(), SHUT_RDWR);
+  Wake();
+}
+
+void DataStream::Close() {
+  Abort();
+  thread_.Join();
+}
+
+void DataStream::Wake() {
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+}
+
+void DataStream::Run() {
+  absl::Status status = server_ ? AwaitGreeting() : absl::OkStatus();
+  bool receive = true;
+  while (status.ok()) {
+    status = Pump(kTurn);
+    if (status.ok() && receive) {
+      status = Receive();
+      TellBorrowed();
+    }
+    if (status.ok()) status = Wait(&receive);
+  }
+  TakeOver();
+  // A client that cannot send may still receive the server's reason.
+  unread_ = true;
+  for (absl::Status said; !server_ && absl::IsUnavailable(status) && said.ok() && unread_;) {
+    said = Receive();
+    if (!said.ok()) status = said;
+  }
+  SayFarewell(status);
+  ShutDown();
+  Outbox<Message> unsent;  // destroyed outside the lock
+  std::deque<std::shared_ptr<const void>> unread;
+  {
+    MutexLock lock(mutex_);
+    if (closing_) status = absl::CancelledError("the stream was closed");
+    closing_ = true;
+    while (pumping_) stepped_back_.Wait(mutex_);  // pumping does not block
+    std::swap(unsent, outgoing_);
+    unread.swap(lent_);
+  }
+  unsent.Clear();
+  unread.clear();
+  // Replies may keep the stream alive for longer, but nothing is sent any more.
+  pages_.reset();
+  writer_.reset();
+  reader_.reset();
+  rings_.reset();
+  passed_.clear();
+  regions_.clear();
+  receiver_.OnEnd(status);
+  ended_ = true;
+}
+
+absl::Status DataStream::AwaitGreeting() {
+  DataGreeting greeting;
+  CAIRN_ASSIGN_OR_RETURN(std::vector<FileDescriptor> passed,
+                         ReceivePassed(socket_, RoomOf(greeting), kClientsGreeting));
+  if (greeting.magic != DataGreeting::kMagic) return absl::InvalidArgumentError("no valid handshake");
+  if (greeting.incarnation != options_.incarnation) {
+    return absl::UnavailableError("the handshake is for another server");
+  }
+  if (!options_.key.empty() && !SameSecret(options_.key, {greeting.key.data(), greeting.key.size()})) {
+    return absl::UnauthenticatedError("the handshake does not contain this server's key");
+  }
+  CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.part));
+  if (greeting.shared != 0) {
+    if (!shared_ || passed.size() != 2) return absl::UnavailableError("this server accepts no shared memory");
+    CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Open(std::move(passed[0])));
+    MutexLock lock(mutex_);
+    CAIRN_RETURN_IF_ERROR(UseRings(std::move(rings), std::move(passed[1])));
+  }
+  DataGreeting answer = OurGreeting();
+  answer.shared = greeting.shared;
+  answer.borrows = CanBorrow(greeting) ? 1 : 0;
+  if (greeting.shared == 0) answer.maps = 0;
+  maps_ = greeting.maps != 0 && answer.maps != 0;
+  CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(answer), {}));
+  MutexLock lock(mutex_);
+  greeted_ = true;
+  return absl::OkStatus();
+}
+
+void DataStream::Arm() {
+  const bool callers = receiving_ == Receiving::kCaller;
+  uint32_t events = 0;
+  if (!resting_ && !callers) events |= EPOLLIN;
+  if (blocked_ == Blocked::kBySocket) events |= EPOLLOUT;
+  if (callers) events |= EPOLLET;  // EPOLLHUP cannot be masked: report it once, the caller handles it
+  if (std::exchange(armed_, events) == events) return;
+  epoll_event event{.events = events, .data = {.fd = socket_.get()}};
+  CAIRN_CHECK(epoll_ctl(watch_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0);
+}
+
+absl::Status DataStream::Wait(bool* receive) {
+  int timeout_ms = -1;  // Close() wakes this thread
+  {
+    MutexLock lock(mutex_);
+    if (closing_) return absl::CancelledError("the stream was closed");
+    if (!failure_.ok()) return failure_;
+    resting_ = outgoing_.size() > options_.rest_above;
+    const auto now = std::chrono::steady_clock::now();
+    const bool untaken = !outgoing_.empty() || !lent_.empty();
+    if (!untaken || progressed_.exchange(false)) progress_ = now;
+    if (untaken) {
+      const auto look = std::min(options_.stall_limit, std::chrono::milliseconds(1000));
+      const bool can_send = !outgoing_.empty() && blocked_ == Blocked::kNot && !pumping_;
+      timeout_ms = can_send ? 0 : static_cast<int>(look.count());
+      if (now - progress_ > options_.stall_limit) {
+        return absl::UnavailableError("the other end has received nothing for too long");
+      }
+      if (blocked_ == Blocked::kByCreditLimit) {
+        const auto until = credit_limit_.WaitsUntil(now).value_or(now);
+        timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(until - now).count());
+      }
+    }
+    if (const auto left = SilenceLeft(now); left.count() == 0) {
+      return absl::UnavailableError("the client has been silent for too long");
+    } else if (server_) {
+      const auto limit = static_cast<int>(std::min<int64_t>(left.count(), std::numeric_limits<int>::max()));
+      timeout_ms = timeout_ms < 0 ? limit : std::min(timeout_ms, limit);
+    }
+    if (receiving_ != Receiving::kCaller) {
+      receiving_ = unread_ && !resting_ ? Receiving::kThread : Receiving::kNobody;
+      if (receiving_ == Receiving::kThread) timeout_ms = 0;
+      if (std::exchange(large_, false)) waits_.Distrust();
+    }
+    Arm();
+  }
+  epoll_event events[3];
+  const int ready = waits_.Wait(
+      timeout_ms, [&](int most_ms) { return epoll_wait(watch_.get(), events, std::size(events), most_ms); });
+  if (ready < 0 && errno != EINTR) return SystemFailure("epoll_wait");
+
+  uint32_t of_socket = 0;
+  bool credited = false;
+  for (int i = 0; i < ready; ++i) {
+    char drained[64];
+    if (events[i].data.fd == socket_.get()) {
+      of_socket = events[i].events;
+    } else if (events[i].data.fd == wake_.get()) {
+      (void)!read(wake_.get(), drained, sizeof drained);
+    } else {
+      credited = true;
+      const ssize_t got = recv(credit_.get(), drained, sizeof drained, MSG_DONTWAIT);
+      if (got == 0) return OtherEndClosed();
+      if (got < 0 && errno != EAGAIN && errno != EINTR) return SystemFailure("receiving");
+    }
+  }
+  MutexLock lock(mutex_);
+  const bool ended = (of_socket & (EPOLLHUP | EPOLLERR)) != 0;
+  if (resting_ && ended) return OtherEndClosed();
+  if (receiving_ == Receiving::kNobody && !resting_ && (unread_ || ended || (of_socket & EPOLLIN) != 0)) {
+    receiving_ = Receiving::kThread;
+  }
+  *receive = receiving_ == Receiving::kThread;
+  if ((blocked_ == Blocked::kBySocket && (of_socket & EPOLLOUT) != 0) ||
+      (blocked_ == Blocked::kByRing && credited) || (blocked_ == Blocked::kByCreditLimit && !FrontWaits())) {
+    blocked_ = Blocked::kNot;
+  }
+  return absl::OkStatus();
+}
+
+std::chrono::milliseconds DataStream::SilenceLeft(std::chrono::steady_clock::time_point now) {
+  if (heard_more_.exchange(false, std::memory_order_relaxed)) {
+    heard_ = now;
+    spoken_ = true;
+  }
+  const auto limit = spoken_ ? options_.idle_limit : options_.first_limit;
+  if (!server_ || now - heard_ < limit)
+    return std::chrono::ceil<std::chrono::milliseconds>(heard_ + limit - now);
+  if (!spoken_ || !receiver_.OwesAnswer()) return std::chrono::milliseconds(0);
+  heard_ = now;
+  return limit;
+}
+
+void DataStream::TakeOver() {
+  {
+    MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  Nudge();
+  MutexLock lock(mutex_);
+  while (receiving_ == Receiving::kCaller) stepped_back_.Wait(mutex_);  // receiving does not block
+  receiving_ = Receiving::kThread;
+}
+
+}  // namespace cairn::net

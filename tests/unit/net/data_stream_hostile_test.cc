@@ -1,0 +1,236 @@
+// The test plays a hostile client, and sends arbitrary bytes to the server's end of a stream.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/data_channel/shared_memory.h"
+#include "common/net/data_channel/socket.h"
+#include "common/net/data_channel/stream.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/net/data_ends.h"
+
+namespace cairn::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HostileClientTest : public DataStreamTest {
+ protected:
+  // Begins the handshake, with shared memory.
+  void Greet(bool lends) {
+    raw_ = StartRaw(lends);
+    const auto rings = SharedRings::Create(DataStream::kRingBytes).value();
+    credit_ = SocketPair().value();
+    static const uint64_t probe = 42;
+    const DataGreeting greeting = {.incarnation = kIncarnation,
+                                   .shared = 1,
+                                   .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe},
+                                   .maps = 1};
+    const int passed[] = {rings->descriptor(), credit_.second.get()};
+    EXPECT_EQ(SendPassing(raw_, BytesOf(greeting), passed), absl::OkStatus());
+  }
+  void Say(const DataPrologue& prologue, absl::string_view rest, absl::Span<const int> passed = {}) {
+    const std::string said = absl::StrCat(absl::string_view(BytesOf(prologue).data(), sizeof prologue), rest);
+    EXPECT_EQ(SendPassing(raw_, {said.data(), said.size()}, passed), absl::OkStatus());
+  }
+  // Begins the handshake, then sends one prologue with `runs`. Returns the status with which the stream ends.
+  absl::Status AfterSaying(const DataPrologue& prologue, bool lends = false, std::vector<LentRun> runs = {}) {
+    Greet(lends);
+    Say(prologue, {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(LentRun)});
+    return at_server_.AwaitEnd();
+  }
+
+  static FileDescriptor Memory(size_t bytes = 4096) {
+    return SharedMemory::Create(bytes, SharedMemory::Access::kRead)->TakeDescriptor();
+  }
+  // Announces a region; by default with number 1 and one page.
+  void Tell(const FileDescriptor& memory, DataRegion told = {.number = 1, .address = kPlace, .bytes = 4096},
+            std::optional<uint32_t> header_bytes = std::nullopt) {
+    const int passed[] = {memory.get()};
+    Say({.kind = DataPrologue::kRegion, .header_bytes = header_bytes.value_or(sizeof told)},
+        {BytesOf(told).data(), header_bytes.value_or(sizeof told)}, {passed, memory.valid() ? size_t{1} : 0});
+  }
+  absl::Status AfterLending(uint64_t region, LentRun run) {
+    Say({.kind = DataPrologue::kLent,
+         .payload_bytes = static_cast<uint32_t>(run.bytes),
+         .runs = 1,
+         .position = region},
+        {BytesOf(run).data(), sizeof run});
+    return at_server_.AwaitEnd();
+  }
+  static constexpr uint64_t kPlace = uint64_t{1} << 40;  // the address of the region in the client
+
+  FileDescriptor raw_;
+  std::pair<FileDescriptor, FileDescriptor> credit_;
+};
+INSTANTIATE_TEST_SUITE_P(Over, HostileClientTest, testing::Values(Over::kRings));
+class HostileLenderTest : public HostileClientTest {};
+INSTANTIATE_TEST_SUITE_P(Over, HostileLenderTest, testing::Values(Over::kLending));
+
+TEST_P(HostileClientTest, AHeaderBeyondTheLimitEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.header_bytes = 0x80000000}).message(), HasSubstr("header of 2147483648 bytes"));
+}
+TEST_P(HostileClientTest, APayloadBeyondTheLimitEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.payload_bytes = 0xffffffff}).message(), HasSubstr("payload of 4294967295 bytes"));
+}
+TEST_P(HostileClientTest, AnUnknownKindEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = 99}).message(), HasSubstr("kind 99"));
+}
+TEST_P(HostileClientTest, APositionAcrossTheEndOfTheRingEndsTheStream) {
+  EXPECT_THAT(
+      AfterSaying(
+          {.kind = DataPrologue::kInRing, .payload_bytes = 1 << 18, .position = DataStream::kRingBytes - 64})
+          .message(),
+      HasSubstr("not in the ring"));
+}
+TEST_P(HostileClientTest, APositionFarAheadEndsTheStream) {
+  EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
+}
+TEST_P(HostileLenderTest, AnInvalidAddressEndsTheStream) {
+  const absl::Status end = AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 1},
+                                       /*lends=*/true, {{.address = 64, .bytes = 4096}});
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(end.message(), HasSubstr("borrowed memory: no such address"));
+}
+TEST_P(HostileLenderTest, RunsOfAnotherSizeThanThePayloadEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
+                          {{.address = 64, .bytes = 8192}})
+                  .message(),
+              HasSubstr("payload of 4096 bytes, in runs of 8192 bytes"));
+}
+TEST_P(HostileLenderTest, RunsWhoseSizesOverflowEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
+                          {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
+                  .message(),
+              HasSubstr("payload of 4096 bytes, in runs of"));
+}
+TEST_P(HostileLenderTest, TooManyRunsEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
+                  .message(),
+              HasSubstr("payload of 257 runs"));
+}
+TEST_P(HostileClientTest, ABorrowedPayloadForAServerThatDoesNotBorrowEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
+                          {{.address = 64, .bytes = 4096}})
+                  .message(),
+              HasSubstr("kind 3"));
+}
+TEST_P(HostileClientTest, ConfirmingMorePayloadsThanWereSentEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
+              HasSubstr("1 payloads confirmed, of 0 outstanding"));
+}
+TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kAllowed, .position = 1}).message(), HasSubstr("kind 9"));
+}
+TEST_P(HostileClientTest, AClientWithoutSharedMemoryCannotBorrow) {
+  const FileDescriptor raw = StartRaw(/*lends=*/true);
+  const DataGreeting greeting = {.incarnation = kIncarnation};
+  const DataPrologue borrows = {.kind = DataPrologue::kBorrows};
+  const std::string said = absl::StrCat(absl::string_view(BytesOf(greeting).data(), sizeof greeting),
+                                        absl::string_view(BytesOf(borrows).data(), sizeof borrows));
+  ASSERT_EQ(send(raw.get(), said.data(), said.size(), 0), static_cast<ssize_t>(said.size()));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 5"));
+}
+TEST_P(HostileClientTest, AnInvalidHandshakeEndsTheStream) {
+  const FileDescriptor raw = StartRaw();
+  const std::string nonsense(sizeof(DataGreeting), 'x');
+  ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), static_cast<ssize_t>(nonsense.size()));
+  EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
+}
+TEST_P(HostileClientTest, ASocketInPlaceOfSharedMemoryIsRefused) {
+  const FileDescriptor raw = StartRaw();
+  const auto pair = SocketPair().value();
+  const DataGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
+  const int passed[] = {pair.first.get(), pair.second.get()};
+  ASSERT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
+}
+
+TEST_P(HostileClientTest, ARegionForAServerThatDoesNotBorrowEndsTheStream) {
+  Greet(/*lends=*/false);
+  Tell(Memory());
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 7"));
+}
+TEST_P(HostileClientTest, AnUnsealedRegionEndsTheStream) {
+  Greet(/*lends=*/true);
+  const FileDescriptor memory(memfd_create("test", MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(memory.get(), 4096), 0);
+  Tell(memory);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
+}
+TEST_P(HostileClientTest, AFileInPlaceOfARegionEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(FileDescriptor(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
+}
+TEST_P(HostileClientTest, ARegionLargerThanItsMemoryEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(Memory(), {.number = 1, .address = kPlace, .bytes = 8192});
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region of 8192 bytes, but its memory has 4096"));
+}
+TEST_P(HostileClientTest, ARegionSmallerThanItsMemoryEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(Memory(8192));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory of 8192 bytes"));
+}
+TEST_P(HostileClientTest, ATruncatedRegionAnnouncementEndsTheStream) {
+  Greet(/*lends=*/true);
+  Tell(Memory(), {.number = 1},
+       /*header_bytes=*/8);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("an announcement of 8 bytes for a region"));
+}
+TEST_P(HostileClientTest, ARegionAnnouncedTwiceEndsTheStream) {
+  Greet(/*lends=*/true);
+  for (int i = 0; i < 2; ++i) Tell(Memory());
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 1 announced with 1 regions mapped"));
+}
+TEST_P(HostileClientTest, TooManyRegionsEndTheStream) {
+  Greet(/*lends=*/true);
+  for (uint64_t i = 1; i <= 9; ++i) {
+    Tell(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
+  }
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 9 announced with 8 regions mapped"));
+}
+TEST_P(HostileClientTest, DescriptorsWithoutARegionEndTheStream) {
+  Greet(/*lends=*/true);
+  const int passed[] = {raw_.get(), raw_.get(), raw_.get()};
+  for (int i = 0; i < 3; ++i) Say({.header_bytes = 1}, "h", passed);
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("more descriptors than regions"));
+}
+TEST_P(HostileClientTest, APayloadInAnUnannouncedRegionEndsTheStream) {
+  Greet(/*lends=*/true);
+  EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
+              HasSubstr("region 1, which was not announced"));
+}
+TEST_P(HostileClientTest, ARegionWithoutItsDescriptorIsNotUsed) {
+  Greet(/*lends=*/true);
+  Tell(FileDescriptor());
+  EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
+              HasSubstr("region 1, which was not announced"));
+}
+TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
+  for (const LentRun& run : {LentRun{kPlace - 4, 64}, LentRun{kPlace + 4096 - 60, 64},
+                             LentRun{kPlace + 4096, 4}, LentRun{~uint64_t{0} - 31, 64}, LentRun{4, 64}}) {
+    Greet(/*lends=*/true);
+    Tell(Memory());
+    EXPECT_THAT(AfterLending(1, run).message(), HasSubstr("outside the region")) << run.address;
+    EXPECT_EQ(at_server_.messages(), 0u);
+    server_.reset();
+    at_server_.Forget();
+  }
+}
+TEST_P(HostileClientTest, ConfirmingAnUnannouncedRegionEndsTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kMapped, .position = 3}, /*lends=*/true).message(),
+              HasSubstr("region 3 confirmed, which was not announced"));
+}
+
+}  // namespace
+}  // namespace cairn::net
