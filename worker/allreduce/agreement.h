@@ -19,7 +19,7 @@ struct Agreement {
   std::vector<v1::RingState> states;  // [worker]
   int source = 0;                     // the worker whose values all use
   bool passes = false;                // some worker lacks these values: the source sends them
-  int64_t formation = 0;              // the number of the ring epoch
+  int64_t ring_epoch = 0;             // the number of the ring epoch
   // The library with which the devices sum gradients ("NCCL 2.28.9"), in the group named by the first
   // worker's state. Empty: gradients are summed around the ring.
   std::string library{};

@@ -70,7 +70,7 @@ std::string Member::InStep() const {
 
 // --- Ending a ring epoch ---
 
-void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
+void Member::BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) {
   std::shared_ptr<RingStream> left;
   std::shared_ptr<Outlet> right;
   std::shared_ptr<Ring> ring;
@@ -78,8 +78,8 @@ void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
     MutexLock lock(mutex_);
     // Not ABORTED: the end of all ring epochs, including one that began in the meantime.
     const bool last = !absl::IsAborted(why);
-    if ((formation != formation_ && !last) || complete_) return;
-    formation_ = std::max(next, formation_ + 1);
+    if ((ring_epoch != ring_epoch_ && !last) || complete_) return;
+    ring_epoch_ = std::max(next, ring_epoch_ + 1);
     broken_ = why;
     if (last && ended_.ok()) ended_ = why;
     left = std::exchange(left_, nullptr);
@@ -103,18 +103,18 @@ void Member::BreakTo(int64_t formation, int64_t next, const absl::Status& why) {
   if (left != nullptr) left->End(why);
 }
 
-absl::Status Member::Fault(int64_t formation) const {
+absl::Status Member::Fault(int64_t ring_epoch) const {
   if (!ended_.ok()) return ended_;
-  if (formation == formation_) return absl::OkStatus();
+  if (ring_epoch == ring_epoch_) return absl::OkStatus();
   return broken_.ok() ? absl::AbortedError("the ring is being formed again") : broken_;
 }
 
-void Member::SendRight(int64_t formation, const v1::RingHeader& header, net::FloatSpans payload,
+void Member::SendRight(int64_t ring_epoch, const v1::RingHeader& header, net::FloatSpans payload,
                        const std::shared_ptr<const void>& owner) {
   std::shared_ptr<Outlet> right;
   {
     MutexLock lock(mutex_);
-    if (formation != formation_) return;
+    if (ring_epoch != ring_epoch_) return;
     if (right_ == nullptr) {
       // Only headers can wait: values are sent after all states have arrived, when the stream is open.
       waiting_.push_back(header);
@@ -142,12 +142,12 @@ absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& min
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
   for (;;) {
     Retire(std::exchange(outlet_, nullptr));
-    int64_t formation;
+    int64_t ring_epoch;
     {
       MutexLock lock(mutex_);
-      formation = formation_;
+      ring_epoch = ring_epoch_;
     }
-    auto agreement = FormOnce(formation, mine(), deadline);
+    auto agreement = FormOnce(ring_epoch, mine(), deadline);
     if (agreement.ok() || !absl::IsAborted(agreement.status())) return agreement;
     {
       MutexLock lock(mutex_);
@@ -163,7 +163,7 @@ absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& min
   }
 }
 
-absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoint deadline) {
+absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoint deadline) {
   v1::GreetRequest request;
   request.set_protocol(net::kProtocolVersion);
   request.set_cluster_hash(options_.cluster_hash);
@@ -171,7 +171,7 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
   request.set_to(right());
   request.set_incarnation(options_.incarnation);
   *request.mutable_process() = process_;
-  request.set_formation(formation);
+  request.set_ring_epoch(ring_epoch);
   *request.mutable_job() = options_.job;
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
   TimePoint say_at = Now() + kSayEvery;
@@ -179,19 +179,19 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
   for (;;) {
     {
       MutexLock lock(mutex_);
-      CAIRN_RETURN_IF_ERROR(Fault(formation));
+      CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
     }
     v1::GreetResponse response;
     const absl::Status status = peer_->Greet(request, &response, kGreetTimeout);
     if (status.ok()) {
-      if (response.formation() > formation) {
+      if (response.ring_epoch() > ring_epoch) {
         const auto anew =
-            absl::AbortedError(absl::StrCat(name(right()), " is at ring epoch ", response.formation()));
-        BreakTo(formation, response.formation(), anew);
+            absl::AbortedError(absl::StrCat(name(right()), " is at ring epoch ", response.ring_epoch()));
+        BreakTo(ring_epoch, response.ring_epoch(), anew);
         return anew;
       }
-      if (response.formation() == formation) return response;
-      why = absl::StrCat("it is still at ring epoch ", response.formation());
+      if (response.ring_epoch() == ring_epoch) return response;
+      why = absl::StrCat("it is still at ring epoch ", response.ring_epoch());
     } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
       why = net::WhyUnreachable(status, why);
     } else {
@@ -206,23 +206,24 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t formation, TimePoin
     }
     MutexLock lock(mutex_);
     const TimePoint wake = std::min(deadline, Now() + backoff.Next());
-    while (Now() < wake && Fault(formation).ok()) changed_.WaitUntil(mutex_, wake);
+    while (Now() < wake && Fault(ring_epoch).ok()) changed_.WaitUntil(mutex_, wake);
   }
 }
 
-absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingState& mine, TimePoint deadline) {
+absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingState& mine,
+                                           TimePoint deadline) {
   if (peer_ != nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::GreetResponse greeted, GreetRight(formation, deadline));
-    outlet_ = std::make_shared<Outlet>(*this, formation);
+    CAIRN_ASSIGN_OR_RETURN(const v1::GreetResponse greeted, GreetRight(ring_epoch, deadline));
+    outlet_ = std::make_shared<Outlet>(*this, ring_epoch);
     outlet_->stream = peer_->Open(greeted, *outlet_);
     v1::RingHeader header;
-    header.mutable_hello()->set_formation(formation);
+    header.mutable_hello()->set_ring_epoch(ring_epoch);
     header.mutable_hello()->set_worker(options_.worker);
     header.mutable_hello()->set_incarnation(options_.incarnation);
     outlet_->stream->Send(header, {}, nullptr);
   }
   MutexLock lock(mutex_);
-  CAIRN_RETURN_IF_ERROR(Fault(formation));
+  CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
   // All of this happens under the lock: as soon as this worker's state is on its way, values may arrive that
   // must be kept and passed on.
   if (outlet_ != nullptr) {
@@ -233,9 +234,9 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingStat
     waiting_.clear();
     right_ = outlet_;
   }
-  AddState(formation, mine);
+  AddState(ring_epoch, mine);
   TimePoint say_at = Now() + kSayEvery;
-  while (Fault(formation).ok() && !agreed_.has_value()) {
+  while (Fault(ring_epoch).ok() && !agreed_.has_value()) {
     std::vector<std::string> missing;
     for (int worker = 0; worker < workers(); ++worker) {
       if (!states_[static_cast<size_t>(worker)].has_value()) missing.push_back(name(worker));
@@ -250,7 +251,7 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t formation, const v1::RingStat
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
   }
-  CAIRN_RETURN_IF_ERROR(Fault(formation));
+  CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
   return *agreed_;
 }
 
@@ -271,7 +272,7 @@ void Member::Drop(std::shared_ptr<Outlet> outlet) {
   while (outlet.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void Member::AddState(int64_t formation, const v1::RingState& state) {
+void Member::AddState(int64_t ring_epoch, const v1::RingState& state) {
   states_[static_cast<size_t>(state.worker())] = state;
   std::vector<v1::RingState> states;
   for (const auto& one : states_) {
@@ -280,15 +281,15 @@ void Member::AddState(int64_t formation, const v1::RingState& state) {
   }
   auto agreement = Agree(std::move(states), options_.names);
   if (agreement.ok()) {
-    Take(*std::move(agreement), formation);
+    Take(*std::move(agreement), ring_epoch);
   } else if (ended_.ok()) {
     ended_ = agreement.status();
   }
   changed_.NotifyAll();
 }
 
-void Member::Take(Agreement agreement, int64_t formation) {
-  agreement.formation = formation;
+void Member::Take(Agreement agreement, int64_t ring_epoch) {
+  agreement.ring_epoch = ring_epoch;
   // If the devices sum the gradients, only the records go round the ring.
   const bool by_devices = !agreement.library.empty();
   agreement.ring = std::make_shared<Ring>(
@@ -296,9 +297,9 @@ void Member::Take(Agreement agreement, int64_t formation) {
                     .version = agreement.states[static_cast<size_t>(agreement.source)].progress().version(),
                     .plan = by_devices ? ChunkPlan::Make(0, workers()) : plan_,
                     .variable_begins = variable_begins_},
-      [this, formation](const v1::RingHeader& header, net::FloatSpans payload,
-                        const std::shared_ptr<const void>& owner) {
-        SendRight(formation, header, payload, owner);
+      [this, ring_epoch](const v1::RingHeader& header, net::FloatSpans payload,
+                         const std::shared_ptr<const void>& owner) {
+        SendRight(ring_epoch, header, payload, owner);
       });
   if (agreement.passes && agreement.source != options_.worker) {
     passed_ = std::make_shared<AlignedBuffer>(options_.state_size);
@@ -316,12 +317,12 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
       header.mutable_values()->set_offset(offset);
       const int64_t count = std::min(kMaxChunkFloats, mine->size() - offset);
       const absl::Span<const float> values(mine->data() + offset, static_cast<size_t>(count));
-      SendRight(agreement.formation, header, {&values, 1}, mine);
+      SendRight(agreement.ring_epoch, header, {&values, 1}, mine);
     }
     return mine;
   }
   MutexLock lock(mutex_);
-  while (Fault(agreement.formation).ok() && passed_size_ < options_.state_size) {
+  while (Fault(agreement.ring_epoch).ok() && passed_size_ < options_.state_size) {
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the values of ", name(agreement.source),
                                                       " have not arrived in time: ", passed_size_, " of ",
@@ -329,7 +330,7 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
   }
-  CAIRN_RETURN_IF_ERROR(Fault(agreement.formation));
+  CAIRN_RETURN_IF_ERROR(Fault(agreement.ring_epoch));
   return std::shared_ptr<const AlignedBuffer>(passed_);
 }
 
@@ -349,14 +350,14 @@ void Member::Complete() {
 
 void Member::Leave(const absl::Status& why, Duration limit) {
   const TimePoint deadline = Now() + limit;
-  int64_t formation;
+  int64_t ring_epoch;
   bool complete;
   {
     MutexLock lock(mutex_);
-    formation = formation_;
+    ring_epoch = ring_epoch_;
     complete = complete_;
   }
-  if (!complete) Break(formation, why);
+  if (!complete) Break(ring_epoch, why);
   MutexLock lock(mutex_);
   if (outlet_ == nullptr) return;
   const auto heard = [this, complete]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -370,7 +371,7 @@ void Member::Beat() {
   TimePoint last = Now();
   for (;;) {
     std::shared_ptr<Outlet> right;
-    int64_t formation;
+    int64_t ring_epoch;
     std::string lost;
     {
       MutexLock lock(mutex_);
@@ -381,7 +382,7 @@ void Member::Beat() {
       // This process was suspended: what arrived meanwhile has not been read yet.
       if (now - std::exchange(last, now) > options_.lease / 2) left_heard_ = now;
       right = right_;
-      formation = formation_;
+      ring_epoch = ring_epoch_;
       if (left_ != nullptr && now - left_heard_ > options_.lease && !left_bye_) {
         lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard from for ",
                             ToSeconds(options_.lease), " s");
@@ -390,7 +391,7 @@ void Member::Beat() {
     v1::RingHeader header;
     header.mutable_beat();
     if (right != nullptr) right->stream->Send(header, {}, nullptr);
-    if (!lost.empty()) Break(formation, absl::AbortedError(lost));
+    if (!lost.empty()) Break(ring_epoch, absl::AbortedError(lost));
   }
 }
 

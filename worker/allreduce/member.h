@@ -7,7 +7,7 @@
 //      └──────────── ring epoch + 1: a link has ended, the left neighbour has been ◄───────┘
 //                    silent for a lease, or a neighbour is at a later ring epoch
 //
-// Ring epochs are numbered (`formation`). A worker that detects a failure goes on to the next number,
+// Ring epochs are numbered (`ring_epoch`). A worker that detects a failure goes on to the next number,
 // notifies both neighbours with the reason, and closes its links; they do the same, once per number. Each
 // stream belongs to one ring epoch, and a worker adopts a higher number of a neighbour. So all workers reach
 // the same number, and no message of an older ring epoch is mistaken for a current one.
@@ -75,7 +75,7 @@ class Member final : public RingHost {
 
   // Ends a ring epoch that this worker cannot continue, with ABORTED `why`: all workers form the ring again.
   // Any thread.
-  void GiveUp(int64_t formation, const absl::Status& why) { Break(formation, why); }
+  void GiveUp(int64_t ring_epoch, const absl::Status& why) { Break(ring_epoch, why); }
 
   // Makes all calls that wait, now and later, fail with `reason`. Any thread.
   void Interrupt(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -102,24 +102,24 @@ class Member final : public RingHost {
   // " in step 7", for messages.
   std::string InStep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Ends ring epoch `formation`; the next one is `next`.
-  void BreakTo(int64_t formation, int64_t next, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Break(int64_t formation, const absl::Status& why) { BreakTo(formation, formation + 1, why); }
+  // Ends ring epoch `ring_epoch`; the next one is `next`.
+  void BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Break(int64_t ring_epoch, const absl::Status& why) { BreakTo(ring_epoch, ring_epoch + 1, why); }
   // Why the ring epoch cannot continue, or cannot be formed; OK while it can.
-  absl::Status Fault(int64_t formation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendRight(int64_t formation, const v1::RingHeader& header, net::FloatSpans payload,
+  absl::Status Fault(int64_t ring_epoch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendRight(int64_t ring_epoch, const v1::RingHeader& header, net::FloatSpans payload,
                  const std::shared_ptr<const void>& owner) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::StatusOr<Agreement> FormOnce(int64_t formation, const v1::RingState& mine, TimePoint deadline)
+  absl::StatusOr<Agreement> FormOnce(int64_t ring_epoch, const v1::RingState& mine, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<v1::GreetResponse> GreetRight(int64_t formation, TimePoint deadline)
+  absl::StatusOr<v1::GreetResponse> GreetRight(int64_t ring_epoch, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until an old link has passed on its reason, if it can, and has ended.
   void Retire(std::shared_ptr<Outlet> outlet) ABSL_LOCKS_EXCLUDED(mutex_);
   // Destroys the link when no other thread uses it.
   static void Drop(std::shared_ptr<Outlet> outlet);
-  void AddState(int64_t formation, const v1::RingState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Take(Agreement agreement, int64_t formation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddState(int64_t ring_epoch, const v1::RingState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Take(Agreement agreement, int64_t ring_epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Say(const std::string& text) const {
     if (options_.say) options_.say(text);
   }
@@ -132,10 +132,10 @@ class Member final : public RingHost {
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status OnState(int64_t formation, const v1::RingState& state) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status OnValues(int64_t formation, const v1::StateChunk& chunk, net::Payload payload)
+  absl::Status OnState(int64_t ring_epoch, const v1::RingState& state) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnValues(int64_t ring_epoch, const v1::StateChunk& chunk, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnLeftClosed(int64_t formation, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnLeftClosed(int64_t ring_epoch, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRightClosed(Outlet& outlet, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnRightBye() ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -148,7 +148,7 @@ class Member final : public RingHost {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  int64_t formation_ ABSL_GUARDED_BY(mutex_) = 1;
+  int64_t ring_epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // why the last ring epoch ended
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);   // not OK: the ring is not formed again
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;

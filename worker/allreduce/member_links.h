@@ -12,7 +12,7 @@ namespace cairn::allreduce {
 
 // The stream to the right neighbour.
 struct Member::Outlet final : RingHandler {
-  Outlet(Member& member_in, int64_t formation_in) : member(member_in), formation(formation_in) {}
+  Outlet(Member& member_in, int64_t ring_epoch_in) : member(member_in), ring_epoch(ring_epoch_in) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload) override {
     if (!header.has_bye())
@@ -23,7 +23,7 @@ struct Member::Outlet final : RingHandler {
   void OnClosed(const absl::Status& status) override { member.OnRightClosed(*this, status); }
 
   Member& member;
-  const int64_t formation;
+  const int64_t ring_epoch;
   bool closed = false;                 // guarded by the member's mutex_
   std::unique_ptr<RingStream> stream;  // ends before the members that it calls
 };
@@ -36,11 +36,11 @@ struct Member::Inlet final : RingHandler {
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
     return member.OnLeftFrame(*this, header, payload);
   }
-  void OnClosed(const absl::Status& status) override { member.OnLeftClosed(formation, status); }
+  void OnClosed(const absl::Status& status) override { member.OnLeftClosed(ring_epoch, status); }
 
   const std::shared_ptr<RingStream> back;
   Member& member;
-  int64_t formation = 0;  // 0: no Hello received. Used by threads of the transport
+  int64_t ring_epoch = 0;  // 0: no Hello received. Used by threads of the transport
 };
 
 }  // namespace cairn::allreduce

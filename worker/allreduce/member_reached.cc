@@ -28,26 +28,26 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
                               request.job(), "with the caller");
   if (!differences.empty()) return refuse("it trains another job than the caller: ", differences);
 
-  int64_t formation;
+  int64_t ring_epoch;
   bool restarted;
   {
     MutexLock lock(mutex_);
     if (complete_) return absl::UnavailableError("training is over");
     if (absl::IsCancelled(ended_)) return absl::UnavailableError("it is being stopped");
     if (!ended_.ok()) return ended_;
-    formation = formation_;
+    ring_epoch = ring_epoch_;
     restarted = left_ != nullptr && left_incarnation_ != request.incarnation();
     if (restarted) CAIRN_RETURN_IF_ERROR(CheckLeftIsGone(request));
     left_process_ = request.process();
   }
-  if (restarted || request.formation() > formation) {
-    BreakTo(formation, std::max(request.formation(), formation + (restarted ? 1 : 0)),
+  if (restarted || request.ring_epoch() > ring_epoch) {
+    BreakTo(ring_epoch, std::max(request.ring_epoch(), ring_epoch + (restarted ? 1 : 0)),
             absl::AbortedError(restarted ? absl::StrCat(name(left()), " has been restarted")
                                          : absl::StrCat(name(left()), " is forming the ring again")));
   }
   MutexLock lock(mutex_);
   response->set_incarnation(options_.incarnation);
-  response->set_formation(formation_);
+  response->set_ring_epoch(ring_epoch_);
   net::Tell(options_.direct, response);
   return absl::OkStatus();
 }
@@ -84,32 +84,32 @@ absl::Status Member::OnHello(Inlet& inlet, const v1::RingHello& hello) {
   }
   {
     MutexLock lock(mutex_);
-    if (hello.formation() != formation_) {
-      return absl::AbortedError(absl::StrCat("this worker is at ring epoch ", formation_));
+    if (hello.ring_epoch() != ring_epoch_) {
+      return absl::AbortedError(absl::StrCat("this worker is at ring epoch ", ring_epoch_));
     }
     if (left_ == nullptr) {
       left_ = inlet.back;
       left_incarnation_ = hello.incarnation();
       left_heard_ = std::chrono::steady_clock::now();
-      inlet.formation = hello.formation();
+      inlet.ring_epoch = hello.ring_epoch();
       changed_.NotifyAll();
       return absl::OkStatus();
     }
   }
   const auto twice = absl::AbortedError(absl::StrCat(name(left()), " has connected a second time"));
-  Break(hello.formation(), twice);
+  Break(hello.ring_epoch(), twice);
   return twice;
 }
 
 absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload) {
-  if (inlet.formation == 0) {
+  if (inlet.ring_epoch == 0) {
     if (header.has_hello()) return OnHello(inlet, header.hello());
     return absl::InvalidArgumentError("ring: a stream begins with Hello");
   }
   std::shared_ptr<Ring> ring;
   {
     MutexLock lock(mutex_);
-    const absl::Status fault = Fault(inlet.formation);
+    const absl::Status fault = Fault(inlet.ring_epoch);
     if (!fault.ok() && !header.has_broken()) return fault;
     left_heard_ = std::chrono::steady_clock::now();
     if (agreed_.has_value()) ring = agreed_->ring;
@@ -117,10 +117,10 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
   absl::Status status;
   switch (header.kind_case()) {
     case v1::RingHeader::kState:
-      status = OnState(inlet.formation, header.state());
+      status = OnState(inlet.ring_epoch, header.state());
       break;
     case v1::RingHeader::kValues:
-      status = OnValues(inlet.formation, header.values(), payload);
+      status = OnValues(inlet.ring_epoch, header.values(), payload);
       break;
     case v1::RingHeader::kRecord:
     case v1::RingHeader::kGradient:
@@ -136,7 +136,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     case v1::RingHeader::kBroken: {
       const auto code = static_cast<absl::StatusCode>(header.broken().code());
       const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
-      Break(inlet.formation, {known ? code : absl::StatusCode::kUnknown, header.broken().message()});
+      Break(inlet.ring_epoch, {known ? code : absl::StatusCode::kUnknown, header.broken().message()});
       break;
     }
     case v1::RingHeader::kBye: {
@@ -156,11 +156,11 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
   // too.
   if (status.ok() || absl::IsUnavailable(status)) return status;
   status = Annotate(status, absl::StrCat("from ", name(left())));
-  Break(inlet.formation, status);
+  Break(inlet.ring_epoch, status);
   return status;
 }
 
-absl::Status Member::OnState(int64_t formation, const v1::RingState& state) {
+absl::Status Member::OnState(int64_t ring_epoch, const v1::RingState& state) {
   const int worker = state.worker();
   const v1::Progress& progress = state.progress();
   constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
@@ -179,25 +179,25 @@ absl::Status Member::OnState(int64_t formation, const v1::RingState& state) {
   if (right() != worker) {
     v1::RingHeader header;
     *header.mutable_state() = state;
-    SendRight(formation, header, {}, nullptr);
+    SendRight(ring_epoch, header, {}, nullptr);
   }
   MutexLock lock(mutex_);
-  if (formation != formation_) return absl::OkStatus();
+  if (ring_epoch != ring_epoch_) return absl::OkStatus();
   if (states_[static_cast<size_t>(worker)].has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("ring: a second state of worker ", worker));
   }
-  AddState(formation, state);
+  AddState(ring_epoch, state);
   return absl::OkStatus();
 }
 
-absl::Status Member::OnValues(int64_t formation, const v1::StateChunk& chunk, net::Payload payload) {
+absl::Status Member::OnValues(int64_t ring_epoch, const v1::StateChunk& chunk, net::Payload payload) {
   const int64_t bytes = net::PayloadBytes(payload);
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
   std::shared_ptr<AlignedBuffer> passed;
   bool forward;
   {
     MutexLock lock(mutex_);
-    if (formation != formation_) return absl::OkStatus();
+    if (ring_epoch != ring_epoch_) return absl::OkStatus();
     if (passed_ == nullptr || chunk.offset() != passed_size_ || count == 0 ||
         bytes % static_cast<int64_t>(sizeof(float)) != 0 || count > passed_->size() - passed_size_) {
       return absl::InvalidArgumentError(absl::StrCat("ring: ", bytes, " bytes of values at ", chunk.offset(),
@@ -213,26 +213,26 @@ absl::Status Member::OnValues(int64_t formation, const v1::StateChunk& chunk, ne
     v1::RingHeader header;
     *header.mutable_values() = chunk;
     const absl::Span<const float> values(to, static_cast<size_t>(count));
-    SendRight(formation, header, {&values, 1}, passed);
+    SendRight(ring_epoch, header, {&values, 1}, passed);
   }
   MutexLock lock(mutex_);
-  if (formation == formation_) passed_size_ += count;
+  if (ring_epoch == ring_epoch_) passed_size_ += count;
   changed_.NotifyAll();
   return absl::OkStatus();
 }
 
-void Member::OnLeftClosed(int64_t formation, const absl::Status& status) {
+void Member::OnLeftClosed(int64_t ring_epoch, const absl::Status& status) {
   std::string step;
   {
     MutexLock lock(mutex_);
-    if (formation == 0 || formation != formation_) return;
+    if (ring_epoch == 0 || ring_epoch != ring_epoch_) return;
     if (complete_) left_bye_ = true;  // it ended without Bye, and sends nothing more
     changed_.NotifyAll();
     if (left_bye_) return;
     step = InStep();
   }
-  Break(formation, IsLoss(status)
-                       ? absl::AbortedError(absl::StrCat("lost ", name(left()), step, ": ", status.message()))
+  Break(ring_epoch,
+        IsLoss(status) ? absl::AbortedError(absl::StrCat("lost ", name(left()), step, ": ", status.message()))
                        : status);
 }
 
@@ -244,9 +244,9 @@ void Member::OnRightClosed(Outlet& outlet, const absl::Status& status) {
     changed_.NotifyAll();
     step = InStep();
   }
-  Break(outlet.formation, IsLoss(status) ? absl::AbortedError(absl::StrCat("lost ", name(right()), step, ": ",
-                                                                           status.message()))
-                                         : status);
+  Break(outlet.ring_epoch, IsLoss(status) ? absl::AbortedError(absl::StrCat("lost ", name(right()), step,
+                                                                            ": ", status.message()))
+                                          : status);
 }
 
 void Member::OnRightBye() {

@@ -133,7 +133,7 @@ absl::Status RingExchange::Join() {
   for (;;) {
     CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form([this] { return Mine(); }, deadline));
     ring_ = agreement.ring;
-    formation_ = agreement.formation;
+    ring_epoch_ = agreement.ring_epoch;
     // First of all, so that no other worker's device waits while values are sent.
     const absl::Status joined = JoinDevices(agreement);
     if (absl::IsAborted(joined)) continue;  // Form() enforces the deadline

@@ -151,7 +151,7 @@ class RingExchange final : public client::Exchange {
 
   ps::Values values_;  // the store's current ones
   std::shared_ptr<Ring> ring_;
-  int64_t formation_ = 0;                  // of ring_
+  int64_t ring_epoch_ = 0;                 // of ring_
   std::unique_ptr<DeviceSum> device_sum_;  // null: sums around the ring
   absl::Span<float> device_mean_;          // of the current step
   bool renounced_ = false;                 // the device has failed, and is not offered any more

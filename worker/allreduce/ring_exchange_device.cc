@@ -53,7 +53,7 @@ absl::Status RingExchange::AfterDeviceFault(const absl::Status& fault) {
   LogWarning("no worker is lost: gradients go round the ring from now on");
   const auto why = absl::AbortedError(absl::StrCat("the device of ", member_.name(options_.worker),
                                                    " cannot sum with the others': ", fault.message()));
-  member_.GiveUp(formation_, why);
+  member_.GiveUp(ring_epoch_, why);
   return why;
 }
 

@@ -202,7 +202,7 @@ TEST(RingExchange, AnInvalidStateIsRefused) {
     const std::shared_ptr<RingHandler> handler = workers[1].host().OnStream(std::make_shared<NoStream>());
     v1::RingHeader header;
     header.mutable_hello()->set_worker(0);
-    header.mutable_hello()->set_formation(1);
+    header.mutable_hello()->set_ring_epoch(1);
     ASSERT_TRUE(handler->OnFrame(header, {}).ok());
     header.mutable_state()->set_worker(row.worker);
     header.mutable_state()->mutable_progress()->set_version(row.version);
