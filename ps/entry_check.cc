@@ -19,12 +19,12 @@ int64_t VersionOf(const LogEntry& entry) {
   return 0;
 }
 
-absl::Status EntryCheck::CheckWorker(int worker) const {
+absl::Status LogValidator::CheckWorker(int worker) const {
   if (worker >= 0 && worker < most_workers_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " of a job of ", most_workers_));
 }
 
-absl::Status EntryCheck::CheckWorkers(const LogEntry& entry) const {
+absl::Status LogValidator::CheckWorkers(const LogEntry& entry) const {
   if (const auto* refuse = std::get_if<Refuse>(&entry.what)) return CheckWorker(refuse->key.worker);
   if (const auto* release = std::get_if<Release>(&entry.what)) return CheckWorker(release->key.worker);
   for (const Gradient& gradient : ContributorsOf(entry))
@@ -32,7 +32,7 @@ absl::Status EntryCheck::CheckWorkers(const LogEntry& entry) const {
   return absl::OkStatus();
 }
 
-absl::Status EntryCheck::Admit(const LogEntry& entry) {
+absl::Status LogValidator::Admit(const LogEntry& entry) {
   const auto refuse = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " of the log ", what...));
   };
@@ -57,7 +57,7 @@ absl::Status EntryCheck::Admit(const LogEntry& entry) {
   return absl::OkStatus();
 }
 
-void EntryCheck::GoOnFrom(int64_t version) {
+void LogValidator::GoOnFrom(int64_t version) {
   version_ = version;
   measures_ = 0;
 }

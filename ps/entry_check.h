@@ -21,11 +21,11 @@ namespace cairn::ps {
 absl::Span<const Gradient> ContributorsOf(const LogEntry& entry);
 int64_t VersionOf(const LogEntry& entry);
 
-class EntryCheck {
+class LogValidator {
  public:
   // `norms`: the norms that each update takes, in this order. `version`: the version before the first entry.
   // Worker numbers are below `most_workers`.
-  EntryCheck(absl::Span<const Norms> norms, int64_t version, int most_workers)
+  LogValidator(absl::Span<const Norms> norms, int64_t version, int most_workers)
       : norms_(norms.begin(), norms.end()), most_workers_(most_workers), version_(version) {}
 
   // INVALID_ARGUMENT, naming the entry and what was expected, without effect, in these cases: the update does

@@ -166,7 +166,7 @@ class Shard final : public LogSink {
   void WriteState(std::unique_ptr<Accumulator> state, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The log ---
-  // Fails the job on this server if EntryCheck refuses the entry.
+  // Fails the job on this server if LogValidator refuses the entry.
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
   void End(const absl::Status&) override {}  // a shard and its own sequencer are replaced together
@@ -184,7 +184,7 @@ class Shard final : public LogSink {
   // INVALID_ARGUMENT, without effect, for a state that does not fit this shard.
   absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION for an entry out of order. INVALID_ARGUMENT for an entry that EntryCheck refuses, or
+  // FAILED_PRECONDITION for an entry out of order. INVALID_ARGUMENT for an entry that LogValidator refuses, or
   // whose mean does not fit this shard. `mean`: null if the entry brings none, or its contributors have no
   // examples.
   absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
@@ -334,7 +334,7 @@ class Shard final : public LogSink {
   bool took_place_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front of queue_ waits for them
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
-  EntryCheck entries_ ABSL_GUARDED_BY(mutex_);  // checks entries as they are appended
+  LogValidator entries_ ABSL_GUARDED_BY(mutex_);  // checks entries as they are appended
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
   Marks marks_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -47,17 +47,17 @@ bool IsToRepeat(int error) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PagePipe>> PagePipe::Open() {
+absl::StatusOr<std::unique_ptr<ZeroCopySender>> ZeroCopySender::Open() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return SystemFailure("a pipe");
-  std::unique_ptr<PagePipe> pipe(new PagePipe());
+  std::unique_ptr<ZeroCopySender> pipe(new ZeroCopySender());
   pipe->out_ = FileDescriptor(ends[0]);
   pipe->in_ = FileDescriptor(ends[1]);
   if (fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes) < 0) return SystemFailure("a pipe of 256 KiB");
   return pipe;
 }
 
-absl::StatusOr<size_t> PagePipe::Send(const FileDescriptor& socket, absl::Span<const iovec> runs) {
+absl::StatusOr<size_t> ZeroCopySender::Send(const FileDescriptor& socket, absl::Span<const iovec> runs) {
   if (queued_ == 0) {
     const ssize_t queued = vmsplice(in_.get(), runs.data(), runs.size(), SPLICE_F_NONBLOCK);
     if (queued < 0 && !IsToRepeat(errno)) return SystemFailure("vmsplice");

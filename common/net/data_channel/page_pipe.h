@@ -16,10 +16,10 @@
 
 namespace cairn::net {
 
-class PagePipe {
+class ZeroCopySender {
  public:
   // UNAVAILABLE if the system does not support this, or has no more pipes.
-  static absl::StatusOr<std::unique_ptr<PagePipe>> Open();
+  static absl::StatusOr<std::unique_ptr<ZeroCopySender>> Open();
 
   // Sends from `runs` and returns how many bytes the socket, which must be non-blocking, has taken; 0 if the
   // socket has no room. The next call must begin after these bytes. After an error the object must not be
@@ -27,7 +27,7 @@ class PagePipe {
   absl::StatusOr<size_t> Send(const FileDescriptor& socket, absl::Span<const iovec> runs);
 
  private:
-  PagePipe() = default;
+  ZeroCopySender() = default;
 
   FileDescriptor in_, out_;
   size_t queued_ = 0;  // bytes in the pipe

@@ -269,12 +269,12 @@ class DataStream {
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // used by the thread that pumps
   std::unique_ptr<RingReader> reader_;
-  std::unique_ptr<PagePipe> pages_;   // used by the thread that pumps
-  const uint64_t probe_;              // a value for the other end to find in our memory
-  std::unique_ptr<PeerMemory> peer_;  // null: this end cannot borrow
-  std::atomic<bool> lends_{false};    // the other end can borrow
-  std::atomic<bool> maps_{false};     // the other end maps regions
-  std::atomic<bool> holds_;           // large payloads are pinned: there is no ring, and the system can do it
+  std::unique_ptr<ZeroCopySender> pages_;  // used by the thread that pumps
+  const uint64_t probe_;                   // a value for the other end to find in our memory
+  std::unique_ptr<PeerMemory> peer_;       // null: this end cannot borrow
+  std::atomic<bool> lends_{false};         // the other end can borrow
+  std::atomic<bool> maps_{false};          // the other end maps regions
+  std::atomic<bool> holds_;  // large payloads are pinned: there is no ring, and the system can do it
 
   // Used by the thread that receives: receiving_. [in_begin_, in_end_) of in_ has been received but not
   // parsed.

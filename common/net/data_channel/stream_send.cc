@@ -255,7 +255,7 @@ absl::InlinedVector<iovec, 8> DataStream::UnsentOf(const Message& message, bool 
 
 size_t DataStream::SendPages(const Message& message) {
   if (pages_ == nullptr) {
-    auto opened = PagePipe::Open();
+    auto opened = ZeroCopySender::Open();
     if (opened.ok()) pages_ = *std::move(opened);
   }
   if (pages_ != nullptr) {

@@ -326,9 +326,9 @@ TEST_F(HoldingTest, ATcpStreamWhoseOtherEndReadsNothingIsReset) {
   EXPECT_EQ(CheckOtherEnd(other_.get()).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(PagePipe, SendingToAClosedSocketRaisesNoSignal) {
+TEST(ZeroCopySender, SendingToAClosedSocketRaisesNoSignal) {
   auto [one, other] = SocketPair().value();
-  const auto pipe = PagePipe::Open();
+  const auto pipe = ZeroCopySender::Open();
   ASSERT_EQ(pipe.status(), absl::OkStatus());
   other.Reset();
   std::vector<char> bytes(size_t{128} << 10);
