@@ -72,7 +72,7 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
   if (job_ != nullptr) return absl::InvalidArgumentError("replication: a second origin on one stream");
   CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenCopy(body.origin(), sink_));
   v1::CopyAnswer answer;
-  answer.set_held(item.number());
+  answer.set_replicated(item.number());
   answer.set_keeper(server_.process());
   sink_->Answer(answer);
   return absl::OkStatus();

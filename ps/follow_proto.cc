@@ -148,7 +148,8 @@ absl::StatusOr<std::vector<Gradient>> ReadContributors(
 }
 
 absl::StatusOr<Apply> FromProto(const v1::Apply& proto) {
-  Apply apply = {.version = proto.version(), .contributors = {}, .held = proto.held(), .last = proto.last()};
+  Apply apply = {
+      .version = proto.version(), .contributors = {}, .deferred = proto.deferred(), .last = proto.last()};
   CAIRN_ASSIGN_OR_RETURN(apply.contributors, ReadContributors(proto.contributors(), apply.version));
   return apply;
 }
@@ -216,7 +217,7 @@ v1::Decision ToProto(const LogEntry& entry) {
   }
   if (const auto* apply = std::get_if<Apply>(&entry.what)) {
     decision.mutable_apply()->set_version(apply->version);
-    decision.mutable_apply()->set_held(apply->held);
+    decision.mutable_apply()->set_deferred(apply->deferred);
     decision.mutable_apply()->set_last(apply->last);
     for (const Gradient& gradient : apply->contributors) {
       *decision.mutable_apply()->add_contributors() = ToProto(gradient);

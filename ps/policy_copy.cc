@@ -169,7 +169,8 @@ absl::Status CheckCopied(const v1::CopiedPolicy& copied, const v1::Job& job, int
   for (const v1::StagedGradient& staged : copied.staged()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(staged.key().worker(), most_workers));
   }
-  for (const v1::PushKey& key : copied.held()) CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker(), most_workers));
+  for (const v1::PushKey& key : copied.deferred())
+    CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker(), most_workers));
   CAIRN_RETURN_IF_ERROR(CheckCounters(copied.counters()));
   if (copied.has_queue()) {
     const int64_t num_examples = std::max<int64_t>(1, job.num_examples());
@@ -193,7 +194,7 @@ v1::CopiedPolicy ToProto(const PolicyState& state) {
   Save(state.counters, *proto.mutable_counters());
   proto.mutable_clocks()->insert(state.clocks.begin(), state.clocks.end());
   proto.set_slowest(state.slowest);
-  for (const auto& [worker, key] : state.held) *proto.add_held() = ToProto(key);
+  for (const auto& [worker, key] : state.deferred) *proto.add_deferred() = ToProto(key);
   if (state.queue.has_value()) Save(*state.queue, *proto.mutable_queue());
   if (state.tally.has_value()) Save(*state.tally, *proto.mutable_tally());
   return proto;
@@ -213,7 +214,7 @@ absl::StatusOr<PolicyState> FromProto(const v1::CopiedPolicy& proto) {
   state.counters = Read(proto.counters());
   state.clocks.insert(proto.clocks().begin(), proto.clocks().end());
   state.slowest = proto.slowest();
-  for (const v1::PushKey& key : proto.held()) state.held[key.worker()] = FromProto(key);
+  for (const v1::PushKey& key : proto.deferred()) state.deferred[key.worker()] = FromProto(key);
   if (proto.has_queue()) state.queue = Read(proto.queue());
   if (proto.has_tally()) {
     state.tally = FromProto(proto.tally());

@@ -62,7 +62,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   // Answers are cumulative: if several wait to be written, only the last one is sent.
   void Answer(const v1::CopyAnswer& answer) override {
     MutexLock lock(mutex_);
-    next_.set_held(std::max(next_.held(), answer.held()));
+    next_.set_replicated(std::max(next_.replicated(), answer.replicated()));
     if (answer.beat() != 0) next_.set_beat(answer.beat());
     unsaid_ = true;
     WriteNext();

@@ -114,7 +114,7 @@ uint64_t Replicator::SendNow(CopyItem item) {
   return last_;
 }
 
-bool Replicator::HeldBack() const {
+bool Replicator::AnswersWait() const {
   switch (state_) {
     case State::kWhole:
     case State::kUnsure:
@@ -126,13 +126,13 @@ bool Replicator::HeldBack() const {
   }
 }
 
-void Replicator::WhenHeld(Held then) {
+void Replicator::WhenReplicated(Callback then) {
   absl::Status lost;
   {
     MutexLock lock(mutex_);
     if (Over()) {
       lost = absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"));
-    } else if (HeldBack() && (held_ < last_ || state_ == State::kUnsure)) {
+    } else if (AnswersWait() && (replicated_ < last_ || state_ == State::kUnsure)) {
       waiting_.emplace_back(last_, std::move(then));
       return;
     }
@@ -145,8 +145,8 @@ Replicator::Calls Replicator::Due() {
   const absl::Status lost =
       Over() ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"))
              : absl::OkStatus();
-  const bool all = !HeldBack();
-  while (!waiting_.empty() && (all || (state_ != State::kUnsure && waiting_.front().first <= held_))) {
+  const bool all = !AnswersWait();
+  while (!waiting_.empty() && (all || (state_ != State::kUnsure && waiting_.front().first <= replicated_))) {
     calls.emplace_back(std::move(waiting_.front().second), lost);
     waiting_.pop_front();
   }
@@ -173,12 +173,12 @@ void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
     MutexLock lock(mutex_);
     last_answer_ = Now();
     if (answer.keeper() != 0) answering_ = answer.keeper();
-    held_ = std::max(held_, std::min(answer.held(), last_));
-    while (!behind_.empty() && behind_.front().first <= held_) {
+    replicated_ = std::max(replicated_, std::min(answer.replicated(), last_));
+    while (!behind_.empty() && behind_.front().first <= replicated_) {
       behind_bytes_ -= behind_.front().second;
       behind_.pop_front();
     }
-    for (; !echoes_.empty() && echoes_.front().first <= held_; echoes_.pop_front())
+    for (; !echoes_.empty() && echoes_.front().first <= replicated_; echoes_.pop_front())
       heard_ = echoes_.front().second;
     if (answer.beat() != 0 && stream_ != nullptr && state_ != State::kStopped) {
       last_echo_ = last_answer_;
@@ -282,7 +282,7 @@ bool Replicator::Advance() {
     ended = Ended();
     const bool all_sent = std::all_of(sent_state_.begin(), sent_state_.end(), [](bool sent) { return sent; });
     const bool ready =
-        phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kWhole && held_ >= awaited_;
+        phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kWhole && replicated_ >= awaited_;
     if (!ended && !ready) return false;
     if (phase_ == Phase::kSendingState) awaited_ = last_;
   }

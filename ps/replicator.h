@@ -19,7 +19,7 @@
 // restarted cannot report whether it had been promoted. It had not been promoted if it is known to have heard
 // from us less than kSilent before it ended.
 //
-// One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenHeld() run outside the lock,
+// One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenReplicated() run outside the lock,
 // in the caller's or a stream's thread, and must not block. Knows no gRPC. The work is a sequence of steps
 // that do not block; they run in the replicator's own thread or, in simulated time, in calls of Step().
 #pragma once
@@ -81,7 +81,7 @@ class Replicator final : private CopyStreamHandler {
  public:
   // `lost` is not OK if it will never be known whether the backup has received the items; clients get
   // this error.
-  using Held = absl::AnyInvocable<void(const absl::Status& lost)>;
+  using Callback = absl::AnyInvocable<void(const absl::Status& lost)>;
   // The sources of items. On every stream, each sends its state first.
   enum class Part { kShard, kSequencer, kMembers };
   static constexpr size_t kParts = 3;
@@ -117,7 +117,7 @@ class Replicator final : private CopyStreamHandler {
   void SendState(Part part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   void Send(Part part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
-  void WhenHeld(Held then) ABSL_LOCKS_EXCLUDED(mutex_);
+  void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The backup has been in sync at least once.
   bool was_whole() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,7 +127,7 @@ class Replicator final : private CopyStreamHandler {
 
  private:
   enum class State { kAlone, kCatchingUp, kWhole, kUnsure, kDeposed, kStopped };
-  using Calls = std::vector<std::pair<Held, absl::Status>>;
+  using Calls = std::vector<std::pair<Callback, absl::Status>>;
 
   void OnAnswer(const v1::CopyAnswer& answer) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnClosed(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -159,7 +159,7 @@ class Replicator final : private CopyStreamHandler {
   // Wakes the thread, because there is something to do.
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   TimePoint Now() const;
-  bool HeldBack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AnswersWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes and returns the calls that need not wait any more.
   Calls Due() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Make(Calls calls);
@@ -187,13 +187,13 @@ class Replicator final : private CopyStreamHandler {
   CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // open_, while it is in use
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // set when the stream has ended
   std::array<bool, kParts> sent_state_ ABSL_GUARDED_BY(mutex_){};
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item sent, over all streams
-  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item that the backup has
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;        // number of the last item sent, over all streams
+  uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item that the backup has
   // (item, its bytes), not received yet.
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::pair<uint64_t, Held>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be received
-  std::string deposed_ ABSL_GUARDED_BY(mutex_);                            // in kDeposed: the evidence
+  std::deque<std::pair<uint64_t, Callback>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be received
+  std::string deposed_ ABSL_GUARDED_BY(mutex_);                                // in kDeposed: the evidence
   TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
   // (item, when it was sent), not received yet.
   std::deque<std::pair<uint64_t, TimePoint>> echoes_ ABSL_GUARDED_BY(mutex_);

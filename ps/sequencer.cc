@@ -187,7 +187,7 @@ Sequencer::Change Sequencer::Changed() const {
 
 void Sequencer::Deliver(const Change& change) {
   if (change.replicator != nullptr) {
-    change.replicator->WhenHeld([this, written = change.written](const absl::Status& lost) {
+    change.replicator->WhenReplicated([this, written = change.written](const absl::Status& lost) {
       if (lost.ok()) Release(written);
     });
   }

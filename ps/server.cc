@@ -237,7 +237,7 @@ void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply)
   }
   v1::MarkResponse response;
   if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress, options_.index);
-  AnswerWhenHeld<v1::MarkResponse>(*job, std::move(reply), std::move(response));
+  AnswerWhenReplicated<v1::MarkResponse>(*job, std::move(reply), std::move(response));
 }
 
 void Server::ChangeConfig(const v1::ChangeConfigRequest& request, Reply<v1::ChangeConfigResponse> reply) {
@@ -249,7 +249,7 @@ void Server::ChangeConfig(const v1::ChangeConfigRequest& request, Reply<v1::Chan
                                                ConfigChangeOf(request.config_change()));
   }
   if (status.ok()) {
-    AnswerWhenHeld<v1::ChangeConfigResponse>(*job, std::move(reply), v1::ChangeConfigResponse());
+    AnswerWhenReplicated<v1::ChangeConfigResponse>(*job, std::move(reply), v1::ChangeConfigResponse());
   } else {
     reply(Annotate(status, name()));
   }

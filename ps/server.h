@@ -179,19 +179,19 @@ class Server {
   void Drop(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
   // Replies now, or when the backup has received what the answer reveals.
   template <typename Response>
-  static void AnswerWhenHeld(const std::shared_ptr<ActiveJob>& job, Reply<Response> reply,
-                             absl::StatusOr<Response> answer) {
+  static void AnswerWhenReplicated(const std::shared_ptr<ActiveJob>& job, Reply<Response> reply,
+                                   absl::StatusOr<Response> answer) {
     if (job == nullptr || job->replicator() == nullptr) {
       reply(std::move(answer));
       return;
     }
-    job->replicator()->WhenHeld(
+    job->replicator()->WhenReplicated(
         [reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
           reply(lost.ok() ? std::move(answer) : absl::StatusOr<Response>(lost));
         });
   }
   // The same for a call of Wait.
-  Reply<v1::WaitResponse> ToldWhenHeld(Reply<v1::WaitResponse> reply) const
+  Reply<v1::WaitResponse> AnsweredWhenReplicated(Reply<v1::WaitResponse> reply) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For clients that merge their timelines with ours; 0 if nothing is recorded.
   int64_t TraceClock() const;

@@ -79,11 +79,11 @@ absl::Status Server::CheckServes() const {
   return absl::OkStatus();
 }
 
-Reply<v1::WaitResponse> Server::ToldWhenHeld(Reply<v1::WaitResponse> reply) const {
+Reply<v1::WaitResponse> Server::AnsweredWhenReplicated(Reply<v1::WaitResponse> reply) const {
   if (job_ == nullptr || job_->replicator() == nullptr) return reply;
   return [job = std::weak_ptr<ActiveJob>(job_),
           reply = std::move(reply)](absl::StatusOr<v1::WaitResponse> response) mutable {
-    AnswerWhenHeld<v1::WaitResponse>(job.lock(), std::move(reply), std::move(response));
+    AnswerWhenReplicated<v1::WaitResponse>(job.lock(), std::move(reply), std::move(response));
   };
 }
 
@@ -175,7 +175,7 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
     CAIRN_RETURN_IF_ERROR(Restore(body, floats));
     job = job_;
     v1::CopyAnswer answer;
-    answer.set_held(number);
+    answer.set_replicated(number);
     copying_.sink->Answer(answer);
   }
   job->shard().Flush();

@@ -77,7 +77,7 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
     response.set_clock(job->sequencer()->ClockOf(response.worker()));
   }
   if (job->hands_out_data()) *response.mutable_work() = ToProto(*job->sequencer()->WorkOf(response.worker()));
-  AnswerWhenHeld<v1::JoinResponse>(job, std::move(reply), std::move(response));
+  AnswerWhenReplicated<v1::JoinResponse>(job, std::move(reply), std::move(response));
 }
 
 absl::Status Server::CheckSealed(const v1::JoinRequest& request, int worker) const {
@@ -232,7 +232,7 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
       Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));
     }
   }
-  AnswerWhenHeld<v1::LeaveResponse>(job, std::move(reply), v1::LeaveResponse());
+  AnswerWhenReplicated<v1::LeaveResponse>(job, std::move(reply), v1::LeaveResponse());
 }
 
 void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply) {
@@ -251,7 +251,7 @@ void Server::Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply)
             absl::ResourceExhaustedError(absl::StrCat(WaitList::kMaxWaiting, " calls of Wait are waiting")));
       });
     } else {
-      if (request.condition() == v1::CONDITION_WORK) reply = ToldWhenHeld(std::move(reply));
+      if (request.condition() == v1::CONDITION_WORK) reply = AnsweredWhenReplicated(std::move(reply));
       waiters_.Add(
           request, clock_.Now(), std::move(reply),
           [this](const v1::WaitRequest& asked, v1::WaitResponse* response)

@@ -382,7 +382,7 @@ void Session::End(uint64_t request_id, Open open) {
         };
         // The assignment may depend on events that the backup has not received yet.
         if (job != nullptr && job->replicator() != nullptr) {
-          job->replicator()->WhenHeld(std::move(send));
+          job->replicator()->WhenReplicated(std::move(send));
         } else {
           send(absl::OkStatus());
         }

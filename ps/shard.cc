@@ -138,7 +138,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
     port_.load()->ReportStaged(request.gradient);
     if (was_missing) ExecuteQueue();
   } else {
-    AnswerWhenHeld<PushResult>(std::move(reply), std::move(answer));
+    AnswerWhenReplicated<PushResult>(std::move(reply), std::move(answer));
   }
 }
 
@@ -163,7 +163,7 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
       answer = *std::move(found);
     }
   }
-  AnswerWhenHeld<ReadResult>(std::move(reply), std::move(answer));
+  AnswerWhenReplicated<ReadResult>(std::move(reply), std::move(answer));
 }
 
 void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {

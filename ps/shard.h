@@ -257,14 +257,15 @@ class Shard final : public LogSink {
   // The contributors of an entry whose gradients are not here.
   std::vector<PushKey> MissingFor(const LogEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls `reply` now, or when the backup has received everything sent so far.
-  void WhenHeld(Reply reply);
+  void WhenReplicated(Reply reply);
   template <typename Result>
-  void AnswerWhenHeld(absl::AnyInvocable<void(absl::StatusOr<Result>)> reply, absl::StatusOr<Result> answer) {
+  void AnswerWhenReplicated(absl::AnyInvocable<void(absl::StatusOr<Result>)> reply,
+                            absl::StatusOr<Result> answer) {
     if (replicator_.load() == nullptr) {
       reply(std::move(answer));
       return;
     }
-    WhenHeld([reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
+    WhenReplicated([reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
       reply(lost.ok() ? std::move(answer) : absl::StatusOr<Result>(lost));
     });
   }
@@ -284,7 +285,7 @@ class Shard final : public LogSink {
   TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
   // The mean in a new buffer, or the gradient itself if there is only one.
   UpdateMean MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
-                    absl::Span<const GradientView> held);
+                    absl::Span<const GradientView> views);
   // Records when the gradients of the update were collected, and where their pushes end.
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);

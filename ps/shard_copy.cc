@@ -15,9 +15,9 @@ constexpr int64_t kMaxCounted = int64_t{1} << 60;
 
 }  // namespace
 
-void Shard::WhenHeld(Reply reply) {
+void Shard::WhenReplicated(Reply reply) {
   if (Replicator* const replicator = replicator_; replicator != nullptr) {
-    replicator->WhenHeld(std::move(reply));
+    replicator->WhenReplicated(std::move(reply));
   } else {
     reply(absl::OkStatus());
   }
@@ -27,19 +27,19 @@ void Shard::ReportExecuted(int64_t index) {
   SequencerPort* const port = port_;
   if (port == nullptr) return;
   // Entries that the backup lacks must stay in the log: it would ask for them after its promotion.
-  WhenHeld([port, index](const absl::Status& lost) {
+  WhenReplicated([port, index](const absl::Status& lost) {
     if (lost.ok()) port->ReportExecuted(index);
   });
 }
 
 Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
-                                absl::Span<const GradientView> held) {
+                                absl::Span<const GradientView> deferred) {
   int counted = 0;
   GradientView only;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].examples() == 0) continue;
     ++counted;
-    only = held[i];
+    only = deferred[i];
   }
   // A gradient in the client's memory is copied: it may be sent on after its push has been answered.
   if (counted <= 1 && (only.none() || only.buffer() != nullptr)) return {version, only.buffer()};
@@ -92,9 +92,9 @@ void Shard::SendState() {
     ledger_.Save(*state.mutable_ledger());
     for (const auto& [key, staged] : staged_) {
       if (!staged.applied_staleness.has_value()) continue;
-      v1::HeldPush& held = *state.add_held();
-      *held.mutable_gradient() = ToProto(staged.gradient);
-      held.set_staleness(*staged.applied_staleness);
+      v1::DeferredPush& deferred = *state.add_deferred();
+      *deferred.mutable_gradient() = ToProto(staged.gradient);
+      deferred.set_staleness(*staged.applied_staleness);
     }
     for (const std::string& token : marks_.tokens()) state.add_marks(token);
     state.set_duplicates(duplicates_);
@@ -123,20 +123,20 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
   v1::ConfigChange changed;
   if (copied.has_learning_rate()) changed.set_learning_rate(copied.learning_rate());
   CAIRN_RETURN_IF_ERROR(FromProto(changed).status());
-  std::vector<std::pair<Gradient, int64_t>> held;
-  for (const v1::HeldPush& push : copied.held()) {
+  std::vector<std::pair<Gradient, int64_t>> deferred;
+  for (const v1::DeferredPush& push : copied.deferred()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
-    held.emplace_back(gradient, push.staleness());
+    deferred.emplace_back(gradient, push.staleness());
   }
   MutexLock lock(mutex_);
-  for (const auto& [gradient, staleness] : held)
+  for (const auto& [gradient, staleness] : deferred)
     CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(gradient.key.worker));
   for (const v1::LedgerEntry& entry : copied.ledger())
     CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(entry.worker()));
   next_index_ = copied.next_index();
   entries_.GoOnFrom(copied.version());
   ledger_.Restore(copied.ledger());
-  for (const auto& [gradient, staleness] : held) {
+  for (const auto& [gradient, staleness] : deferred) {
     staged_[gradient.key].gradient = gradient;
     staged_[gradient.key].applied_staleness = staleness;
     ledger_.Stage(gradient.key);

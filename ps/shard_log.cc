@@ -57,7 +57,7 @@ void Shard::ExecuteQueue() {
       executed = executed_ = pending.entry.index;
     }
     const TimePoint replying = std::chrono::steady_clock::now();
-    for (Reply& reply : replies) WhenHeld(std::move(reply));
+    for (Reply& reply : replies) WhenReplicated(std::move(reply));
     if (traced && !replies.empty()) {
       trace_->Record({.lane = TraceLane::kReply,
                       .name = "reply",
@@ -91,7 +91,7 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
 absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> contributors, int64_t version,
                              absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use) {
   std::vector<ContributedGradient> gradients;
-  std::vector<GradientView> held;
+  std::vector<GradientView> views;
   int64_t staleness = 0;
   for (const Gradient& gradient : contributors) {
     staleness = std::max(staleness, version - 1 - gradient.base_version);
@@ -105,18 +105,18 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
         return absl::InternalError(absl::StrCat("version ", version, " needs the ", Describe(gradient.key),
                                                 ", which this server does not hold"));
       }
-      held.push_back(found->second.data);
-      if (held.back().none() && gradient.examples != 0 && store_.size() > 0) {
+      views.push_back(found->second.data);
+      if (views.back().none() && gradient.examples != 0 && store_.size() > 0) {
         return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
                                                 ", which stands for ", gradient.examples,
                                                 " examples, but this server received none of its elements"));
       }
-      gradients.emplace_back(held.back().runs(), gradient.examples);
+      gradients.emplace_back(views.back().runs(), gradient.examples);
     }
   }
   Replicator* const replicator = replicator_;
   const bool copied = replicator != nullptr && replicator->wants(Replicator::Part::kShard);
-  if (copied && !known) mean_ = MeanOf(version, gradients, held);
+  if (copied && !known) mean_ = MeanOf(version, gradients, views);
   if (copied) SendEntry(entry, /*with_mean=*/!known);
   if (mean_.has_value() && mean_->version == version) {
     const bool none = mean_->data == nullptr;
@@ -183,7 +183,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   if (trace() != nullptr) trace_->AtStep(apply.version + 1);
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
-    if (apply.held) {
+    if (apply.deferred) {
       Staged& staged = staged_[gradient.key];  // a backup does not have it yet
       staged.gradient = gradient;
       staged.applied_staleness = staleness;
@@ -202,7 +202,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
 bool Shard::TakeSpeculative(const Apply& apply) {
   if (speculative_ == nullptr) return false;
   std::vector<GradientView> data;
-  if (!apply.held) {
+  if (!apply.deferred) {
     MutexLock lock(mutex_);
     for (const Gradient& gradient : apply.contributors) {
       const auto found = staged_.find(gradient.key);

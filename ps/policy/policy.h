@@ -59,7 +59,7 @@ struct Apply {
   int64_t version = 0;                 // after this update
   std::vector<Gradient> contributors;  // one per worker, in worker order; not empty
   int64_t staleness = 0;  // updates between the oldest contributor's base version and this update
-  bool held = false;      // the contributors are not answered yet: a Release follows for each
+  bool deferred = false;  // the contributors are not answered yet: a Release follows for each
   bool last = false;      // `version` is the job's last
 
   friend bool operator==(const Apply&, const Apply&) = default;
@@ -127,11 +127,11 @@ struct PolicyState {
   };
   int64_t version = 0;
   std::optional<int64_t> final_version{};
-  std::map<int, Worker> roster{};   // [worker]
-  std::vector<Gradient> staged{};   // sync: of the open round, in order of arrival
-  std::map<int, int64_t> clocks{};  // ssp: [worker]
-  int64_t slowest = 0;              // ssp
-  std::map<int, PushKey> held{};    // ssp: [worker]
+  std::map<int, Worker> roster{};     // [worker]
+  std::vector<Gradient> staged{};     // sync: of the open round, in order of arrival
+  std::map<int, int64_t> clocks{};    // ssp: [worker]
+  int64_t slowest = 0;                // ssp
+  std::map<int, PushKey> deferred{};  // ssp: [worker]
   // With dynamic sharding: `queue` on the server that assigns the data, `tally` on the others.
   struct Queue {
     struct Member {

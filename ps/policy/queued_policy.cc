@@ -64,7 +64,7 @@ std::vector<Decision> QueuedPolicy::Followed(std::vector<Decision> decisions) {
     if (auto* apply = std::get_if<Apply>(&decision)) {
       for (const Gradient& gradient : apply->contributors) {
         queue_.Done(gradient.key.worker);
-        if (!apply->held && is_member(gradient.key)) answered.push_back(gradient.key.worker);
+        if (!apply->deferred && is_member(gradient.key)) answered.push_back(gradient.key.worker);
       }
       apply->last = queue_.exhausted();
     } else if (const auto* release = std::get_if<Release>(&decision)) {

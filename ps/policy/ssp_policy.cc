@@ -6,8 +6,9 @@ namespace cairn::ps {
 
 std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
   std::vector<Decision> decisions;
-  const auto held = held_.find(worker);
-  if (held != held_.end() && held->second.incarnation != incarnation) ReleaseAnswerOf(worker, decisions);
+  const auto deferred = deferred_.find(worker);
+  if (deferred != deferred_.end() && deferred->second.incarnation != incarnation)
+    ReleaseAnswerOf(worker, decisions);
   roster_.Join(worker, incarnation);
   // A worker that comes back resumes at its own clock. But it starts no lower than the slowest clock, because
   // nobody waits for it to catch up, and no higher than where it may continue at once.
@@ -34,7 +35,7 @@ std::vector<Decision> SspPolicy::OnGradient(const Gradient& gradient) {
   }
   const int worker = gradient.key.worker;
   std::optional<Refuse> refusal = roster_.Admit(gradient, Window());
-  if (!refusal.has_value() && held_.count(worker) != 0) {
+  if (!refusal.has_value() && deferred_.count(worker) != 0) {
     refusal = Refuse{gradient.key, Refuse::Reason::kSecondInRound};
   }
   if (refusal.has_value()) {
@@ -45,9 +46,9 @@ std::vector<Decision> SspPolicy::OnGradient(const Gradient& gradient) {
   ++version_;
   ++clocks_[worker];
   FindSlowest();
-  const bool held = !MayGoOn(worker) && !Window().Finished();
-  if (held) held_[worker] = gradient.key;
-  std::vector<Decision> decisions = {Apply{version_, {gradient}, staleness, held}};
+  const bool deferred = !MayGoOn(worker) && !Window().Finished();
+  if (deferred) deferred_[worker] = gradient.key;
+  std::vector<Decision> decisions = {Apply{version_, {gradient}, staleness, deferred}};
   counters_.Add(decisions.front());
   ReleaseAnswers(decisions);
   return decisions;
@@ -61,7 +62,7 @@ std::vector<Decision> SspPolicy::OnEnd() {
 }
 
 std::vector<int> SspPolicy::WaitingFor() const {
-  if (held_.empty()) return {};
+  if (deferred_.empty()) return {};
   std::vector<int> waiting;
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
     if (!roster_.WasHeardOf(worker) && ClockOf(worker) == slowest_) waiting.push_back(worker);
@@ -90,15 +91,15 @@ void SspPolicy::FindSlowest() {
 }
 
 void SspPolicy::ReleaseAnswerOf(int worker, std::vector<Decision>& decisions) {
-  const auto held = held_.find(worker);
-  if (held == held_.end()) return;
-  decisions.push_back(Release{held->second});
-  held_.erase(held);
+  const auto deferred = deferred_.find(worker);
+  if (deferred == deferred_.end()) return;
+  decisions.push_back(Release{deferred->second});
+  deferred_.erase(deferred);
 }
 
 void SspPolicy::ReleaseAnswers(std::vector<Decision>& decisions) {
-  const std::map<int, PushKey> held = held_;
-  for (const auto& [worker, key] : held) {
+  const std::map<int, PushKey> deferred = deferred_;
+  for (const auto& [worker, key] : deferred) {
     if (MayGoOn(worker) || Window().Finished()) ReleaseAnswerOf(worker, decisions);
   }
 }
@@ -109,7 +110,7 @@ PolicyState SspPolicy::Save() const {
           .roster = roster_.Save(),
           .clocks = clocks_,
           .slowest = slowest_,
-          .held = held_,
+          .deferred = deferred_,
           .counters = counters_};
 }
 
@@ -119,7 +120,7 @@ void SspPolicy::Restore(const PolicyState& state) {
   roster_.Restore(state.roster);
   clocks_ = state.clocks;
   slowest_ = state.slowest;
-  held_ = state.held;
+  deferred_ = state.deferred;
   counters_ = state.counters;
 }
 

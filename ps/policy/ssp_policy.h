@@ -58,7 +58,7 @@ class SspPolicy final : public UpdatePolicy {
   std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
   std::map<int, int64_t> clocks_;         // [worker]: gradients applied, in all its lives; see OnJoin()
   int64_t slowest_ = 0;                   // clock of the slowest live worker; never falls
-  std::map<int, PushKey> held_;           // [worker]: applied and not answered
+  std::map<int, PushKey> deferred_;       // [worker]: applied and not answered
   UpdateCounters counters_;
 };
 

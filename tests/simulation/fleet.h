@@ -36,7 +36,7 @@ struct Simulation {
   const Setting setting;
   test::FakeClock clock;
   Events events;
-  int64_t held = 0;  // answers
+  int64_t deferred = 0;  // answers
 };
 
 // A link that breaks when a process dies, or at random.

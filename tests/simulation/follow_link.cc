@@ -115,7 +115,7 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
       Break();
       return;
     }
-    if (decision.apply().held()) ++simulation_.held;
+    if (decision.apply().deferred()) ++simulation_.deferred;
     shard_->Flush();
   }
 

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     total.deaths += outcome.deaths;
     total.pauses += outcome.pauses;
     total.breaks += outcome.breaks;
-    total.held += outcome.held;
+    total.deferred += outcome.deferred;
     total.servers_killed += outcome.servers_killed;
     total.servers_paused += outcome.servers_paused;
     total.places_taken += outcome.places_taken;
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
       static_cast<unsigned long long>(seeds), static_cast<long long>(total.events),
       static_cast<long long>(total.deaths), static_cast<long long>(total.pauses),
       static_cast<long long>(total.breaks), static_cast<long long>(seen.updates),
-      static_cast<long long>(seen.accepted), static_cast<long long>(total.held),
+      static_cast<long long>(seen.accepted), static_cast<long long>(total.deferred),
       static_cast<long long>(seen.stale), static_cast<long long>(seen.rejected),
       static_cast<long long>(seen.finished), static_cast<long long>(seen.duplicate),
       static_cast<long long>(seen.examples), static_cast<long long>(total.servers_killed),
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
       static_cast<long long>(seen.set_back), static_cast<long long>(total.places_taken));
   // A simulation in which too little happens proves nothing.
   for (const int64_t count :
-       {total.deaths, total.pauses, total.breaks, total.held, seen.updates, seen.stale, seen.rejected,
+       {total.deaths, total.pauses, total.breaks, total.deferred, seen.updates, seen.stale, seen.rejected,
         seen.finished, seen.duplicate, seen.examples, seen.snapshots, total.servers_killed,
         total.servers_paused, seen.set_back, total.places_taken}) {
     if (count < static_cast<int64_t>(seeds / 10)) {

@@ -53,7 +53,7 @@ class World {
     if (histories_.sound()) End();
     outcome_.violations = histories_.violations();
     outcome_.coverage = histories_.coverage();
-    outcome_.held = simulation_.held;
+    outcome_.deferred = simulation_.deferred;
     return outcome_;
   }
 

@@ -20,7 +20,7 @@ struct Outcome {
   std::string setting;  // as text: "MODE_SYNC, 3 servers, 7 workers, ..."
   std::vector<std::string> violations;
   Checker::Coverage coverage;
-  int64_t events = 0, deaths = 0, pauses = 0, breaks = 0, held = 0;
+  int64_t events = 0, deaths = 0, pauses = 0, breaks = 0, deferred = 0;
   int64_t servers_killed = 0, servers_paused = 0, places_taken = 0;
 };
 

@@ -225,7 +225,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
     if (ticketed->replicator() == nullptr) {
       answer(std::move(told));
     } else {
-      ticketed->replicator()->WhenHeld([answer, told](const absl::Status& lost) {
+      ticketed->replicator()->WhenReplicated([answer, told](const absl::Status& lost) {
         answer(lost.ok() ? absl::StatusOr<Worker::Answer>(told) : lost);
       });
     }

@@ -28,9 +28,10 @@ constexpr int SO_PEERPIDFD = 77;
 // Returns a pidfd of the process that connected. An older kernel returns one of the process that has its ID
 // now, which Open() restricts to processes of the same user.
 FileDescriptor HoldPeer(int socket, pid_t process) {
-  int held = -1;
-  socklen_t size = sizeof held;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &held, &size) == 0) return FileDescriptor(held);
+  int process_fd = -1;
+  socklen_t size = sizeof process_fd;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &process_fd, &size) == 0)
+    return FileDescriptor(process_fd);
   if (errno != ENOPROTOOPT) return FileDescriptor();  // the process has ended
   return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
 }
@@ -44,9 +45,9 @@ std::unique_ptr<PeerMemory> PeerMemory::Open(int socket, const Probe& probe) {
       peer.uid != geteuid()) {
     return nullptr;
   }
-  FileDescriptor held = HoldPeer(socket, peer.pid);
-  if (!held.valid()) return nullptr;
-  std::unique_ptr<PeerMemory> memory(new PeerMemory(socket, peer.pid, std::move(held)));
+  FileDescriptor process_fd = HoldPeer(socket, peer.pid);
+  if (!process_fd.valid()) return nullptr;
+  std::unique_ptr<PeerMemory> memory(new PeerMemory(socket, peer.pid, std::move(process_fd)));
   uint64_t value = 0;
   const LentRun run = {.address = probe.address, .bytes = sizeof value};
   const absl::Span<char> to(reinterpret_cast<char*>(&value), sizeof value);
@@ -71,7 +72,7 @@ absl::Status PeerMemory::Read(absl::Span<const LentRun> runs, uint64_t begin,
 
 absl::Status PeerMemory::CheckPeer() const {
   pollfd ready[2] = {{.fd = socket_, .events = POLLRDHUP, .revents = 0},
-                     {.fd = held_.get(), .events = POLLIN, .revents = 0}};
+                     {.fd = process_fd_.get(), .events = POLLIN, .revents = 0}};
   return poll(ready, std::size(ready), 0) == 0 ? absl::OkStatus() : OtherEndClosed();
 }
 

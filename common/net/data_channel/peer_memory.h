@@ -46,8 +46,8 @@ class PeerMemory {
                     absl::Span<const absl::Span<char>> to) const;
 
  private:
-  PeerMemory(int socket, pid_t process, FileDescriptor held)
-      : socket_(socket), process_(process), held_(std::move(held)) {}
+  PeerMemory(int socket, pid_t process, FileDescriptor process_fd)
+      : socket_(socket), process_(process), process_fd_(std::move(process_fd)) {}
   // OK if the process that connected still runs and has not closed the socket.
   absl::Status CheckPeer() const;
   absl::Status Copy(absl::Span<const LentRun> runs, uint64_t begin,
@@ -55,7 +55,7 @@ class PeerMemory {
 
   const int socket_;
   const pid_t process_;
-  const FileDescriptor held_;  // a pidfd of process_, readable once the process has ended
+  const FileDescriptor process_fd_;  // a pidfd of process_, readable once the process has ended
 };
 
 }  // namespace cairn::net

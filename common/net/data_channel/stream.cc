@@ -58,7 +58,7 @@ DataStream::DataStream(FileDescriptor socket, bool server, bool shared, const Op
       nudge_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       watch_(epoll_create1(EPOLL_CLOEXEC)),
       probe_(DrawRandomBits()),
-      holds_(options.holds),
+      pins_(options.pins),
       in_(kReadAhead),
       caller_waits_(Pollers(), kCallerWaits),
       waits_(Pollers(), {}),
@@ -117,7 +117,7 @@ DataStream::~DataStream() {
 
 absl::Status DataStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
   CAIRN_RETURN_IF_ERROR(Watch(credit, EPOLLIN));
-  holds_ = false;
+  pins_ = false;
   rings_ = std::move(rings);
   credit_ = std::move(credit);
   writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);

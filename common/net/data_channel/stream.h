@@ -104,7 +104,7 @@ class DataStream {
     // set it.
     bool lends = false;
     // Whether large payloads that this end sends over the socket are pinned.
-    bool holds = true;
+    bool pins = true;
   };
   // The size of the ring of each direction: two pieces, so that both ends work at the same time within a
   // core's second-level cache. A larger ring costs both ends more time for each byte, because its data goes
@@ -221,7 +221,7 @@ class DataStream {
   // the other end does not know.
   std::optional<uint64_t> LendingOf(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether this payload would be pinned.
-  bool Holds(FloatSpans payload) const;
+  bool Pins(FloatSpans payload) const;
   // The parts of the prologue, header and payload that the socket has not taken yet, at most kMaxRuns of
   // them.
   static absl::InlinedVector<iovec, 8> UnsentOf(const Message& message, bool with_payload);
@@ -274,7 +274,7 @@ class DataStream {
   std::unique_ptr<PeerMemory> peer_;       // null: this end cannot borrow
   std::atomic<bool> lends_{false};         // the other end can borrow
   std::atomic<bool> maps_{false};          // the other end maps regions
-  std::atomic<bool> holds_;  // large payloads are pinned: there is no ring, and the system can do it
+  std::atomic<bool> pins_;  // large payloads are pinned: there is no ring, and the system can do it
 
   // Used by the thread that receives: receiving_. [in_begin_, in_end_) of in_ has been received but not
   // parsed.

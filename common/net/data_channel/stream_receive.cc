@@ -149,7 +149,7 @@ absl::Status DataStream::Receive() {
     if (prologue.payload_bytes > kMaxPayloadBytes) {
       return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes"));
     }
-    const bool follows = prologue.kind == DataPrologue::kInline || prologue.kind == DataPrologue::kHeld;
+    const bool follows = prologue.kind == DataPrologue::kInline || prologue.kind == DataPrologue::kPinned;
     if (follows && prologue.payload_bytes > 0) {
       // The header stays in in_ until its payload is complete. The bytes behind it are the beginning of the
       // payload.
@@ -208,8 +208,8 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
     return absl::OkStatus();
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
-  if (prologue.kind == DataPrologue::kInline || prologue.kind == DataPrologue::kHeld) {
-    if (prologue.kind == DataPrologue::kHeld) {
+  if (prologue.kind == DataPrologue::kInline || prologue.kind == DataPrologue::kPinned) {
+    if (prologue.kind == DataPrologue::kPinned) {
       CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // otherwise the memory may have changed
       ++borrowed_;
     }

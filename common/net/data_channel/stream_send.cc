@@ -23,10 +23,10 @@ namespace {
 constexpr size_t kMinLent = size_t{32} << 10;
 // The smallest payload that is pinned, if it is neither borrowed nor mapped: for smaller ones the copy costs
 // less than the system calls.
-constexpr size_t kMinHeld = size_t{128} << 10;
-constexpr size_t kMinHeldRun = size_t{16} << 10;  // in bytes, on average
+constexpr size_t kMinPinned = size_t{128} << 10;
+constexpr size_t kMinPinnedRun = size_t{16} << 10;  // in bytes, on average
 // More unconfirmed payloads than this mean that the peer does not confirm them: from then on it gets copies.
-constexpr size_t kMaxHeld = 256;
+constexpr size_t kMaxPinned = 256;
 // 10 Gbit/s: the credit added for each microsecond of a round trip, so that a long link stays busy.
 constexpr uint64_t kBytesPerMicrosecond = 1250;
 // Time for the other end to read why the stream ends and to close it, and for its kernel to learn that the
@@ -66,12 +66,12 @@ std::optional<uint64_t> DataStream::LendingOf(FloatSpans payload) {
   return lends_ ? std::optional<uint64_t>(0) : std::nullopt;
 }
 
-bool DataStream::Holds(FloatSpans payload) const {
-  return holds_ && BytesIn(payload) >= std::max(kMinHeld, kMinHeldRun * payload.size());
+bool DataStream::Pins(FloatSpans payload) const {
+  return pins_ && BytesIn(payload) >= std::max(kMinPinned, kMinPinnedRun * payload.size());
 }
 
 int64_t DataStream::PieceOf(FloatSpans payload) const {
-  return within_host_ && Holds(payload) ? kMaxPayloadFloats : kPieceFloats;
+  return within_host_ && Pins(payload) ? kMaxPayloadFloats : kPieceFloats;
 }
 
 void DataStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
@@ -163,9 +163,9 @@ absl::Status DataStream::Pump(int most) {
       }
       pumping_ = true;
       if (front->sent == 0) credit_limit_.Add(front->prologue.payload_bytes);
-      if (front->prologue.kind == DataPrologue::kInline && front->sent == 0 && lent_.size() < kMaxHeld &&
-          Holds(front->payload)) {
-        front->prologue.kind = DataPrologue::kHeld;
+      if (front->prologue.kind == DataPrologue::kInline && front->sent == 0 && lent_.size() < kMaxPinned &&
+          Pins(front->payload)) {
+        front->prologue.kind = DataPrologue::kPinned;
         lent_.push_back(std::move(front->owner));  // before the other end can confirm it
       }
     }
@@ -212,10 +212,10 @@ absl::StatusOr<DataStream::Blocked> DataStream::SendPartOf(Message& message) {
   const size_t front = sizeof message.prologue + message.header.size();
   const size_t bytes = front + BytesIn(message.payload);
   while (message.sent < bytes) {
-    const bool held = message.prologue.kind == DataPrologue::kHeld && holds_;
+    const bool held = message.prologue.kind == DataPrologue::kPinned && pins_;
     if (held && message.sent >= front) {
       const size_t sent = SendPages(message);
-      if (sent == 0 && holds_) return Blocked::kBySocket;
+      if (sent == 0 && pins_) return Blocked::kBySocket;
       message.sent += sent;
       continue;
     }
@@ -265,7 +265,7 @@ size_t DataStream::SendPages(const Message& message) {
   // Send a copy instead, from the present position of the socket. If the socket is at fault, that send
   // reports it.
   pages_.reset();
-  holds_ = false;
+  pins_ = false;
   return 0;
 }
 

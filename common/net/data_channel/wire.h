@@ -51,7 +51,7 @@ struct DataPrologue {
     kLent = 3,      // the payload is in the sender's memory: mapped, in region `position`, or borrowed (0)
     kBorrowed = 4,  // `position` borrowed, mapped or pinned payloads have been read
     kBorrows = 5,   // client: it can read the server's memory
-    kHeld = 6,      // as kInline, but pinned: the sender waits for kBorrowed
+    kPinned = 6,    // as kInline, but pinned: the sender waits for kBorrowed
     kRegion = 7,    // a region to map
     kMapped = 8,    // region `position` has been mapped
     kAllowed = 9,   // server: credit, the bytes of payload that may have been sent in all (credit_limit.h)

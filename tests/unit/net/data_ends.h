@@ -201,7 +201,7 @@ class DataStreamTest : public testing::TestWithParam<Over> {
       GTEST_SKIP() << "process_vm_readv is not permitted on this machine";
   }
   bool shared() const { return GetParam() > Over::kSocketCopying; }
-  static bool holds() { return GetParam() == Over::kTcp || GetParam() == Over::kSocket; }
+  static bool pins() { return GetParam() == Over::kTcp || GetParam() == Over::kSocket; }
   static bool lends() { return GetParam() == Over::kLending; }
   static std::pair<FileDescriptor, FileDescriptor> Pair() {
     return GetParam() <= Over::kTcpCopying ? test::TcpPair() : SocketPair().value();
@@ -209,13 +209,12 @@ class DataStreamTest : public testing::TestWithParam<Over> {
   void Start(DataStream::Options server = {.incarnation = kIncarnation}) {
     auto [one, other] = Pair();
     server.lends = lends();
-    server.holds = holds();
+    server.pins = pins();
     server_ = DataStream::Accept(std::move(one), true, server, at_server_).value();
     EXPECT_TRUE(server_->Start().ok());
-    client_ =
-        DataStream::Connect(std::move(other), shared(),
-                            {.incarnation = kIncarnation, .lends = lends(), .holds = holds()}, at_client_)
-            .value();
+    client_ = DataStream::Connect(std::move(other), shared(),
+                                  {.incarnation = kIncarnation, .lends = lends(), .pins = pins()}, at_client_)
+                  .value();
     EXPECT_TRUE(client_->Start().ok());
   }
   // Starts the server's end only: the test plays the client, over the socket that is returned.

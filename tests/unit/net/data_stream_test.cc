@@ -216,7 +216,7 @@ TEST_P(DataStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
   const absl::Span<const float> run = *owner;
   server_->Send("values", {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
-  EXPECT_TRUE(owner.use_count() > 1 || !(lends() || holds()));
+  EXPECT_TRUE(owner.use_count() > 1 || !(lends() || pins()));
   at_client_.Open();
   ASSERT_EQ(at_client_.Await(1).size(), 1u);
   EXPECT_TRUE(AwaitUses(owner, 1));

@@ -17,9 +17,11 @@ using testing::HasSubstr;
 
 class QuietSink final : public CopySink {
  public:
-  void Answer(const v1::CopyAnswer& answer) override { held = std::max(held, answer.held()); }
+  void Answer(const v1::CopyAnswer& answer) override {
+    replicated = std::max(replicated, answer.replicated());
+  }
   void Close(absl::Status) override {}
-  uint64_t held = 0;
+  uint64_t replicated = 0;
 };
 
 // A stream that has opened the backup of ps/0's shard, with two elements and Adam's two slots, on ps/1.
@@ -84,7 +86,7 @@ TEST_F(CopySessionTest, AStateWithAllValuesAndSlotsIsAccepted) {
   v1::CopyBody body;
   body.mutable_shard()->set_next_index(1);
   EXPECT_EQ(Item(body, 6), absl::OkStatus());
-  EXPECT_EQ(sink_->held, number_);
+  EXPECT_EQ(sink_->replicated, number_);
 }
 
 TEST_F(CopySessionTest, AStateOfTheValuesAloneIsRefused) {
@@ -338,7 +340,7 @@ TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   const auto sink = std::make_shared<QuietSink>();
   CopySession session(server, sink);
   EXPECT_EQ(session.OnFrame(header, {}), absl::OkStatus());
-  EXPECT_EQ(sink->held, 1u) << "this is a backup now";
+  EXPECT_EQ(sink->replicated, 1u) << "this is a backup now";
   may_end.Open();
   server.Tick();
 }

@@ -31,7 +31,7 @@ TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
 TEST(FollowProto, AHeldApplyAndItsReleaseSurviveTheRoundTrip) {
   const Gradient gradient = {
       .key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64};
-  const Apply apply = {.version = 9, .contributors = {gradient}, .held = true};
+  const Apply apply = {.version = 9, .contributors = {gradient}, .deferred = true};
   EXPECT_EQ(std::get<Apply>(ThroughTheWire({.index = 5, .what = apply}).what), apply);
   EXPECT_EQ(std::get<Release>(ThroughTheWire({.index = 6, .what = Release{gradient.key}}).what).key,
             gradient.key);

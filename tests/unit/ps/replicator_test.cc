@@ -30,7 +30,7 @@ class Copy {
   }
   void Hold() {
     v1::CopyAnswer answer;
-    answer.set_held(last_);
+    answer.set_replicated(last_);
     answer.set_keeper(life_);
     if (handler_ != nullptr) handler_->OnAnswer(answer);
   }
@@ -104,7 +104,7 @@ class ReplicatorTest : public testing::Test {
   // Requests an answer that waits for the backup.
   void Tell() {
     replicator_.Send(Replicator::Part::kShard, {});
-    replicator_.WhenHeld([this](const absl::Status& lost) { told_ = lost; });
+    replicator_.WhenReplicated([this](const absl::Status& lost) { told_ = lost; });
   }
 
   test::FakeClock clock_;

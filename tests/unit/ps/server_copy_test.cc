@@ -209,7 +209,7 @@ class CopiedServer : public testing::Test {
     for (int step = 0; step < 4; ++step) {
       server_.KeepUpCopies();
       v1::CopyAnswer answer;
-      answer.set_held(sent_.size());
+      answer.set_replicated(sent_.size());
       copy_->OnAnswer(answer);
     }
     server_.Tick();

@@ -188,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(
                     StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); },
                                  "worker -1 of a job of 2"},
                     StrangeState{[](v1::CopiedShard& state) {
-                                   v1::PushKey& key = *state.add_held()->mutable_gradient()->mutable_key();
+                                   v1::PushKey& key =
+                                       *state.add_deferred()->mutable_gradient()->mutable_key();
                                    key.set_worker(2);
                                    key.set_incarnation(1);
                                    key.set_step(1);
@@ -215,7 +216,7 @@ class SentToCopy {
   }
   void Hold() {
     v1::CopyAnswer answer;
-    answer.set_held(last_);
+    answer.set_replicated(last_);
     answer.set_keeper(1);
     handler_->OnAnswer(answer);
   }

@@ -130,7 +130,7 @@ TEST_F(ShardTest, APushOfAnOldIncarnationIsRejected) {
 TEST_F(ShardTest, ADeferredAnswerHasTheValuesAtItsRelease) {
   Push(Key(0, 1), {1, 1}, first_);
   Push(Key(1, 1), {2, 2}, second_);
-  Decide(Apply{.version = 1, .contributors = {From(Key(0, 1))}, .held = true});
+  Decide(Apply{.version = 1, .contributors = {From(Key(0, 1))}, .deferred = true});
   EXPECT_FALSE(first_.has_value());
   EXPECT_THAT(ToVector(shard_.store().current()), Each(-1)) << "applied although the answer is deferred";
   EXPECT_THAT(shard_.StagedGradients(), ElementsAre(From(Key(1, 1)))) << "that push is decided";

@@ -48,17 +48,17 @@ class Crew {
   }
   // How often each example was part of an update.
   const std::map<int64_t, int>& uses() const { return uses_; }
-  const std::set<int>& held() const { return held_; }
+  const std::set<int>& deferred() const { return deferred_; }
 
  private:
   std::string Note(const std::vector<Decision>& decisions) {
     for (const Decision& decision : decisions) {
-      if (const auto* release = std::get_if<Release>(&decision)) held_.erase(release->key.worker);
+      if (const auto* release = std::get_if<Release>(&decision)) deferred_.erase(release->key.worker);
       const auto* apply = std::get_if<Apply>(&decision);
       if (apply == nullptr) continue;
       for (const Gradient& gradient : apply->contributors) {
         for (int64_t i = 0; i < gradient.examples; ++i) ++uses_[gradient.position + i];
-        if (apply->held) held_.insert(gradient.key.worker);
+        if (apply->deferred) deferred_.insert(gradient.key.worker);
       }
       last_ |= apply->last;
     }
@@ -70,7 +70,7 @@ class Crew {
   std::map<int, uint64_t> incarnations_;
   std::map<int, int64_t> steps_;
   std::map<int64_t, int> uses_;
-  std::set<int> held_;
+  std::set<int> deferred_;
 
  public:
   bool last_ = false;
@@ -248,8 +248,8 @@ TEST_P(AnyNumberOfWorkers, UsesEachExampleOnce) {
         crew.Join(worker);
         members.insert(worker);
         pushed.erase(worker);
-      } else if (members.count(worker) != 0 && pushed.count(worker) == 0 && crew.held().count(worker) == 0 &&
-                 !crew.TicketsOf(worker).empty()) {
+      } else if (members.count(worker) != 0 && pushed.count(worker) == 0 &&
+                 crew.deferred().count(worker) == 0 && !crew.TicketsOf(worker).empty()) {
         crew.Push(worker);
         if (GetParam() == std::string("sync")) pushed.insert(worker);
       }

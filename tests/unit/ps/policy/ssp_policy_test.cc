@@ -36,42 +36,42 @@ class Workers {
     }
   }
   void Push(int worker) {
-    ASSERT_EQ(held_.count(worker), 0u) << "worker " << worker << " may not go on";
+    ASSERT_EQ(deferred_.count(worker), 0u) << "worker " << worker << " may not go on";
     const PushKey key = {worker, 1, policy_.ClockOf(worker) + 1};
     for (const Decision& decision : policy_.OnGradient({key, policy_.version(), 1})) {
-      if (const Apply* apply = std::get_if<Apply>(&decision); apply != nullptr && apply->held) {
-        held_.insert(worker);
+      if (const Apply* apply = std::get_if<Apply>(&decision); apply != nullptr && apply->deferred) {
+        deferred_.insert(worker);
       }
-      if (const Release* release = std::get_if<Release>(&decision)) held_.erase(release->key.worker);
+      if (const Release* release = std::get_if<Release>(&decision)) deferred_.erase(release->key.worker);
     }
   }
-  const std::set<int>& held() const { return held_; }
+  const std::set<int>& deferred() const { return deferred_; }
   const SspPolicy& policy() const { return policy_; }
 
  private:
   SspPolicy policy_;
-  std::set<int> held_;
+  std::set<int> deferred_;
 };
 
 // The workers that may not continue at these clocks, by the published rule of Petuum: a worker at clock c
 // continues while the slowest is at c - s or later.
-std::set<int> HeldAt(const std::vector<int64_t>& clocks, int64_t max_staleness) {
+std::set<int> DeferredAt(const std::vector<int64_t>& clocks, int64_t max_staleness) {
   Workers workers(static_cast<int>(clocks.size()), max_staleness);
   workers.BringTo(clocks);
   for (size_t w = 0; w < clocks.size(); ++w) {
     EXPECT_EQ(workers.policy().ClockOf(static_cast<int>(w)), clocks[w]);
   }
-  return workers.held();
+  return workers.deferred();
 }
 
 TEST(SspPolicy, PublishedTableOfWorkersThatMayContinue) {
-  EXPECT_THAT(HeldAt({1, 0}, 0), ElementsAre(0));
-  EXPECT_THAT(HeldAt({1, 0}, 1), IsEmpty());
-  EXPECT_THAT(HeldAt({2, 0}, 1), ElementsAre(0));
-  EXPECT_THAT(HeldAt({3, 0}, 3), IsEmpty());
-  EXPECT_THAT(HeldAt({4, 0}, 3), ElementsAre(0));
-  EXPECT_THAT(HeldAt({5, 3, 4}, 2), IsEmpty());
-  EXPECT_THAT(HeldAt({6, 3, 4}, 2), ElementsAre(0));
+  EXPECT_THAT(DeferredAt({1, 0}, 0), ElementsAre(0));
+  EXPECT_THAT(DeferredAt({1, 0}, 1), IsEmpty());
+  EXPECT_THAT(DeferredAt({2, 0}, 1), ElementsAre(0));
+  EXPECT_THAT(DeferredAt({3, 0}, 3), IsEmpty());
+  EXPECT_THAT(DeferredAt({4, 0}, 3), ElementsAre(0));
+  EXPECT_THAT(DeferredAt({5, 3, 4}, 2), IsEmpty());
+  EXPECT_THAT(DeferredAt({6, 3, 4}, 2), ElementsAre(0));
 }
 
 TEST(SspPolicy, PublishedTableTheFirstContinuesWhenTheSecondReachesFour) {
@@ -79,9 +79,9 @@ TEST(SspPolicy, PublishedTableTheFirstContinuesWhenTheSecondReachesFour) {
   workers.BringTo({6, 3, 4});
   EXPECT_THAT(workers.policy().WaitingFor(), ElementsAre(1));
   workers.Push(2);
-  EXPECT_THAT(workers.held(), ElementsAre(0));
+  EXPECT_THAT(workers.deferred(), ElementsAre(0));
   workers.Push(1);
-  EXPECT_THAT(workers.held(), IsEmpty());
+  EXPECT_THAT(workers.deferred(), IsEmpty());
   EXPECT_THAT(workers.policy().WaitingFor(), IsEmpty());
 }
 
@@ -221,7 +221,7 @@ TEST(SspPolicy, TheEndReleasesAllAnswers) {
 
 // Random lives of a job, observed by a checker that counts clocks independently.
 TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsNeedlesslyUnderRandomEvents) {
-  int64_t held_ever = 0;
+  int64_t deferred_ever = 0;
   for (int seed = 0; seed < test::Effort(2000, 300) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     Random random(static_cast<uint64_t>(seed), "ssp");
@@ -229,7 +229,7 @@ TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsNeedlesslyUnderRandomEvents) {
     const int64_t bound = random.NextBelow(4);
     SspPolicy policy(Ssp(workers, bound));
     std::map<int, uint64_t> live;
-    std::set<int> heard, held;
+    std::set<int> heard, deferred;
     std::map<int, int64_t> clocks, steps;
     uint64_t incarnation = 0;
     for (int event = 0; event < 200; ++event) {
@@ -248,28 +248,28 @@ TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsNeedlesslyUnderRandomEvents) {
       } else if (dice < 6) {
         decisions = policy.OnLeave(worker, live[worker]);
         live.erase(worker);
-      } else if (held.count(worker) == 0) {
+      } else if (deferred.count(worker) == 0) {
         decisions = policy.OnGradient({{worker, live[worker], ++steps[worker]}, policy.version(), 1});
         ASSERT_TRUE(std::holds_alternative<Apply>(decisions.at(0)));
         ++clocks[worker];
-        if (std::get<Apply>(decisions[0]).held) held.insert(worker);
-        held_ever += static_cast<int64_t>(std::get<Apply>(decisions[0]).held);
+        if (std::get<Apply>(decisions[0]).deferred) deferred.insert(worker);
+        deferred_ever += static_cast<int64_t>(std::get<Apply>(decisions[0]).deferred);
       }
       for (const Decision& decision : decisions) {
         if (const Release* release = std::get_if<Release>(&decision)) {
-          ASSERT_EQ(held.erase(release->key.worker), 1u);
+          ASSERT_EQ(deferred.erase(release->key.worker), 1u);
         }
       }
       int64_t slowest = static_cast<int>(heard.size()) < workers ? 0 : INT64_MAX;
       for (const auto& [other, life] : live) slowest = std::min(slowest, clocks[other]);
       for (const auto& [other, life] : live) {
-        ASSERT_EQ(held.count(other) != 0, clocks[other] > slowest + bound) << "worker " << other;
+        ASSERT_EQ(deferred.count(other) != 0, clocks[other] > slowest + bound) << "worker " << other;
         ASSERT_LE(clocks[other], slowest + bound + 1);
       }
-      ASSERT_EQ(policy.WaitingFor().empty(), held.empty());
+      ASSERT_EQ(policy.WaitingFor().empty(), deferred.empty());
     }
   }
-  EXPECT_GT(held_ever, 10000);
+  EXPECT_GT(deferred_ever, 10000);
 }
 
 }  // namespace
