@@ -14,7 +14,7 @@ namespace {
 // copying them.
 constexpr size_t kMinKeptRun = 4096;
 // Limit on the number of runs; a chunk that would exceed it is copied.
-constexpr size_t kMaxPlaces = 1024;
+constexpr size_t kMaxReferences = 1024;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ absl::StatusOr<Accumulator::Neighbours> Accumulator::FindRoom(int64_t offset, in
   return Neighbours{before, after};
 }
 
-absl::Span<float> Accumulator::PlaceFor(const v1::Chunk& chunk, int64_t count) {
+absl::Span<float> Accumulator::DestinationFor(const v1::Chunk& chunk, int64_t count) {
   if (chunk.encoding() != v1::ENCODING_FLOAT32 || !FindRoom(chunk.offset(), count).ok()) return {};
   if (buffer_ == nullptr) buffer_ = pool_.TryAcquire();
   if (buffer_ == nullptr) return {};
@@ -72,15 +72,15 @@ bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload, int64_t nex
   if (!kept.has_value()) return false;
   const size_t runs = kept->runs.size();
   if (runs > 1 && payload.lent()->size() / runs < kMinKeptRun) return false;
-  if (places_.size() + 2 * runs > kMaxPlaces) return false;
+  if (references_.size() + 2 * runs > kMaxReferences) return false;
   for (const absl::Span<const char> run : kept->runs) {
     const auto address = reinterpret_cast<uintptr_t>(run.data());
     if (address % alignof(float) != 0 || run.size() % sizeof(float) != 0) return false;
   }
-  if (places_.empty() && received_ > 0) places_.push_back({0, buffer_->data()});
+  if (references_.empty() && received_ > 0) references_.push_back({0, buffer_->data()});
   int64_t begin = chunk.offset();
   for (const absl::Span<const char> run : kept->runs) {
-    Place(begin, reinterpret_cast<const float*>(run.data()), next);
+    Reference(begin, reinterpret_cast<const float*>(run.data()), next);
     begin += static_cast<int64_t>(run.size() / sizeof(float));
   }
   if (std::find(owners_.begin(), owners_.end(), kept->owner) == owners_.end()) {
@@ -95,11 +95,11 @@ absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t of
   if (buffer_ == nullptr) return pool_.Refusal("received values");
   float* const to = buffer_->data() + offset;
   CAIRN_RETURN_IF_ERROR(elements.Copy(0, {to, static_cast<size_t>(elements.count())}));
-  if (!places_.empty()) Place(offset, to, next);
+  if (!references_.empty()) Reference(offset, to, next);
   return absl::OkStatus();
 }
 
-void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
+void Accumulator::Reference(int64_t begin, const float* elements, int64_t next) {
   // Whether the elements of `run`, extended as far as `to.begin`, are contiguous with those of `to`.
   const auto goes_on_to = [](const ElementRun& run, const ElementRun& to) {
     return reinterpret_cast<uintptr_t>(run.elements) +
@@ -107,7 +107,7 @@ void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
            reinterpret_cast<uintptr_t>(to.elements);
   };
   const auto first_behind = [this](int64_t element) {
-    return std::upper_bound(places_.begin(), places_.end(), element,
+    return std::upper_bound(references_.begin(), references_.end(), element,
                             [](int64_t at, const ElementRun& run) { return at < run.begin; });
   };
   std::vector<ElementRun> now = {{begin, elements}};
@@ -116,23 +116,23 @@ void Accumulator::Place(int64_t begin, const float* elements, int64_t next) {
     const ElementRun rest = {next, there.elements + (next - there.begin)};
     if (!goes_on_to(now[0], rest)) now.push_back(rest);
   }
-  const auto from = std::lower_bound(places_.begin(), places_.end(), begin,
+  const auto from = std::lower_bound(references_.begin(), references_.end(), begin,
                                      [](const ElementRun& run, int64_t at) { return run.begin < at; });
-  if (from != places_.begin() && goes_on_to(*std::prev(from), now[0])) now.erase(now.begin());
-  const auto to = next < pool_.buffer_size() ? first_behind(next) : places_.end();
+  if (from != references_.begin() && goes_on_to(*std::prev(from), now[0])) now.erase(now.begin());
+  const auto to = next < pool_.buffer_size() ? first_behind(next) : references_.end();
   if (now.empty() && from == to) return;  // the usual case
-  places_.insert(places_.erase(from, to), now.begin(), now.end());
+  references_.insert(references_.erase(from, to), now.begin(), now.end());
   elements_ = GradientView();
 }
 
 const GradientView& Accumulator::elements() {
   if (!elements_.none()) return elements_;
-  if (places_.empty()) {
+  if (references_.empty()) {
     elements_ = GradientView(buffer_);
   } else {
     std::vector<std::shared_ptr<const void>> owners = owners_;
     owners.push_back(buffer_);
-    elements_ = GradientView(places_, std::move(owners));
+    elements_ = GradientView(references_, std::move(owners));
   }
   return elements_;
 }

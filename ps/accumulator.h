@@ -39,7 +39,7 @@ class Accumulator {
 
   // Where the next Add() will store the elements of this chunk, as float32. The caller may receive the
   // payload there. Empty if Add() would refuse the chunk.
-  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
+  absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count);
 
   // last(): the elements added by the last Add(). elements(): all received elements; others are unspecified.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
@@ -62,18 +62,18 @@ class Accumulator {
     std::map<int64_t, int64_t>::iterator before, after;
   };
   absl::StatusOr<Neighbours> FindRoom(int64_t offset, int64_t count);
-  // Keeps the payload's elements in place and returns true, if that is possible. `next` as in Place().
+  // Keeps the payload's elements in place and returns true, if that is possible. `next` as in Reference().
   bool Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next);
   // Copies elements into buffer_.
   absl::Status Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next);
   // Records that elements from `begin` on are at `elements`. `next` is the first later element that has been
   // received, or the end; its place does not change.
-  void Place(int64_t begin, const float* elements, int64_t next);
+  void Reference(int64_t begin, const float* elements, int64_t next);
 
   BufferPool& pool_;
   const bool keeps_lent_;
   std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
-  std::vector<ElementRun> places_;                   // as in GradientView; empty while no memory is borrowed
+  std::vector<ElementRun> references_;               // as in GradientView; empty while no memory is borrowed
   std::vector<std::shared_ptr<const void>> owners_;  // of the borrowed memory
   GradientView elements_;                            // none if the elements have changed since it was made
   std::map<int64_t, int64_t> runs_;                  // disjoint, not touching

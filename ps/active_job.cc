@@ -361,7 +361,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
                           .copy = copy_name(),
                           .origin = std::move(origin),
                           .dial =
-                              [this, address = job_.servers(other_place())](CopyStreamHandler& handler) {
+                              [this, address = job_.servers(other_host_index())](CopyStreamHandler& handler) {
                                 return host_.connect_to_copy(address, host_.index, handler);
                               },
                           .capture =
@@ -381,12 +381,12 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
 }
 
-int ActiveJob::other_place() const {
-  return host_.place == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
+int ActiveJob::other_host_index() const {
+  return host_.host_index == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
 }
 
 std::string ActiveJob::copy_name() const {
-  return absl::StrCat("ps/", other_place(), " at ", job_.servers(other_place()));
+  return absl::StrCat("ps/", other_host_index(), " at ", job_.servers(other_host_index()));
 }
 
 absl::Status ActiveJob::TakePlace(int64_t epoch) {

@@ -58,7 +58,7 @@ class ActiveJob {
     TraceRecorder* trace = nullptr;       // as in Shard::Options
     std::string seal_key{};               // CreateRequest.seal_key
     // The rest is used if the job has ps_replication.
-    int place = 0;                                       // index of the server that serves the shard
+    int host_index = 0;                                  // index of the server that serves the shard
     uint64_t incarnation = 0;                            // of the shard
     int64_t epoch = 0;                                   // of the shard
     CopyDialer connect_to_copy{};                        // required
@@ -116,7 +116,7 @@ class ActiveJob {
   absl::Status Serve(int64_t first_index, int64_t epoch);
   void MakeReplicator(int64_t epoch);
   // Index of the server that has the backup, or would have it.
-  int other_place() const;
+  int other_host_index() const;
 
   const v1::Job job_;
   const uint64_t layout_;

@@ -71,10 +71,10 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
     session_ = std::make_unique<Session>(*server, self_.lock());
     return absl::OkStatus();
   }
-  absl::Span<char> PlaceFor(absl::Span<const char> header, size_t bytes) override {
+  absl::Span<char> DestinationFor(absl::Span<const char> header, size_t bytes) override {
     v1::ClientHeader parsed;
     if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) return {};
-    return session_->PlaceFor(parsed, bytes);
+    return session_->DestinationFor(parsed, bytes);
   }
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     v1::ClientHeader parsed;

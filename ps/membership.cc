@@ -7,21 +7,22 @@
 
 namespace cairn::ps {
 
-Membership::Place Membership::Ask(int worker, uint64_t process, TimePoint now, Duration silence) {
+Membership::Availability Membership::CheckAvailability(int worker, uint64_t process, TimePoint now,
+                                                       Duration silence) {
   const auto found = members_.find(worker);
-  if (found == members_.end() || found->second.state != State::kLive) return Place::kFree;
+  if (found == members_.end() || found->second.state != State::kLive) return Availability::kFree;
   Member& member = found->second;
-  if (member.process.id() == process || member.stream_broke) return Place::kFree;
+  if (member.process.id() == process || member.stream_broke) return Availability::kFree;
   if (!member.contested_at.has_value()) {
     member.contested_at = now;
     member.heard_since = false;
-    return Place::kUnclear;
+    return Availability::kUnclear;
   }
   if (member.heard_since) {
     member.contested_at.reset();
-    return Place::kTaken;
+    return Availability::kTaken;
   }
-  return now - *member.contested_at >= silence ? Place::kFree : Place::kUnclear;
+  return now - *member.contested_at >= silence ? Availability::kFree : Availability::kUnclear;
 }
 
 void Membership::StreamBroke(int worker, uint64_t incarnation) {
@@ -145,7 +146,7 @@ void Membership::SetName(int worker, const std::string& task) {
   tasks_[index] = task;
 }
 
-int Membership::PlacesTakenBut(int worker) const {
+int Membership::TakenExcept(int worker) const {
   const auto live_other = [worker](const auto& entry) {
     return entry.first != worker && entry.first != 0 && entry.second.state == State::kLive;
   };

@@ -35,8 +35,8 @@ class Membership {
   //             has sent no heartbeat for `silence` since the first question.
   //   kTaken    The other process has sent a heartbeat since the first question: it is alive.
   //   kUnclear  Neither is known yet.
-  enum class Place { kFree, kUnclear, kTaken };
-  Place Ask(int worker, uint64_t process, TimePoint now, Duration silence);
+  enum class Availability { kFree, kUnclear, kTaken };
+  Availability CheckAvailability(int worker, uint64_t process, TimePoint now, Duration silence);
 
   // Starts a new life of `worker` in this process. `incarnation` 0 draws one that is above all earlier ones.
   // Returns the incarnation, or 0 if the given one is older than the known one.
@@ -63,7 +63,7 @@ class Membership {
   // Records that `worker`, whose number another server has assigned, is this task.
   void SetName(int worker, const std::string& task);
   // Live members other than `worker`. The chief, number 0, counts even while it is absent.
-  int PlacesTakenBut(int worker) const;
+  int TakenExcept(int worker) const;
 
   // True if every expected worker other than `worker` has joined once and is no longer live. In an elastic
   // job, workers that never joined do not count. Otherwise `missing` names the others: "worker/1 (step 312),

@@ -125,7 +125,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
     return std::make_unique<Server>(
         Server::Options{
             .index = part,
-            .place = index,
+            .host_index = index,
             .cluster_hash = cluster.spec.Hash(),
             .incarnation = incarnation,
             .connect_to_leader = ConnectByGrpc(part, credentials),

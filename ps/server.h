@@ -57,7 +57,7 @@ class Server {
  public:
   struct Options {
     int index = 0;              // of the shard: clients know it as ps/index
-    int place = -1;             // index of the process that serves it; -1: the same as `index`
+    int host_index = -1;        // index of the process that serves it; -1: the same as `index`
     uint64_t cluster_hash = 0;  // 0: the clients' hash is not compared
     uint64_t incarnation = 1;   // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // required if index > 0
@@ -157,7 +157,7 @@ class Server {
   };
 
   std::string name() const { return absl::StrCat("ps/", options_.index); }
-  int place() const { return options_.place < 0 ? options_.index : options_.place; }
+  int host_index() const { return options_.host_index < 0 ? options_.index : options_.host_index; }
   ActiveJob::Host HostFor(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // This server serves the shard, but the caller has been promoted since.
   bool IsBehind(const v1::CopyOrigin& origin) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -218,7 +218,8 @@ class Server {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // FAILED_PRECONDITION, naming the process, if another process is `worker`. UNAVAILABLE until it is clear
   // whether that process is alive.
-  absl::Status CheckPlace(const v1::JoinRequest& request, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAvailable(const v1::JoinRequest& request, int worker)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether CONDITION_WORK holds.
   bool HasWork(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

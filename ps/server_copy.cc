@@ -50,7 +50,7 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
           .faults = options_.faults,
           .metrics = &metrics_,
           .trace = options_.trace,
-          .place = place(),
+          .host_index = host_index(),
           .incarnation = incarnation,
           .epoch = epoch_,
           .connect_to_copy = options_.connect_to_copy,
@@ -70,11 +70,11 @@ void Server::KeepUpCopies() {
 absl::Status Server::CheckServes() const {
   if (state_ == v1::STATE_COPY) {
     return absl::UnavailableError(
-        absl::StrCat("ps/", place(), " has the backup of ", name(), "'s shard, and does not serve it"));
+        absl::StrCat("ps/", host_index(), " has the backup of ", name(), "'s shard, and does not serve it"));
   }
   if (job_ == nullptr && drops_ > 0) {
     return absl::UnavailableError(
-        absl::StrCat("ps/", place(), " does not serve ", name(), "'s shard any more"));
+        absl::StrCat("ps/", host_index(), " does not serve ", name(), "'s shard any more"));
   }
   return absl::OkStatus();
 }
@@ -123,26 +123,27 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
   std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
   std::shared_ptr<CopySink> old;
   MutexLock lock(mutex_);
-  if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", place(), " is stopping"));
+  if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", host_index(), " is stopping"));
   const bool same_run = job_ != nullptr && job_->job().run_id() == origin.job().run_id();
   const bool copy = state_ == v1::STATE_COPY;
   const bool ended = state_ == v1::STATE_FINISHED || state_ == v1::STATE_FAILED;
   if (state_ != v1::STATE_EMPTY && !copy && (ended || !same_run)) {
-    return absl::FailedPreconditionError(absl::StrCat("ps/", place(), " serves another job, or has ended"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ps/", host_index(), " serves another job, or has ended"));
   }
   if (state_ != v1::STATE_EMPTY && !copy) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has been promoted in place of ", name()));
+    return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
   }
   // The caller was replaced by this server, does not know it, and lacks what this server has revealed since.
   if (dropped_.run_id == origin.job().run_id() && dropped_.epoch > origin.epoch() &&
       dropped_.generation >= origin.job().generation()) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has been promoted in place of ", name(),
+    return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name(),
                                            ", and has dropped the shard since"));
   }
   if (copy && same_run && copying_.epoch > origin.epoch() &&
       job_->job().generation() >= origin.job().generation()) {
     return absl::AbortedError(
-        absl::StrCat("ps/", place(), " has the backup of the server promoted in place of ", name()));
+        absl::StrCat("ps/", host_index(), " has the backup of the server promoted in place of ", name()));
   }
   copying_.whole = false;  // whatever follows, the caller starts over
   ActiveJob::Host host = HostFor(origin.incarnation());
@@ -166,11 +167,11 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_COPY) {
-      return absl::AbortedError(absl::StrCat("ps/", place(), " has been promoted in place of ", name()));
+      return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
     }
     if (copying_.sink.get() != sink) {  // it is being closed
-      return absl::CancelledError(
-          absl::StrCat("ps/", place(), " has no backup of ", name(), "'s shard on this stream any more"));
+      return absl::CancelledError(absl::StrCat("ps/", host_index(), " has no backup of ", name(),
+                                               "'s shard on this stream any more"));
     }
     CAIRN_RETURN_IF_ERROR(Restore(body, floats));
     job = job_;
@@ -298,22 +299,23 @@ void Server::Promote(const v1::PromoteRequest& request, Reply<v1::PromoteRespons
 }
 
 absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch) {
-  if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", place(), " is stopping"));
+  if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", host_index(), " is stopping"));
   const bool same = job_ != nullptr && (request.incarnation() == 0 || request.incarnation() == incarnation_);
   if (same && state_ == v1::STATE_READY) {
     *epoch = epoch_;
     return absl::OkStatus();
   }
   if (!same || state_ != v1::STATE_COPY || !copying_.whole) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has no backup of ", name(), "'s shard in sync"));
+    return absl::AbortedError(
+        absl::StrCat("ps/", host_index(), " has no backup of ", name(), "'s shard in sync"));
   }
   const Duration silent = clock_.Now() - copying_.heard;
   if (copying_.sink != nullptr && silent <= kSilent) {
-    return absl::UnavailableError(
-        absl::StrCat(name(), " is alive: ps/", place(), " heard from it ", Milliseconds(silent), " ago"));
+    return absl::UnavailableError(absl::StrCat(name(), " is alive: ps/", host_index(), " heard from it ",
+                                               Milliseconds(silent), " ago"));
   }
   if (silent > kRight) {
-    return absl::AbortedError(absl::StrCat("ps/", place(), " has not heard from ", name(), " for ",
+    return absl::AbortedError(absl::StrCat("ps/", host_index(), " has not heard from ", name(), " for ",
                                            Milliseconds(silent),
                                            ": it may have continued without its backup"));
   }
@@ -324,7 +326,7 @@ absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch
   ready_at_ = clock_.Now();
   members_.HearAll(ready_at_ + kSilent);  // the workers must find this server first
   copying_ = {};
-  LogWarning("ps/", place(), " is promoted in place of ", name(), ", at version ",
+  LogWarning("ps/", host_index(), " is promoted in place of ", name(), ", at version ",
              job_->shard().store().current().version);
   return absl::OkStatus();
 }

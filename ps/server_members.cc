@@ -51,7 +51,7 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
     }
     if (status.ok()) status = CheckSealed(request, response.worker());
     // If the request has an incarnation, the server that drew it has made this check for all.
-    if (status.ok() && request.incarnation() == 0) status = CheckPlace(request, response.worker());
+    if (status.ok() && request.incarnation() == 0) status = CheckAvailable(request, response.worker());
     if (status.ok()) {
       const uint64_t incarnation =
           members_.Join(response.worker(), request.incarnation(), clock_.Now(), request.process());
@@ -97,13 +97,14 @@ absl::Status Server::CheckSealed(const v1::JoinRequest& request, int worker) con
                                                   ", which no server of this job has given it"));
 }
 
-absl::Status Server::CheckPlace(const v1::JoinRequest& request, int worker) {
+absl::Status Server::CheckAvailable(const v1::JoinRequest& request, int worker) {
   const Duration silence = FromSeconds(job_->job().lease_seconds()) / 2;  // two heartbeats
-  const Membership::Place place = members_.Ask(worker, request.process().id(), clock_.Now(), silence);
-  if (place == Membership::Place::kFree) return absl::OkStatus();
+  const Membership::Availability availability =
+      members_.CheckAvailability(worker, request.process().id(), clock_.Now(), silence);
+  if (availability == Membership::Availability::kFree) return absl::OkStatus();
   const Membership::Member& other = *members_.Find(worker);
   const std::string task = members_.NameOf(worker);
-  if (place == Membership::Place::kUnclear) {
+  if (availability == Membership::Availability::kUnclear) {
     return absl::UnavailableError(absl::StrCat(task, " was ", Describe(other.process),
                                                " until now: waiting for ", ToSeconds(silence),
                                                " s to see whether it is still alive"));
@@ -148,7 +149,7 @@ absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat(request.task(), " is not among the ",
                                                    Counted(job_->most_workers(), "worker"), " of the job"));
   }
-  const bool full = job.max_workers() > 0 && members_.PlacesTakenBut(worker) >= job.max_workers();
+  const bool full = job.max_workers() > 0 && members_.TakenExcept(worker) >= job.max_workers();
   if (full && request.incarnation() == 0 && worker != 0) {
     return absl::ResourceExhaustedError(absl::StrCat(
         request.task(), ": the job has its ", Counted(job.max_workers(), "worker"), " (--max_workers)"));

@@ -300,13 +300,13 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
       });
 }
 
-absl::Span<char> Session::PlaceFor(const v1::ClientHeader& header, size_t bytes) {
+absl::Span<char> Session::DestinationFor(const v1::ClientHeader& header, size_t bytes) {
   const auto found = open_.find(header.request_id());
   if (!header.has_chunk() || found == open_.end() || bytes == 0 || bytes % sizeof(float) != 0) return {};
   const Open& open = found->second;
   if (!open.failure.ok() || open.push == nullptr) return {};
   const auto count = static_cast<int64_t>(bytes / sizeof(float));
-  const absl::Span<float> place = open.push->PlaceFor(header.chunk(), count);
+  const absl::Span<float> place = open.push->DestinationFor(header.chunk(), count);
   return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
 }
 

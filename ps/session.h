@@ -54,7 +54,7 @@ class Session {
   // that fails is answered with an error instead, in its `done`.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
   // Where to store a payload of `bytes` if the next call is OnFrame() with this header. Empty: anywhere.
-  absl::Span<char> PlaceFor(const v1::ClientHeader& header, size_t bytes);
+  absl::Span<char> DestinationFor(const v1::ClientHeader& header, size_t bytes);
   // Whether a request waits for its answer. Called from the thread of OnFrame().
   bool owes_answer() const { return unanswered_.use_count() > 1; }
 

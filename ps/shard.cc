@@ -63,8 +63,8 @@ absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
   return absl::OkStatus();
 }
 
-absl::Span<float> OpenPush::PlaceFor(const v1::Chunk& chunk, int64_t count) {
-  return discard_ ? absl::Span<float>() : accumulator_.PlaceFor(chunk, count);
+absl::Span<float> OpenPush::DestinationFor(const v1::Chunk& chunk, int64_t count) {
+  return discard_ ? absl::Span<float>() : accumulator_.DestinationFor(chunk, count);
 }
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {

@@ -97,8 +97,8 @@ class OpenPush {
 
   // As Accumulator::Add(). Chunks of a repeated push are discarded.
   absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload);
-  // As Accumulator::PlaceFor().
-  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count);
+  // As Accumulator::DestinationFor().
+  absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count);
 
  private:
   friend class Shard;
@@ -332,7 +332,7 @@ class Shard final : public LogSink {
   std::map<PushKey, Staged> staged_ ABSL_GUARDED_BY(mutex_);
   std::optional<Sums> unanswered_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::variant<PendingEntry, PendingTask>> queue_ ABSL_GUARDED_BY(mutex_);
-  bool took_place_ ABSL_GUARDED_BY(mutex_) = false;
+  bool promoted_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front of queue_ waits for them
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   LogValidator entries_ ABSL_GUARDED_BY(mutex_);  // checks entries as they are appended

@@ -196,7 +196,7 @@ absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
 
 void Shard::TakePlace() {
   MutexLock lock(mutex_);
-  took_place_ = true;
+  promoted_ = true;
 }
 
 std::vector<PushKey> Shard::MissingFor(const LogEntry& entry) const {
@@ -210,7 +210,7 @@ std::vector<PushKey> Shard::MissingFor(const LogEntry& entry) const {
 
 std::optional<std::variant<Shard::PendingEntry, Shard::PendingTask>> Shard::Next() {
   if (queue_.empty()) return std::nullopt;
-  if (auto* pending = std::get_if<PendingEntry>(&queue_.front()); pending != nullptr && took_place_) {
+  if (auto* pending = std::get_if<PendingEntry>(&queue_.front()); pending != nullptr && promoted_) {
     missing_ = MissingFor(pending->entry);
     if (!missing_.empty() && failure_.ok()) return std::nullopt;
   }

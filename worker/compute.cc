@@ -180,18 +180,19 @@ class Maker {
   absl::Status MakeOurs() {
     const Division& division = seat_->division;
     std::vector<bool> here;
-    for (size_t i = 0; i < division.place_of.size(); ++i) here.push_back(division.task_of(i) == seat_->task);
+    for (size_t i = 0; i < division.location_of.size(); ++i)
+      here.push_back(division.task_of(i) == seat_->task);
     CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
                            PlaceLayers(model_, options_.place, request_, makers_, &here));
     Append(compute_.remarks, placement.remarks);
     Append(compute_.warnings, placement.warnings);
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
-    compute_.places = {.place_of = division.place_of,
-                       .device_of = std::vector<int>(division.task_of_place.size(), -1),
-                       .task_of = division.task_of_place};
+    compute_.locations = {.location_of = division.location_of,
+                          .device_of = std::vector<int>(division.task_of_location.size(), -1),
+                          .task_of = division.task_of_location};
     for (size_t i = 0; i < here.size(); ++i) {
       if (here[i])
-        compute_.places.device_of[static_cast<size_t>(division.place_of[i])] = placement.device_of[i];
+        compute_.locations.device_of[static_cast<size_t>(division.location_of[i])] = placement.device_of[i];
       placement.elsewhere.push_back({.job = "worker", .task = seat_->head + division.task_of(i)});
     }
     compute_.placement = DescribeLayers(model_, placement);

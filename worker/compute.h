@@ -30,7 +30,7 @@ struct Compute {
   std::string name{};                    // "/cpu:0", or "/gpu:0,/gpu:1"
   std::vector<std::string> placement{};  // the lines of --log_device_placement
   std::vector<std::string> remarks{}, warnings{};
-  nn::PipelinePlaces places{};  // if the model is divided over workers
+  nn::PipelineLocations locations{};  // if the model is divided over workers
 };
 
 // The cores that compute threads are bound to, as for StayOnCores(); `count` 0: not bound.

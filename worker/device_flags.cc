@@ -38,8 +38,8 @@ std::string CheckExplicitDevice(const std::string& text) {
   return std::string(ParseDeviceName(text).status().message());
 }
 
-std::string CheckPlaceRule(const std::string& text) {
-  return std::string(ParsePlaceRule(text).status().message());
+std::string CheckPlacementRule(const std::string& text) {
+  return std::string(ParsePlacementRule(text).status().message());
 }
 
 absl::Status NotTogether(absl::string_view a, absl::string_view b, absl::string_view why) {
@@ -107,7 +107,7 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
          "Model parallelism: the layers whose names match LAYERS, for example 'dense*', run on this device, "
          "which "
          "may belong to another worker, for example /job:worker/task:1; the last matching rule applies")
-      ->check(CLI::Validator(&CheckPlaceRule, ""))
+      ->check(CLI::Validator(&CheckPlacementRule, ""))
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false)

@@ -25,7 +25,7 @@ std::string Division::Describe(const nn::Model& model) const {
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
     // Marks a new stage on the same task: it has another device.
-    if (i > 0 && place_of[i] != place_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
+    if (i > 0 && location_of[i] != location_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
   }
   return text;
 }
@@ -47,7 +47,7 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
     names.push_back(*std::move(name));
   }
   if (!division.divided()) return division;
-  std::map<std::pair<int, std::string>, int> places;  // by task and device
+  std::map<std::pair<int, std::string>, int> locations;  // by task and device
   std::vector<int> layers(static_cast<size_t>(division.tasks));
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].job.value_or("worker") != "worker") {
@@ -64,10 +64,10 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
                  ? 0
                  : division.task_of(static_cast<size_t>(node.inputs[0]));
     const DeviceName device = {.type = names[i].type, .index = names[i].index};
-    const auto [place, fresh] =
-        places.try_emplace({task, device.ToString()}, static_cast<int>(places.size()));
-    if (fresh) division.task_of_place.push_back(task);
-    division.place_of.push_back(place->second);
+    const auto [location, fresh] =
+        locations.try_emplace({task, device.ToString()}, static_cast<int>(locations.size()));
+    if (fresh) division.task_of_location.push_back(task);
+    division.location_of.push_back(location->second);
     ++layers[static_cast<size_t>(task)];
   }
   for (size_t task = 0; task < layers.size(); ++task) {

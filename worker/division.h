@@ -22,11 +22,11 @@ struct Division {
   int tasks = 1;  // per group; 1: the model is not divided
   // [node of the model] The stage of each node: nodes of one task that request the same device are in one
   // stage.
-  std::vector<int> place_of{};
-  std::vector<int> task_of_place{};  // [stage]
+  std::vector<int> location_of{};
+  std::vector<int> task_of_location{};  // [stage]
 
   bool divided() const { return tasks > 1; }
-  int task_of(size_t node) const { return task_of_place[static_cast<size_t>(place_of[node])]; }
+  int task_of(size_t node) const { return task_of_location[static_cast<size_t>(location_of[node])]; }
   // "conv2d:0 flatten:0 dense:1". Tasks compare it to find out whether they divide the model in the same way.
   std::string Describe(const nn::Model& model) const;
 };

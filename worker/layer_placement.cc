@@ -78,9 +78,9 @@ class Placer {
 };
 
 // The rule that decides for a layer. Adds the rules that it overrides to `remarks`.
-const PlaceRule* LastThatFits(const std::vector<PlaceRule>& rules, const nn::Layer& layer,
-                              std::vector<bool>& fitted, std::vector<std::string>& remarks) {
-  const PlaceRule* last = nullptr;
+const PlacementRule* LastThatFits(const std::vector<PlacementRule>& rules, const nn::Layer& layer,
+                                  std::vector<bool>& fitted, std::vector<std::string>& remarks) {
+  const PlacementRule* last = nullptr;
   for (size_t i = 0; i < rules.size(); ++i) {
     if (!Fits(rules[i].layers, layer.name())) continue;
     fitted[i] = true;
@@ -109,14 +109,14 @@ std::string Bytes(int64_t elements) {
 
 }  // namespace
 
-absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
+absl::StatusOr<PlacementRule> ParsePlacementRule(absl::string_view text) {
   const size_t equals = text.rfind('=');
   if (equals == absl::string_view::npos || equals == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text, "' is not LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
   }
-  PlaceRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
-                    std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
+  PlacementRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
+                        std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
   CAIRN_RETURN_IF_ERROR(ParseDeviceName(rule.device));
   return rule;
 }
@@ -124,9 +124,9 @@ absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text) {
 absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
                                                       absl::Span<const std::string> rules,
                                                       std::vector<std::string>& remarks) {
-  std::vector<PlaceRule> parsed;
+  std::vector<PlacementRule> parsed;
   for (const std::string& rule : rules) {
-    CAIRN_ASSIGN_OR_RETURN(parsed.emplace_back(), ParsePlaceRule(rule));
+    CAIRN_ASSIGN_OR_RETURN(parsed.emplace_back(), ParsePlacementRule(rule));
   }
   std::vector<AskedDevice> asked;
   std::vector<bool> fitted(parsed.size());
@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
       asked.push_back(asked[first_uses[i]]);
       continue;
     }
-    const PlaceRule* rule = LastThatFits(parsed, *node.layer, fitted, remarks);
+    const PlacementRule* rule = LastThatFits(parsed, *node.layer, fitted, remarks);
     if (rule != nullptr) {
       asked.push_back({rule->device, absl::StrCat("--place '", rule->layers, "=", rule->device, "'")});
     } else if (!node.device.empty()) {

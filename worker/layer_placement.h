@@ -16,11 +16,11 @@ namespace cairn::worker {
 
 // "dense*=/gpu:1". `layers` is a pattern for names: * matches any letters, ? one, and [abc] one of those
 // listed.
-struct PlaceRule {
+struct PlacementRule {
   std::string layers;
   std::string device;  // a DeviceName
 };
-absl::StatusOr<PlaceRule> ParsePlaceRule(absl::string_view text);
+absl::StatusOr<PlacementRule> ParsePlacementRule(absl::string_view text);
 
 // The device that is requested for a layer.
 struct AskedDevice {

@@ -25,7 +25,7 @@ std::string NameOf(const SplitArgs& args, int worker) {
 
 int64_t MicroBatches(const SplitArgs& args) {
   return MicroBatchesOf(args.options, args.model,
-                        static_cast<int64_t>(args.seat.division.task_of_place.size()));
+                        static_cast<int64_t>(args.seat.division.task_of_location.size()));
 }
 
 v1::SplitPlan PlanOf(const SplitArgs& args) {
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args) {
   return split::Head::Create(std::move(options), {.model = args.model,
                                                   .loss = args.loss,
                                                   .threads = threads,
-                                                  .places = args.compute.places,
+                                                  .locations = args.compute.locations,
                                                   .micro_batches = MicroBatches(args),
                                                   .trace = args.trace});
 }
@@ -107,7 +107,7 @@ absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen) {
                              {.model = args.model,
                               .loss = args.loss,
                               .threads = threads,
-                              .places = args.compute.places,
+                              .locations = args.compute.locations,
                               .micro_batches = MicroBatches(args),
                               .trace = args.trace}));
   CAIRN_ASSIGN_OR_RETURN(

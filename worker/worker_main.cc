@@ -103,19 +103,20 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
                                    const nn::LossSpec& loss, const net::ResolvedCluster& cluster,
                                    const Seat* seat, TraceRecorder* trace) {
   const int cores = CoresOf(options, cluster);
-  const int place = cluster.spec.place_on_host_of(cluster.self);
-  return MakeCompute(options, model, loss,
-                     {.device = options.device,
-                      .allow_soft_placement = options.allow_soft_placement,
-                      .cuda = {.precision = options.precision,
-                               .allow_growth = options.allow_growth,
-                               .memory_fraction = options.per_process_gpu_memory_fraction},
-                      .cpu_devices = options.cpu_devices,
-                      .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
-                      .task = cluster.self,
-                      .trainer_on_host = place},
-                     options.deterministic ? CoreRange{.first = place * cores, .count = cores} : CoreRange(),
-                     TheBackends(), trace, seat);
+  const int local_rank = cluster.spec.local_rank_of(cluster.self);
+  return MakeCompute(
+      options, model, loss,
+      {.device = options.device,
+       .allow_soft_placement = options.allow_soft_placement,
+       .cuda = {.precision = options.precision,
+                .allow_growth = options.allow_growth,
+                .memory_fraction = options.per_process_gpu_memory_fraction},
+       .cpu_devices = options.cpu_devices,
+       .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
+       .task = cluster.self,
+       .trainer_on_host = local_rank},
+      options.deterministic ? CoreRange{.first = local_rank * cores, .count = cores} : CoreRange(),
+      TheBackends(), trace, seat);
 }
 
 // Starts the server of --metrics_port; null without the flag. INVALID_ARGUMENT as for HttpServer::Start().
@@ -186,16 +187,18 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
          }});
   };
   for (const std::string& address : job.servers()) stubs.push_back(stub_at(address));
-  client::ConnectionOptions::PlaceStub at_place;
+  client::ConnectionOptions::StubFactory stub_factory;
   if (job.ps_replication() > 0) {
-    at_place = [&job, stub_at](int part, int place) { return stub_at(job.servers(place), part); };
+    stub_factory = [&job, stub_at](int part, int host_index) {
+      return stub_at(job.servers(host_index), part);
+    };
   }
   client::ConnectionOptions reaching = {.task = cluster.self.ToString(),
                                         .cluster_hash = cluster.spec.Hash(),
                                         .connect_timeout = FromSeconds(options.connect_timeout_seconds),
                                         .say = [](const std::string& text) { LogWarning(text); },
                                         .stop = [&stop] { return stop.received() != 0; },
-                                        .at_place = std::move(at_place),
+                                        .stub_factory = std::move(stub_factory),
                                         .trace = trace};
   auto connection = client::Connection::Open(std::move(stubs), std::move(reaching));
   if (!connection.ok()) return connection.status();
@@ -453,7 +456,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (options.deterministic) {
     // Compute threads are created from here on; communication threads exist already.
     const int cores = CoresOf(options, cluster);
-    StayOnCores(cluster.spec.place_on_host_of(cluster.self) * cores, cores);
+    StayOnCores(cluster.spec.local_rank_of(cluster.self) * cores, cores);
   }
   const absl::Status initialised = chief ? trainer->Initialise() : absl::OkStatus();
   const auto result = initialised.ok() ? trainer->Run() : absl::StatusOr<Summary>(initialised);

@@ -202,7 +202,7 @@ int ClusterSpec::tasks_on_host_of(const TaskId& task) const {
   return count;
 }
 
-int ClusterSpec::place_on_host_of(const TaskId& task) const {
+int ClusterSpec::local_rank_of(const TaskId& task) const {
   const auto& peers = tasks(task.job);
   const auto self = peers.find(task.index);
   if (self == peers.end()) return 0;

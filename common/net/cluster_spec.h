@@ -58,7 +58,7 @@ class ClusterSpec {
   int tasks_on_host_of(const TaskId& task) const;
   // The position of `task` among the trainers on its host, in the order of trainers(), which determines its
   // GPU. 0 for a task that is not a trainer.
-  int place_on_host_of(const TaskId& task) const;
+  int local_rank_of(const TaskId& task) const;
 
   // The canonical JSON of the spec, and a hash of it that connecting tasks compare. Tasks of a sparse cluster
   // see different parts of it, so the hash covers only the addresses of the servers. It is the same in every

@@ -37,14 +37,14 @@ class CpuGlobalPool final : public UnaryOp {
         for (int64_t c = 0; c < lanes; ++c) to[c] /= static_cast<float>(pixels_);
         return;
       }
-      int64_t* places = places_.data() + channel;
+      int64_t* argmax = places_.data() + channel;
       for (int64_t c = 0; c < lanes; ++c) {
         to[c] = -std::numeric_limits<float>::infinity();
-        places[c] = 0;
+        argmax[c] = 0;
         for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
           if (!IsLarger(from[pixel * lanes_ + c], to[c])) continue;
           to[c] = from[pixel * lanes_ + c];
-          places[c] = pixel;
+          argmax[c] = pixel;
         }
       }
     });
@@ -57,8 +57,8 @@ class CpuGlobalPool final : public UnaryOp {
       const float* from = dy + channel;
       if (pooling_ == Pooling::kMax || lanes < lanes_) std::fill_n(to, pixels_ * lanes_, 0.0f);
       if (pooling_ == Pooling::kMax) {
-        const int64_t* places = places_.data() + channel;
-        for (int64_t c = 0; c < lanes; ++c) to[places[c] * lanes_ + c] = from[c];
+        const int64_t* argmax = places_.data() + channel;
+        for (int64_t c = 0; c < lanes; ++c) to[argmax[c] * lanes_ + c] = from[c];
         return;
       }
       for (int64_t pixel = 0; pixel < pixels_; ++pixel) {

@@ -54,14 +54,14 @@ class CpuMaxPool2D final : public UnaryOp {
   const int64_t slabs_;
   const PoolSlab slab_;
   const MaxPoolCode code_ = CAIRN_BEST_LOOPS(MaxPoolLoops);
-  std::vector<Place> places_;  // [output, padding channels included]
+  std::vector<WindowIndex> places_;  // [output, padding channels included]
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context, const Pool2DParams& params) {
   CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(params));
-  if (params.pool_height * params.pool_width > std::numeric_limits<Place>::max()) {
+  if (params.pool_height * params.pool_width > std::numeric_limits<WindowIndex>::max()) {
     return absl::UnimplementedError(
         absl::StrCat("a pooling window of ", params.pool_height, "x", params.pool_width, " is too large"));
   }

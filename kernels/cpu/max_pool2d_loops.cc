@@ -28,7 +28,7 @@ inline __attribute__((always_inline)) Clipped Clip(const PoolSlab& slab, int64_t
 // every number.
 template <int kLanes>
 inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, const Clipped& window,
-                                                         const float* x, float* y, Place* places) {
+                                                         const float* x, float* y, WindowIndex* argmax) {
   Floats<kLanes> largest = Floats<kLanes>{} - __builtin_inff();
   Ints<kLanes> where =
       Ints<kLanes>{} + static_cast<int32_t>(window.first_row * slab.window_width + window.first_column);
@@ -45,17 +45,18 @@ inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, c
     }
   }
   Store(largest, y);
-  Store(__builtin_convertvector(where, Places<kLanes>), places);
+  Store(__builtin_convertvector(where, WindowIndices<kLanes>), argmax);
 }
 
 // Adds dy to the places of the maxima.
 template <int kLanes>
 inline __attribute__((always_inline)) void BackwardWindow(const PoolSlab& slab, const Clipped& window,
-                                                          const float* dy, const Place* places, float* dx) {
+                                                          const float* dy, const WindowIndex* argmax,
+                                                          float* dx) {
   Floats<kLanes> gradient;
-  Places<kLanes> narrow;
+  WindowIndices<kLanes> narrow;
   Load(dy, gradient);
-  Load(places, narrow);
+  Load(argmax, narrow);
   const auto where = __builtin_convertvector(narrow, Ints<kLanes>);
   for (int64_t row = window.first_row; row < window.last_row; ++row) {
     float* to = dx + ((window.top + row) * slab.width + window.left + window.first_column) * slab.lanes;
@@ -88,18 +89,18 @@ inline __attribute__((always_inline)) void ForEachWindow(const PoolSlab& slab, c
   }
 }
 
-void Forward(const PoolSlab& slab, const float* x, float* y, Place* places) {
+void Forward(const PoolSlab& slab, const float* x, float* y, WindowIndex* argmax) {
   ForEachWindow(
       slab, [&](auto lanes, const Clipped& window, int64_t lane, int64_t out) __attribute__((always_inline)) {
-        ForwardWindow<decltype(lanes)::value>(slab, window, x + lane, y + out, places + out);
+        ForwardWindow<decltype(lanes)::value>(slab, window, x + lane, y + out, argmax + out);
       });
 }
 
-void Backward(const PoolSlab& slab, const float* dy, const Place* places, float* dx) {
+void Backward(const PoolSlab& slab, const float* dy, const WindowIndex* argmax, float* dx) {
   std::memset(dx, 0, static_cast<size_t>(slab.in_floats()) * sizeof(float));
   ForEachWindow(
       slab, [&](auto lanes, const Clipped& window, int64_t lane, int64_t out) __attribute__((always_inline)) {
-        BackwardWindow<decltype(lanes)::value>(slab, window, dy + out, places + out, dx + lane);
+        BackwardWindow<decltype(lanes)::value>(slab, window, dy + out, argmax + out, dx + lane);
       });
 }
 

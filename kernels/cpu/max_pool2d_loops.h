@@ -23,9 +23,9 @@ struct PoolSlab {
 struct MaxPoolCode {
   // y and places have the pooled shape. The first of equal values stays; NaN counts as larger than every
   // number.
-  void (*forward)(const PoolSlab& slab, const float* x, float* y, Place* places);
+  void (*forward)(const PoolSlab& slab, const float* x, float* y, WindowIndex* argmax);
   // dx = dy at the places of the maxima, summed where windows overlap, and 0 elsewhere.
-  void (*backward)(const PoolSlab& slab, const float* dy, const Place* places, float* dx);
+  void (*backward)(const PoolSlab& slab, const float* dy, const WindowIndex* argmax, float* dx);
 };
 
 namespace avx512 {

@@ -233,17 +233,17 @@ class PooledConv2D final : public LinearOp {
     });
   }
 
-  void ImageBackward(const float* x, const float* y, const float* dy, const Place* places, Scratch& scratch,
-                     float* dx, float* dkernel) const {
+  void ImageBackward(const float* x, const float* y, const float* dy, const WindowIndex* argmax,
+                     Scratch& scratch, float* dx, float* dkernel) const {
     if (lanes_along_filters_) {
       CopyIn(form_, x, scratch.image.data());
-      code_.kernel_gradient(shape_, scratch.image.data(), offsets_.data(), y, dy, places, dkernel);
+      code_.kernel_gradient(shape_, scratch.image.data(), offsets_.data(), y, dy, argmax, dkernel);
       return;
     }
     CopyIn(Form::kRows, x, scratch.rows.data());
     float* const drows = dx == nullptr ? nullptr : scratch.drows.data();
     if (drows != nullptr) std::fill(drows, drows + scratch.drows.size(), 0.0f);
-    code_.passed_gradient(shape_, scratch.rows.data(), kernel_.data(), y, dy, places, span_ / code_.lanes,
+    code_.passed_gradient(shape_, scratch.rows.data(), kernel_.data(), y, dy, argmax, span_ / code_.lanes,
                           rows_at_once_, scratch.passed.data(), dkernel, drows);
     if (drows != nullptr) CopyOut(drows, dx);
   }
@@ -324,12 +324,12 @@ class PooledConv2D final : public LinearOp {
   const int64_t span_;   // floats of a row of the kernel, in whole vectors
   const int64_t rows_at_once_;
   const int64_t pieces_;
-  std::vector<int64_t> offsets_;  // [taps] of each tap in an image of `form_`
-  std::vector<Place> places_;     // [output, padding filters included]
-  AlignedBuffer kernel_;          // packed, for forward or for backward
-  AlignedBuffer bias_;            // [padded filters]
-  AlignedBuffer partial_;         // [piece] of dbias, then dkernel
-  std::vector<Scratch> scratch_;  // [thread]
+  std::vector<int64_t> offsets_;     // [taps] of each tap in an image of `form_`
+  std::vector<WindowIndex> places_;  // [output, padding filters included]
+  AlignedBuffer kernel_;             // packed, for forward or for backward
+  AlignedBuffer bias_;               // [padded filters]
+  AlignedBuffer partial_;            // [piece] of dbias, then dkernel
+  std::vector<Scratch> scratch_;     // [thread]
 };
 
 }  // namespace

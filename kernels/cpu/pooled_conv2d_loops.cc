@@ -12,7 +12,7 @@ namespace {
 template <int kLanes, int kPixel, int kBlocks, int kWindows>
 inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, const float* corner,
                                                        const int64_t* offsets, const float* kernel,
-                                                       const float* bias, float* y, Place* places) {
+                                                       const float* bias, float* y, WindowIndex* argmax) {
   constexpr int kColumns = 2 * kWindows;
   Floats<kLanes> sums[kBlocks][2][kColumns] = {};
   const int64_t taps = s.taps();
@@ -56,7 +56,7 @@ inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, con
       largest = largest < 0.0f ? Floats<kLanes>{} : largest;  // NaN stays
       const int64_t to = (b * s.windows() + window) * kLanes;
       Store(largest, y + to);
-      Store(__builtin_convertvector(where, Places<kLanes>), places + to);
+      Store(__builtin_convertvector(where, WindowIndices<kLanes>), argmax + to);
     }
   }
 }
@@ -64,25 +64,25 @@ inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, con
 template <int kLanes, int kPixel, int kBlocks, int kWindows>
 inline __attribute__((always_inline)) void ForwardBlocks(const PooledShape& s, const float* image,
                                                          const int64_t* offsets, const float* kernel,
-                                                         const float* bias, float* y, Place* places) {
+                                                         const float* bias, float* y, WindowIndex* argmax) {
   for (int64_t row = 0; row < s.out_height; ++row) {
     const float* const corner = image + 2 * row * s.columns * kPixel;
     int64_t column = 0;
     for (; column + kWindows <= s.out_width; column += kWindows) {
       const int64_t to = (row * s.out_width + column) * kLanes;
       ForwardTile<kLanes, kPixel, kBlocks, kWindows>(s, corner + 2 * column * kPixel, offsets, kernel, bias,
-                                                     y + to, places + to);
+                                                     y + to, argmax + to);
     }
     if (kWindows > 2 && column + 2 <= s.out_width) {
       const int64_t to = (row * s.out_width + column) * kLanes;
       ForwardTile<kLanes, kPixel, kBlocks, 2>(s, corner + 2 * column * kPixel, offsets, kernel, bias, y + to,
-                                              places + to);
+                                              argmax + to);
       column += 2;
     }
     for (; column < s.out_width; ++column) {
       const int64_t to = (row * s.out_width + column) * kLanes;
       ForwardTile<kLanes, kPixel, kBlocks, 1>(s, corner + 2 * column * kPixel, offsets, kernel, bias, y + to,
-                                              places + to);
+                                              argmax + to);
     }
   }
 }
@@ -90,17 +90,17 @@ inline __attribute__((always_inline)) void ForwardBlocks(const PooledShape& s, c
 // y and places [blocks, windows, lanes].
 template <int kLanes, int kPixel, int kBlocks, int kWindows>
 void ForwardImage(const PooledShape& s, const float* image, const int64_t* offsets, const float* kernel,
-                  const float* bias, float* y, Place* places) {
+                  const float* bias, float* y, WindowIndex* argmax) {
   int64_t block = 0;
   for (; block + kBlocks <= s.blocks; block += kBlocks) {
     const int64_t to = block * s.windows() * kLanes;
     ForwardBlocks<kLanes, kPixel, kBlocks, kWindows>(s, image, offsets, kernel + block * s.taps() * kLanes,
-                                                     bias + block * kLanes, y + to, places + to);
+                                                     bias + block * kLanes, y + to, argmax + to);
   }
   for (; block < s.blocks; ++block) {
     const int64_t to = block * s.windows() * kLanes;
     ForwardBlocks<kLanes, kPixel, 1, kWindows>(s, image, offsets, kernel + block * s.taps() * kLanes,
-                                               bias + block * kLanes, y + to, places + to);
+                                               bias + block * kLanes, y + to, argmax + to);
   }
 }
 
@@ -110,7 +110,7 @@ void ForwardImage(const PooledShape& s, const float* image, const int64_t* offse
 template <int kLanes, int kTaps>
 inline __attribute__((always_inline)) void KernelGradientOfTaps(const PooledShape& s, const float* image,
                                                                 const int64_t* offsets, const float* y,
-                                                                const float* dy, const Place* places,
+                                                                const float* dy, const WindowIndex* argmax,
                                                                 float* dkernel) {
   Floats<kLanes> sums[kTaps];
 #pragma GCC unroll 16
@@ -120,10 +120,10 @@ inline __attribute__((always_inline)) void KernelGradientOfTaps(const PooledShap
     const float* corner = image + 2 * row * s.columns;
     for (int64_t column = 0; column < s.out_width; ++column, corner += 2, from += kLanes) {
       Floats<kLanes> value, gradient;
-      Places<kLanes> narrow;
+      WindowIndices<kLanes> narrow;
       Load(y + from, value);
       Load(dy + from, gradient);
-      Load(places + from, narrow);
+      Load(argmax + from, narrow);
       gradient = value > 0.0f ? gradient : Floats<kLanes>{};
       const Ints<kLanes> where = __builtin_convertvector(narrow, Ints<kLanes>);
       Floats<kLanes> at[4];
@@ -147,17 +147,17 @@ inline __attribute__((always_inline)) void KernelGradientOfTaps(const PooledShap
 // Adds to dkernel [blocks, taps, lanes].
 template <int kLanes>
 void KernelGradientImage(const PooledShape& s, const float* image, const int64_t* offsets, const float* y,
-                         const float* dy, const Place* places, float* dkernel) {
+                         const float* dy, const WindowIndex* argmax, float* dkernel) {
   for (int64_t block = 0; block < s.blocks; ++block) {
     const int64_t from = block * s.windows() * kLanes;
     float* const to = dkernel + block * s.taps() * kLanes;
     int64_t tap = 0;
     for (; tap + 9 <= s.taps(); tap += 9) {
-      KernelGradientOfTaps<kLanes, 9>(s, image, offsets + tap, y + from, dy + from, places + from,
+      KernelGradientOfTaps<kLanes, 9>(s, image, offsets + tap, y + from, dy + from, argmax + from,
                                       to + tap * kLanes);
     }
     for (; tap < s.taps(); ++tap) {
-      KernelGradientOfTaps<kLanes, 1>(s, image, offsets + tap, y + from, dy + from, places + from,
+      KernelGradientOfTaps<kLanes, 1>(s, image, offsets + tap, y + from, dy + from, argmax + from,
                                       to + tap * kLanes);
     }
   }
@@ -186,7 +186,7 @@ void BiasGradientImage(const PooledShape& s, const float* y, const float* dy, fl
 // counts [lanes].
 template <int kLanes>
 inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t first_row, int64_t last_row,
-                                                  const float* y, const float* dy, const Place* places,
+                                                  const float* y, const float* dy, const WindowIndex* argmax,
                                                   Passed* passed, int64_t* counts) {
   const int64_t in_row = s.columns * s.channels, windows = s.windows();
   const int64_t of_place[4] = {0, s.channels, in_row, in_row + s.channels};
@@ -197,7 +197,7 @@ inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t 
       const int64_t corner = 2 * row * in_row + 2 * column * s.channels;
       for (int lane = 0; lane < kLanes; ++lane) {
         // Always written, and kept if the relu was open: faster than an unpredictable branch.
-        passed[lane * windows + counts[lane]] = {corner + of_place[places[from + lane]], dy[from + lane]};
+        passed[lane * windows + counts[lane]] = {corner + of_place[argmax[from + lane]], dy[from + lane]};
         counts[lane] += y[from + lane] > 0 ? 1 : 0;
       }
     }
@@ -294,7 +294,7 @@ inline __attribute__((always_inline)) void ForEachTile(int64_t kernel_height, in
 // memory.
 template <int kLanes, int kRows, int kVectors>
 void PassedGradientImage(const PooledShape& s, const float* image, const float* kernel, const float* y,
-                         const float* dy, const Place* places, int64_t vectors, int64_t rows_at_once,
+                         const float* dy, const WindowIndex* argmax, int64_t vectors, int64_t rows_at_once,
                          Passed* passed, float* dkernel, float* dimage) {
   const int64_t in_row = s.columns * s.channels, span = vectors * kLanes;
   int64_t counts[kLanes];
@@ -302,7 +302,7 @@ void PassedGradientImage(const PooledShape& s, const float* image, const float* 
     const int64_t last = first + rows_at_once < s.out_height ? first + rows_at_once : s.out_height;
     for (int64_t block = 0; block < s.blocks; ++block) {
       const int64_t from = block * s.windows() * kLanes;
-      Gather<kLanes>(s, first, last, y + from, dy + from, places + from, passed, counts);
+      Gather<kLanes>(s, first, last, y + from, dy + from, argmax + from, passed, counts);
       for (int lane = 0; lane < kLanes; ++lane) {
         const int64_t filter = (block * kLanes + lane) * s.kernel_height * span;
         const Passed* const of_lane = passed + lane * s.windows();

@@ -36,21 +36,21 @@ struct PooledCode {
   int64_t lanes;
   // kernel [blocks, taps, lanes], bias [blocks, lanes].
   void (*forward_planar)(const PooledShape& s, const float* image, const int64_t* offsets,
-                         const float* kernel, const float* bias, float* y, Place* places);
+                         const float* kernel, const float* bias, float* y, WindowIndex* argmax);
   void (*forward_blocked)(const PooledShape& s, const float* image, const int64_t* offsets,
-                          const float* kernel, const float* bias, float* y, Place* places);
+                          const float* kernel, const float* bias, float* y, WindowIndex* argmax);
   // Adds to dbias [blocks, lanes].
   void (*bias_gradient)(const PooledShape& s, const float* y, const float* dy, float* dbias);
   // With lanes along the filters, for few taps and a planar image: adds to dkernel [blocks, taps, lanes].
   void (*kernel_gradient)(const PooledShape& s, const float* image, const int64_t* offsets, const float* y,
-                          const float* dy, const Place* places, float* dkernel);
+                          const float* dy, const WindowIndex* argmax, float* dkernel);
   // With lanes along a row of the kernel, for an image [rows, columns, channels]: adds to dkernel [blocks,
   // lanes, kernel_height, span], span = vectors * lanes, and to dimage, with the image's shape, unless it is
   // null. Both images are followed by `lanes` floats of slack. `kernel` has dkernel's shape, with zeros after
   // the kernel_width * channels floats of a row. Processes `rows_at_once` rows of windows at a time, whose
   // part of the image should fit the first-level cache. passed [lanes, windows] is working memory.
   void (*passed_gradient)(const PooledShape& s, const float* image, const float* kernel, const float* y,
-                          const float* dy, const Place* places, int64_t vectors, int64_t rows_at_once,
+                          const float* dy, const WindowIndex* argmax, int64_t vectors, int64_t rows_at_once,
                           Passed* passed, float* dkernel, float* dimage);
 };
 

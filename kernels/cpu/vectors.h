@@ -13,7 +13,7 @@
 namespace cairn::kernels::cpu {
 
 // The place of a maximum in its window: row * window_width + column.
-using Place = uint16_t;
+using WindowIndex = uint16_t;
 
 #ifdef CAIRN_ISA
 namespace CAIRN_ISA {
@@ -28,7 +28,7 @@ using Floats = typename VectorOf<float, kLanes>::Type;
 template <int kLanes>
 using Ints = typename VectorOf<int32_t, kLanes>::Type;
 template <int kLanes>
-using Places = typename VectorOf<Place, kLanes>::Type;
+using WindowIndices = typename VectorOf<WindowIndex, kLanes>::Type;
 
 template <typename Vector, typename Element>
 inline __attribute__((always_inline)) void Load(const Element* from, Vector& to) {

@@ -231,7 +231,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
     return absl::InvalidArgumentError(
         absl::StrCat(params.indices, " rows of a table [", params.rows, ",", params.width, "]"));
   }
-  if (params.indices >= kMaxFaultPlaces || params.rows >= kMaxFaultPlaces) {
+  if (params.indices >= kMaxFaultIndices || params.rows >= kMaxFaultIndices) {
     return absl::UnimplementedError(absl::StrCat(params.indices, " indices in a table of ", params.rows,
                                                  " rows: more than 32 bits count"));
   }

@@ -18,7 +18,7 @@ namespace cairn::kernels::cuda {
 // first index.
 using FaultWord = unsigned long long;
 inline constexpr FaultWord kNoFault = ~FaultWord{0};
-inline constexpr int64_t kMaxFaultPlaces = int64_t{1} << 32;
+inline constexpr int64_t kMaxFaultIndices = int64_t{1} << 32;
 
 __device__ inline void NoteFault(FaultWord* word, int64_t place, float value) {
   atomicMin(word, static_cast<FaultWord>(place) << 32 | __float_as_uint(value));

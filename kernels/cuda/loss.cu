@@ -325,7 +325,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
   const bool categorical = params.kind == LossKind::kSparseCategoricalCrossentropy ||
                            params.kind == LossKind::kCategoricalCrossentropy;
   if (params.kind == LossKind::kSparseCategoricalCrossentropy &&
-      params.batch > kMaxFaultPlaces / params.rows_per_example) {
+      params.batch > kMaxFaultIndices / params.rows_per_example) {
     return absl::UnimplementedError("more than 2^32 labels");
   }
   Batch batch;

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     cluster->spec.trainers();
     if (require_task) {
       FUZZ_CHECK(cluster->spec.tasks_on_host_of(cluster->self) >= 1);
-      FUZZ_CHECK(cluster->spec.place_on_host_of(cluster->self) >= 0);
+      FUZZ_CHECK(cluster->spec.local_rank_of(cluster->self) >= 0);
     }
     if (!cluster->spec.knows_all_servers()) continue;
     // The canonical form of an accepted cluster reads as the same cluster.

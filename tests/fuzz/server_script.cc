@@ -89,9 +89,9 @@ class ServerPlayer::Log final : public ps::LogSink {
   void End(const absl::Status&) override {}
 };
 
-ServerPlayer::ServerPlayer(int index, int place)
+ServerPlayer::ServerPlayer(int index, int host_index)
     : server_({.index = index,
-               .place = place,
+               .host_index = host_index,
                .incarnation = 1,
                .connect_to_leader =
                    [this](const v1::Job&, std::shared_ptr<ps::Shard> shard, int64_t) {
@@ -99,9 +99,9 @@ ServerPlayer::ServerPlayer(int index, int place)
                      return std::make_unique<NowherePort>();
                    },
                .connect_to_copy =
-                   place < 0 ? ps::CopyDialer()
-                             : [](const std::string&, int,
-                                  ps::CopyStreamHandler&) { return std::make_unique<NowhereStream>(); },
+                   host_index < 0 ? ps::CopyDialer()
+                                  : [](const std::string&, int,
+                                       ps::CopyStreamHandler&) { return std::make_unique<NowhereStream>(); },
                .copies_by_calls = true},
               clock_),
       sink_(std::make_shared<Sink>()) {

@@ -17,9 +17,9 @@ v1::CreateRequest SmallJob(v1::Mode mode, int servers);
 // One server in this process. It must answer each call once, whatever the script.
 class ServerPlayer {
  public:
-  // `index`: 0, or 1 for a follower, whose leader is the script. `place`: the index of its process, if
+  // `index`: 0, or 1 for a follower, whose leader is the script. `host_index`: the index of its process, if
   // different; the server may then keep a backup.
-  explicit ServerPlayer(int index, int place = -1);
+  explicit ServerPlayer(int index, int host_index = -1);
   ~ServerPlayer();
 
   // Creates the job, writes its values, and has worker 0 join.

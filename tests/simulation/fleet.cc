@@ -39,7 +39,7 @@ std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process, uint64_t in
   return std::make_unique<ps::Server>(
       ps::Server::Options{
           .index = part,
-          .place = process,
+          .host_index = process,
           .incarnation = incarnation,
           .connect_to_leader =
               [this, part, process](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {

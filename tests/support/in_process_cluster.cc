@@ -76,12 +76,12 @@ void InProcessCluster::Restart(int server) {
   slots_[static_cast<size_t>(server)]->Set(MakeServer(server, server, incarnation));
 }
 
-std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int place, uint64_t incarnation) {
+std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int host_index, uint64_t incarnation) {
   const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(part),
                               .longest = options_.longest_delay};
   ps::Server::Options options = {
       .index = part,
-      .place = place,
+      .host_index = host_index,
       .cluster_hash = 0,
       .incarnation = incarnation,
       .connect_to_leader =
@@ -92,10 +92,10 @@ std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int place, ui
                                    *breakers_[static_cast<size_t>(part)]);
           },
       .connect_to_copy =
-          [this, place, delay](const std::string&, int of, ps::CopyStreamHandler& handler) {
+          [this, host_index, delay](const std::string&, int of, ps::CopyStreamHandler& handler) {
             return DialCopyInProcess(
-                place == of ? *copies_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)], delay,
-                handler);
+                host_index == of ? *copies_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)],
+                delay, handler);
           },
       .memory_limit = options_.memory_limit};
   return std::make_shared<ps::Server>(std::move(options), clock_);
@@ -107,7 +107,7 @@ std::vector<std::unique_ptr<client::ServerStub>> InProcessCluster::Stubs(const s
   return stubs;
 }
 
-std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::AtPlace(
+std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::StubFactoryFor(
     const std::string& client) {
   return [this, client](int part, int) { return copy_link(client, part).NewStub(); };
 }
@@ -120,12 +120,12 @@ Link& InProcessCluster::copy_link(const std::string& client, int part) {
   return LinkTo(client, options_.servers + part, *copies_[static_cast<size_t>(part)], After(part));
 }
 
-Link& InProcessCluster::LinkTo(const std::string& client, int key, const ServerSlot& slot, int place) {
+Link& InProcessCluster::LinkTo(const std::string& client, int key, const ServerSlot& slot, int host_index) {
   MutexLock lock(mutex_);
   std::unique_ptr<Link>& link = links_[{client, key}];
   if (link == nullptr) {
     const uint64_t seed = options_.seed ^ StreamOf(absl::StrCat(client, "/", key));
-    link = std::make_unique<Link>(slot, absl::StrCat("host", place, ":2222"),
+    link = std::make_unique<Link>(slot, absl::StrCat("host", host_index, ":2222"),
                                   DelayOptions{.seed = seed, .longest = options_.longest_delay});
   }
   return *link;

@@ -49,8 +49,8 @@ class InProcessCluster {
   // The stubs by which `client` ("worker/0") reaches the servers, by server. Every call returns stubs over
   // the same links.
   std::vector<std::unique_ptr<client::ServerStub>> Stubs(const std::string& client);
-  // client::ConnectionOptions::at_place.
-  std::function<std::unique_ptr<client::ServerStub>(int, int)> AtPlace(const std::string& client);
+  // client::ConnectionOptions::stub_factory.
+  std::function<std::unique_ptr<client::ServerStub>(int, int)> StubFactoryFor(const std::string& client);
   // The link from `client` to a server, which can inject faults.
   Link& link(const std::string& client, int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // Breaks the link from a follower to ps/0.
@@ -70,8 +70,8 @@ class InProcessCluster {
 
  private:
   int After(int server) const { return (server + 1) % options_.servers; }
-  std::shared_ptr<ps::Server> MakeServer(int part, int place, uint64_t incarnation);
-  Link& LinkTo(const std::string& client, int key, const ServerSlot& slot, int place)
+  std::shared_ptr<ps::Server> MakeServer(int part, int host_index, uint64_t incarnation);
+  Link& LinkTo(const std::string& client, int key, const ServerSlot& slot, int host_index)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ClusterOptions options_;

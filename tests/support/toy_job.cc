@@ -38,8 +38,8 @@ ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
                    .connect_timeout = std::chrono::seconds(10),
                    .say = nullptr,
                    .stop = nullptr,
-                   .at_place = toy.job.ps_replication() > 0 ? cluster.AtPlace(TaskName(worker))
-                                                            : client::ConnectionOptions::PlaceStub()})
+                   .stub_factory = toy.job.ps_replication() > 0 ? cluster.StubFactoryFor(TaskName(worker))
+                                                                : client::ConnectionOptions::StubFactory()})
                   .value(),
               toy.variables,
               {.worker = worker,

@@ -43,7 +43,7 @@ Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, Connectio
   for (int server = 0; server < count; ++server) {
     Part& part = parts_.emplace_back();
     part.home = std::move(stubs[static_cast<size_t>(server)]);
-    if (options_.at_place && count > 1) part.copy = options_.at_place(server, (server + 1) % count);
+    if (options_.stub_factory && count > 1) part.copy = options_.stub_factory(server, (server + 1) % count);
   }
 }
 

@@ -36,9 +36,9 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Polled several times a second during a wait; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // Makes a stub for server `part`'s shard where server `place` has its backup. Null: backups are not used.
-  using PlaceStub = std::function<std::unique_ptr<ServerStub>(int part, int place)>;
-  PlaceStub at_place{};
+  // Makes a stub for server `part`'s shard where server `host_index` has its backup. Null: backups are not used.
+  using StubFactory = std::function<std::unique_ptr<ServerStub>(int part, int host_index)>;
+  StubFactory stub_factory{};
   TraceRecorder* trace = nullptr;  // may be null; receives samples of the servers' clocks
 };
 

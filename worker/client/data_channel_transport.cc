@@ -20,9 +20,9 @@ struct Way {
 };
 
 // Where a server is, and which transports to it have failed.
-class Place {
+class Endpoint {
  public:
-  explicit Place(DataChannelOptions options) : options_(std::move(options)) {}
+  explicit Endpoint(DataChannelOptions options) : options_(std::move(options)) {}
 
   Way way() const {
     MutexLock lock(mutex_);
@@ -96,10 +96,10 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
  private:
   explicit DataFrameStream(FrameHandler& handler) : handler_(handler) {}
 
-  absl::Span<char> PlaceFor(absl::Span<const char> header, size_t bytes) override {
+  absl::Span<char> DestinationFor(absl::Span<const char> header, size_t bytes) override {
     v1::ServerHeader parsed;
     if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) return {};
-    return handler_.PlaceFor(parsed, bytes);
+    return handler_.DestinationFor(parsed, bytes);
   }
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
     v1::ServerHeader parsed;
@@ -120,12 +120,12 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
 class DataChannelStub final : public ServerStub {
  public:
   DataChannelStub(std::unique_ptr<ServerStub> other, const DataChannelOptions& options)
-      : other_(std::move(other)), part_(options.part), place_(options) {}
+      : other_(std::move(other)), part_(options.part), endpoint_(options) {}
 
   absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
                        Timeout timeout) override {
     absl::Status status = other_->Connect(request, response, timeout);
-    if (status.ok()) place_.Learn(*response);
+    if (status.ok()) endpoint_.Learn(*response);
     return status;
   }
   absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
@@ -163,24 +163,24 @@ class DataChannelStub final : public ServerStub {
   std::string address() const override { return other_->address(); }
 
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
-    for (Way way = place_.way(); way.transport != net::Transport::kGrpc; way = place_.way()) {
+    for (Way way = endpoint_.way(); way.transport != net::Transport::kGrpc; way = endpoint_.way()) {
       auto stream = DataFrameStream::Open(address(), way, part_, handler);
       if (stream.ok()) {
-        place_.Say(way.transport);
+        endpoint_.Say(way.transport);
         return *std::move(stream);
       }
       // The server does not respond at the moment, which is no reason to avoid this transport later.
       if (absl::IsDeadlineExceeded(stream.status())) break;
-      place_.Fail(way);
+      endpoint_.Fail(way);
     }
-    place_.Say(net::Transport::kGrpc);
+    endpoint_.Say(net::Transport::kGrpc);
     return other_->OpenStream(handler);
   }
 
  private:
   const std::unique_ptr<ServerStub> other_;
   const std::optional<int> part_;
-  Place place_;
+  Endpoint endpoint_;
 };
 
 }  // namespace

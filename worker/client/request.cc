@@ -54,7 +54,7 @@ class ExtentsSink final : public ChunkSink {
     }
     return elements.Scatter(begun - offset, places);
   }
-  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count) override {
+  absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count) override {
     const int64_t offset = chunk.offset();
     if (chunk.encoding() != v1::ENCODING_FLOAT32 || offset < 0) return {};
     const auto extent = FirstBehind(offset);

@@ -43,13 +43,13 @@ absl::Status ServerSession::status() const {
   return status_;
 }
 
-absl::Span<char> ServerSession::PlaceFor(const v1::ServerHeader& header, size_t bytes) {
+absl::Span<char> ServerSession::DestinationFor(const v1::ServerHeader& header, size_t bytes) {
   if (!header.has_chunk() || bytes == 0 || bytes % sizeof(float) != 0) return {};
   MutexLock lock(mutex_);
   const auto found = requests_.find(header.request_id());
   if (found == requests_.end() || found->second.values == nullptr) return {};
   const absl::Span<float> place =
-      found->second.values->PlaceFor(header.chunk(), static_cast<int64_t>(bytes / sizeof(float)));
+      found->second.values->DestinationFor(header.chunk(), static_cast<int64_t>(bytes / sizeof(float)));
   return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
 }
 

@@ -25,7 +25,7 @@ class ChunkSink {
   virtual absl::Status Add(const v1::Chunk& chunk, net::Payload payload) = 0;
   // Where a chunk of `count` float32 elements can be received, so that Add() need not copy it. The next call
   // is Add() of this chunk, unless the stream ends. Empty: anywhere.
-  virtual absl::Span<float> PlaceFor(const v1::Chunk& /*chunk*/, int64_t /*count*/) { return {}; }
+  virtual absl::Span<float> DestinationFor(const v1::Chunk& /*chunk*/, int64_t /*count*/) { return {}; }
 };
 
 class ServerSession final : private FrameHandler {
@@ -61,7 +61,7 @@ class ServerSession final : private FrameHandler {
     std::unique_ptr<ChunkSink> values;  // null when the answer has ended
     OnDone on_done;
   };
-  absl::Span<char> PlaceFor(const v1::ServerHeader& header, size_t bytes) override;
+  absl::Span<char> DestinationFor(const v1::ServerHeader& header, size_t bytes) override;
   void OnFrame(const v1::ServerHeader& header, net::Payload payload) override;
   void OnClosed(const absl::Status& status) override;
 

@@ -54,9 +54,9 @@ class StepPushes::AnswerSink final : public ChunkSink {
     arrivals_.Add(server_, chunk.offset(), elements);
     return absl::OkStatus();
   }
-  absl::Span<float> PlaceFor(const v1::Chunk& chunk, int64_t count) override {
+  absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count) override {
     NoteFirst();
-    const absl::Span<float> place = values_->PlaceFor(chunk, count);
+    const absl::Span<float> place = values_->DestinationFor(chunk, count);
     if (place.empty() || !arrivals_.Admit(server_, chunk.offset(), count)) return {};
     return place;
   }

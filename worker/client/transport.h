@@ -25,7 +25,7 @@ class FrameHandler {
   // Where the payload of `bytes` bytes that follows this header can be received, so that it need not be
   // copied. The next call is OnFrame() with the payload there. Empty: anywhere. Not every transport calls
   // this.
-  virtual absl::Span<char> PlaceFor(const v1::ServerHeader& /*header*/, size_t /*bytes*/) { return {}; }
+  virtual absl::Span<char> DestinationFor(const v1::ServerHeader& /*header*/, size_t /*bytes*/) { return {}; }
   // `payload` is valid during the call.
   virtual void OnFrame(const v1::ServerHeader& header, net::Payload payload) = 0;
   // The last call. OK only when the client closed the stream.

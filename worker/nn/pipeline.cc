@@ -9,7 +9,7 @@
 namespace cairn::nn {
 
 Pipeline::Pipeline(const Options& options)
-    : shape_(options.model, options.loss, options.places, options.trace, options.remote_stages),
+    : shape_(options.model, options.loss, options.locations, options.trace, options.remote_stages),
       threads_(options.threads.begin(), options.threads.end()),
       lanes_(options.threads.size()),
       micro_batches_(options.micro_batches) {}

@@ -36,7 +36,7 @@ class Pipeline {
     const Model& model;
     LossSpec loss;
     absl::Span<DeviceThread* const> threads;  // [device of this process]; each has a node
-    PipelinePlaces places;
+    PipelineLocations locations;
     // The number of micro-batches of a batch; fewer if it has fewer examples.
     int64_t micro_batches = 1;
     TraceRecorder* trace = nullptr;         // may be null

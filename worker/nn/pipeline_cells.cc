@@ -21,27 +21,29 @@ size_t OutputOf(const ModelPart& part, int node) {
 
 }  // namespace
 
-PipelinePlaces PipelinePlaces::OfDevices(absl::Span<const int> device_of) {
-  PipelinePlaces places = {.place_of = {device_of.begin(), device_of.end()}, .device_of = {}, .task_of = {}};
-  places.device_of.resize(static_cast<size_t>(*std::max_element(device_of.begin(), device_of.end())) + 1);
-  std::iota(places.device_of.begin(), places.device_of.end(), 0);
-  places.task_of.resize(places.device_of.size());
-  return places;
+PipelineLocations PipelineLocations::OfDevices(absl::Span<const int> device_of) {
+  PipelineLocations locations = {
+      .location_of = {device_of.begin(), device_of.end()}, .device_of = {}, .task_of = {}};
+  locations.device_of.resize(static_cast<size_t>(*std::max_element(device_of.begin(), device_of.end())) + 1);
+  std::iota(locations.device_of.begin(), locations.device_of.end(), 0);
+  locations.task_of.resize(locations.device_of.size());
+  return locations;
 }
 
-PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss, const PipelinePlaces& places,
-                             TraceRecorder* of_trace, RemoteStages* of_remote_stages)
+PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
+                             const PipelineLocations& locations, TraceRecorder* of_trace,
+                             RemoteStages* of_remote_stages)
     : model(of_model),
       loss(of_loss),
       trace(of_trace),
       remote_stages(of_remote_stages),
-      parts(SplitModel(of_model, places.place_of)) {
+      parts(SplitModel(of_model, locations.location_of)) {
   parts_with.resize(model.variables().size());
   readers.resize(parts.size());
   for (size_t part = 0; part < parts.size(); ++part) {
-    const auto place = static_cast<size_t>(places.place_of[static_cast<size_t>(parts[part].begin)]);
-    device_of_part.push_back(places.device_of[place]);
-    task_of_part.push_back(places.task_of[place]);
+    const auto location = static_cast<size_t>(locations.location_of[static_cast<size_t>(parts[part].begin)]);
+    device_of_part.push_back(locations.device_of[location]);
+    task_of_part.push_back(locations.task_of[location]);
     if (device_of_part.back() >= 0) task = task_of_part.back();
     for (const int variable : parts[part].variables) {
       parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(part));

@@ -18,18 +18,18 @@
 namespace cairn::nn {
 
 // Where the nodes of a model compute. A stage is a run of nodes with the same destination.
-struct PipelinePlaces {
+struct PipelineLocations {
   // All destinations are devices of this process.
-  static PipelinePlaces OfDevices(absl::Span<const int> device_of);
+  static PipelineLocations OfDevices(absl::Span<const int> device_of);
 
-  std::vector<int> place_of;   // [node]
-  std::vector<int> device_of;  // [destination] the device of this process; -1: in another process
-  std::vector<int> task_of;    // [destination] the process
+  std::vector<int> location_of;  // [node]
+  std::vector<int> device_of;    // [destination] the device of this process; -1: in another process
+  std::vector<int> task_of;      // [destination] the process
 };
 
 // What all batch sizes share. Constant after construction.
 struct PipelineShape {
-  PipelineShape(const Model& model, const LossSpec& loss, const PipelinePlaces& places,
+  PipelineShape(const Model& model, const LossSpec& loss, const PipelineLocations& locations,
                 TraceRecorder* trace = nullptr, RemoteStages* remote_stages = nullptr);
 
   // A stage's input that reads an output.

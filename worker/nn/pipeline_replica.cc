@@ -71,12 +71,13 @@ absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model,
                                                              absl::Span<DeviceThread* const> threads,
                                                              absl::Span<const int> device_of,
                                                              int64_t micro_batches, TraceRecorder* trace) {
-  CAIRN_ASSIGN_OR_RETURN(auto pipeline, Pipeline::Create({.model = model,
-                                                          .loss = loss,
-                                                          .threads = threads,
-                                                          .places = PipelinePlaces::OfDevices(device_of),
-                                                          .micro_batches = micro_batches,
-                                                          .trace = trace}));
+  CAIRN_ASSIGN_OR_RETURN(auto pipeline,
+                         Pipeline::Create({.model = model,
+                                           .loss = loss,
+                                           .threads = threads,
+                                           .locations = PipelineLocations::OfDevices(device_of),
+                                           .micro_batches = micro_batches,
+                                           .trace = trace}));
   return std::unique_ptr<Replica>(std::make_unique<PipelineReplica>(model, loss, std::move(pipeline)));
 }
 

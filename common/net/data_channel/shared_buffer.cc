@@ -59,7 +59,7 @@ class Registry {
     SharedMemory& old = *entry->buffer;
     SharedMemory next = MemoryOf(old.size(), /*shared=*/true);
     std::memcpy(next.data(), old.data(), old.size());
-    next.TakePlaceOf(old);
+    next.MoveFrom(old);
     old = std::move(next);
     entry->region = NewRegion(old);
   }

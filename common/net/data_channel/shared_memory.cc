@@ -105,7 +105,7 @@ SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
-void SharedMemory::TakePlaceOf(SharedMemory& other) {
+void SharedMemory::MoveFrom(SharedMemory& other) {
   CAIRN_CHECK(size_ == other.size_ && size_ > 0);
   void* const moved = mremap(data_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, other.data_);
   CAIRN_CHECK(moved == other.data_);

@@ -43,7 +43,7 @@ class SharedMemory {
 
   // Moves this mapping to the address of `other`, of the same size, which is then empty. Writes during the
   // call may be lost.
-  void TakePlaceOf(SharedMemory& other);
+  void MoveFrom(SharedMemory& other);
 
  private:
   static absl::StatusOr<SharedMemory> MapAll(FileDescriptor memory, size_t size, Access access);

@@ -69,7 +69,7 @@ class DataReceiver {
   virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
   // Where to put the payload of `bytes` that follows this header on the socket, to save a copy: the next
   // call, OnMessage(), finds it there. Empty: anywhere.
-  virtual absl::Span<char> PlaceFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
+  virtual absl::Span<char> DestinationFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
   // `header` and `payload` are valid during the call. A status other than OK ends the stream and is sent to
   // the other end.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
@@ -239,7 +239,7 @@ class DataStream {
   bool StepBack(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
-  void FindPlace(const DataPrologue& prologue, absl::Span<const char> front);
+  void FindDestination(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status Deliver(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status DeliverLent(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status MapRegion(absl::Span<const char> told) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -282,7 +282,7 @@ class DataStream {
   size_t in_begin_ = 0, in_end_ = 0;
   // The payload of a message on the socket for which the receiver has no place.
   std::vector<char> payload_;
-  absl::Span<char> place_;
+  absl::Span<char> destination_;
   size_t payload_got_ = 0;
   uint64_t borrowed_ = 0;  // payloads read that the other end still waits for
   bool unread_ = true;     // there may be more to receive than the socket reports

@@ -153,19 +153,19 @@ absl::Status DataStream::Receive() {
     if (follows && prologue.payload_bytes > 0) {
       // The header stays in in_ until its payload is complete. The bytes behind it are the beginning of the
       // payload.
-      if (payload_got_ == 0) FindPlace(prologue, front);
+      if (payload_got_ == 0) FindDestination(prologue, front);
       const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
       if (here > 0) {
-        std::memcpy(place_.data() + payload_got_, in_.data() + in_begin_ + needed, here);
+        std::memcpy(destination_.data() + payload_got_, in_.data() + in_begin_ + needed, here);
         std::memmove(in_.data() + in_begin_ + needed, in_.data() + in_begin_ + needed + here,
                      in_end_ - in_begin_ - needed - here);
         in_end_ -= here;
         payload_got_ += here;
       }
       if (payload_got_ < prologue.payload_bytes) {
-        CAIRN_ASSIGN_OR_RETURN(
-            const bool more,
-            ReceiveInto(place_.data() + payload_got_, prologue.payload_bytes - payload_got_, &payload_got_));
+        CAIRN_ASSIGN_OR_RETURN(const bool more,
+                               ReceiveInto(destination_.data() + payload_got_,
+                                           prologue.payload_bytes - payload_got_, &payload_got_));
         if (!more) return absl::OkStatus();
         continue;
       }
@@ -183,11 +183,11 @@ absl::Status DataStream::Receive() {
 }
 
 // Decides where a payload from the socket is assembled.
-void DataStream::FindPlace(const DataPrologue& prologue, absl::Span<const char> front) {
-  place_ = receiver_.PlaceFor(front.first(prologue.header_bytes), prologue.payload_bytes);
-  if (place_.size() == prologue.payload_bytes) return;
+void DataStream::FindDestination(const DataPrologue& prologue, absl::Span<const char> front) {
+  destination_ = receiver_.DestinationFor(front.first(prologue.header_bytes), prologue.payload_bytes);
+  if (destination_.size() == prologue.payload_bytes) return;
   payload_.resize(std::max<size_t>(payload_.size(), prologue.payload_bytes));
-  place_ = absl::MakeSpan(payload_);
+  destination_ = absl::MakeSpan(payload_);
 }
 
 absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const char> front) {
@@ -213,7 +213,7 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
       CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // otherwise the memory may have changed
       ++borrowed_;
     }
-    const absl::Span<const char> run = place_.first(prologue.payload_bytes);
+    const absl::Span<const char> run = destination_.first(prologue.payload_bytes);
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
   }
   if (prologue.kind != DataPrologue::kInRing || reader_ == nullptr) {

@@ -37,7 +37,7 @@ class Keeper final : public net::DataReceiver {
   }
   explicit Keeper(int64_t elements) : room_(elements) {}
 
-  absl::Span<char> PlaceFor(absl::Span<const char> header, size_t bytes) override {
+  absl::Span<char> DestinationFor(absl::Span<const char> header, size_t bytes) override {
     v1::ClientHeader parsed;
     if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size())) || !parsed.has_chunk()) {
       return {};
@@ -53,7 +53,7 @@ class Keeper final : public net::DataReceiver {
       return absl::OkStatus();
     }
     const auto bytes = static_cast<size_t>(net::PayloadBytes(payload));
-    const absl::Span<char> place = PlaceFor(header, bytes);
+    const absl::Span<char> place = DestinationFor(header, bytes);
     if (place.size() != bytes) return absl::InvalidArgumentError("a chunk that belongs nowhere");
     if (payload.lent() == nullptr && payload.runs()[0].data() == place.data()) return absl::OkStatus();
     return net::CopyPayload(payload, place.data());

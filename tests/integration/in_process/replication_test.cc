@@ -186,7 +186,8 @@ TEST(EndOfReplicatedJob, WaitsForALostServerOnlyForTheRestOfItsTimeAndNamesIt) {
   ASSERT_EQ(workers[0]->Push(Ones(toy)).status(), absl::OkStatus());
   Mutex mutex;
   std::string said;
-  client::ConnectionOptions options = {.task = "worker/0", .at_place = cluster.AtPlace("worker/0")};
+  client::ConnectionOptions options = {.task = "worker/0",
+                                       .stub_factory = cluster.StubFactoryFor("worker/0")};
   options.say = [&](const std::string& text) {
     MutexLock lock(mutex);
     said += text;

@@ -124,20 +124,20 @@ TEST_F(ExtentsTest, AChunkWithinOneExtentIsReceivedInPlace) {
   for (const net::Extent& extent : extents) {
     for (int64_t first = 0; first < extent.count; ++first) {
       for (int64_t count = 1; count <= extent.count - first; ++count) {
-        const absl::Span<float> place = sink->PlaceFor(At(extent.server_offset + first), count);
+        const absl::Span<float> place = sink->DestinationFor(At(extent.server_offset + first), count);
         EXPECT_EQ(place.data(), buffer.data() + extent.local_offset + first);
         EXPECT_EQ(place.size(), static_cast<size_t>(count));
       }
-      EXPECT_TRUE(sink->PlaceFor(At(extent.server_offset + first), extent.count - first + 1).empty());
+      EXPECT_TRUE(sink->DestinationFor(At(extent.server_offset + first), extent.count - first + 1).empty());
     }
   }
   for (int64_t offset : {int64_t{-1}, int64_t{100}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_TRUE(sink->PlaceFor(At(offset), 1).empty());
+    EXPECT_TRUE(sink->DestinationFor(At(offset), 1).empty());
   }
   v1::Chunk encoded = At(0);
   encoded.set_encoding(v1::ENCODING_BFLOAT16);
   encoded.set_count(2);
-  EXPECT_TRUE(sink->PlaceFor(encoded, 1).empty());
+  EXPECT_TRUE(sink->DestinationFor(encoded, 1).empty());
   EXPECT_THAT(buffer, Each(-1));
 }
 
@@ -197,19 +197,19 @@ TEST_F(ExtentsTest, RequestedValuesAreReceivedInPlace) {
   const uint64_t other = session.Begin({}, nullptr, other_done.Callback()).value();
   v1::ServerHeader header;
   header.set_request_id(id);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "an answer's end has no payload";
+  EXPECT_TRUE(stub.opened->DestinationFor(header, 4).empty()) << "an answer's end has no payload";
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  const absl::Span<char> place = stub.opened->PlaceFor(header, 4);
+  const absl::Span<char> place = stub.opened->DestinationFor(header, 4);
   EXPECT_EQ(place.data(), reinterpret_cast<char*>(buffer.data() + layout_.extents_on(0)[0].local_offset));
   EXPECT_EQ(place.size(), 4u);
-  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->PlaceFor(header, bytes).empty());
+  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->DestinationFor(header, bytes).empty());
   header.set_request_id(other);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "this request asked for no values";
+  EXPECT_TRUE(stub.opened->DestinationFor(header, 4).empty()) << "this request asked for no values";
   header.set_request_id(id);
   header.mutable_done();
   stub.opened->OnFrame(header, {});
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  EXPECT_TRUE(stub.opened->PlaceFor(header, 4).empty()) << "this request has been answered";
+  EXPECT_TRUE(stub.opened->DestinationFor(header, 4).empty()) << "this request has been answered";
 }
 
 TEST_F(ExtentsTest, ExtentsAdjacentOnTheServerShareAChunk) {

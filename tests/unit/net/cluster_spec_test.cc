@@ -134,11 +134,11 @@ TEST(ClusterSpec, CountsTheTasksOnAHost) {
 TEST(ClusterSpec, TrainersOnAHostAreNumberedInTheirOrder) {
   const ClusterSpec spec = Spec(
       R"({"ps": ["a:1"], "chief": ["a:2"], "worker": ["b:1", "a:3", "b:2", "a:4"], "evaluator": ["a:5"]})");
-  EXPECT_EQ(spec.place_on_host_of({"chief", 0}), 0);
-  EXPECT_EQ(spec.place_on_host_of({"worker", 1}), 1);
-  EXPECT_EQ(spec.place_on_host_of({"worker", 3}), 2);
-  EXPECT_EQ(spec.place_on_host_of({"worker", 0}), 0);
-  EXPECT_EQ(spec.place_on_host_of({"worker", 2}), 1);
+  EXPECT_EQ(spec.local_rank_of({"chief", 0}), 0);
+  EXPECT_EQ(spec.local_rank_of({"worker", 1}), 1);
+  EXPECT_EQ(spec.local_rank_of({"worker", 3}), 2);
+  EXPECT_EQ(spec.local_rank_of({"worker", 0}), 0);
+  EXPECT_EQ(spec.local_rank_of({"worker", 2}), 1);
 }
 
 TEST(ClusterSpec, TheLargestIndexIsKept) {
@@ -151,7 +151,7 @@ TEST(ClusterSpec, TheLargestIndexIsKept) {
 TEST(ClusterSpec, AnUnlistedEvaluatorIsAloneOnItsHost) {
   const ClusterSpec spec = Spec(R"({"ps": ["a:1"], "worker": ["b:1", "a:2"]})");
   EXPECT_EQ(spec.tasks_on_host_of({"evaluator", 0}), 1);
-  EXPECT_EQ(spec.place_on_host_of({"evaluator", 0}), 0);
+  EXPECT_EQ(spec.local_rank_of({"evaluator", 0}), 0);
 }
 
 TEST(ClusterSpec, HashDependsOnlyOnTheServersAndTheirOrder) {

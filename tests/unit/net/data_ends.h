@@ -38,8 +38,8 @@ class Receiver final : public DataReceiver {
     changed_.NotifyAll();
     while (!open_) changed_.Wait(mutex_);  // until the test calls Open()
     std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
-    if (!place_.empty() && payload.lent() == nullptr && payload.runs().size() == 1 &&
-        payload.runs()[0].data() == place_.data()) {
+    if (!destination_.empty() && payload.lent() == nullptr && payload.runs().size() == 1 &&
+        payload.runs()[0].data() == destination_.data()) {
       ++in_place_;
     }
     CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
@@ -59,9 +59,9 @@ class Receiver final : public DataReceiver {
     changed_.NotifyAll();
   }
 
-  absl::Span<char> PlaceFor(absl::Span<const char>, size_t bytes) override {
+  absl::Span<char> DestinationFor(absl::Span<const char>, size_t bytes) override {
     MutexLock lock(mutex_);
-    return absl::MakeSpan(place_).first(std::min(bytes, place_.size()));
+    return absl::MakeSpan(destination_).first(std::min(bytes, destination_.size()));
   }
 
   bool OwesAnswer() override {
@@ -85,7 +85,7 @@ class Receiver final : public DataReceiver {
   // Offers `bytes` of memory to payloads that arrive over the socket. It is used for those that fill it.
   void Offer(size_t bytes) {
     MutexLock lock(mutex_);
-    place_.resize(bytes);
+    destination_.resize(bytes);
   }
   bool ended() const {
     MutexLock lock(mutex_);
@@ -166,7 +166,7 @@ class Receiver final : public DataReceiver {
   int lent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<KeptPiece> kept_ ABSL_GUARDED_BY(mutex_);
   int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<char> place_ ABSL_GUARDED_BY(mutex_);
+  std::vector<char> destination_ ABSL_GUARDED_BY(mutex_);
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, std::string>> messages_ ABSL_GUARDED_BY(mutex_);

@@ -56,7 +56,7 @@ TEST_F(AccumulatorTest, RepeatedElementsAreRefusedWithoutEffect) {
 }
 
 TEST_F(AccumulatorTest, ElementsReceivedInPlaceAreNotCopied) {
-  const absl::Span<float> place = accumulator_.PlaceFor(At(3), 2);
+  const absl::Span<float> place = accumulator_.DestinationFor(At(3), 2);
   ASSERT_EQ(place.size(), 2u);
   place[0] = 3, place[1] = 4;
   const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
@@ -68,10 +68,10 @@ TEST_F(AccumulatorTest, ElementsReceivedInPlaceAreNotCopied) {
 
 TEST_F(AccumulatorTest, ChunksThatWouldBeRefusedHaveNoPlace) {
   ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
-  for (int64_t offset : {-1, 2, 3, 5, 9, 10}) EXPECT_TRUE(accumulator_.PlaceFor(At(offset), 2).empty());
+  for (int64_t offset : {-1, 2, 3, 5, 9, 10}) EXPECT_TRUE(accumulator_.DestinationFor(At(offset), 2).empty());
   v1::Chunk encoded = At(0);
   encoded.set_encoding(v1::ENCODING_BFLOAT16);
-  EXPECT_TRUE(accumulator_.PlaceFor(encoded, 2).empty());
+  EXPECT_TRUE(accumulator_.DestinationFor(encoded, 2).empty());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(3, 6)));
 }
 
@@ -166,7 +166,7 @@ TEST_F(LentAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
 TEST_F(LentAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(2), Bytes({7, 7, 7})), absl::OkStatus());
-  const absl::Span<float> place = accumulator_.PlaceFor(At(0), 2);
+  const absl::Span<float> place = accumulator_.DestinationFor(At(0), 2);
   ASSERT_EQ(place.size(), 2u);
   place[0] = place[1] = -1;
   const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
@@ -237,7 +237,7 @@ TEST_F(LentAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
 
 TEST_F(LentAccumulatorTest, AskingForAPlaceMovesNothing) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
-  ASSERT_FALSE(accumulator_.PlaceFor(At(0), 2).empty());
+  ASSERT_FALSE(accumulator_.DestinationFor(At(0), 2).empty());
   EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(ElementRun{5, client_.data() + 7}));
 }
 

@@ -30,7 +30,7 @@ class CopySessionTest : public testing::Test {
   CopySessionTest()
       : server_(
             {.index = 0,
-             .place = 1,
+             .host_index = 1,
              .connect_to_leader = nullptr,
              .connect_to_copy = [](const std::string&, int,
                                    CopyStreamHandler&) -> std::unique_ptr<CopyStream> { return nullptr; }},

@@ -36,49 +36,49 @@ v1::Process ProcessOf(uint64_t id) {
 }
 
 constexpr Duration kSilence = std::chrono::seconds(5);
-constexpr auto kFree = Membership::Place::kFree, kUnclear = Membership::Place::kUnclear,
-               kTaken = Membership::Place::kTaken;
+constexpr auto kFree = Membership::Availability::kFree, kUnclear = Membership::Availability::kUnclear,
+               kTaken = Membership::Availability::kTaken;
 
 TEST_F(MembershipTest, AnUnusedPlaceIsFree) {
-  EXPECT_EQ(members_.Ask(1, 7, At(0), kSilence), kFree);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(0), kSilence), kFree);
   members_.Join(1, 0, At(0), ProcessOf(6));
   members_.Leave(1, 1);
-  EXPECT_EQ(members_.Ask(1, 7, At(1), kSilence), kFree) << "it has left";
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(1), kSilence), kFree) << "it has left";
   members_.Join(1, 0, At(2), ProcessOf(6));
   members_.ExpireOlderThan(At(3));
-  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kFree) << "its lease has expired";
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(3), kSilence), kFree) << "its lease has expired";
 }
 
 TEST_F(MembershipTest, AProcessMayRejoinAsTheSameWorker) {
   members_.Join(1, 0, At(0), ProcessOf(6));
-  EXPECT_EQ(members_.Ask(1, 6, At(0), kSilence), kFree);
+  EXPECT_EQ(members_.CheckAvailability(1, 6, At(0), kSilence), kFree);
 }
 
 TEST_F(MembershipTest, ALiveProcessIsNotReplaced) {
   members_.Join(1, 0, At(0), ProcessOf(6));
   members_.Heartbeat(1, 1, 3, At(1));
-  EXPECT_EQ(members_.Ask(1, 7, At(2), kSilence), kUnclear) << "it may have died since";
-  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(2), kSilence), kUnclear) << "it may have died since";
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(3), kSilence), kUnclear);
   members_.Heartbeat(1, 1, 4, At(4));
-  EXPECT_EQ(members_.Ask(1, 7, At(5), kSilence), kTaken);
-  EXPECT_EQ(members_.Ask(1, 8, At(6), kSilence), kUnclear) << "the next question starts over";
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(5), kSilence), kTaken);
+  EXPECT_EQ(members_.CheckAvailability(1, 8, At(6), kSilence), kUnclear) << "the next question starts over";
 }
 
 TEST_F(MembershipTest, ASilentProcessIsReplaced) {
   members_.Join(1, 0, At(0), ProcessOf(6));
-  EXPECT_EQ(members_.Ask(1, 7, At(2), kSilence), kUnclear);
-  EXPECT_EQ(members_.Ask(1, 7, At(6), kSilence), kUnclear);
-  EXPECT_EQ(members_.Ask(1, 7, At(7), kSilence), kFree);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(2), kSilence), kUnclear);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(6), kSilence), kUnclear);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(7), kSilence), kFree);
 }
 
 TEST_F(MembershipTest, AProcessWithABrokenStreamIsReplacedAtOnceUnlessAHeartbeatArrives) {
   members_.Join(1, 0, At(0), ProcessOf(6));
   members_.StreamBroke(1, 1);
-  EXPECT_EQ(members_.Ask(1, 7, At(1), kSilence), kFree);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(1), kSilence), kFree);
   members_.Heartbeat(1, 1, 3, At(2));
-  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear);
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(3), kSilence), kUnclear);
   members_.StreamBroke(1, 0);
-  EXPECT_EQ(members_.Ask(1, 7, At(3), kSilence), kUnclear) << "that was an earlier incarnation";
+  EXPECT_EQ(members_.CheckAvailability(1, 7, At(3), kSilence), kUnclear) << "that was an earlier incarnation";
 }
 
 TEST_F(MembershipTest, OnlyTheNewestIncarnationKeepsTheLease) {
@@ -165,9 +165,9 @@ TEST(Membership, AnElasticJobDoesNotWaitForWorkersThatNeverJoined) {
 TEST(Membership, AnAbsentChiefKeepsItsPlace) {
   Membership members({"worker/0"}, 0, /*elastic=*/true);
   members.Join(1, 0, TimePoint());
-  EXPECT_EQ(members.PlacesTakenBut(2), 2) << "worker/1 and the chief";
-  EXPECT_EQ(members.PlacesTakenBut(1), 1);
-  EXPECT_EQ(members.PlacesTakenBut(0), 1);
+  EXPECT_EQ(members.TakenExcept(2), 2) << "worker/1 and the chief";
+  EXPECT_EQ(members.TakenExcept(1), 1);
+  EXPECT_EQ(members.TakenExcept(0), 1);
 }
 
 }  // namespace

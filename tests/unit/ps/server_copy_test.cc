@@ -44,11 +44,11 @@ class DeafSink final : public CopySink {
 
 // The backup of ps/1's shard, with two elements, in the process of ps/0; it has been promoted. ps/0 asks for
 // the norm of an update whose gradient was lost with the old primary.
-class ServerThatTookThePlace : public testing::Test {
+class PromotedServer : public testing::Test {
  protected:
-  ServerThatTookThePlace()
+  PromotedServer()
       : server_({.index = 1,
-                 .place = 0,
+                 .host_index = 0,
                  .connect_to_leader =
                      [this](const v1::Job&, std::shared_ptr<Shard> shard, int64_t) {
                        auto port = std::make_unique<RecordingPort>();
@@ -113,7 +113,7 @@ class ServerThatTookThePlace : public testing::Test {
   uint64_t number_ = 0;
 };
 
-TEST_F(ServerThatTookThePlace, ReportsThatItWaitsForTheGradientOfALiveWorker) {
+TEST_F(PromotedServer, ReportsThatItWaitsForTheGradientOfALiveWorker) {
   for (int minute = 0; minute < 10; ++minute) {
     clock_.Advance(std::chrono::minutes(1));
     Heartbeat();
@@ -132,7 +132,7 @@ TEST_F(ServerThatTookThePlace, ReportsThatItWaitsForTheGradientOfALiveWorker) {
   EXPECT_TRUE(server_.ready());
 }
 
-TEST_F(ServerThatTookThePlace, DropsTheShardWhenThatWorkersLeaseExpires) {
+TEST_F(PromotedServer, DropsTheShardWhenThatWorkersLeaseExpires) {
   clock_.Advance(std::chrono::seconds(299) + kSilent);  // a worker has this long to find the promoted backup
   server_.Tick();
   EXPECT_TRUE(server_.ready());
@@ -162,7 +162,7 @@ class SinkWithOneMore final : public CopySink {
 TEST(CopyThatIsStopped, DoesNotReportAPromotion) {
   test::FakeClock clock;
   Server server({.index = 0,
-                 .place = 1,
+                 .host_index = 1,
                  .connect_to_leader = nullptr,
                  .connect_to_copy = DialNobody,
                  .copies_by_calls = true},

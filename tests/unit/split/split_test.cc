@@ -64,17 +64,17 @@ struct Divided {
     for (const nn::Node& node : model.nodes()) {
       const auto count = static_cast<int>(known.size());
       const auto [place, fresh] = known.try_emplace(node.layer->name(), count % tasks);
-      places.place_of.push_back(place->second);
+      places.location_of.push_back(place->second);
     }
     for (int task = 0; task < tasks; ++task) places.task_of.push_back(task);
     places.device_of.assign(static_cast<size_t>(tasks), -1);
   }
-  nn::PipelinePlaces On(int task) const {
-    nn::PipelinePlaces on = places;
+  nn::PipelineLocations On(int task) const {
+    nn::PipelineLocations on = places;
     on.device_of[static_cast<size_t>(task)] = 0;
     return on;
   }
-  nn::PipelinePlaces places;
+  nn::PipelineLocations places;
 };
 
 v1::SplitPlan Plan(const std::string& model) {
@@ -100,7 +100,7 @@ class PartnerProcess {
                                {.model = model,
                                 .loss = nn::kLogits,
                                 .threads = devices_.pointers(),
-                                .places = divided.On(task),
+                                .locations = divided.On(task),
                                 .micro_batches = micro_batches})
                    .value();
     service_ = std::make_unique<allreduce::DataRingService>(*partner_, std::move(listeners), life);
@@ -158,7 +158,7 @@ class Group {
     head_ = Head::Create(std::move(options), {.model = model,
                                               .loss = nn::kLogits,
                                               .threads = devices_.pointers(),
-                                              .places = divided_.On(0),
+                                              .locations = divided_.On(0),
                                               .micro_batches = micro_batches})
                 .value();
     partners_.resize(static_cast<size_t>(tasks));

@@ -43,8 +43,8 @@ TEST_F(DivisionTest, LayerWithoutATaskIsPlacedWithItsInput) {
 TEST_F(DivisionTest, EachDeviceOfATaskIsAStage) {
   const auto division = Divide({"dense*=/task:1", "dense_1=/task:1/cpu:1"});
   ASSERT_TRUE(division.ok()) << division.status();
-  EXPECT_THAT(division->place_of, ElementsAre(0, 0, 1, 1, 2));
-  EXPECT_THAT(division->task_of_place, ElementsAre(0, 1, 1));
+  EXPECT_THAT(division->location_of, ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_THAT(division->task_of_location, ElementsAre(0, 1, 1));
   EXPECT_EQ(division->Describe(model_), "conv:0 flatten:0 dense:1 dropout:1 dense_1:1|");
 }
 

@@ -114,11 +114,11 @@ TEST_F(LayerPlacementTest, LayersAndVariablesAreDescribed) {
           "the fullest server holds 1.023 times the mean"));
 }
 
-TEST(ParsePlaceRule, MalformedRulesAreRefused) {
+TEST(ParsePlacementRule, MalformedRulesAreRefused) {
   for (const char* text : {"", "dense", "=/gpu:0", "dense=gpu:x", "dense=/gpu:0/"}) {
-    EXPECT_EQ(ParsePlaceRule(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ParsePlacementRule(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
-  EXPECT_EQ(ParsePlaceRule("a=b=/gpu:0")->layers, "a=b");
+  EXPECT_EQ(ParsePlacementRule("a=b=/gpu:0")->layers, "a=b");
 }
 
 TEST(ModelJson, DevicesOfLayersDoNotChangeTheModelsIdentity) {
