@@ -369,7 +369,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
                                 if (sequencer_ != nullptr) {
                                   sequencer_->Capture();
                                 } else {
-                                  replicator_->SendState(Replicator::Part::kSequencer, CopyItem());
+                                  replicator_->SendState(Replicator::Component::kSequencer, CopyItem());
                                 }
                                 host_.capture_members(*replicator_);
                                 shard_->Capture();

@@ -32,8 +32,9 @@ constexpr auto kIdleLimit = std::chrono::minutes(15);
 class DataChannelSession final : public SessionSink, public net::DataReceiver {
  public:
   static absl::StatusOr<std::shared_ptr<DataChannelSession>> Start(
-      Parts& parts, net::DataListeners::Connection connection, const DataChannelService::Options& options) {
-    auto session = std::make_shared<DataChannelSession>(parts);
+      HostedShards& shards, net::DataListeners::Connection connection,
+      const DataChannelService::Options& options) {
+    auto session = std::make_shared<DataChannelSession>(shards);
     CAIRN_ASSIGN_OR_RETURN(
         session->stream_,
         net::DataStream::Accept(std::move(connection.socket), connection.local && options.shared_memory,
@@ -49,7 +50,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
     CAIRN_RETURN_IF_ERROR(session->stream_->Start());
     return session;
   }
-  explicit DataChannelSession(Parts& parts) : parts_(parts) {}
+  explicit DataChannelSession(HostedShards& shards) : shards_(shards) {}
 
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override {
@@ -62,11 +63,11 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
 
   void Allow(uint64_t bytes) override { stream_->Allow(bytes); }
 
-  absl::Status OnGreeting(int64_t part) override {
-    Server* server = &parts_.own();
-    if (part != net::DataStream::kOwnPart) {
-      const bool is_index = part == static_cast<int>(part);
-      CAIRN_ASSIGN_OR_RETURN(server, parts_.Serving(is_index ? static_cast<int>(part) : -1));
+  absl::Status OnGreeting(int64_t shard) override {
+    Server* server = &shards_.own();
+    if (shard != net::DataStream::kOwnShard) {
+      const bool is_index = shard == static_cast<int>(shard);
+      CAIRN_ASSIGN_OR_RETURN(server, shards_.Serving(is_index ? static_cast<int>(shard) : -1));
     }
     session_ = std::make_unique<Session>(*server, self_.lock());
     return absl::OkStatus();
@@ -89,7 +90,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
   net::DataStream& stream() { return *stream_; }
 
  private:
-  Parts& parts_;
+  HostedShards& shards_;
   std::weak_ptr<DataChannelSession> self_;
   // Used by the stream's thread, from the greeting to the end. Session and sink refer to each other
   // until then.
@@ -97,8 +98,9 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
   std::unique_ptr<net::DataStream> stream_;
 };
 
-DataChannelService::DataChannelService(Parts& parts, net::DataListeners listeners, const Options& options)
-    : parts_(parts), options_(options), listeners_(std::move(listeners)) {
+DataChannelService::DataChannelService(HostedShards& shards, net::DataListeners listeners,
+                                       const Options& options)
+    : shards_(shards), options_(options), listeners_(std::move(listeners)) {
   thread_ = Thread("direct-listen", [this] { Listen(); });
 }
 
@@ -117,7 +119,7 @@ void DataChannelService::Admit(net::DataListeners::Connection connection) {
   Reap();
   MutexLock lock(mutex_);
   if (sessions_.size() >= options_.most_sessions) return;
-  auto session = DataChannelSession::Start(parts_, std::move(connection), options_);
+  auto session = DataChannelSession::Start(shards_, std::move(connection), options_);
   if (session.ok()) {
     sessions_.push_back(*std::move(session));
   } else {

@@ -13,7 +13,7 @@
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
 #include "common/net/data_channel/listeners.h"
-#include "ps/parts.h"
+#include "ps/hosted_shards.h"
 
 namespace cairn::ps {
 
@@ -28,8 +28,8 @@ class DataChannelService {
     // Further clients are refused and use gRPC. Idle sessions are closed (data_channel_service.cc).
     size_t most_sessions = 256;
   };
-  // Starts to serve `parts`, which must outlive the service.
-  DataChannelService(Parts& parts, net::DataListeners listeners, const Options& options);
+  // Starts to serve `shards`, which must outlive the service.
+  DataChannelService(HostedShards& shards, net::DataListeners listeners, const Options& options);
   // Stops without a grace period.
   ~DataChannelService();
 
@@ -42,7 +42,7 @@ class DataChannelService {
   // Removes the sessions that have ended.
   void Reap() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  Parts& parts_;
+  HostedShards& shards_;
   const Options options_;
   net::DataListeners listeners_;  // used by the listening thread, then by Stop()
   std::atomic<bool> stopping_{false};

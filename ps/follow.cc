@@ -148,7 +148,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
 class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {
-    context().AddMetadata(net::kPartMetadata, "0");
+    context().AddMetadata(net::kShardMetadata, "0");
     stub.async()->Follow(&context(), reactor());
     Open();
   }
@@ -298,7 +298,7 @@ class LeaderLink final : public SequencerPort {
   bool Leads(v1::ParameterServer::Stub& stub) const {
     grpc::ClientContext context;
     net::SetDeadline(context, std::chrono::milliseconds(500));
-    context.AddMetadata(net::kPartMetadata, "0");
+    context.AddMetadata(net::kShardMetadata, "0");
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     request.set_client(absl::StrCat("ps/", index_));

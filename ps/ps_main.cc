@@ -45,8 +45,8 @@
 #include "grpcpp/server_builder.h"
 #include "ps/data_channel_service.h"
 #include "ps/follow.h"
+#include "ps/hosted_shards.h"
 #include "ps/monitor.h"
-#include "ps/parts.h"
 #include "ps/replicate.h"
 #include "ps/server.h"
 #include "ps/service.h"
@@ -121,14 +121,14 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   const net::Transport transport = net::ParseTransport(flags.transport).value();
   net::DataListeners direct =
       net::ListenForData(flags.access.tls, transport, address, flags.data_port, "clients");
-  const auto make_server = [&, credentials = net::CredentialsOf(flags.access)](int part) {
+  const auto make_server = [&, credentials = net::CredentialsOf(flags.access)](int shard) {
     return std::make_unique<Server>(
         Server::Options{
-            .index = part,
+            .index = shard,
             .host_index = index,
             .cluster_hash = cluster.spec.Hash(),
             .incarnation = incarnation,
-            .connect_to_leader = ConnectByGrpc(part, credentials),
+            .connect_to_leader = ConnectByGrpc(shard, credentials),
             .connect_to_copy = DialCopyByGrpc(credentials),
             .memory_limit = memory_limit,
             .thread_pool = &thread_pool,
@@ -138,9 +138,9 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
         },
         clock);
   };
-  Parts parts(make_server(index), index, make_server);
+  HostedShards shards(make_server(index), index, make_server);
   const net::Gate gate(cluster.self.ToString(), flags.access);
-  const auto service = MakeService(parts, {.gate = &gate, .chief = cluster.spec.chief().ToString()});
+  const auto service = MakeService(shards, {.gate = &gate, .chief = cluster.spec.chief().ToString()});
   net::OfferHealthAndReflection();
   grpc::ServerBuilder builder;
   net::ConfigureServer(builder, flags.reuse_port);
@@ -148,7 +148,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   net::GrpcPort grpc_port(builder, address, net::ServerCredentialsOf(flags.access.tls), flags.reuse_port,
                           &port);
   builder.RegisterService(service.get());
-  Monitor monitor(parts.own(), clock, self.ToString());
+  Monitor monitor(shards.own(), clock, self.ToString());
   const auto inspector = monitor.MakeService(&gate);
   builder.RegisterService(inspector.get());
   std::unique_ptr<net::HttpServer> http;
@@ -167,7 +167,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   grpc_port.Open();
   std::optional<DataChannelService> direct_service;
   if (direct.any()) {
-    direct_service.emplace(parts, std::move(direct),
+    direct_service.emplace(shards, std::move(direct),
                            DataChannelService::Options{.incarnation = incarnation,
                                                        .shared_memory = transport == net::Transport::kShm});
   }
@@ -195,11 +195,11 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   TimePoint last_tick = clock.Now();
   while (!end.has_value()) {
     const TimePoint now = clock.Now();
-    if (now - std::exchange(last_tick, now) > kStoodStill) parts.WokeUp();
-    parts.Tick();
+    if (now - std::exchange(last_tick, now) > kStoodStill) shards.WokeUp();
+    shards.Tick();
     monitor.Sample();
-    net::SetReady(*grpc_server, parts.own().ready());
-    end = has_twin ? ExitCode::kIncompatible : parts.ended();
+    net::SetReady(*grpc_server, shards.own().ready());
+    end = has_twin ? ExitCode::kIncompatible : shards.ended();
     if (const auto signal = signals.WaitFor(std::chrono::milliseconds(100))) {
       LogInfo("stopping on signal ", *signal);
       end = ExitCodeOfSignal(*signal);
@@ -207,7 +207,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   }
   grpc_port.Close();
   net::StopServing(*grpc_server);
-  parts.Shutdown();
+  shards.Shutdown();
   if (direct_service.has_value()) direct_service->Stop(kDrain);
   Drain(*grpc_server, signals, *end);
   if (end == ExitCode::kDone) LogInfo("training is over");

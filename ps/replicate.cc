@@ -118,7 +118,7 @@ class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer
   ClientStream(const std::string& address, const net::Credentials& credentials, int part,
                CopyStreamHandler& handler)
       : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
-    context().AddMetadata(net::kPartMetadata, absl::StrCat(part));
+    context().AddMetadata(net::kShardMetadata, absl::StrCat(part));
     stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
                                    reactor());
     Open();

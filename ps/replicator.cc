@@ -87,12 +87,12 @@ void Replicator::Quit() {
   Make(std::move(calls));
 }
 
-bool Replicator::wants(Part part) const {
+bool Replicator::wants(Component part) const {
   MutexLock lock(mutex_);
   return stream_ != nullptr && sent_state_[static_cast<size_t>(part)];
 }
 
-void Replicator::SendState(Part part, CopyItem item) {
+void Replicator::SendState(Component part, CopyItem item) {
   MutexLock lock(mutex_);
   if (stream_ == nullptr) return;
   SendNow(std::move(item));
@@ -100,7 +100,7 @@ void Replicator::SendState(Part part, CopyItem item) {
   Wake();
 }
 
-void Replicator::Send(Part part, CopyItem item) {
+void Replicator::Send(Component part, CopyItem item) {
   MutexLock lock(mutex_);
   if (stream_ != nullptr && sent_state_[static_cast<size_t>(part)]) SendNow(std::move(item));
 }

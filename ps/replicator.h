@@ -83,8 +83,8 @@ class Replicator final : private CopyStreamHandler {
   // this error.
   using Callback = absl::AnyInvocable<void(const absl::Status& lost)>;
   // The sources of items. On every stream, each sends its state first.
-  enum class Part { kShard, kSequencer, kMembers };
-  static constexpr size_t kParts = 3;
+  enum class Component { kShard, kSequencer, kMembers };
+  static constexpr size_t kComponents = 3;
 
   struct Options {
     std::string part;  // "ps/1", for messages
@@ -113,9 +113,9 @@ class Replicator final : private CopyStreamHandler {
 
   // Whether `part` has sent its state on the current stream, so that its items are wanted. Other items
   // are dropped.
-  bool wants(Part part) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void SendState(Part part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Send(Part part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool wants(Component part) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendState(Component part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(Component part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
   void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -186,7 +186,7 @@ class Replicator final : private CopyStreamHandler {
   uint64_t wakes_ ABSL_GUARDED_BY(mutex_) = 0;                  // calls of Wake()
   CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // open_, while it is in use
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // set when the stream has ended
-  std::array<bool, kParts> sent_state_ ABSL_GUARDED_BY(mutex_){};
+  std::array<bool, kComponents> sent_state_ ABSL_GUARDED_BY(mutex_){};
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;        // number of the last item sent, over all streams
   uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item that the backup has
   // (item, its bytes), not received yet.

@@ -28,13 +28,13 @@ void Sequencer::ReplicateTo(Replicator* replicator, int own_server) {
 }
 
 bool Sequencer::copied() const {
-  return replicator_ != nullptr && replicator_->wants(Replicator::Part::kSequencer);
+  return replicator_ != nullptr && replicator_->wants(Replicator::Component::kSequencer);
 }
 
 void Sequencer::Tell(v1::SequencerEvent event) {
   CopyItem item;
   *item.body.mutable_event() = std::move(event);
-  replicator_->Send(Replicator::Part::kSequencer, std::move(item));
+  replicator_->Send(Replicator::Component::kSequencer, std::move(item));
 }
 
 void Sequencer::Capture() {
@@ -68,7 +68,7 @@ void Sequencer::Capture() {
     for (const auto& [server, sums] : measuring_->sums) (*saved.mutable_sums())[server] = ToProto(sums);
   }
   for (const LogEntry::What& what : behind_) *state.add_behind() = Save(what);
-  replicator_->SendState(Replicator::Part::kSequencer, std::move(item));
+  replicator_->SendState(Replicator::Component::kSequencer, std::move(item));
 }
 
 absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {

@@ -93,7 +93,7 @@ void Server::SendMember(int worker) {
     if (entry.worker != worker) continue;
     CopyItem item;
     Save(entry, *item.body.mutable_member());
-    job_->replicator()->Send(Replicator::Part::kMembers, std::move(item));
+    job_->replicator()->Send(Replicator::Component::kMembers, std::move(item));
   }
 }
 
@@ -104,7 +104,7 @@ void Server::CaptureMembers(Replicator& replicator) {
   for (const Membership::Entry& entry : members_.All()) {
     Save(entry, *members.add_members());
   }
-  replicator.SendState(Replicator::Part::kMembers, std::move(item));
+  replicator.SendState(Replicator::Component::kMembers, std::move(item));
 }
 
 bool Server::IsBehind(const v1::CopyOrigin& origin) const {

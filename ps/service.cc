@@ -73,11 +73,11 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
 // The shard that a call is for; none if the metadata does not name one.
 std::optional<int> PartOf(const grpc::CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
-  const auto found = metadata.find(net::kPartMetadata);
-  int part = -1;
+  const auto found = metadata.find(net::kShardMetadata);
+  int shard = -1;
   if (found == metadata.end()) return std::nullopt;
-  if (!absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &part)) part = -1;
-  return part;
+  if (!absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &shard)) shard = -1;
+  return shard;
 }
 
 // Session is served as raw bytes, because frames are decoded without copies; the rest as protobuf.
@@ -94,7 +94,7 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
 
 class Service final : public CallbackService {
  public:
-  Service(Parts& parts, Door door) : parts_(parts), door_(std::move(door)) {}
+  Service(HostedShards& shards, Door door) : shards_(shards), door_(std::move(door)) {}
 
   grpc::ServerUnaryReactor* Connect(grpc::CallbackServerContext* context, const v1::ConnectRequest* request,
                                     v1::ConnectResponse* response) override {
@@ -165,9 +165,9 @@ class Service final : public CallbackService {
     absl::Status allowed = permissions.status();
     if (allowed.ok()) allowed = permissions->CheckReplicate();
     if (!allowed.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(allowed);
-    const std::optional<int> part = PartOf(*context);
+    const std::optional<int> shard = PartOf(*context);
     absl::StatusOr<Server*> server = absl::FailedPreconditionError("replication: the call names no shard");
-    if (part.has_value()) server = parts_.ForCopy(*part);
+    if (shard.has_value()) server = shards_.ForCopy(*shard);
     if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
     return ServeCopy(**server);
   }
@@ -208,28 +208,28 @@ class Service final : public CallbackService {
 
   // For calls that locate a shard: NOT_FOUND if this process has nothing of it.
   absl::StatusOr<Server*> Locate(const grpc::CallbackServerContext& context) const {
-    const std::optional<int> part = PartOf(context);
-    if (!part.has_value()) return &parts_.own();
-    Server* const server = parts_.Find(*part);
+    const std::optional<int> shard = PartOf(context);
+    if (!shard.has_value()) return &shards_.own();
+    Server* const server = shards_.Find(*shard);
     if (server == nullptr)
-      return absl::NotFoundError(absl::StrCat("nothing of ps/", *part, "'s shard is here"));
+      return absl::NotFoundError(absl::StrCat("nothing of ps/", *shard, "'s shard is here"));
     return server;
   }
   // For all other calls: UNAVAILABLE makes the client search for the shard's server again.
   absl::StatusOr<Server*> Find(const grpc::CallbackServerContext& context) const {
-    const std::optional<int> part = PartOf(context);
-    return part.has_value() ? parts_.Serving(*part) : &parts_.own();
+    const std::optional<int> shard = PartOf(context);
+    return shard.has_value() ? shards_.Serving(*shard) : &shards_.own();
   }
 
-  Parts& parts_;
+  HostedShards& shards_;
   const Door door_;
   std::atomic<int> sessions_{0};
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeService(Parts& parts, Door door) {
-  return std::make_unique<Service>(parts, std::move(door));
+std::unique_ptr<grpc::Service> MakeService(HostedShards& shards, Door door) {
+  return std::make_unique<Service>(shards, std::move(door));
 }
 
 }  // namespace cairn::ps

@@ -1,7 +1,7 @@
 // The gRPC service of the Servers of a process: adapts calls and streams, and checks the
 // callers' permissions.
 //
-// Everything runs on gRPC's callback threads, and nothing blocks them. `parts` and the gate must outlive the
+// Everything runs on gRPC's callback threads, and nothing blocks them. `shards` and the gate must outlive the
 // service and the grpc::Server that it is registered with.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "cairn/v1/parameter_server.grpc.pb.h"
 #include "common/net/gate.h"
-#include "ps/parts.h"
+#include "ps/hosted_shards.h"
 
 namespace cairn::ps {
 
@@ -19,6 +19,6 @@ struct Door {
   std::string chief = "worker/0";   // the task that is the chief, according to the cluster
 };
 
-std::unique_ptr<grpc::Service> MakeService(Parts& parts, Door door = {});
+std::unique_ptr<grpc::Service> MakeService(HostedShards& shards, Door door = {});
 
 }  // namespace cairn::ps

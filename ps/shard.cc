@@ -190,7 +190,7 @@ void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteRep
       CopyItem item;
       item.body.set_written(written.version);
       item.floats = {written.data};
-      replicator->Send(Replicator::Part::kShard, std::move(item));
+      replicator->Send(Replicator::Component::kShard, std::move(item));
     }
     replies.push_back([done = std::move(done), version = written.version](const absl::Status& lost) mutable {
       done(lost.ok() ? absl::StatusOr<int64_t>(version) : lost);

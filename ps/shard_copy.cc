@@ -50,7 +50,7 @@ Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGra
 
 void Shard::SendEntry(const LogEntry& entry, bool with_mean) {
   Replicator* const replicator = replicator_;
-  if (replicator == nullptr || !replicator->wants(Replicator::Part::kShard)) return;
+  if (replicator == nullptr || !replicator->wants(Replicator::Component::kShard)) return;
   CopyItem item;
   v1::CopiedEntry& copied = *item.body.mutable_entry();
   *copied.mutable_decision() = ToProto(entry);
@@ -59,7 +59,7 @@ void Shard::SendEntry(const LogEntry& entry, bool with_mean) {
     copied.set_examples(true);
     if (store_.size() > 0) item.floats = {mean_->data};
   }
-  replicator->Send(Replicator::Part::kShard, std::move(item));
+  replicator->Send(Replicator::Component::kShard, std::move(item));
 }
 
 void Shard::Capture() {
@@ -102,7 +102,7 @@ void Shard::SendState() {
   }
   Replicator* const replicator = replicator_;
   CAIRN_CHECK(replicator != nullptr);
-  replicator->SendState(Replicator::Part::kShard, std::move(item));
+  replicator->SendState(Replicator::Component::kShard, std::move(item));
 }
 
 absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr<const AlignedBuffer> state) {

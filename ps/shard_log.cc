@@ -115,7 +115,7 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
     }
   }
   Replicator* const replicator = replicator_;
-  const bool copied = replicator != nullptr && replicator->wants(Replicator::Part::kShard);
+  const bool copied = replicator != nullptr && replicator->wants(Replicator::Component::kShard);
   if (copied && !known) mean_ = MeanOf(version, gradients, views);
   if (copied) SendEntry(entry, /*with_mean=*/!known);
   if (mean_.has_value() && mean_->version == version) {

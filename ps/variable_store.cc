@@ -37,20 +37,20 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
 }
 
 // Adjacent slices with the same rule are updated together, unless the optimizer needs each variable's norms.
-std::vector<UpdatePart> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
+std::vector<UpdateSlice> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
   const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
-  std::vector<UpdatePart> parts;
+  std::vector<UpdateSlice> update_slices;
   for (const net::Slice& slice : slices) {
     const auto& momentum = slice.moving_average_momentum;
     const int64_t end = slice.offset + slice.elements();
-    if (!parts.empty() && parts.back().moving_average_momentum == momentum && !one_by_one) {
-      parts.back().end = end;
+    if (!update_slices.empty() && update_slices.back().moving_average_momentum == momentum && !one_by_one) {
+      update_slices.back().end = end;
     } else {
-      parts.push_back(
+      update_slices.push_back(
           {slice.offset, end, momentum, net::RowsPerBand(slice.shape) * slice.shape.row_elements()});
     }
   }
-  return parts;
+  return update_slices;
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
     : slices_(std::move(slices)),
       optimizer_(optimizer),
       thread_pool_(thread_pool),
-      parts_(PartsOf(slices_, optimizer)),
+      update_slices_(PartsOf(slices_, optimizer)),
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
       state_pool_(size() * (1 + NumSlots(optimizer)), /*max_idle=*/0, budget_),
@@ -103,18 +103,18 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
                                AlignedBuffer& next, Body body) const {
   absl::InlinedVector<Slot, 4> slot_data;
   for (size_t i = 0; i < slots_.size(); ++i) slot_data.push_back({slots_[i].data(), slots[i].data()});
-  KnownSquares known = {.of_part = {}, .all_gradients = AllGradients(mean.known)};
+  KnownSquares known = {.of_slice = {}, .all_gradients = AllGradients(mean.known)};
   if (!optimizer_->norms().empty()) {  // then each part is one slice
     for (const net::Slice& slice : slices_) {
       const auto found = mean.known.find(slice.name);
-      known.of_part.push_back(found == mean.known.end() ? Squares() : found->second);
+      known.of_slice.push_back(found == mean.known.end() ? Squares() : found->second);
     }
   }
   return body(Update{
       .optimizer = *optimizer_,
       .step = {.t = old.version + 1, .learning_rate = learning_rate() / mean.rate_divisor, .last = mean.last},
       .gradients = mean.gradients,
-      .parts = parts_,
+      .slices = update_slices_,
       .all = {.count = size(),
               .old_values = old.data->data(),
               .slots = slot_data,
@@ -136,14 +136,14 @@ absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
 
 absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, const Mean& mean) {
   const Values old = current();
-  const MeasuredParts measured = WithUpdate(
-      old, mean, slots_, Next(), [norms](const Update& update) { return MeasureParts(norms, update); });
+  const MeasuredSlices measured = WithUpdate(
+      old, mean, slots_, Next(), [norms](const Update& update) { return MeasureSlices(norms, update); });
   if (measured.non_finite != kAllFinite) return NotFinite(measured.non_finite, old.version + 1);
   std::vector<SliceSquares> sums;
   for (size_t i = 0; i < slices_.size(); ++i) {
     const net::Slice& slice = slices_[i];
     if (slice.moving_average_momentum.has_value()) continue;
-    const std::vector<Squares>& bands = measured.of_part[i];
+    const std::vector<Squares>& bands = measured.of_slice[i];
     sums.push_back({slice.name, slice.row_begin, slice.whole() ? std::vector{Total(bands)} : bands});
   }
   return sums;
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, co
 absl::Status VariableStore::ApplyMean(const Mean& mean) {
   const Values old = current();
   const int64_t bad =
-      WithUpdate(old, mean, slots_, Next(), [](const Update& update) { return UpdateParts(update); });
+      WithUpdate(old, mean, slots_, Next(), [](const Update& update) { return UpdateSlices(update); });
   if (bad != kAllFinite) return NotFinite(bad, old.version + 1);
   Publish({.version = old.version + 1, .data = std::exchange(next_, nullptr)});
   return absl::OkStatus();
@@ -246,8 +246,9 @@ float VariableStore::learning_rate() const {
 void VariableStore::EndHere() {
   if (optimizer_ == nullptr || !optimizer_->options().use_ema || current().version == 0) return;
   std::vector<Run> trained;
-  for (const UpdatePart& part : parts_) {
-    if (!part.moving_average_momentum.has_value()) trained.push_back({part.begin, part.end});
+  for (const UpdateSlice& update_slice : update_slices_) {
+    if (!update_slice.moving_average_momentum.has_value())
+      trained.push_back({update_slice.begin, update_slice.end});
   }
   Write(slots_.back(), trained);
 }

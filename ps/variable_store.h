@@ -130,7 +130,7 @@ class VariableStore {
   const std::vector<net::Slice> slices_;
   const Optimizer* const optimizer_;
   ThreadPool* const thread_pool_;
-  const std::vector<UpdatePart> parts_;
+  const std::vector<UpdateSlice> update_slices_;
   // Shared with the pools, and with buffers that outlive the store.
   const std::shared_ptr<MemoryBudget> budget_;
   BufferPool pool_;

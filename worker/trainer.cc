@@ -48,58 +48,58 @@ bool Counts(const nn::MetricSpec& metric) {
 
 }  // namespace
 
-Trainer::Trainer(const Parts& parts)
-    : parts_(parts),
+Trainer::Trainer(const Dependencies& deps)
+    : deps_(deps),
       run_id_(DrawRunId()),
-      loader_(*parts.data.train, parts.sampler, /*depth=*/2, parts.trace),
-      gradients_(parts.model.num_parameters(), /*shared=*/!parts.replica.pins()),
-      metrics_(parts.metrics) {
-  if (chief() && parts_.options.validation && parts_.data.validation != nullptr) {
+      loader_(*deps.data.train, deps.sampler, /*depth=*/2, deps.trace),
+      gradients_(deps.model.num_parameters(), /*shared=*/!deps.replica.pins()),
+      metrics_(deps.metrics) {
+  if (chief() && deps_.options.validation && deps_.data.validation != nullptr) {
     evaluator_ =
-        std::make_unique<Evaluator>(*parts_.data.validation, parts_.model, parts_.replica, parts_.metrics);
+        std::make_unique<Evaluator>(*deps_.data.validation, deps_.model, deps_.replica, deps_.metrics);
   }
   PinBuffers();
 }
 
 Trainer::~Trainer() {
-  parts_.replica.Unpin();
+  deps_.replica.Unpin();
 }
 
 void Trainer::PinBuffers() {
   std::vector<absl::Span<const float>> buffers = loader_.buffers();
   buffers.push_back(gradients_.span());
-  for (const absl::Span<const float> buffer : parts_.client.parameter_buffers()) buffers.push_back(buffer);
+  for (const absl::Span<const float> buffer : deps_.client.parameter_buffers()) buffers.push_back(buffer);
   // Smaller buffers share their page with others, and copying them takes no time.
   constexpr size_t kSmallestFloats = 1024;
   absl::Status first;
   for (const absl::Span<const float> buffer : buffers) {
-    if (buffer.size() >= kSmallestFloats) first.Update(parts_.replica.Pin(buffer));
+    if (buffer.size() >= kSmallestFloats) first.Update(deps_.replica.Pin(buffer));
   }
   if (!first.ok()) {
-    LogWarning("copies from and to ", parts_.device, " are slower than they could be: ", first.message());
+    LogWarning("copies from and to ", deps_.device, " are slower than they could be: ", first.message());
   }
 }
 
 void Trainer::Stop() {
   stop_ = true;
-  parts_.client.Interrupt(absl::CancelledError("stopped by a signal"));
+  deps_.client.Interrupt(absl::CancelledError("stopped by a signal"));
 }
 
 absl::Status Trainer::Initialise() {
-  v1::Job job = parts_.job;
+  v1::Job job = deps_.job;
   job.set_run_id(run_id_);
   if (job.workers_size() > 1) {
-    const bool counts = std::any_of(parts_.metrics.begin(), parts_.metrics.end(), Counts);
+    const bool counts = std::any_of(deps_.metrics.begin(), deps_.metrics.end(), Counts);
     Log(counts ? LogLevel::kWarning : LogLevel::kInfo,
         absl::StrCat("training metrics cover only the examples of ", job.workers(0), ", one of ",
                      job.workers_size(), " workers; validation metrics cover all examples"));
   }
-  return parts_.client.Initialise(job, *parts_.snapshots);
+  return deps_.client.Initialise(job, *deps_.snapshots);
 }
 
 absl::StatusOr<Summary> Trainer::Run() {
   auto result = TrainAndMend();
-  if (parts_.tensorboard != nullptr) parts_.tensorboard->End(result.ok());
+  if (deps_.tensorboard != nullptr) deps_.tensorboard->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
   if (client::IsOver(status)) {  // the job ended without this worker, which was paused or joined late
@@ -114,7 +114,7 @@ absl::StatusOr<Summary> Trainer::Run() {
     status = absl::CancelledError("stopped by a signal");
     if (chief()) SaveAtStop();
   }
-  parts_.client.Leave(ReasonFor(status), std::string(status.message()));
+  deps_.client.Leave(ReasonFor(status), std::string(status.message()));
   return status;
 }
 
@@ -122,17 +122,17 @@ void Trainer::SaveAtStop() {
   const auto say = [](int64_t version, const auto&... what) {
     LogWarning("stopped at step ", version, "; ", what...);
   };
-  const int64_t version = parts_.client.version();
-  if (parts_.options.train_dir.empty()) return say(version, "nothing is saved without --train_dir");
-  const absl::Status status = parts_.snapshots->SaveNow(parts_.client, kSaveAtStop);
+  const int64_t version = deps_.client.version();
+  if (deps_.options.train_dir.empty()) return say(version, "nothing is saved without --train_dir");
+  const absl::Status status = deps_.snapshots->SaveNow(deps_.client, kSaveAtStop);
   if (!status.ok()) return say(version, "saving failed: ", status.message());
   // The other workers may have made steps meanwhile.
-  say(parts_.snapshots->newest_version(), "saved in ", parts_.options.train_dir,
+  say(deps_.snapshots->newest_version(), "saved in ", deps_.options.train_dir,
       ": the same command resumes the job from there");
 }
 
 absl::StatusOr<Summary> Trainer::TrainAndMend() {
-  client::Exchange& client = parts_.client;
+  client::Exchange& client = deps_.client;
   int mendings = 0;  // rejoins without a step in between
   absl::Status entered = Enter();
   for (;;) {
@@ -142,18 +142,18 @@ absl::StatusOr<Summary> Trainer::TrainAndMend() {
     mendings = client.version() > entered_at ? 0 : mendings + 1;
     if (mendings > kMaxMendings) return result;
     LogWarning(result.status().message(), "; joining again");
-    if (parts_.live_metrics != nullptr) parts_.live_metrics->rejoins.Add();
+    if (deps_.live_metrics != nullptr) deps_.live_metrics->rejoins.Add();
     entered = Reenter();
   }
 }
 
 absl::Status Trainer::Enter() {
-  client::Exchange& client = parts_.client;
-  CAIRN_RETURN_IF_ERROR(client.WaitReady(parts_.job));
+  client::Exchange& client = deps_.client;
+  CAIRN_RETURN_IF_ERROR(client.WaitReady(deps_.job));
   CAIRN_RETURN_IF_ERROR(client.Join());
-  if (chief()) parts_.snapshots->CountFrom(client.version());
+  if (chief()) deps_.snapshots->CountFrom(client.version());
   if (start_ == TimePoint()) {
-    start_ = parts_.clock.Now();
+    start_ = deps_.clock.Now();
     if (chief()) {
       CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, client.ServerCounters());
       examples_before_ = counters.examples();
@@ -169,12 +169,12 @@ absl::Status Trainer::Enter() {
   epoch_ended_ = true;
   evaluated_version_ = -1;
   ahead_ = nullptr;
-  parts_.replica.DropForward();
+  deps_.replica.DropForward();
   return AgreeOnLearningRate();
 }
 
 absl::Status Trainer::Reenter() {
-  CAIRN_RETURN_IF_ERROR(parts_.client.Reconnect());
+  CAIRN_RETURN_IF_ERROR(deps_.client.Reconnect());
   if (chief()) CAIRN_RETURN_IF_ERROR(Initialise());
   return Enter();
 }
@@ -190,26 +190,26 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
       StartEpoch(epoch);
     }
     CAIRN_RETURN_IF_ERROR(TrainStep());
-    if (chief()) parts_.snapshots->AfterStep(parts_.client);
+    if (chief()) deps_.snapshots->AfterStep(deps_.client);
   }
   if (chief()) return WrapUp();
-  parts_.client.Leave(v1::LEAVE_REASON_FINISHED, "");
+  deps_.client.Leave(v1::LEAVE_REASON_FINISHED, "");
   // A server that fails before the chief has saved loses this worker's updates, and they must be computed
   // again.
-  CAIRN_RETURN_IF_ERROR(parts_.client.AwaitEnd());
+  CAIRN_RETURN_IF_ERROR(deps_.client.AwaitEnd());
   return Summary{};
 }
 
 bool Trainer::done() const {
-  if (parts_.client.finished()) return true;
+  if (deps_.client.finished()) return true;
   if (dynamic()) return false;
   // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
-  return !sync() && parts_.options.train_steps == 0 &&
-         position_ >= parts_.options.epochs * loader_.batches_per_epoch();
+  return !sync() && deps_.options.train_steps == 0 &&
+         position_ >= deps_.options.epochs * loader_.batches_per_epoch();
 }
 
 absl::Status Trainer::NoteWork() {
-  client::Exchange& client = parts_.client;
+  client::Exchange& client = deps_.client;
   if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
   const int members = client.work().members();
   if (chief() && members_ > 0 && members != members_)
@@ -221,7 +221,7 @@ absl::Status Trainer::NoteWork() {
 }
 
 int64_t Trainer::NextEpoch() const {
-  if (dynamic()) return parts_.client.work().tickets(0).epoch();
+  if (dynamic()) return deps_.client.work().tickets(0).epoch();
   return position() / loader_.batches_per_epoch();
 }
 
@@ -233,66 +233,66 @@ const data::Batch& Trainer::NextBatch() {
     ++position_;
     return batch;
   }
-  const auto& tickets = parts_.client.work().tickets();
+  const auto& tickets = deps_.client.work().tickets();
   std::vector<data::Run> runs;
   for (const v1::Ticket& ticket : tickets) runs.push_back({ticket.epoch(), ticket.first(), ticket.count()});
-  position_ = runs[0].epoch * parts_.sampler.num_examples + runs[0].first;
+  position_ = runs[0].epoch * deps_.sampler.num_examples + runs[0].first;
   return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
 }
 
 nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
-  const auto elements = static_cast<size_t>(parts_.data.train->example_shape().num_elements());
-  const auto targets = static_cast<size_t>(parts_.data.train->num_targets());
+  const auto elements = static_cast<size_t>(deps_.data.train->example_shape().num_elements());
+  const auto targets = static_cast<size_t>(deps_.data.train->num_targets());
   const auto examples = static_cast<size_t>(batch.examples);
   return {.examples = batch.examples,
           .inputs = batch.inputs.span().subspan(0, examples * elements),
           .targets = batch.targets.span().subspan(0, examples * targets),
-          .weights = batch.weights.span().subspan(0, parts_.data.train->weighted() ? examples : 0),
-          .seed = StepSeed(parts_.options.seed, parts_.sampler.worker, batch.epoch, batch.index)};
+          .weights = batch.weights.span().subspan(0, deps_.data.train->weighted() ? examples : 0),
+          .seed = StepSeed(deps_.options.seed, deps_.sampler.worker, batch.epoch, batch.index)};
 }
 
 double Trainer::StartNextForward() {
-  client::Exchange& client = parts_.client;
+  client::Exchange& client = deps_.client;
   const int64_t next = sync() ? PositionAt(client.version() + 1) : position_;
   const bool in_epoch =
-      next / loader_.batches_per_epoch() == epoch_ && (!sync() || next < parts_.job.final_version());
-  if (!parts_.replica.starts_early() || dynamic() || !in_epoch || stop_) return 0;
+      next / loader_.batches_per_epoch() == epoch_ && (!sync() || next < deps_.job.final_version());
+  if (!deps_.replica.starts_early() || dynamic() || !in_epoch || stop_) return 0;
   const absl::Span<const float> coming = client.ComingParameters();
   if (coming.empty()) return 0;
-  const TraceSpan span(parts_.trace, TraceLane::kStep, "look ahead");
+  const TraceSpan span(deps_.trace, TraceLane::kStep, "look ahead");
   ahead_ = &loader_.Next(next);
   next_position_ = next;
-  const TimePoint began = parts_.clock.Now();
+  const TimePoint began = deps_.clock.Now();
   Duration waited{};
-  parts_.replica.StartForward(coming, ViewOf(*ahead_), [&](int variable) {
-    const TimePoint asked = parts_.clock.Now();
+  deps_.replica.StartForward(coming, ViewOf(*ahead_), [&](int variable) {
+    const TimePoint asked = deps_.clock.Now();
     const bool here = client.AwaitComing(variable);
-    waited += parts_.clock.Now() - asked;
+    waited += deps_.clock.Now() - asked;
     return here;
   });
-  return ToSeconds(parts_.clock.Now() - began - waited);
+  return ToSeconds(deps_.clock.Now() - began - waited);
 }
 
 absl::Status Trainer::TrainStep() {
-  client::Exchange& client = parts_.client;
-  if (parts_.trace != nullptr) parts_.trace->AtStep(client.version() + 1);
-  const TraceSpan step(parts_.trace, TraceLane::kStep, "step");
-  const TimePoint began = parts_.clock.Now();
-  TraceSpan input(parts_.trace, TraceLane::kStep, "input");
+  client::Exchange& client = deps_.client;
+  if (deps_.trace != nullptr) deps_.trace->AtStep(client.version() + 1);
+  const TraceSpan step(deps_.trace, TraceLane::kStep, "step");
+  const TimePoint began = deps_.clock.Now();
+  TraceSpan input(deps_.trace, TraceLane::kStep, "input");
   const data::Batch& batch = NextBatch();
   input.End();
-  CAIRN_RETURN_IF_ERROR(parts_.data.train->status());
-  const TimePoint loaded = parts_.clock.Now();
+  CAIRN_RETURN_IF_ERROR(deps_.data.train->status());
+  const TimePoint loaded = deps_.clock.Now();
   // An empty batch has no gradient, and no other worker waits for one.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
 
   const nn::BatchView view = ViewOf(batch);
   shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, loader_.batches_per_epoch()));
 
-  TraceSpan compute(parts_.trace, TraceLane::kStep, "compute");
+  TraceSpan compute(deps_.trace, TraceLane::kStep, "compute");
   // If the device sums gradients, their mean arrives in the host's buffer.
   const bool on_host = !client.adds_up_on_device();
-  const absl::Span<float> gradients = on_host ? gradients_.span() : parts_.replica.device_gradients();
+  const absl::Span<float> gradients = on_host ? gradients_.span() : deps_.replica.device_gradients();
   if (on_host) {
     client.BeginStep(gradients, view.examples, position_);
   } else {
@@ -300,7 +300,7 @@ absl::Status Trainer::TrainStep() {
   }
   CAIRN_ASSIGN_OR_RETURN(
       const nn::BatchResult result,
-      parts_.replica.ForwardBackward(client.parameters(), view, gradients, [&](int variable) {
+      deps_.replica.ForwardBackward(client.parameters(), view, gradients, [&](int variable) {
         client.Announce(variable);
         Pass("announced");
       }));
@@ -310,44 +310,44 @@ absl::Status Trainer::TrainStep() {
   }
   compute.End();
   Pass("computed");
-  const TimePoint computed = parts_.clock.Now();
+  const TimePoint computed = deps_.clock.Now();
   if (chief()) metrics_.Update(view, result);  // before StartNextForward() overwrites the result
   const double forward_seconds = StartNextForward();
-  TraceSpan awaiting(parts_.trace, TraceLane::kStep, "answer");
+  TraceSpan awaiting(deps_.trace, TraceLane::kStep, "answer");
   CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
-  if (!answer.as_awaited) parts_.replica.DropForward();
+  if (!answer.as_awaited) deps_.replica.DropForward();
   awaiting.End();
   Pass("answered");
-  if (parts_.live_metrics != nullptr && view.examples > 0) {
-    parts_.live_metrics->OnStep({.examples = view.examples,
-                                 .input_seconds = ToSeconds(loaded - began),
-                                 .compute_seconds = ToSeconds(computed - loaded) + forward_seconds,
-                                 .answer_seconds = ToSeconds(parts_.clock.Now() - computed) - forward_seconds,
-                                 .loss = result.sums.loss / static_cast<double>(view.examples),
-                                 .outcome = answer.outcome,
-                                 .duplicate = answer.duplicate,
-                                 .staleness = answer.staleness,
-                                 .version = client.version(),
-                                 .epoch = epoch_ + 1});
+  if (deps_.live_metrics != nullptr && view.examples > 0) {
+    deps_.live_metrics->OnStep({.examples = view.examples,
+                                .input_seconds = ToSeconds(loaded - began),
+                                .compute_seconds = ToSeconds(computed - loaded) + forward_seconds,
+                                .answer_seconds = ToSeconds(deps_.clock.Now() - computed) - forward_seconds,
+                                .loss = result.sums.loss / static_cast<double>(view.examples),
+                                .outcome = answer.outcome,
+                                .duplicate = answer.duplicate,
+                                .staleness = answer.staleness,
+                                .version = client.version(),
+                                .epoch = epoch_ + 1});
   }
 
   if (!chief()) return absl::OkStatus();
-  const TraceSpan report(parts_.trace, TraceLane::kStep, "report");
-  if (parts_.progress->redraws() && parts_.clock.Now() >= tell_at_) TellOfCluster();
-  parts_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
-  if (parts_.tensorboard != nullptr && parts_.tensorboard->WantsStep(client.version())) {
-    parts_.tensorboard->OnStep(client.version(), metrics_.Values());
+  const TraceSpan report(deps_.trace, TraceLane::kStep, "report");
+  if (deps_.progress->redraws() && deps_.clock.Now() >= tell_at_) TellOfCluster();
+  deps_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
+  if (deps_.tensorboard != nullptr && deps_.tensorboard->WantsStep(client.version())) {
+    deps_.tensorboard->OnStep(client.version(), metrics_.Values());
   }
   return absl::OkStatus();
 }
 
 std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView& view) {
-  return Explain({.model = parts_.model,
-                  .parameters = parts_.client.parameters(),
+  return Explain({.model = deps_.model,
+                  .parameters = deps_.client.parameters(),
                   .batch = view,
                   .rows = batch.rows,
-                  .data = parts_.options.data_dir,
-                  .layer = parts_.replica.FirstNonFiniteLayer()});
+                  .data = deps_.options.data_dir,
+                  .layer = deps_.replica.FirstNonFiniteLayer()});
 }
 
 }  // namespace cairn::worker

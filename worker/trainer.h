@@ -36,7 +36,7 @@ namespace cairn::worker {
 class Trainer {
  public:
   // Everything here must outlive the trainer.
-  struct Parts {
+  struct Dependencies {
     const TrainOptions& options;
     const nn::Model& model;
     const std::vector<nn::MetricSpec>& metrics;
@@ -59,7 +59,7 @@ class Trainer {
     TraceRecorder* trace = nullptr;  // may be null; records each step
     FaultPoints* faults = nullptr;   // may be null; passes "joined", "announced", "computed", "answered"
   };
-  explicit Trainer(const Parts& parts);
+  explicit Trainer(const Dependencies& deps);
   ~Trainer();
 
   // Called by the chief before Run(): declares the job to servers that have none, with its initial values or
@@ -81,10 +81,10 @@ class Trainer {
   // Pins the buffers that the device copies in every step. A failure only makes the copies slower and is not
   // an error.
   void PinBuffers();
-  bool chief() const { return parts_.progress != nullptr; }
-  bool sync() const { return parts_.job.mode() == v1::MODE_SYNC; }
-  bool dynamic() const { return parts_.job.dynamic_sharding(); }
-  bool ssp() const { return parts_.job.mode() == v1::MODE_SSP; }
+  bool chief() const { return deps_.progress != nullptr; }
+  bool sync() const { return deps_.job.mode() == v1::MODE_SYNC; }
+  bool dynamic() const { return deps_.job.dynamic_sharding(); }
+  bool ssp() const { return deps_.job.mode() == v1::MODE_SSP; }
   // Learns the job and becomes a member, for the first time or again.
   absl::Status Enter();
   absl::Status Reenter();
@@ -93,7 +93,7 @@ class Trainer {
   absl::Status TrainStep();
   absl::StatusOr<Summary> WrapUp();
   void Pass(absl::string_view point) const {
-    if (parts_.faults != nullptr) parts_.faults->Pass(point);
+    if (deps_.faults != nullptr) deps_.faults->Pass(point);
   }
   // With dynamic sharding: reads the servers' latest answer. Waits until there is a work item, or the job
   // ends.
@@ -111,9 +111,9 @@ class Trainer {
   // chief never reached.
   void SayWhatWasNotShown(const Summary& summary);
   // The position of the next batch in the endless sequence of epochs.
-  int64_t position() const { return sync() ? PositionAt(parts_.client.version()) : position_; }
+  int64_t position() const { return sync() ? PositionAt(deps_.client.version()) : position_; }
   // The position in the data of a synchronous job at a version.
-  int64_t PositionAt(int64_t version) const { return version - parts_.client.version_offset(); }
+  int64_t PositionAt(int64_t version) const { return version - deps_.client.version_offset(); }
   bool done() const;
   void StartEpoch(int64_t epoch);
   // On the chief, once for each epoch.
@@ -140,7 +140,7 @@ class Trainer {
   // Explains why a step's loss is not finite. Must be called right after that step.
   std::string WhyNotFinite(const data::Batch& batch, const nn::BatchView& view);
 
-  const Parts parts_;
+  const Dependencies deps_;
   const std::string run_id_;
   data::BatchLoader loader_;
   net::SharedBuffer gradients_;  // [num_parameters]

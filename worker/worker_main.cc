@@ -182,7 +182,7 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
                            const std::string& address, std::optional<int> part = {}) {
     return client::MakeDataChannelStub(
         client::MakeGrpcStub(address, credentials, part),
-        {.transport = transport, .part = part, .say = [address](const std::string& how) {
+        {.transport = transport, .shard = part, .say = [address](const std::string& how) {
            LogInfo("gradients and values to and from ", address, ": by ", how);
          }});
   };
@@ -424,7 +424,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   }
   std::optional<Trainer> trainer;
   const absl::Status made = CatchOutOfMemory(absl::StrCat("--batch_size ", options.batch_size), [&] {
-    trainer.emplace(Trainer::Parts{
+    trainer.emplace(Trainer::Dependencies{
         .options = options,
         .model = model,
         .metrics = metrics,

@@ -20,7 +20,7 @@ inline constexpr int kProtocolVersion = 7;
 
 // Call metadata: the index of the server whose shard is meant, if it is not the called server's own shard
 // (parameter_server.proto).
-inline constexpr char kPartMetadata[] = "cairn-part";
+inline constexpr char kShardMetadata[] = "cairn-shard";
 
 // Call metadata: the job token (access.h).
 inline constexpr char kTokenMetadata[] = "cairn-job-token";

@@ -70,32 +70,32 @@ float ScaleTo(float limit, double squared_norm) {
 }
 
 // UpdateRange::gradient_scale for a part.
-float GradientScale(const Update& update, size_t part) {
+float GradientScale(const Update& update, size_t slice) {
   const CommonOptions& options = update.optimizer.options();
   if (options.global_clipnorm > 0) return ScaleTo(options.global_clipnorm, update.known.all_gradients);
-  if (options.clipnorm > 0) return ScaleTo(options.clipnorm, update.known.of_part[part].gradient);
+  if (options.clipnorm > 0) return ScaleTo(options.clipnorm, update.known.of_slice[slice].gradient);
   return 1;
 }
 
 // Calls body(index, the part's overlap with the window, its range) until it returns something other than
 // kAllFinite, and returns that, as an index in `all`.
 template <typename Body>
-int64_t ForEachPart(const Update& update, const Window& window, Body body) {
+int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;
   absl::InlinedVector<Slot, 4> slots(all.slots.size());
-  for (size_t p = 0; p < update.parts.size(); ++p) {
-    UpdatePart part = update.parts[p];
-    part.begin = std::max(part.begin, window.begin);
-    part.end = std::min(part.end, window.end);
-    if (part.begin >= part.end) continue;
-    for (size_t s = 0; s < slots.size(); ++s) slots[s] = all.slots[s].at(part.begin);
-    const int64_t non_finite = body(p, part,
-                                    UpdateRange{.count = part.end - part.begin,
-                                                .old_values = all.old_values + part.begin,
+  for (size_t p = 0; p < update.slices.size(); ++p) {
+    UpdateSlice slice = update.slices[p];
+    slice.begin = std::max(slice.begin, window.begin);
+    slice.end = std::min(slice.end, window.end);
+    if (slice.begin >= slice.end) continue;
+    for (size_t s = 0; s < slots.size(); ++s) slots[s] = all.slots[s].at(slice.begin);
+    const int64_t non_finite = body(p, slice,
+                                    UpdateRange{.count = slice.end - slice.begin,
+                                                .old_values = all.old_values + slice.begin,
                                                 .slots = slots,
-                                                .new_values = all.new_values + part.begin,
+                                                .new_values = all.new_values + slice.begin,
                                                 .streams = all.streams});
-    if (non_finite != kAllFinite) return part.begin + non_finite;
+    if (non_finite != kAllFinite) return slice.begin + non_finite;
   }
   return kAllFinite;
 }
@@ -103,13 +103,13 @@ int64_t ForEachPart(const Update& update, const Window& window, Body body) {
 // Computes the mean and applies the rule to it: new values, or directions if the rule is layerwise. Each
 // gradient is contiguous in the window.
 int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
-  return ForEachPart(update, window, [&](size_t p, const UpdatePart& part, UpdateRange range) {
-    const Gradients cut = Cut(update.gradients, {part.begin, part.end});
-    if (part.moving_average_momentum.has_value()) {  // a moving average does not change slots
+  return ForEachSlice(update, window, [&](size_t p, const UpdateSlice& slice, UpdateRange range) {
+    const Gradients cut = Cut(update.gradients, {slice.begin, slice.end});
+    if (slice.moving_average_momentum.has_value()) {  // a moving average does not change slots
       for (const Slot& slot : range.slots) {
         if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
       }
-      return ApplyMovingAverage(*part.moving_average_momentum, cut, range, update.isa);
+      return ApplyMovingAverage(*slice.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
     return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
@@ -128,8 +128,8 @@ Window Everything(const Update& update) {
 
 // The order of the sums must not depend on where a gradient is stored, so a gradient in several pieces is
 // first made contiguous.
-std::vector<Squares> SquaresOfGradients(const Update& update, const UpdatePart& part) {
-  const Window window = {part.begin, part.end};
+std::vector<Squares> SquaresOfGradients(const Update& update, const UpdateSlice& slice) {
+  const Window window = {slice.begin, slice.end};
   Gradients cut = Cut(update.gradients, window);
   std::vector<std::vector<float>> together;
   for (size_t i = 0; i < cut.size(); ++i) {
@@ -143,7 +143,7 @@ std::vector<Squares> SquaresOfGradients(const Update& update, const UpdatePart& 
     });
     cut[i].values = elements.data();
   }
-  return SquaresOfMean(cut, part.end - part.begin, part.band, update.isa);
+  return SquaresOfMean(cut, slice.end - slice.begin, slice.band, update.isa);
 }
 
 // Updates all elements, with the help of the thread pool.
@@ -168,30 +168,30 @@ int64_t ApplyMeans(const Update& update) {
 
 }  // namespace
 
-MeasuredParts MeasureParts(Norms norms, const Update& update) {
-  MeasuredParts measured;
+MeasuredSlices MeasureSlices(Norms norms, const Update& update) {
+  MeasuredSlices measured;
   if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update);
   if (measured.non_finite != kAllFinite) return measured;
-  measured.of_part.resize(update.parts.size());
-  ForEachPart(update, Everything(update), [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
-    if (part.moving_average_momentum.has_value()) return kAllFinite;
-    measured.of_part[p] = norms == Norms::kGradient
-                              ? SquaresOfGradients(update, part)
-                              : SquaresOfLayer(update.optimizer, update.step, range, part.band, update.isa);
+  measured.of_slice.resize(update.slices.size());
+  ForEachSlice(update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
+    if (slice.moving_average_momentum.has_value()) return kAllFinite;
+    measured.of_slice[p] = norms == Norms::kGradient
+                               ? SquaresOfGradients(update, slice)
+                               : SquaresOfLayer(update.optimizer, update.step, range, slice.band, update.isa);
     return kAllFinite;
   });
   return measured;
 }
 
-int64_t UpdateParts(const Update& update) {
+int64_t UpdateSlices(const Update& update) {
   if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
-  return ForEachPart(update, Everything(update),
-                     [&](size_t p, const UpdatePart& part, const UpdateRange& range) {
-                       if (!part.moving_average_momentum.has_value()) {
-                         MoveLayer(update.optimizer, update.step, update.known.of_part[p], range, update.isa);
-                       }
-                       return kAllFinite;
-                     });
+  return ForEachSlice(
+      update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
+        if (!slice.moving_average_momentum.has_value()) {
+          MoveLayer(update.optimizer, update.step, update.known.of_slice[p], range, update.isa);
+        }
+        return kAllFinite;
+      });
 }
 
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
 // One update of everything that a server holds. If the optimizer needs norms, it runs in stages:
-// MeasureParts() for each of Optimizer::norms(), after which the servers of a job add up their sums, and
-// then UpdateParts().
+// MeasureSlices() for each of Optimizer::norms(), after which the servers of a job add up their sums, and
+// then UpdateSlices().
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace cairn::ps {
 
 // Elements [begin, end) of a server's values that are updated by one rule.
-struct UpdatePart {
+struct UpdateSlice {
   int64_t begin = 0;
   int64_t end = 0;
   std::optional<float> moving_average_momentum{};  // absent: the optimizer; else ApplyMovingAverage()
@@ -53,18 +53,18 @@ class ContributedGradient {
   int64_t examples_;
 };
 
-// The totals of the last MeasureParts() over all servers. Empty before the first.
+// The totals of the last MeasureSlices() over all servers. Empty before the first.
 struct KnownSquares {
-  std::vector<Squares> of_part{};  // [part]: the sums of the whole variable that it belongs to
-  double all_gradients = 0;        // Squares::gradient summed over all the job's variables
+  std::vector<Squares> of_slice{};  // [part]: the sums of the whole variable that it belongs to
+  double all_gradients = 0;         // Squares::gradient summed over all the job's variables
 };
 
-// Borrowed for the duration of a call. Each element of `all` is in one of the `parts`.
+// Borrowed for the duration of a call. Each element of `all` is in one of the `slices`.
 struct Update {
   const Optimizer& optimizer;
   UpdateStep step;
   absl::Span<const ContributedGradient> gradients;
-  absl::Span<const UpdatePart> parts;
+  absl::Span<const UpdateSlice> slices;
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
@@ -75,20 +75,20 @@ struct Update {
 
 // The parts' contributions to the sums of `norms`. [part][band]; nothing for moving averages, which have
 // no norms.
-struct MeasuredParts {
+struct MeasuredSlices {
   int64_t non_finite = kAllFinite;  // otherwise an index in `all`, as in ApplyMean(), and no sums
-  std::vector<std::vector<Squares>> of_part{};
+  std::vector<std::vector<Squares>> of_slice{};
 };
 // kGradient changes nothing. kLayer makes the update except for its last move: slots are updated, and
-// all.new_values holds the directions until UpdateParts() is called with the same `all`.
-MeasuredParts MeasureParts(Norms norms, const Update& update);
+// all.new_values holds the directions until UpdateSlices() is called with the same `all`.
+MeasuredSlices MeasureSlices(Norms norms, const Update& update);
 
-// The update itself, after MeasureParts() for each of the optimizer's norms. Returns as ApplyMean(), with an
+// The update itself, after MeasureSlices() for each of the optimizer's norms. Returns as ApplyMean(), with an
 // index in `all`.
-int64_t UpdateParts(const Update& update);
+int64_t UpdateSlices(const Update& update);
 
 // Updates elements [begin, end) of `all` only, for an optimizer without norms, with the same bits as
-// UpdateParts(). Any number of threads, on disjoint elements.
+// UpdateSlices(). Any number of threads, on disjoint elements.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
 
 // WriteMean() of gradients in any number of memory blocks.

@@ -70,7 +70,7 @@ void Touch(Streams& streams, int64_t begin, int64_t count) {
 }
 
 template <size_t kGradients, size_t kSlots>
-void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config, int threads) {
+void BM_UpdateSlices(benchmark::State& state, const OptimizerConfig& config, int threads) {
   ThreadPool thread_pool(threads);
   const auto optimizer = MakeOptimizer(config).value();
   Streams streams(kGradients, kSlots);
@@ -78,7 +78,7 @@ void BM_UpdateParts(benchmark::State& state, const OptimizerConfig& config, int 
   for (const AlignedBuffer& gradient : streams.gradients) gradients.push_back({gradient.data(), 32});
   std::vector<Slot> slots;
   for (AlignedBuffer& slot : streams.slots) slots.push_back(InPlace(slot.data()));
-  const std::vector<UpdatePart> whole = {{0, kCount}};
+  const std::vector<UpdateSlice> whole = {{0, kCount}};
 
   double apply_seconds = 0, floor_seconds = 0;
   std::vector<double> ratios;
@@ -115,7 +115,7 @@ template <size_t kGradients, size_t kSlots>
 void Register(const std::string& name, const OptimizerConfig& config) {
   for (int threads : {1, 2}) {
     benchmark::RegisterBenchmark((name + "/threads:" + std::to_string(threads)).c_str(),
-                                 BM_UpdateParts<kGradients, kSlots>, config, threads)
+                                 BM_UpdateSlices<kGradients, kSlots>, config, threads)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   }

@@ -58,7 +58,7 @@ void Fleet::Restart(int index) {
   Process& process = Of(index);
   if (process.up) return;
   const uint64_t incarnation = ++last_incarnation_ << 32;
-  process.parts = std::make_unique<ps::Parts>(
+  process.parts = std::make_unique<ps::HostedShards>(
       MakeServer(index, index, incarnation), index,
       [this, index, incarnation](int part) { return MakeServer(part, index, incarnation); });
   process.paused_until = 0;
@@ -142,14 +142,14 @@ namespace {
 // Kept alive by the calls whose answers it waits for.
 class Search : public std::enable_shared_from_this<Search> {
  public:
-  Search(Fleet& fleet, int part, const client::PartSearch::Options& options, OnFound then)
+  Search(Fleet& fleet, int part, const client::ShardSearch::Options& options, OnFound then)
       : fleet_(fleet), part_(part), known_(options.known), search_(options), then_(std::move(then)) {}
 
   void Ask() {
     const auto question = search_.question();
     if (!question.has_value()) {
       Conclude();
-    } else if (question->call == client::PartSearch::Question::Call::kConnect) {
+    } else if (question->call == client::ShardSearch::Question::Call::kConnect) {
       Connect(*question);
     } else {
       Promote(*question);
@@ -157,7 +157,7 @@ class Search : public std::enable_shared_from_this<Search> {
   }
 
  private:
-  void Connect(const client::PartSearch::Question& question) {
+  void Connect(const client::ShardSearch::Question& question) {
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     request.set_server(part_);
@@ -173,7 +173,7 @@ class Search : public std::enable_shared_from_this<Search> {
           self->Ask();
         });
   }
-  void Promote(const client::PartSearch::Question& question) {
+  void Promote(const client::ShardSearch::Question& question) {
     v1::PromoteRequest request;
     request.set_incarnation(known_.incarnation);
     fleet_.Ask<v1::PromoteResponse>(
@@ -197,8 +197,8 @@ class Search : public std::enable_shared_from_this<Search> {
 
   Fleet& fleet_;
   const int part_;
-  const client::PartSearch::Known known_;
-  client::PartSearch search_;
+  const client::ShardSearch::Known known_;
+  client::ShardSearch search_;
   const OnFound then_;
 };
 
@@ -207,7 +207,7 @@ class Search : public std::enable_shared_from_this<Search> {
 void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
   std::make_shared<Search>(
       fleet, part,
-      client::PartSearch::Options{
+      client::ShardSearch::Options{
           .away = known.away, .has_backup = simulation.rules().copies, .known = known.server},
       std::move(then))
       ->Ask();
@@ -215,10 +215,10 @@ void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known,
 
 void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
   std::make_shared<Search>(fleet, part,
-                           client::PartSearch::Options{.away = known.away,
-                                                       .has_backup = simulation.rules().copies,
-                                                       .known = known.server,
-                                                       .only_known = known.server.incarnation != 0},
+                           client::ShardSearch::Options{.away = known.away,
+                                                        .has_backup = simulation.rules().copies,
+                                                        .known = known.server,
+                                                        .only_known = known.server.incarnation != 0},
                            std::move(then))
       ->Ask();
 }

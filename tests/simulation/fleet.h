@@ -12,12 +12,12 @@
 
 #include "absl/status/statusor.h"
 #include "common/core/random.h"
-#include "ps/parts.h"
+#include "ps/hosted_shards.h"
 #include "ps/server.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/setting.h"
 #include "tests/support/fake_clock.h"
-#include "worker/client/part_search.h"
+#include "worker/client/shard_search.h"
 
 namespace cairn::simulation {
 
@@ -113,7 +113,7 @@ class Fleet {
   struct Process {
     bool up = false;
     double paused_until = 0;
-    std::unique_ptr<ps::Parts> parts;
+    std::unique_ptr<ps::HostedShards> parts;
   };
   const Process& Of(int process) const { return processes_[static_cast<size_t>(process)]; }
   Process& Of(int process) { return processes_[static_cast<size_t>(process)]; }
@@ -132,7 +132,7 @@ class Fleet {
 // The server of a part, as far as a client knows.
 struct Known {
   bool away = false;
-  client::PartSearch::Known server{};
+  client::ShardSearch::Known server{};
 };
 struct Found {
   v1::ConnectResponse response;

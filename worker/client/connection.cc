@@ -41,9 +41,9 @@ Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, Connectio
     : options_(std::move(options)), known_(stubs.size()), moved_at_(stubs.size()) {
   const int count = static_cast<int>(stubs.size());
   for (int server = 0; server < count; ++server) {
-    Part& part = parts_.emplace_back();
-    part.home = std::move(stubs[static_cast<size_t>(server)]);
-    if (options_.stub_factory && count > 1) part.copy = options_.stub_factory(server, (server + 1) % count);
+    Part& shard = shards_.emplace_back();
+    shard.home = std::move(stubs[static_cast<size_t>(server)]);
+    if (options_.stub_factory && count > 1) shard.copy = options_.stub_factory(server, (server + 1) % count);
   }
 }
 
@@ -94,13 +94,13 @@ absl::Status Connection::Reach() {
   }
 }
 
-PartSearch::Known Connection::KnownOf(int server) {
+ShardSearch::Known Connection::KnownOf(int server) {
   MutexLock lock(mutex_);
   return known_[static_cast<size_t>(server)];
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
-                                                          const PartSearch::Known& known, Timeout timeout) {
+                                                          const ShardSearch::Known& known, Timeout timeout) {
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   request.set_cluster_hash(options_.cluster_hash);
@@ -111,18 +111,18 @@ absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
   request.set_epoch_seal(known.epoch_seal);
   v1::ConnectResponse response;
   const TimePoint sent = Now();
-  CAIRN_RETURN_IF_ERROR(part(server).at(away).Connect(request, &response, timeout));
+  CAIRN_RETURN_IF_ERROR(shard(server).at(away).Connect(request, &response, timeout));
   NoteClock(server, sent, response.clock_unix_nanos());
   if (response.job().ps_replication() > 0) replicated_ = true;
   return response;
 }
 
-void Connection::Settle(int server, const PartSearch::Found& found, bool only_known) {
-  Part& settled = part(server);
+void Connection::Settle(int server, const ShardSearch::Found& found, bool only_known) {
+  Part& settled = shard(server);
   {
     MutexLock lock(mutex_);
-    PartSearch::Known& known = known_[static_cast<size_t>(server)];
-    const PartSearch::Known next = found.known();
+    ShardSearch::Known& known = known_[static_cast<size_t>(server)];
+    const ShardSearch::Known next = found.known();
     // Another thread has found a later server of this shard. Reach() accepts any server: if the later one is
     // lost, the backup of the earlier one may have been promoted.
     if (only_known && next.IsBefore(known)) return;
@@ -135,17 +135,17 @@ void Connection::Settle(int server, const PartSearch::Found& found, bool only_kn
   Say(absl::StrCat("the shard of ps/", server, " is served by ", settled.at(found.away).address(), " now"));
 }
 
-absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const PartSearch::Options& options) {
-  PartSearch search(options);
+absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const ShardSearch::Options& options) {
+  ShardSearch search(options);
   while (const auto question = search.question()) {
     const Timeout timeout = question->brief ? kProbe : kCallTimeout;
-    if (question->call == PartSearch::Question::Call::kConnect) {
+    if (question->call == ShardSearch::Question::Call::kConnect) {
       search.OnConnected(Handshake(server, question->away, options.known, timeout));
     } else {
       v1::PromoteRequest request;
       request.set_incarnation(options.known.incarnation);
       v1::PromoteResponse response;
-      search.OnPromoted(part(server).at(question->away).Promote(request, &response, timeout));
+      search.OnPromoted(shard(server).at(question->away).Promote(request, &response, timeout));
     }
   }
   CAIRN_RETURN_IF_ERROR(search.result());
@@ -154,21 +154,21 @@ absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const PartSea
 }
 
 absl::Status Connection::Find(int server) {
-  const bool has_backup = part(server).copy != nullptr;
-  return Search(server, {.away = part(server).away, .has_backup = has_backup, .known = KnownOf(server)})
+  const bool has_backup = shard(server).copy != nullptr;
+  return Search(server, {.away = shard(server).away, .has_backup = has_backup, .known = KnownOf(server)})
       .status();
 }
 
 void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
   // If the shard has moved, another task's clock answers.
-  if (options_.trace == nullptr || clock_unix_nanos == 0 || part(server).away) return;
+  if (options_.trace == nullptr || clock_unix_nanos == 0 || shard(server).away) return;
   options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, Now(), clock_unix_nanos);
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
-  const PartSearch::Known known = KnownOf(server);
-  auto response = Search(server, {.away = part(server).away,
-                                  .has_backup = part(server).copy != nullptr && replicated_,
+  const ShardSearch::Known known = KnownOf(server);
+  auto response = Search(server, {.away = shard(server).away,
+                                  .has_backup = shard(server).copy != nullptr && replicated_,
                                   .known = known,
                                   .only_known = known.incarnation != 0});
   if (absl::IsAborted(response.status())) {
@@ -246,7 +246,7 @@ std::string HowLong(TimePoint start, Duration limit) {
 }
 
 std::string Connection::NameOf(int server) const {
-  return absl::StrCat("ps/", server, " at ", part(server).here().address());
+  return absl::StrCat("ps/", server, " at ", shard(server).here().address());
 }
 
 absl::StatusOr<std::vector<std::vector<net::Slice>>> SlicesOf(

@@ -22,7 +22,7 @@
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
 #include "common/net/placement.h"
-#include "worker/client/part_search.h"
+#include "worker/client/shard_search.h"
 #include "worker/client/transport.h"
 
 namespace cairn::client {
@@ -36,8 +36,8 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Polled several times a second during a wait; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // Makes a stub for server `part`'s shard where server `host_index` has its backup. Null: backups are not used.
-  using StubFactory = std::function<std::unique_ptr<ServerStub>(int part, int host_index)>;
+  // Makes a stub for server `shard`'s shard where server `host_index` has its backup. Null: backups are not used.
+  using StubFactory = std::function<std::unique_ptr<ServerStub>(int shard, int host_index)>;
   StubFactory stub_factory{};
   TraceRecorder* trace = nullptr;  // may be null; receives samples of the servers' clocks
 };
@@ -56,14 +56,14 @@ class Connection {
   // ones.
   absl::Status Reach() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  int num_servers() const { return static_cast<int>(parts_.size()); }
+  int num_servers() const { return static_cast<int>(shards_.size()); }
   // stub(): where this server's shard is served, as far as known. home(): the server itself.
-  ServerStub& stub(int server) { return part(server).here(); }
-  ServerStub& home(int server) { return *part(server).home; }
+  ServerStub& stub(int server) { return shard(server).here(); }
+  ServerStub& home(int server) { return *shard(server).home; }
   // Whether the shard is served by the server that had its backup.
-  bool away(int server) const { return part(server).away; }
+  bool away(int server) const { return shard(server).away; }
   // How often the shard has moved. Requests sent before a move are not answered.
-  int moves(int server) const { return part(server).moves; }
+  int moves(int server) const { return shard(server).moves; }
   int moves() const;  // of all shards
   // Whether the job has backups.
   bool replicated() const { return replicated_; }
@@ -104,25 +104,25 @@ class Connection {
     std::atomic<int> moves{0};
   };
   Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options);
-  Part& part(int server) { return parts_[static_cast<size_t>(server)]; }
-  const Part& part(int server) const { return parts_[static_cast<size_t>(server)]; }
+  Part& shard(int server) { return shards_[static_cast<size_t>(server)]; }
+  const Part& shard(int server) const { return shards_[static_cast<size_t>(server)]; }
   bool stopped() const { return options_.stop && options_.stop(); }
-  absl::StatusOr<v1::ConnectResponse> Handshake(int server, bool away, const PartSearch::Known& known,
+  absl::StatusOr<v1::ConnectResponse> Handshake(int server, bool away, const ShardSearch::Known& known,
                                                 Timeout timeout) ABSL_LOCKS_EXCLUDED(mutex_);
-  PartSearch::Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Remembers which server serves the shard. `only_known`: as in PartSearch::Options.
-  void Settle(int server, const PartSearch::Found& found, bool only_known) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<v1::ConnectResponse> Search(int server, const PartSearch::Options& options)
+  ShardSearch::Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Remembers which server serves the shard. `only_known`: as in ShardSearch::Options.
+  void Settle(int server, const ShardSearch::Found& found, bool only_known) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<v1::ConnectResponse> Search(int server, const ShardSearch::Options& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // For Reach(): finds the server that serves the shard, or should.
   absl::Status Find(int server);
 
   const ConnectionOptions options_;
-  std::deque<Part> parts_;  // [server]; only the atomic members change
+  std::deque<Part> shards_;  // [server]; only the atomic members change
   std::atomic<bool> replicated_{false};
   mutable Mutex mutex_;
-  std::vector<PartSearch::Known> known_ ABSL_GUARDED_BY(mutex_);  // [server]
-  std::vector<TimePoint> moved_at_ ABSL_GUARDED_BY(mutex_);       // [server]
+  std::vector<ShardSearch::Known> known_ ABSL_GUARDED_BY(mutex_);  // [server]
+  std::vector<TimePoint> moved_at_ ABSL_GUARDED_BY(mutex_);        // [server]
 };
 
 // "20 of at most 300 s", for a wait that began at `start`.

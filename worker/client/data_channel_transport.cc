@@ -67,7 +67,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
  public:
   // `server`: its address for gRPC.
   static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const std::string& server, const Way& way,
-                                                           std::optional<int> part, FrameHandler& handler) {
+                                                           std::optional<int> shard, FrameHandler& handler) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket,
                            net::ConnectDataChannel(server, way.transport, way.address));
     std::unique_ptr<DataFrameStream> opened(new DataFrameStream(handler));
@@ -75,7 +75,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
                            net::DataStream::Connect(std::move(socket), way.transport == net::Transport::kShm,
                                                     {.incarnation = way.incarnation,
                                                      .key = way.address.key,
-                                                     .part = part.value_or(net::DataStream::kOwnPart),
+                                                     .shard = shard.value_or(net::DataStream::kOwnShard),
                                                      .lends = true},
                                                     *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
@@ -120,7 +120,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
 class DataChannelStub final : public ServerStub {
  public:
   DataChannelStub(std::unique_ptr<ServerStub> other, const DataChannelOptions& options)
-      : other_(std::move(other)), part_(options.part), endpoint_(options) {}
+      : other_(std::move(other)), shard_(options.shard), endpoint_(options) {}
 
   absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
                        Timeout timeout) override {
@@ -164,7 +164,7 @@ class DataChannelStub final : public ServerStub {
 
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
     for (Way way = endpoint_.way(); way.transport != net::Transport::kGrpc; way = endpoint_.way()) {
-      auto stream = DataFrameStream::Open(address(), way, part_, handler);
+      auto stream = DataFrameStream::Open(address(), way, shard_, handler);
       if (stream.ok()) {
         endpoint_.Say(way.transport);
         return *std::move(stream);
@@ -179,7 +179,7 @@ class DataChannelStub final : public ServerStub {
 
  private:
   const std::unique_ptr<ServerStub> other_;
-  const std::optional<int> part_;
+  const std::optional<int> shard_;
   Endpoint endpoint_;
 };
 

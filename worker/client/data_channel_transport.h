@@ -23,7 +23,7 @@ namespace cairn::client {
 struct DataChannelOptions {
   net::Transport transport = net::Transport::kShm;
   // Which shard of the server's process is meant; nullopt: its own.
-  std::optional<int> part{};
+  std::optional<int> shard{};
   // A transport that has failed is tried again at the first Connect() after this time.
   Duration try_again_after = std::chrono::minutes(1);
   // Called with the transport of the streams to this server ("shared memory") when it is first known and when

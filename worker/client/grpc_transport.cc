@@ -16,8 +16,8 @@ namespace {
 // The stream's messages are raw bytes (net::EncodeFrame), so it goes through the generic stub.
 class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  GrpcStream(grpc::GenericStub& stub, const std::string& part, FrameHandler& handler) : handler_(handler) {
-    if (!part.empty()) context().AddMetadata(net::kPartMetadata, part);
+  GrpcStream(grpc::GenericStub& stub, const std::string& shard, FrameHandler& handler) : handler_(handler) {
+    if (!shard.empty()) context().AddMetadata(net::kShardMetadata, shard);
     stub.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Session", grpc::StubOptions(),
                                   reactor());
     Open();
@@ -53,9 +53,9 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
 
 class GrpcStub final : public ServerStub {
  public:
-  GrpcStub(const std::string& address, const net::Credentials& credentials, std::optional<int> part)
+  GrpcStub(const std::string& address, const net::Credentials& credentials, std::optional<int> shard)
       : address_(address),
-        part_(part.has_value() ? absl::StrCat(*part) : ""),
+        shard_(shard.has_value() ? absl::StrCat(*shard) : ""),
         channel_(net::MakeChannel(address, credentials)),
         stub_(v1::ParameterServer::NewStub(channel_)),
         generic_stub_(channel_) {}
@@ -97,7 +97,7 @@ class GrpcStub final : public ServerStub {
     return Call(&v1::ParameterServer::Stub::Promote, request, response, timeout);
   }
   std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
-    return std::make_unique<GrpcStream>(generic_stub_, part_, handler);
+    return std::make_unique<GrpcStream>(generic_stub_, shard_, handler);
   }
   std::string address() const override { return address_; }
 
@@ -108,7 +108,7 @@ class GrpcStub final : public ServerStub {
                     const Request& request, Response* response, Timeout timeout) {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
-    if (!part_.empty()) context.AddMetadata(net::kPartMetadata, part_);
+    if (!shard_.empty()) context.AddMetadata(net::kShardMetadata, shard_);
     absl::Status status = net::FromGrpc((stub_.get()->*method)(&context, request, response));
     // The client cancels no call, but a server that stops cancels the calls that it has not answered.
     if (absl::IsCancelled(status)) status = absl::UnavailableError("the server ended the call");
@@ -116,7 +116,7 @@ class GrpcStub final : public ServerStub {
   }
 
   const std::string address_;
-  const std::string part_;  // empty: the called server's own
+  const std::string shard_;  // empty: the called server's own
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ParameterServer::Stub> stub_;
   grpc::GenericStub generic_stub_;
@@ -125,8 +125,8 @@ class GrpcStub final : public ServerStub {
 }  // namespace
 
 std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address, const net::Credentials& credentials,
-                                         std::optional<int> part) {
-  return std::make_unique<GrpcStub>(address, credentials, part);
+                                         std::optional<int> shard) {
+  return std::make_unique<GrpcStub>(address, credentials, shard);
 }
 
 }  // namespace cairn::client

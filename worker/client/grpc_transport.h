@@ -10,9 +10,9 @@
 
 namespace cairn::client {
 
-// `address`: "host:port"; `credentials`: net::CredentialsOf(), shared by the stubs of all servers. `part`:
+// `address`: "host:port"; `credentials`: net::CredentialsOf(), shared by the stubs of all servers. `shard`:
 // the server whose shard is meant; nullopt: the called server's own. Neither blocks nor connects yet.
 std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address, const net::Credentials& credentials,
-                                         std::optional<int> part = std::nullopt);
+                                         std::optional<int> shard = std::nullopt);
 
 }  // namespace cairn::client

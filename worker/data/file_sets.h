@@ -22,7 +22,7 @@ std::vector<std::string> FindFiles(const std::string& directory, absl::string_vi
 absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files);
 
 // For the log: `path` is one piece of a set of several. Otherwise empty.
-std::string PartOfSetRemark(absl::string_view path);
+std::string SetRemark(absl::string_view path);
 
 // The training and the validation set of a directory.
 struct SetFiles {

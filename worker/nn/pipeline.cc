@@ -31,7 +31,7 @@ Pipeline::~Pipeline() {
   Unpin();
   OnEach([&](size_t device) {
     for (auto& [examples, prepared] : prepared_) {
-      if (prepared != nullptr) ForPartsOf(device, [&](int part) { prepared->cells.Destroy(part); });
+      if (prepared != nullptr) ForPartsOf(device, [&](int stage) { prepared->cells.Destroy(stage); });
     }
     lanes_[device] = nullptr;
   });
@@ -46,8 +46,8 @@ void Pipeline::OnEach(const Work& work) {
 
 template <typename Work>
 void Pipeline::ForPartsOf(size_t device, const Work& work) const {
-  for (size_t part = 0; part < shape_.parts.size(); ++part) {
-    if (shape_.device_of_part[part] == static_cast<int>(device)) work(static_cast<int>(part));
+  for (size_t stage = 0; stage < shape_.stages.size(); ++stage) {
+    if (shape_.device_of_stage[stage] == static_cast<int>(device)) work(static_cast<int>(stage));
   }
 }
 
@@ -62,8 +62,8 @@ absl::Status Pipeline::MakeLanes() {
   std::vector<absl::Status> made(threads_.size());
   OnEach([&](size_t device) {
     std::vector<int> variables;
-    ForPartsOf(device, [&](int part) {
-      const std::vector<int>& of_part = shape_.parts[static_cast<size_t>(part)].variables;
+    ForPartsOf(device, [&](int stage) {
+      const std::vector<int>& of_part = shape_.stages[static_cast<size_t>(stage)].variables;
       variables.insert(variables.end(), of_part.begin(), of_part.end());
     });
     std::sort(variables.begin(), variables.end());
@@ -82,14 +82,14 @@ absl::StatusOr<Pipeline::Prepared*> Pipeline::PreparedFor(int64_t examples) {
   const int micro_batches = cells.micro_batches();
   auto made =
       std::unique_ptr<Prepared>(new Prepared{std::move(cells),
-                                             {shape_.parts, shape_.device_of_part, micro_batches, true},
-                                             {shape_.parts, shape_.device_of_part, micro_batches, false}});
+                                             {shape_.stages, shape_.device_of_stage, micro_batches, true},
+                                             {shape_.stages, shape_.device_of_stage, micro_batches, false}});
   std::vector<absl::Status> statuses(threads_.size());
   OnEach([&](size_t device) {
-    ForPartsOf(device, [&](int part) { statuses[device].Update(made->cells.Make(part, *lanes_[device])); });
+    ForPartsOf(device, [&](int stage) { statuses[device].Update(made->cells.Make(stage, *lanes_[device])); });
   });
   if (const absl::Status fault = FirstFault(statuses); !fault.ok()) {
-    OnEach([&](size_t device) { ForPartsOf(device, [&](int part) { made->cells.Destroy(part); }); });
+    OnEach([&](size_t device) { ForPartsOf(device, [&](int stage) { made->cells.Destroy(stage); }); });
     return Annotate(fault, absl::StrCat("a batch of ", examples));
   }
   prepared = std::move(made);
@@ -130,8 +130,8 @@ void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, 
       .inputs = call.inputs, .batch = call.batch, .training = call.training, .outputs = call.outputs};
   schedule.Fail(lane.Begin(call.parameters, call.gradients));  // no effect if the status is OK
   while (const auto task = schedule.Next(static_cast<int>(device))) {
-    absl::Status status = task->backward ? cells.Backward(task->part, task->micro_batch, lane)
-                                         : cells.Forward(task->part, task->micro_batch, work, lane);
+    absl::Status status = task->backward ? cells.Backward(task->stage, task->micro_batch, lane)
+                                         : cells.Forward(task->stage, task->micro_batch, work, lane);
     if (status.ok()) status = lane.Announce([&](int variable) { gradient_queue.Announce(variable); });
     if (status.ok()) {
       schedule.Finish(*task);
@@ -149,9 +149,9 @@ void Pipeline::DropOthers() {
   for (; running_->others > 0; --running_->others) running_->gradient_queue->Done();
 }
 
-void Pipeline::Finish(int part, int micro_batch, bool backward) {
+void Pipeline::Finish(int stage, int micro_batch, bool backward) {
   MutexLock lock(mutex_);
-  if (running_.has_value()) running_->schedule->FinishRemotely(part, micro_batch, backward);
+  if (running_.has_value()) running_->schedule->FinishRemotely(stage, micro_batch, backward);
 }
 
 void Pipeline::Announce(int variable) {

@@ -71,7 +71,7 @@ class Pipeline {
 
   // --- Reports of other processes, ignored unless a call is running ---
   // Another process has finished this task, and all of its tensors that this process needs have arrived.
-  void Finish(int part, int micro_batch, bool backward) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Finish(int stage, int micro_batch, bool backward) ABSL_LOCKS_EXCLUDED(mutex_);
   // A gradient that another process computes has arrived.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   void OtherDone() ABSL_LOCKS_EXCLUDED(mutex_);

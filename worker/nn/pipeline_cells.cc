@@ -14,9 +14,9 @@ namespace cairn::nn {
 namespace {
 
 // The index of a stage's node among its outputs.
-size_t OutputOf(const ModelPart& part, int node) {
-  return static_cast<size_t>(std::find(part.outputs.begin(), part.outputs.end(), node) -
-                             part.outputs.begin());
+size_t OutputOf(const PipelineStage& stage, int node) {
+  return static_cast<size_t>(std::find(stage.outputs.begin(), stage.outputs.end(), node) -
+                             stage.outputs.begin());
 }
 
 }  // namespace
@@ -37,33 +37,35 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
       loss(of_loss),
       trace(of_trace),
       remote_stages(of_remote_stages),
-      parts(SplitModel(of_model, locations.location_of)) {
+      stages(SplitModel(of_model, locations.location_of)) {
   parts_with.resize(model.variables().size());
-  readers.resize(parts.size());
-  for (size_t part = 0; part < parts.size(); ++part) {
-    const auto location = static_cast<size_t>(locations.location_of[static_cast<size_t>(parts[part].begin)]);
-    device_of_part.push_back(locations.device_of[location]);
+  readers.resize(stages.size());
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto location =
+        static_cast<size_t>(locations.location_of[static_cast<size_t>(stages[stage].begin)]);
+    device_of_stage.push_back(locations.device_of[location]);
     task_of_part.push_back(locations.task_of[location]);
-    if (device_of_part.back() >= 0) task = task_of_part.back();
-    for (const int variable : parts[part].variables) {
-      parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(part));
+    if (device_of_stage.back() >= 0) task = task_of_part.back();
+    for (const int variable : stages[stage].variables) {
+      parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(stage));
     }
-    readers[part].resize(parts[part].outputs.size());
-    leaves.emplace_back(parts[part].outputs.size());
+    readers[stage].resize(stages[stage].outputs.size());
+    leaves.emplace_back(stages[stage].outputs.size());
   }
-  std::vector<std::map<int, std::set<int>>> outputs(parts.size()), gradients(parts.size());  // [stage][task]
-  for (size_t part = parts.size(); part-- > 0;) {
-    for (size_t input = 0; input < parts[part].inputs.size(); ++input) {
-      const int node = parts[part].inputs[input];
+  std::vector<std::map<int, std::set<int>>> outputs(stages.size()),
+      gradients(stages.size());  // [stage][task]
+  for (size_t stage = stages.size(); stage-- > 0;) {
+    for (size_t input = 0; input < stages[stage].inputs.size(); ++input) {
+      const int node = stages[stage].inputs[input];
       if (node < 0) continue;
-      const auto from = static_cast<size_t>(PartOfNode(parts, node));
-      const size_t output = OutputOf(parts[from], node);
-      if (device_of_part[from] != device_of_part[part]) leaves[from][output] = true;
-      const bool crosses = task_of_part[from] != task_of_part[part];
-      if (crosses) outputs[from][task_of_part[part]].insert(static_cast<int>(output));
-      if (!parts[part].input_needs_gradient[input]) continue;
-      if (crosses) gradients[part][task_of_part[from]].insert(static_cast<int>(input));
-      readers[from][output].push_back({static_cast<int>(part), static_cast<int>(input)});
+      const auto from = static_cast<size_t>(PartOfNode(stages, node));
+      const size_t output = OutputOf(stages[from], node);
+      if (device_of_stage[from] != device_of_stage[stage]) leaves[from][output] = true;
+      const bool crosses = task_of_part[from] != task_of_part[stage];
+      if (crosses) outputs[from][task_of_part[stage]].insert(static_cast<int>(output));
+      if (!stages[stage].input_needs_gradient[input]) continue;
+      if (crosses) gradients[stage][task_of_part[from]].insert(static_cast<int>(input));
+      readers[from][output].push_back({static_cast<int>(stage), static_cast<int>(input)});
     }
   }
   const auto exports = [](const std::map<int, std::set<int>>& by_task) {
@@ -71,23 +73,24 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
     for (const auto& [to, slots] : by_task) listed.push_back({to, {slots.begin(), slots.end()}});
     return listed;
   };
-  for (size_t part = 0; part < parts.size(); ++part) {
-    outputs_to.push_back(exports(outputs[part]));
-    input_gradients_to.push_back(exports(gradients[part]));
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    outputs_to.push_back(exports(outputs[stage]));
+    input_gradients_to.push_back(exports(gradients[stage]));
   }
 }
 
 std::vector<PipelineShape::Import> PipelineShape::Imports() const {
   std::vector<Import> imports;
-  for (int part = 0; part < static_cast<int>(parts.size()); ++part) {
-    const auto index = static_cast<size_t>(part);
-    if (is_here(part)) continue;
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const auto index = static_cast<size_t>(stage);
+    if (is_here(stage)) continue;
     for (const bool backward : {false, true}) {
       for (const Export& one : backward ? input_gradients_to[index] : outputs_to[index]) {
         if (one.task != task) continue;
         for (const int slot : one.slots) {
-          const int node = (backward ? parts[index].inputs : parts[index].outputs)[static_cast<size_t>(slot)];
-          imports.push_back({.what = {.part = part, .slot = slot, .backward = backward},
+          const int node =
+              (backward ? stages[index].inputs : stages[index].outputs)[static_cast<size_t>(slot)];
+          imports.push_back({.what = {.stage = stage, .slot = slot, .backward = backward},
                              .row = model.nodes()[static_cast<size_t>(node)].output_shape.num_elements()});
         }
       }
@@ -99,38 +102,38 @@ std::vector<PipelineShape::Import> PipelineShape::Imports() const {
 PipelineCells::PipelineCells(const PipelineShape& shape, int64_t examples, int64_t micro_batches)
     : shape_(shape),
       begins_(EvenParts(examples, std::min(examples, micro_batches))),
-      cells_(shape.parts.size()) {}
+      cells_(shape.stages.size()) {}
 
-absl::Status PipelineCells::Make(int part, PipelineLane& lane) {
-  cells_[static_cast<size_t>(part)].resize(static_cast<size_t>(micro_batches()));
-  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeCell(part, m, lane));
+absl::Status PipelineCells::Make(int stage, PipelineLane& lane) {
+  cells_[static_cast<size_t>(stage)].resize(static_cast<size_t>(micro_batches()));
+  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeCell(stage, m, lane));
   return absl::OkStatus();
 }
 
-void PipelineCells::Destroy(int part) {
-  cells_[static_cast<size_t>(part)].clear();
+void PipelineCells::Destroy(int stage) {
+  cells_[static_cast<size_t>(stage)].clear();
 }
 
-PipelineLane::Contribution PipelineCells::ContributionOf(int variable, int part, int micro_batch) const {
+PipelineLane::Contribution PipelineCells::ContributionOf(int variable, int stage, int micro_batch) const {
   const std::vector<int>& with = shape_.parts_with[static_cast<size_t>(variable)];
-  return {.first = micro_batch == 0 && part == with.back(),
-          .last = micro_batch + 1 == micro_batches() && part == with.front(),
+  return {.first = micro_batch == 0 && stage == with.back(),
+          .last = micro_batch + 1 == micro_batches() && stage == with.front(),
           .share =
               static_cast<float>(static_cast<double>(SizeOf(micro_batch)) / static_cast<double>(examples()))};
 }
 
-absl::Status PipelineCells::MakeCell(int part, int micro_batch, PipelineLane& lane) {
-  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+absl::Status PipelineCells::MakeCell(int stage, int micro_batch, PipelineLane& lane) {
+  const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   kernels::Device& device = lane.device();
-  Cell& cell = At(part, micro_batch);
+  Cell& cell = At(stage, micro_batch);
   const int64_t size = SizeOf(micro_batch);
-  Plan::Spec spec = {.part = here, .batch = size, .mean_over = examples()};
-  spec.trace = {.recorder = shape_.trace, .device = shape_.device_of_part[static_cast<size_t>(part)]};
+  Plan::Spec spec = {.stage = here, .batch = size, .mean_over = examples()};
+  spec.trace = {.recorder = shape_.trace, .device = shape_.device_of_stage[static_cast<size_t>(stage)]};
   for (const int variable : here.variables) {
-    if (ContributionOf(variable, part, micro_batch).first) spec.penalized.push_back(variable);
+    if (ContributionOf(variable, stage, micro_batch).first) spec.penalized.push_back(variable);
   }
   CAIRN_ASSIGN_OR_RETURN(cell.plan, Plan::Create(shape_.model, shape_.loss, device, std::move(spec)));
-  CAIRN_RETURN_IF_ERROR(MakeBorders(part, cell, device));
+  CAIRN_RETURN_IF_ERROR(MakeBorders(stage, cell, device));
   if (!here.last) return absl::OkStatus();
   const int64_t targets =
       size * MakeLossParams(shape_.loss, shape_.model.output_shape(), size).targets_per_example();
@@ -139,14 +142,14 @@ absl::Status PipelineCells::MakeCell(int part, int micro_batch, PipelineLane& la
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& device) const {
-  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
+absl::Status PipelineCells::MakeBorders(int stage, Cell& cell, kernels::Device& device) const {
+  const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   cell.input_pointers.resize(here.inputs.size());
   cell.inputs.resize(here.inputs.size());
   cell.input_gradients.resize(here.inputs.size());
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     const int input = here.inputs[i];
-    if (input >= 0 && shape_.same_device(PartOfNode(shape_.parts, input), part)) continue;
+    if (input >= 0 && shape_.same_device(PartOfNode(shape_.stages, input), stage)) continue;
     const int64_t floats = cell.plan->input_floats(i);
     CAIRN_ASSIGN_OR_RETURN(cell.inputs[i],
                            DeviceCopy::Create(device, floats, "activations from another stage"));
@@ -157,10 +160,10 @@ absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& d
   cell.output_addends.resize(here.outputs.size());
   for (size_t i = 0; i < here.outputs.size(); ++i) {
     const int64_t floats = cell.plan->output_floats(i);
-    if (shape_.leaves[static_cast<size_t>(part)][i]) {
+    if (shape_.leaves[static_cast<size_t>(stage)][i]) {
       CAIRN_ASSIGN_OR_RETURN(cell.outputs[i], HostStaging::Create(device, floats));
     }
-    if (shape_.readers[static_cast<size_t>(part)][i].size() > 1) {
+    if (shape_.readers[static_cast<size_t>(stage)][i].size() > 1) {
       CAIRN_ASSIGN_OR_RETURN(cell.output_addends[i],
                              DeviceCopy::Create(device, floats, "gradients from another stage"));
     }
@@ -168,9 +171,9 @@ absl::Status PipelineCells::MakeBorders(int part, Cell& cell, kernels::Device& d
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& call) {
-  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
-  Cell& cell = At(part, micro_batch);
+absl::Status PipelineCells::GatherInputs(int stage, int micro_batch, const Call& call) {
+  const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
+  Cell& cell = At(stage, micro_batch);
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     const int input = here.inputs[i];
     if (input < 0) {
@@ -182,9 +185,9 @@ absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& 
                                  cell.plan->input_floats(i)));
       continue;
     }
-    const int from = PartOfNode(shape_.parts, input);
-    const size_t output = OutputOf(shape_.parts[static_cast<size_t>(from)], input);
-    if (shape_.same_device(from, part)) {
+    const int from = PartOfNode(shape_.stages, input);
+    const size_t output = OutputOf(shape_.stages[static_cast<size_t>(from)], input);
+    if (shape_.same_device(from, stage)) {
       cell.input_pointers[i] = At(from, micro_batch).plan->output(output);
       continue;
     }
@@ -193,16 +196,16 @@ absl::Status PipelineCells::GatherInputs(int part, int micro_batch, const Call& 
         shape_.is_here(from)
             ? At(from, micro_batch).outputs[output]->Receive()
             : shape_.remote_stages->Received(
-                  {.part = from, .slot = static_cast<int>(output), .micro_batch = micro_batch}));
+                  {.stage = from, .slot = static_cast<int>(output), .micro_batch = micro_batch}));
     CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i]->Upload(host, cell.plan->input_floats(i)));
   }
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call, PipelineLane& lane) {
-  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
-  Cell& cell = At(part, micro_batch);
-  CAIRN_RETURN_IF_ERROR(GatherInputs(part, micro_batch, call));
+absl::Status PipelineCells::Forward(int stage, int micro_batch, const Call& call, PipelineLane& lane) {
+  const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
+  Cell& cell = At(stage, micro_batch);
+  CAIRN_RETURN_IF_ERROR(GatherInputs(stage, micro_batch, call));
   CAIRN_RETURN_IF_ERROR(lane.device().SeedRandom(
       call.batch.seed, call.batch.first_example + begins_[static_cast<size_t>(micro_batch)]));
   CAIRN_RETURN_IF_ERROR(cell.plan->Forward(lane.values(), cell.input_pointers, call.training));
@@ -212,13 +215,13 @@ absl::Status PipelineCells::Forward(int part, int micro_batch, const Call& call,
     if (!cell.outputs[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(cell.outputs[i]->Send(cell.plan->output(i)));
   }
-  return SendToRemoteStages(part, micro_batch, /*backward=*/false);
+  return SendToRemoteStages(stage, micro_batch, /*backward=*/false);
 }
 
 // Sends tensors that the device has just computed. Waits until they are in host memory.
-absl::Status PipelineCells::SendToRemoteStages(int part, int micro_batch, bool backward) {
-  Cell& cell = At(part, micro_batch);
-  const auto index = static_cast<size_t>(part);
+absl::Status PipelineCells::SendToRemoteStages(int stage, int micro_batch, bool backward) {
+  Cell& cell = At(stage, micro_batch);
+  const auto index = static_cast<size_t>(stage);
   for (const PipelineShape::Export& one :
        backward ? shape_.input_gradients_to[index] : shape_.outputs_to[index]) {
     for (const int slot : one.slots) {
@@ -227,7 +230,7 @@ absl::Status PipelineCells::SendToRemoteStages(int part, int micro_batch, bool b
                              backward ? cell.input_gradients[at]->Receive() : cell.outputs[at]->Receive());
       const int64_t floats = backward ? cell.plan->input_floats(at) : cell.plan->output_floats(at);
       shape_.remote_stages->Send(
-          one.task, {.part = part, .slot = slot, .micro_batch = micro_batch, .backward = backward},
+          one.task, {.stage = stage, .slot = slot, .micro_batch = micro_batch, .backward = backward},
           {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
     }
   }
@@ -251,24 +254,24 @@ absl::Status PipelineCells::RunLoss(Cell& cell, int micro_batch, const Call& cal
                                   size * width * int64_t{sizeof(float)});
 }
 
-absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineLane& lane) {
-  Cell& cell = At(part, micro_batch);
-  const auto& readers = shape_.readers[static_cast<size_t>(part)];
+absl::Status PipelineCells::GatherGradients(int stage, int micro_batch, PipelineLane& lane) {
+  Cell& cell = At(stage, micro_batch);
+  const auto& readers = shape_.readers[static_cast<size_t>(stage)];
   for (size_t output = 0; output < readers.size(); ++output) {
     float* const sum = cell.plan->output_gradient(output);
     const int64_t floats = cell.plan->output_floats(output);
     bool first = true;
     for (const PipelineShape::Reader& reader : readers[output]) {
       const auto input = static_cast<size_t>(reader.input);
-      if (shape_.same_device(reader.part, part)) {
-        const float* const gradient = At(reader.part, micro_batch).plan->input_gradient(input);
+      if (shape_.same_device(reader.stage, stage)) {
+        const float* const gradient = At(reader.stage, micro_batch).plan->input_gradient(input);
         CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
                                     : cell.plan->AddToOutputGradient(output, gradient));
       } else {
         CAIRN_ASSIGN_OR_RETURN(const float* const host,
-                               shape_.is_here(reader.part)
-                                   ? At(reader.part, micro_batch).input_gradients[input]->Receive()
-                                   : shape_.remote_stages->Received({.part = reader.part,
+                               shape_.is_here(reader.stage)
+                                   ? At(reader.stage, micro_batch).input_gradients[input]->Receive()
+                                   : shape_.remote_stages->Received({.stage = reader.stage,
                                                                      .slot = reader.input,
                                                                      .micro_batch = micro_batch,
                                                                      .backward = true}));
@@ -286,23 +289,23 @@ absl::Status PipelineCells::GatherGradients(int part, int micro_batch, PipelineL
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::Backward(int part, int micro_batch, PipelineLane& lane) {
-  const ModelPart& here = shape_.parts[static_cast<size_t>(part)];
-  Cell& cell = At(part, micro_batch);
-  if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(part, micro_batch, lane));
+absl::Status PipelineCells::Backward(int stage, int micro_batch, PipelineLane& lane) {
+  const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
+  Cell& cell = At(stage, micro_batch);
+  if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(stage, micro_batch, lane));
   std::vector<float*> targets(shape_.model.variables().size());
   for (const int variable : here.variables) {
     targets[static_cast<size_t>(variable)] =
-        lane.TargetOf(variable, ContributionOf(variable, part, micro_batch));
+        lane.TargetOf(variable, ContributionOf(variable, stage, micro_batch));
   }
   CAIRN_RETURN_IF_ERROR(cell.plan->Backward(lane.values(), targets, [&](int variable) {
-    return lane.Add(variable, ContributionOf(variable, part, micro_batch));
+    return lane.Add(variable, ContributionOf(variable, stage, micro_batch));
   }));
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     if (!cell.input_gradients[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(cell.input_gradients[i]->Send(cell.plan->input_gradient(i)));
   }
-  return SendToRemoteStages(part, micro_batch, /*backward=*/true);
+  return SendToRemoteStages(stage, micro_batch, /*backward=*/true);
 }
 
 kernels::LossSums PipelineCells::sums() const {
@@ -316,8 +319,8 @@ kernels::LossSums PipelineCells::sums() const {
 
 double PipelineCells::penalty() const {
   double penalty = 0;
-  for (const std::vector<Cell>& part : cells_) {
-    for (const Cell& cell : part) penalty += cell.plan->penalty();
+  for (const std::vector<Cell>& stage : cells_) {
+    for (const Cell& cell : stage) penalty += cell.plan->penalty();
   }
   return penalty;
 }

@@ -11,8 +11,8 @@
 #include "worker/nn/batch.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
-#include "worker/nn/model_part.h"
 #include "worker/nn/pipeline_lane.h"
+#include "worker/nn/pipeline_stage.h"
 #include "worker/nn/remote_stages.h"
 
 namespace cairn::nn {
@@ -34,7 +34,7 @@ struct PipelineShape {
 
   // A stage's input that reads an output.
   struct Reader {
-    int part = 0, input = 0;
+    int stage = 0, input = 0;
   };
   // The tensors of a stage that go to another process.
   struct Export {
@@ -46,8 +46,8 @@ struct PipelineShape {
   const LossSpec loss;
   TraceRecorder* const trace;
   RemoteStages* const remote_stages;
-  std::vector<ModelPart> parts;
-  std::vector<int> device_of_part;  // -1: in another process
+  std::vector<PipelineStage> stages;
+  std::vector<int> device_of_stage;  // -1: in another process
   std::vector<int> task_of_part;
   int task = 0;                              // this process
   std::vector<std::vector<int>> parts_with;  // [variable of the model] ascending
@@ -58,9 +58,9 @@ struct PipelineShape {
   std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [stage] by ascending task
 
   bool same_device(int a, int b) const {
-    return device_of_part[static_cast<size_t>(a)] == device_of_part[static_cast<size_t>(b)];
+    return device_of_stage[static_cast<size_t>(a)] == device_of_stage[static_cast<size_t>(b)];
   }
-  bool is_here(int part) const { return device_of_part[static_cast<size_t>(part)] >= 0; }
+  bool is_here(int stage) const { return device_of_stage[static_cast<size_t>(stage)] >= 0; }
   // A tensor that other processes send for each micro-batch.
   struct Import {
     StageTensor what{};  // without the micro-batch
@@ -85,10 +85,10 @@ class PipelineCells {
   int64_t examples() const { return begins_.back(); }
 
   // For one stage, on the thread of the stage's device, `lane`.
-  absl::Status Make(int part, PipelineLane& lane);
-  void Destroy(int part);
-  absl::Status Forward(int part, int micro_batch, const Call& call, PipelineLane& lane);
-  absl::Status Backward(int part, int micro_batch, PipelineLane& lane);
+  absl::Status Make(int stage, PipelineLane& lane);
+  void Destroy(int stage);
+  absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineLane& lane);
+  absl::Status Backward(int stage, int micro_batch, PipelineLane& lane);
 
   // Valid when all devices are synchronized.
   kernels::LossSums sums() const;
@@ -98,15 +98,15 @@ class PipelineCells {
   int64_t SizeOf(int micro_batch) const {
     return begins_[static_cast<size_t>(micro_batch) + 1] - begins_[static_cast<size_t>(micro_batch)];
   }
-  Cell& At(int part, int micro_batch) {
-    return cells_[static_cast<size_t>(part)][static_cast<size_t>(micro_batch)];
+  Cell& At(int stage, int micro_batch) {
+    return cells_[static_cast<size_t>(stage)][static_cast<size_t>(micro_batch)];
   }
-  PipelineLane::Contribution ContributionOf(int variable, int part, int micro_batch) const;
-  absl::Status MakeCell(int part, int micro_batch, PipelineLane& lane);
-  absl::Status MakeBorders(int part, Cell& cell, kernels::Device& device) const;
-  absl::Status GatherInputs(int part, int micro_batch, const Call& call);
-  absl::Status GatherGradients(int part, int micro_batch, PipelineLane& lane);
-  absl::Status SendToRemoteStages(int part, int micro_batch, bool backward);
+  PipelineLane::Contribution ContributionOf(int variable, int stage, int micro_batch) const;
+  absl::Status MakeCell(int stage, int micro_batch, PipelineLane& lane);
+  absl::Status MakeBorders(int stage, Cell& cell, kernels::Device& device) const;
+  absl::Status GatherInputs(int stage, int micro_batch, const Call& call);
+  absl::Status GatherGradients(int stage, int micro_batch, PipelineLane& lane);
+  absl::Status SendToRemoteStages(int stage, int micro_batch, bool backward);
   absl::Status RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane);
 
   const PipelineShape& shape_;

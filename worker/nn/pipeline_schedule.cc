@@ -6,44 +6,44 @@
 
 namespace cairn::nn {
 
-int PartOfNode(absl::Span<const ModelPart> parts, int node) {
-  const auto part = std::find_if(parts.begin(), parts.end(),
-                                 [&](const ModelPart& candidate) { return node < candidate.end; });
-  return static_cast<int>(part - parts.begin());
+int PartOfNode(absl::Span<const PipelineStage> stages, int node) {
+  const auto stage = std::find_if(stages.begin(), stages.end(),
+                                  [&](const PipelineStage& candidate) { return node < candidate.end; });
+  return static_cast<int>(stage - stages.begin());
 }
 
-PipelineSchedule::PipelineSchedule(absl::Span<const ModelPart> parts, absl::Span<const int> device_of,
+PipelineSchedule::PipelineSchedule(absl::Span<const PipelineStage> stages, absl::Span<const int> device_of,
                                    int micro_batches, bool training)
-    : parts_(static_cast<int>(parts.size())), micro_batches_(micro_batches) {
+    : parts_(static_cast<int>(stages.size())), micro_batches_(micro_batches) {
   for (const bool backward : {false, true}) {
-    for (int part = 0; part < parts_; ++part) {
+    for (int stage = 0; stage < parts_; ++stage) {
       for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-        const Task task = {part, micro_batch, backward, entries_.size()};
+        const Task task = {stage, micro_batch, backward, entries_.size()};
         entries_.emplace_back().task = task;
       }
     }
   }
-  OrderForward(parts);
-  if (training) OrderBackward(parts);
+  OrderForward(stages);
+  if (training) OrderBackward(stages);
 
   of_device_.resize(static_cast<size_t>(*std::max_element(device_of.begin(), device_of.end())) + 1);
   for (const Entry& entry : entries_) {
-    const auto part = static_cast<size_t>(entry.task.part);
-    if (entry.task.backward && !(training && parts[part].needs_gradient)) continue;
-    if (device_of[part] < 0) continue;
-    of_device_[static_cast<size_t>(device_of[part])].push_back(entry.task.index);
+    const auto stage = static_cast<size_t>(entry.task.stage);
+    if (entry.task.backward && !(training && stages[stage].needs_gradient)) continue;
+    if (device_of[stage] < 0) continue;
+    of_device_[static_cast<size_t>(device_of[stage])].push_back(entry.task.index);
   }
   const auto preference = [this](size_t index) {
     const Task& task = entries_[index].task;
-    return std::tuple(!task.backward, task.micro_batch, task.backward ? -task.part : task.part);
+    return std::tuple(!task.backward, task.micro_batch, task.backward ? -task.stage : task.stage);
   };
   for (std::vector<size_t>& tasks : of_device_) {
     std::sort(tasks.begin(), tasks.end(), [&](size_t a, size_t b) { return preference(a) < preference(b); });
   }
 }
 
-size_t PipelineSchedule::IndexOf(int part, int micro_batch, bool backward) const {
-  return static_cast<size_t>((part + (backward ? parts_ : 0)) * micro_batches_ + micro_batch);
+size_t PipelineSchedule::IndexOf(int stage, int micro_batch, bool backward) const {
+  return static_cast<size_t>((stage + (backward ? parts_ : 0)) * micro_batches_ + micro_batch);
 }
 
 void PipelineSchedule::Order(size_t first, size_t second) {
@@ -51,30 +51,30 @@ void PipelineSchedule::Order(size_t first, size_t second) {
   ++entries_[second].waits_for;
 }
 
-void PipelineSchedule::OrderForward(absl::Span<const ModelPart> parts) {
-  for (int part = 0; part < parts_; ++part) {
+void PipelineSchedule::OrderForward(absl::Span<const PipelineStage> stages) {
+  for (int stage = 0; stage < parts_; ++stage) {
     for (int m = 0; m < micro_batches_; ++m) {
-      const size_t task = IndexOf(part, m, false);
-      if (m > 0) Order(IndexOf(part, m - 1, false), task);
-      for (const int input : parts[static_cast<size_t>(part)].inputs) {
-        if (input >= 0) Order(IndexOf(PartOfNode(parts, input), m, false), task);
+      const size_t task = IndexOf(stage, m, false);
+      if (m > 0) Order(IndexOf(stage, m - 1, false), task);
+      for (const int input : stages[static_cast<size_t>(stage)].inputs) {
+        if (input >= 0) Order(IndexOf(PartOfNode(stages, input), m, false), task);
       }
     }
   }
 }
 
-void PipelineSchedule::OrderBackward(absl::Span<const ModelPart> parts) {
+void PipelineSchedule::OrderBackward(absl::Span<const PipelineStage> stages) {
   std::map<int, std::vector<int>> users;  // [variable] stages, ascending
-  for (int part = 0; part < parts_; ++part) {
-    const ModelPart& here = parts[static_cast<size_t>(part)];
+  for (int stage = 0; stage < parts_; ++stage) {
+    const PipelineStage& here = stages[static_cast<size_t>(stage)];
     if (!here.needs_gradient) continue;
-    for (const int variable : here.variables) users[variable].push_back(part);
+    for (const int variable : here.variables) users[variable].push_back(stage);
     for (int m = 0; m < micro_batches_; ++m) {
-      Order(IndexOf(part, m, false), IndexOf(part, m, true));
-      if (m > 0) Order(IndexOf(part, m - 1, true), IndexOf(part, m, true));
+      Order(IndexOf(stage, m, false), IndexOf(stage, m, true));
+      if (m > 0) Order(IndexOf(stage, m - 1, true), IndexOf(stage, m, true));
       for (size_t i = 0; i < here.inputs.size(); ++i) {
         if (!here.input_needs_gradient[i]) continue;
-        Order(IndexOf(part, m, true), IndexOf(PartOfNode(parts, here.inputs[i]), m, true));
+        Order(IndexOf(stage, m, true), IndexOf(PartOfNode(stages, here.inputs[i]), m, true));
       }
     }
   }
@@ -130,8 +130,8 @@ void PipelineSchedule::Finish(const Task& task) {
   changed_.NotifyAll();
 }
 
-void PipelineSchedule::FinishRemotely(int part, int micro_batch, bool backward) {
-  Finish(entries_[IndexOf(part, micro_batch, backward)].task);
+void PipelineSchedule::FinishRemotely(int stage, int micro_batch, bool backward) {
+  Finish(entries_[IndexOf(stage, micro_batch, backward)].task);
 }
 
 void PipelineSchedule::Fail(const absl::Status& status) {

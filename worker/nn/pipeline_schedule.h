@@ -18,20 +18,20 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/core/mutex.h"
-#include "worker/nn/model_part.h"
+#include "worker/nn/pipeline_stage.h"
 
 namespace cairn::nn {
 
 class PipelineSchedule {
  public:
   struct Task {
-    int part = 0, micro_batch = 0;
+    int stage = 0, micro_batch = 0;
     bool backward = false;
     size_t index = 0;  // for the schedule's use
   };
 
   // `device_of` [stage]; -1: in another process. Without `training` there is no backward work.
-  PipelineSchedule(absl::Span<const ModelPart> parts, absl::Span<const int> device_of, int micro_batches,
+  PipelineSchedule(absl::Span<const PipelineStage> stages, absl::Span<const int> device_of, int micro_batches,
                    bool training);
 
   // Resets the schedule: all tasks are to be done.
@@ -44,7 +44,7 @@ class PipelineSchedule {
   std::optional<Task> TryNext(int device);
   void Finish(const Task& task);
   // Reports a task of another process's stage.
-  void FinishRemotely(int part, int micro_batch, bool backward);
+  void FinishRemotely(int stage, int micro_batch, bool backward);
   // Keeps the first failure's status. No new task begins afterwards.
   void Fail(const absl::Status& status);
   absl::Status status();
@@ -55,14 +55,14 @@ class PipelineSchedule {
     std::vector<size_t> waited_for_by;  // entries that wait for this one
     int waits_for = 0;                  // the number of entries that it waits for
   };
-  size_t IndexOf(int part, int micro_batch, bool backward) const;
+  size_t IndexOf(int stage, int micro_batch, bool backward) const;
   void Order(size_t first, size_t second);
   std::optional<Task> Take(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool over(int device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !status_.ok() || left_[static_cast<size_t>(device)] == 0;
   }
-  void OrderForward(absl::Span<const ModelPart> parts);
-  void OrderBackward(absl::Span<const ModelPart> parts);
+  void OrderForward(absl::Span<const PipelineStage> stages);
+  void OrderBackward(absl::Span<const PipelineStage> stages);
 
   const int parts_, micro_batches_;
   std::vector<Entry> entries_;
@@ -76,6 +76,6 @@ class PipelineSchedule {
 };
 
 // The stage that contains this node of the model.
-int PartOfNode(absl::Span<const ModelPart> parts, int node);
+int PartOfNode(absl::Span<const PipelineStage> stages, int node);
 
 }  // namespace cairn::nn

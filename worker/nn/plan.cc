@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
   CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
   CAIRN_RETURN_IF_ERROR(plan->PlanGradients());
   CAIRN_RETURN_IF_ERROR(plan->AddLossScaler());
-  if (!plan->spec_.part.last) return plan;
+  if (!plan->spec_.stage.last) return plan;
   kernels::LossParams params = MakeLossParams(loss, model.output_shape(), plan->spec_.batch);
   params.mean_over = plan->spec_.mean_over;
   CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeLoss(params));
@@ -49,15 +49,15 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
 absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
                                                    kernels::Device& device, int64_t batch,
                                                    DeviceTrace trace) {
-  Spec spec = {.part = WholeModel(model), .batch = batch};
+  Spec spec = {.stage = WholeModel(model), .batch = batch};
   spec.trace = trace;
-  spec.penalized = spec.part.variables;
+  spec.penalized = spec.stage.variables;
   return Create(model, loss, device, std::move(spec));
 }
 
 int Plan::ValueOf(int input) const {
-  const ModelPart& part = spec_.part;
-  if (input >= part.begin) return value_of_[static_cast<size_t>(input - part.begin)];
+  const PipelineStage& stage = spec_.stage;
+  if (input >= stage.begin) return value_of_[static_cast<size_t>(input - stage.begin)];
   return value_of_input_.at(input);
 }
 
@@ -68,22 +68,22 @@ void Plan::IndexGraph() {
       if (input >= 0) ++users_[static_cast<size_t>(input)];
     }
   }
-  for (const int input : spec_.part.inputs)
+  for (const int input : spec_.stage.inputs)
     value_of_input_.emplace(input, static_cast<int>(value_of_input_.size()));
 }
 
 absl::Status Plan::AddSteps() {
-  const ModelPart& part = spec_.part;
+  const PipelineStage& stage = spec_.stage;
   IndexGraph();
-  for (size_t i = 0; i < part.inputs.size(); ++i) {
-    const int input = part.inputs[i];
+  for (size_t i = 0; i < stage.inputs.size(); ++i) {
+    const int input = stage.inputs[i];
     const Shape& shape = input < 0 ? model_.inputs()[static_cast<size_t>(Node::OfModelInput(input))].shape
                                    : model_.nodes()[static_cast<size_t>(input)].output_shape;
     values_.push_back(
-        {.desc = {.shape = WithBatch(spec_.batch, shape)}, .needs_gradient = part.input_needs_gradient[i]});
+        {.desc = {.shape = WithBatch(spec_.batch, shape)}, .needs_gradient = stage.input_needs_gradient[i]});
   }
-  value_of_.resize(static_cast<size_t>(part.end - part.begin));
-  for (auto index = static_cast<size_t>(part.begin); index < static_cast<size_t>(part.end); ++index) {
+  value_of_.resize(static_cast<size_t>(stage.end - stage.begin));
+  for (auto index = static_cast<size_t>(stage.begin); index < static_cast<size_t>(stage.end); ++index) {
     const Node& node = model_.nodes()[index];
     std::vector<int> inputs;
     std::vector<Shape> shapes;
@@ -118,10 +118,10 @@ absl::Status Plan::AddSteps() {
     if (!fused) op = node.layer->MakeOp(params, device_);
     if (!op.ok()) return Annotate(op.status(), what);
     CAIRN_RETURN_IF_ERROR(AddStep(std::move(what), *std::move(op), std::move(inputs), node.variables));
-    value_of_[index - static_cast<size_t>(part.begin)] = steps_.back().output;
-    if (fused) value_of_[++index - static_cast<size_t>(part.begin)] = steps_.back().output;
+    value_of_[index - static_cast<size_t>(stage.begin)] = steps_.back().output;
+    if (fused) value_of_[++index - static_cast<size_t>(stage.begin)] = steps_.back().output;
   }
-  for (const int output : part.outputs) {
+  for (const int output : stage.outputs) {
     CAIRN_ASSIGN_OR_RETURN(outputs_.emplace_back(), Plain(ValueOf(output)));
   }
   return absl::OkStatus();
@@ -129,7 +129,7 @@ absl::Status Plan::AddSteps() {
 
 bool Plan::IsOnlyUsedByNext(size_t index) const {
   const std::vector<Node>& nodes = model_.nodes();
-  if (static_cast<int>(index) + 1 == spec_.part.end || !nodes[index + 1].variables.empty()) return false;
+  if (static_cast<int>(index) + 1 == spec_.stage.end || !nodes[index + 1].variables.empty()) return false;
   return users_[index] == 1 && nodes[index + 1].inputs == std::vector<int>{static_cast<int>(index)};
 }
 
@@ -227,9 +227,9 @@ absl::Status Plan::PlanGradients() {
     size = std::max(size, wanted.desc.num_floats());
   };
   for (const int output : outputs_) {
-    if (!spec_.part.last && !values_[static_cast<size_t>(output)].needs_gradient) continue;
+    if (!spec_.stage.last && !values_[static_cast<size_t>(output)].needs_gradient) continue;
     acquire(output);
-    if (spec_.part.last) continue;
+    if (spec_.stage.last) continue;
     CAIRN_RETURN_IF_ERROR(
         AddAdder(kernels::ElementType::kFloat32, values_[static_cast<size_t>(output)].desc.num_floats()));
   }
@@ -273,7 +273,7 @@ absl::Status Plan::PlanGradients() {
         step.op->is_view() && !step.adds[0] && values_[static_cast<size_t>(step.inputs[0])].needs_gradient;
     if (!handed_on) free.push_back(output.gradient);
   }
-  for (const int variable : spec_.part.variables) {
+  for (const int variable : spec_.stage.variables) {
     steps_[last_step[static_cast<size_t>(variable)]].completes.push_back(variable);
   }
   for (int64_t size : sizes) {

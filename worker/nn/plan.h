@@ -23,7 +23,7 @@
 #include "worker/nn/layer.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
-#include "worker/nn/model_part.h"
+#include "worker/nn/pipeline_stage.h"
 
 namespace cairn::nn {
 
@@ -36,7 +36,7 @@ constexpr int64_t PaddedFloats(int64_t floats) {
 class Plan {
  public:
   struct Spec {
-    ModelPart part;
+    PipelineStage stage;
     int64_t batch = 0;  // >= 1
     // For a micro-batch: the number of examples of the whole batch, over which gradients are the mean.
     // 0 means `batch`.

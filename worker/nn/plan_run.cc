@@ -162,7 +162,7 @@ absl::StatusOr<std::string> Plan::FirstNonFiniteStep() {
 }
 
 absl::Status Plan::Penalties(Values values) {
-  for (const int variable : spec_.part.variables) {
+  for (const int variable : spec_.stage.variables) {
     CAIRN_RETURN_IF_ERROR(Regularize(variable, values[static_cast<size_t>(variable)], nullptr));
   }
   return absl::OkStatus();

@@ -11,10 +11,10 @@
 
 namespace cairn::nn {
 
-// A tensor of one micro-batch that passes from stage to stage: output `slot` of stage `part` or, backward,
+// A tensor of one micro-batch that passes from stage to stage: output `slot` of stage `stage` or, backward,
 // the gradient of its input `slot`.
 struct StageTensor {
-  int part = 0, slot = 0, micro_batch = 0;
+  int stage = 0, slot = 0, micro_batch = 0;
   bool backward = false;
 };
 

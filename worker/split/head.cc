@@ -62,13 +62,13 @@ Head::~Head() {
 void Head::FindNeeds() {
   needs_.resize(options_.partners.size());
   const nn::PipelineShape& shape = pipeline_->shape();
-  for (size_t part = 0; part < shape.parts.size(); ++part) {
-    if (shape.task_of_part[part] == 0) continue;
-    Needs& needs = needs_[static_cast<size_t>(shape.task_of_part[part]) - 1];
-    needs.last = needs.last || shape.parts[part].last;
-    needs.variables.insert(needs.variables.end(), shape.parts[part].variables.begin(),
-                           shape.parts[part].variables.end());
-    for (const int input : shape.parts[part].inputs) {
+  for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
+    if (shape.task_of_part[stage] == 0) continue;
+    Needs& needs = needs_[static_cast<size_t>(shape.task_of_part[stage]) - 1];
+    needs.last = needs.last || shape.stages[stage].last;
+    needs.variables.insert(needs.variables.end(), shape.stages[stage].variables.begin(),
+                           shape.stages[stage].variables.end());
+    for (const int input : shape.stages[stage].inputs) {
       if (input < 0) needs.inputs.push_back(nn::Node::OfModelInput(input));
     }
   }

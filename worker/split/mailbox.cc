@@ -9,7 +9,7 @@ namespace {
 v1::SplitPiece NameOf(const nn::StageTensor& what) {
   v1::SplitPiece piece;
   piece.set_kind(what.backward ? v1::SPLIT_KIND_ACTIVATION_GRADIENT : v1::SPLIT_KIND_ACTIVATION);
-  piece.set_index(what.part);
+  piece.set_index(what.stage);
   piece.set_slot(what.slot);
   piece.set_micro_batch(what.micro_batch);
   return piece;
@@ -34,7 +34,8 @@ void Mailbox::Begin(int64_t examples) {
 void Mailbox::Started() {
   MutexLock lock(mutex_);
   started_ = true;
-  for (const auto& [part, micro_batch, backward] : complete_) pipeline_->Finish(part, micro_batch, backward);
+  for (const auto& [stage, micro_batch, backward] : complete_)
+    pipeline_->Finish(stage, micro_batch, backward);
 }
 
 absl::Status Mailbox::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
@@ -55,7 +56,7 @@ absl::StatusOr<const float*> Mailbox::Received(const nn::StageTensor& what) {
   const float* const values = incoming_.Find(NameOf(what));
   if (values != nullptr) return values;
   return absl::InvalidArgumentError(absl::StrCat(
-      "split: stage ", what.part, " was reported as complete, but its tensor ", what.slot, " is not"));
+      "split: stage ", what.stage, " was reported as complete, but its tensor ", what.slot, " is not"));
 }
 
 void Mailbox::Send(int task, const nn::StageTensor& what, absl::Span<const float> values, bool completes) {

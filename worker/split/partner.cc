@@ -55,12 +55,12 @@ Partner::~Partner() {
 
 void Partner::FindNeeds() {
   const nn::PipelineShape& shape = pipeline_->shape();
-  for (size_t part = 0; part < shape.parts.size(); ++part) {
-    if (!shape.is_here(static_cast<int>(part))) continue;
-    last_ = last_ || shape.parts[part].last;
-    variables_.insert(variables_.end(), shape.parts[part].variables.begin(),
-                      shape.parts[part].variables.end());
-    for (const int input : shape.parts[part].inputs) {
+  for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
+    if (!shape.is_here(static_cast<int>(stage))) continue;
+    last_ = last_ || shape.stages[stage].last;
+    variables_.insert(variables_.end(), shape.stages[stage].variables.begin(),
+                      shape.stages[stage].variables.end());
+    for (const int input : shape.stages[stage].inputs) {
       if (input < 0) reads_.push_back(nn::Node::OfModelInput(input));
     }
   }

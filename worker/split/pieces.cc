@@ -21,10 +21,10 @@ void SendPieces(allreduce::RingStream& stream, v1::SplitPiece piece, absl::Span<
   v1::SplitPiece& sent = *header.mutable_split()->mutable_piece();
   sent = std::move(piece);
   for (size_t offset = 0; offset < values.size(); offset += kMax) {
-    const absl::Span<const float> part = values.subspan(offset, kMax);
+    const absl::Span<const float> stage = values.subspan(offset, kMax);
     sent.set_offset(static_cast<int64_t>(offset));
-    sent.set_completes(completes && offset + part.size() == values.size());
-    stream.Send(header, {&part, 1}, owner);
+    sent.set_completes(completes && offset + stage.size() == values.size());
+    stream.Send(header, {&stage, 1}, owner);
   }
 }
 

@@ -127,7 +127,7 @@ absl::Status DataStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescri
 
 DataGreeting DataStream::OurGreeting() const {
   DataGreeting greeting = {
-      .incarnation = options_.incarnation, .part = options_.part, .shared = shared_ ? uint64_t{1} : 0};
+      .incarnation = options_.incarnation, .shard = options_.shard, .shared = shared_ ? uint64_t{1} : 0};
   // Only the client proves that it knows the key: a stranger that connects to this server learns nothing.
   if (!server_)
     std::copy_n(options_.key.begin(), std::min(options_.key.size(), greeting.key.size()),
@@ -234,7 +234,7 @@ absl::Status DataStream::AwaitGreeting() {
   if (!options_.key.empty() && !SameSecret(options_.key, {greeting.key.data(), greeting.key.size()})) {
     return absl::UnauthenticatedError("the handshake does not contain this server's key");
   }
-  CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.part));
+  CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.shard));
   if (greeting.shared != 0) {
     if (!shared_ || passed.size() != 2) return absl::UnavailableError("this server accepts no shared memory");
     CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Open(std::move(passed[0])));

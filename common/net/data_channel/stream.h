@@ -83,14 +83,14 @@ class DataReceiver {
 
 class DataStream {
  public:
-  static constexpr int64_t kOwnPart = -1;
+  static constexpr int64_t kOwnShard = -1;
   struct Options {
     uint64_t incarnation = 0;  // of the server; both ends must agree
     // The secret that the server announces over gRPC to the tasks that may open streams (DataAddress::key):
     // kDataKeyBytes, or empty for none. A client with another key is refused.
     std::string key{};
     // Client: the shard that it wants, of those that the server process serves.
-    int64_t part = kOwnPart;
+    int64_t shard = kOwnShard;
     // Backpressure: while more messages are queued, nothing is received. A peer that does not read its
     // answers cannot send more requests.
     size_t rest_above = std::numeric_limits<size_t>::max();

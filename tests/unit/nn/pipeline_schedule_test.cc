@@ -18,19 +18,19 @@ namespace {
 using ::testing::ElementsAre;
 
 // The stages of a chain, with one node each.
-std::vector<ModelPart> Chain(int parts) {
-  std::vector<ModelPart> chain;
-  for (int i = 0; i < parts; ++i) {
-    ModelPart part;
-    part.begin = i;
-    part.end = i + 1;
-    part.inputs = {i - 1};
-    part.input_needs_gradient = {i > 0};
-    part.outputs = {i};
-    part.variables = {i};
-    part.needs_gradient = true;
-    part.last = i + 1 == parts;
-    chain.push_back(part);
+std::vector<PipelineStage> Chain(int stages) {
+  std::vector<PipelineStage> chain;
+  for (int i = 0; i < stages; ++i) {
+    PipelineStage stage;
+    stage.begin = i;
+    stage.end = i + 1;
+    stage.inputs = {i - 1};
+    stage.input_needs_gradient = {i > 0};
+    stage.outputs = {i};
+    stage.variables = {i};
+    stage.needs_gradient = true;
+    stage.last = i + 1 == stages;
+    chain.push_back(stage);
   }
   return chain;
 }
@@ -59,7 +59,7 @@ std::vector<std::string> Play(PipelineSchedule& schedule, int devices, int tasks
     for (Player& player : players) {
       if (!player.task.has_value() || --player.left > 0) continue;
       schedule.Finish(*player.task);
-      finished.emplace_back(player.task->backward, player.task->part, player.task->micro_batch);
+      finished.emplace_back(player.task->backward, player.task->stage, player.task->micro_batch);
       player.task.reset();
     }
   }
@@ -86,9 +86,9 @@ TEST(PipelineSchedule, OneDeviceRunsAllTasks) {
 
 TEST(PipelineSchedule, StagesThatShareAVariableAlternateBackward) {
   // Stages 0 and 2, on one device, share a variable. While stage 1 runs, that device could run other tasks.
-  std::vector<ModelPart> parts = Chain(3);
-  parts[2].variables = {0};
-  PipelineSchedule schedule(parts, {0, 1, 0}, 2, true);
+  std::vector<PipelineStage> stages = Chain(3);
+  stages[2].variables = {0};
+  PipelineSchedule schedule(stages, {0, 1, 0}, 2, true);
   std::vector<std::string> backward;
   schedule.Start();
   for (bool any = true; any;) {
@@ -97,7 +97,8 @@ TEST(PipelineSchedule, StagesThatShareAVariableAlternateBackward) {
       const auto task = schedule.TryNext(device);
       if (!task.has_value()) continue;
       any = true;
-      if (task->backward && device == 0) backward.push_back(absl::StrCat(task->part, ":", task->micro_batch));
+      if (task->backward && device == 0)
+        backward.push_back(absl::StrCat(task->stage, ":", task->micro_batch));
       schedule.Finish(*task);
     }
   }
@@ -116,20 +117,20 @@ TEST(PipelineSchedule, ThreadsRunEachTaskOnceAfterItsDependencies) {
     for (int device = 0; device < kDevices; ++device) {
       threads.emplace_back("device", [&, device] {
         while (const auto task = schedule.Next(device)) {
-          const int at = task->part * kMicroBatches + task->micro_batch;
+          const int at = task->stage * kMicroBatches + task->micro_batch;
           const int neighbour = at + (task->backward ? kMicroBatches : -kMicroBatches);
           if (neighbour >= 0 && neighbour < kParts * kMicroBatches) {
             EXPECT_GE(value[static_cast<size_t>(neighbour)], task->backward ? 2 : 1);
           }
           EXPECT_EQ(value[static_cast<size_t>(at)]++, task->backward ? 1 : 0);
-          if (task->backward && task->micro_batch + 1 == kMicroBatches) gradient_queue.Announce(task->part);
+          if (task->backward && task->micro_batch + 1 == kMicroBatches) gradient_queue.Announce(task->stage);
           schedule.Finish(*task);
         }
         gradient_queue.Done();
       });
     }
     std::vector<int> announced;
-    gradient_queue.Await([&](int part) { announced.push_back(part); });
+    gradient_queue.Await([&](int stage) { announced.push_back(stage); });
     EXPECT_THAT(announced, ElementsAre(5, 4, 3, 2, 1, 0));
     EXPECT_THAT(value, ::testing::Each(2));
     threads.clear();

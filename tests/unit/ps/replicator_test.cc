@@ -103,7 +103,7 @@ class ReplicatorTest : public testing::Test {
   }
   // Requests an answer that waits for the backup.
   void Tell() {
-    replicator_.Send(Replicator::Part::kShard, {});
+    replicator_.Send(Replicator::Component::kShard, {});
     replicator_.WhenReplicated([this](const absl::Status& lost) { told_ = lost; });
   }
 
@@ -116,8 +116,8 @@ class ReplicatorTest : public testing::Test {
                           .dial = [this](CopyStreamHandler& handler) { return copy_.Dial(handler); },
                           .capture =
                               [this] {
-                                for (size_t part = 0; part < Replicator::kParts; ++part) {
-                                  replicator_.SendState(static_cast<Replicator::Part>(part), {});
+                                for (size_t part = 0; part < Replicator::kComponents; ++part) {
+                                  replicator_.SendState(static_cast<Replicator::Component>(part), {});
                                 }
                               },
                           .clock = &clock_}};

@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
 TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   test::FakeClock clock;
   net::DataListeners listeners = test::Listeners();
-  Parts parts(
+  HostedShards parts(
       std::make_unique<Server>(
           Server::Options{
               .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = listeners.address()},
@@ -198,7 +198,7 @@ class ClientToldOf {
 
  private:
   test::FakeClock clock_;
-  Parts parts_;
+  HostedShards parts_;
   const std::unique_ptr<grpc::Service> service_ = MakeService(parts_);
   const Front front_{*service_};
   std::string by_;
@@ -217,7 +217,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
         Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
         clock);
   };
-  Parts parts(make_server(1), 1, make_server);
+  HostedShards parts(make_server(1), 1, make_server);
   Server& other = **parts.ForCopy(0);
   DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
   std::map<int, uint64_t> layouts;
@@ -236,7 +236,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
   for (const int part : {0, 1}) {
     std::string by;
     const auto stub = client::MakeDataChannelStub(
-        front.Stub(part), {.part = part, .say = [&by](const std::string& how) { by = how; }});
+        front.Stub(part), {.shard = part, .say = [&by](const std::string& how) { by = how; }});
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     request.set_server(part);
@@ -299,8 +299,8 @@ TEST(DataChannelService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
 
 TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
-              nullptr);
+  HostedShards parts(
+      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
   DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
@@ -311,8 +311,8 @@ TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
 
 TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
-              nullptr);
+  HostedShards parts(
+      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
   DataChannelService direct(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
@@ -321,8 +321,8 @@ TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
 
 TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
-              nullptr);
+  HostedShards parts(
+      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
   DataChannelService direct(parts, std::move(listeners), {.incarnation = 6});
@@ -331,8 +331,8 @@ TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
 
 TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
-              nullptr);
+  HostedShards parts(
+      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   net::DataAddress address = listeners.address();
   EXPECT_EQ(address.key.size(), 16u);
@@ -345,8 +345,8 @@ TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
 
 TEST(DataChannelService, ASessionBeyondTheLimitUsesGrpc) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0,
-              nullptr);
+  HostedShards parts(
+      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
   DataChannelService direct(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
@@ -372,7 +372,7 @@ class TokenTest : public testing::Test {
 
   test::FakeClock clock_;
   net::Gate gate_;
-  Parts parts_;
+  HostedShards parts_;
   std::unique_ptr<grpc::Service> service_;
   Front front_;
 };
@@ -451,9 +451,9 @@ TEST(GrpcStub, ACallCancelledByAStoppingServerMayBeRepeated) {
 // shard again.
 TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   test::FakeClock clock;
-  Parts parts(std::make_unique<Server>(
-                  Server::Options{.index = 1, .incarnation = 5, .connect_to_leader = nullptr}, clock),
-              1, nullptr);
+  HostedShards parts(std::make_unique<Server>(
+                         Server::Options{.index = 1, .incarnation = 5, .connect_to_leader = nullptr}, clock),
+                     1, nullptr);
   const auto service = MakeService(parts);
   const Front front(*service);
   const auto stub = front.Stub(/*part=*/0);

@@ -254,8 +254,8 @@ TEST(ShardWithACopy, SendsACopyOfASingleBorrowedGradient) {
                          .capture =
                              [&] {
                                shard.Capture();
-                               replicator.SendState(Replicator::Part::kSequencer, {});
-                               replicator.SendState(Replicator::Part::kMembers, {});
+                               replicator.SendState(Replicator::Component::kSequencer, {});
+                               replicator.SendState(Replicator::Component::kMembers, {});
                              },
                          .clock = &clock});
   shard.ReplicateTo(&replicator);

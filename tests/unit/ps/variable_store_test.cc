@@ -75,7 +75,7 @@ absl::Status ApplyTo(VariableStore& store, const std::vector<float>& gradient, b
   return store.ApplyMean({.gradients = {&weighted, 1}, .last = last});
 }
 
-TEST(VariableStoreParts, MovingAveragesAndFrozenSlicesMayBeBetweenTrainedOnes) {
+TEST(VariableStoreSlices, MovingAveragesAndFrozenSlicesMayBeBetweenTrainedOnes) {
   std::vector<net::Slice> slices = Vectors({{"kernel", 1}, {"mean", 1}, {"frozen", 1}, {"bias", 1}});
   slices[1].moving_average_momentum = 0.75f;
   slices[2].moving_average_momentum = 1;
@@ -89,7 +89,7 @@ TEST(VariableStoreParts, MovingAveragesAndFrozenSlicesMayBeBetweenTrainedOnes) {
   EXPECT_THAT(ToVector(store.current()), ElementsAre(7, 10, 8, 6));
 }
 
-TEST(VariableStoreParts, ANonFiniteStatisticNamesItsVariable) {
+TEST(VariableStoreSlices, ANonFiniteStatisticNamesItsVariable) {
   std::vector<net::Slice> slices = Vectors({{"kernel", 2}, {"mean", 2}});
   slices[1].moving_average_momentum = 0.5f;
   const auto sgd = Sgd(1);

@@ -60,7 +60,7 @@ class TrainedVariable {
     std::vector<float> next(values_.size());
     const float learning_rate = optimizer_->learning_rate(t_);
     const ContributedGradient mean = {gradient.data(), 1};
-    const UpdatePart whole = {0, count};
+    const UpdateSlice whole = {0, count};
     EXPECT_EQ(UpdateWhole(*optimizer_, {++t_, learning_rate, last}, {&mean, 1}, {whole},
                           {count, values_.data(), slots, next.data()}, isa_),
               kAllFinite);

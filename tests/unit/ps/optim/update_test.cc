@@ -17,20 +17,20 @@ namespace cairn::ps {
 namespace {
 
 // Values of 0 after one plain step at rate 1 with the options of `numbers`: minus the clipped mean.
-std::vector<float> StepFromZero(std::map<std::string, double> numbers, const std::vector<UpdatePart>& parts,
+std::vector<float> StepFromZero(std::map<std::string, double> numbers, const std::vector<UpdateSlice>& slices,
                                 const std::vector<ContributedGradient>& gradients, size_t count) {
   numbers["learning_rate"] = 1;
   const auto sgd = MakeOptimizer({"SGD", numbers}).value();
   const std::vector<float> zeros(count);
   std::vector<float> result(count);
-  EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, gradients, parts,
+  EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, gradients, slices,
                         {static_cast<int64_t>(count), zeros.data(), {}, result.data()}),
             kAllFinite);
   return result;
 }
 
 const std::vector<float> kPythagorean = {3, 4, 6, 8};  // norms 5 and 10, together sqrt(125)
-const std::vector<UpdatePart> kTwoVariables = {{0, 2}, {2, 4}};
+const std::vector<UpdateSlice> kTwoVariables = {{0, 2}, {2, 4}};
 
 TEST(Clipnorm, LimitsTheNormOfEachVariable) {
   EXPECT_EQ(StepFromZero({{"clipnorm", 5}}, kTwoVariables, {{kPythagorean.data(), 1}}, 4),
@@ -57,8 +57,8 @@ TEST(GlobalClipnorm, LimitsTheNormOfAllVariablesTogether) {
 
 TEST(GlobalClipnorm, IgnoresMovingAverages) {
   const std::vector<float> gradient = {3, 4, 1000, 0};
-  const std::vector<UpdatePart> parts = {{0, 2}, {2, 4, 0.5f}};
-  EXPECT_EQ(StepFromZero({{"global_clipnorm", 5}}, parts, {{gradient.data(), 1}}, 4),
+  const std::vector<UpdateSlice> slices = {{0, 2}, {2, 4, 0.5f}};
+  EXPECT_EQ(StepFromZero({{"global_clipnorm", 5}}, slices, {{gradient.data(), 1}}, 4),
             (std::vector<float>{-3, -4, 500, 0}));
 }
 
@@ -123,7 +123,7 @@ TEST(MovingAverage, WithoutAnyExampleNothingChanges) {
   EXPECT_EQ(MoveAverage(0.5f, {2}, {{nullptr, 0}}), (std::vector<float>{2}));
 }
 
-TEST(UpdateParts, AMovingAverageIgnoresTheOptimizer) {
+TEST(UpdateSlices, AMovingAverageIgnoresTheOptimizer) {
   TrainedVariable variable({"Adam",
                             {{"learning_rate", 1},
                              {"clipvalue", 0.5},
@@ -133,10 +133,10 @@ TEST(UpdateParts, AMovingAverageIgnoresTheOptimizer) {
                            {8, 8});
   const std::vector<float> gradient = {1, 16};
   const ContributedGradient mean = {gradient.data(), 1};
-  const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
+  const std::vector<UpdateSlice> slices = {{0, 1}, {1, 2, 0.5f}};
   const std::vector<Slot> slots = variable.slots_in_place();
   std::vector<float> next(2);
-  ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 1}, {&mean, 1}, parts,
+  ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 1}, {&mean, 1}, slices,
                         {2, variable.values().data(), slots, next.data()}),
             kAllFinite);
   // 1e-5: Adam's epsilon compared with sqrt(0.001) times a gradient of 0.5.
@@ -145,22 +145,22 @@ TEST(UpdateParts, AMovingAverageIgnoresTheOptimizer) {
   for (const std::vector<float>& slot : variable.slots()) EXPECT_EQ(slot[1], 0);
 }
 
-TEST(UpdateParts, TheFirstBadElementIsReportedAsAnIndexInAllValues) {
+TEST(UpdateSlices, TheFirstBadElementIsReportedAsAnIndexInAllValues) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const char* clip : {"clipvalue", "clipnorm", "global_clipnorm"}) {
     const auto sgd = MakeOptimizer({"SGD", {{clip, 1}}}).value();
     const std::vector<float> gradient = {1, 2, 3, nan, nan}, zeros(5);
     const ContributedGradient mean = {gradient.data(), 1};
-    const std::vector<UpdatePart> parts = {{0, 2}, {2, 5}};
+    const std::vector<UpdateSlice> slices = {{0, 2}, {2, 5}};
     std::vector<float> next(5);
-    EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, parts, {5, zeros.data(), {}, next.data()}), 3) << clip;
+    EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, slices, {5, zeros.data(), {}, next.data()}), 3) << clip;
   }
   const auto sgd = MakeOptimizer({"SGD", {}}).value();
   const std::vector<float> gradient = {1, nan}, zeros(2);
   const ContributedGradient mean = {gradient.data(), 1};
-  const std::vector<UpdatePart> parts = {{0, 1}, {1, 2, 0.5f}};
+  const std::vector<UpdateSlice> slices = {{0, 1}, {1, 2, 0.5f}};
   std::vector<float> next(2);
-  EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, parts, {2, zeros.data(), {}, next.data()}), 1)
+  EXPECT_EQ(UpdateWhole(*sgd, {1, 1}, {&mean, 1}, slices, {2, zeros.data(), {}, next.data()}), 1)
       << "of a statistic too";
 }
 
@@ -220,14 +220,14 @@ TEST_P(UpdateOfRuns, GivesTheSameBits) {
   }
   in_runs[1] = whole[1];
   const std::vector<float> zeros(kCount);
-  const std::vector<UpdatePart> parts = {{0, 1'000}, {1'000, 9'000, 0.5f}, {9'000, kCount}};
+  const std::vector<UpdateSlice> slices = {{0, 1'000}, {1'000, 9'000, 0.5f}, {9'000, kCount}};
   ThreadPool thread_pool(2);
   std::vector<std::vector<float>> results;
   for (const auto& gradients : {whole, in_runs}) {
     TrainedVariable variable(GetParam(), zeros);
     const std::vector<Slot> slots = variable.slots_in_place();
     std::vector<float>& next = results.emplace_back(kCount);
-    ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 0.1f}, gradients, parts,
+    ASSERT_EQ(UpdateWhole(variable.optimizer(), {1, 0.1f}, gradients, slices,
                           {kCount, variable.values().data(), slots, next.data()}, WidestIsa(), &thread_pool),
               kAllFinite);
     for (const std::vector<float>& slot : variable.slots()) next.insert(next.end(), slot.begin(), slot.end());
@@ -272,24 +272,24 @@ TEST_P(EveryIsa, APartWithTheVariablesSumsMovesAsInTheWhole) {
   TrainedVariable whole(GetParam(), values), halves(GetParam(), values);
   whole.Step(gradient);
   const ContributedGradient mean = {gradient.data(), 1};
-  const UpdatePart parts[] = {{0, kHalf, {}, kHalf}, {kHalf, kCount, {}, kHalf}};
+  const UpdateSlice slices[] = {{0, kHalf, {}, kHalf}, {kHalf, kCount, {}, kHalf}};
   std::vector<float> next(kCount);
   const std::vector<Slot> slots = halves.slots_in_place();
   KnownSquares known;
   const Update update = {.optimizer = halves.optimizer(),
                          .step = {1, halves.optimizer().learning_rate(0)},
                          .gradients = {&mean, 1},
-                         .parts = parts,
+                         .slices = slices,
                          .all = {kCount, halves.values().data(), slots, next.data()},
                          .known = known};
   for (Norms norms : halves.optimizer().norms()) {
-    const MeasuredParts measured = MeasureParts(norms, update);
+    const MeasuredSlices measured = MeasureSlices(norms, update);
     ASSERT_EQ(measured.non_finite, kAllFinite);
-    Squares sum = measured.of_part[0][0];
-    sum += measured.of_part[1][0];
-    known = {.of_part = {sum, sum}, .all_gradients = sum.gradient};
+    Squares sum = measured.of_slice[0][0];
+    sum += measured.of_slice[1][0];
+    known = {.of_slice = {sum, sum}, .all_gradients = sum.gradient};
   }
-  EXPECT_EQ(UpdateParts(update), kAllFinite);
+  EXPECT_EQ(UpdateSlices(update), kAllFinite);
   for (size_t i = 0; i < kCount; ++i) {  // the sum over the whole is taken in another order
     ASSERT_NEAR(next[i], whole.values()[i], 1e-6 * (1 + std::abs(whole.values()[i]))) << i;
   }
@@ -336,7 +336,7 @@ TEST(SquaresOfMean, HoldsTheSquaresOfTheLargestFloats) {
 // of neither.
 struct Long {
   static constexpr int64_t kCount = 300'001;
-  const std::vector<UpdatePart> parts = {{0, 170'003}, {170'003, kCount, 0.5f}};
+  const std::vector<UpdateSlice> slices = {{0, 170'003}, {170'003, kCount, 0.5f}};
   std::vector<float> old_values, gradient, m, v, new_values;
 
   Long() : m(kCount), v(kCount), new_values(kCount) {
@@ -349,12 +349,12 @@ struct Long {
   int64_t Update(ThreadPool* thread_pool, const char* optimizer) {
     const auto made = MakeOptimizer({optimizer, {}}).value();
     const Slot slots[] = {InPlace(m.data()), InPlace(v.data())};
-    return UpdateWhole(*made, {1, 0.1f}, {{{gradient.data(), 3}}}, parts,
+    return UpdateWhole(*made, {1, 0.1f}, {{{gradient.data(), 3}}}, slices,
                        {kCount, old_values.data(), slots, new_values.data()}, WidestIsa(), thread_pool);
   }
 };
 
-TEST(UpdateParts, AnyNumberOfThreadsGivesTheSameBits) {
+TEST(UpdateSlices, AnyNumberOfThreadsGivesTheSameBits) {
   for (const char* optimizer : {"Adam", "Lamb"}) {
     Long alone;
     ASSERT_EQ(alone.Update(nullptr, optimizer), kAllFinite);
@@ -368,7 +368,7 @@ TEST(UpdateParts, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-TEST(UpdateParts, TheFirstNonFiniteElementOfAllThreadsIsReported) {
+TEST(UpdateSlices, TheFirstNonFiniteElementOfAllThreadsIsReported) {
   ThreadPool thread_pool(3);
   Long shared;
   shared.gradient[150'000] = shared.gradient[290'000] = std::numeric_limits<float>::infinity();

@@ -9,7 +9,7 @@
 
 namespace cairn::nn {
 
-struct ModelPart {
+struct PipelineStage {
   int begin = 0, end = 0;  // nodes
   // The values that the stage reads from outside, in the numbering of Node::inputs, each once: inputs of the
   // model, and nodes before `begin`.
@@ -22,8 +22,8 @@ struct ModelPart {
   bool last = false;            // the stage ends with the model's output
 };
 
-ModelPart WholeModel(const Model& model);
+PipelineStage WholeModel(const Model& model);
 // Stages in the order of the nodes: each is a maximal run of nodes with equal `device_of` [node].
-std::vector<ModelPart> SplitModel(const Model& model, absl::Span<const int> device_of);
+std::vector<PipelineStage> SplitModel(const Model& model, absl::Span<const int> device_of);
 
 }  // namespace cairn::nn

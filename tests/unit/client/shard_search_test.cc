@@ -1,4 +1,4 @@
-#include "worker/client/part_search.h"
+#include "worker/client/shard_search.h"
 
 #include <map>
 #include <utility>
@@ -25,18 +25,18 @@ Answer Server(v1::State state, uint64_t incarnation = 7, int64_t epoch = 0) {
   return response;
 }
 
-PartSearch::Options From(bool away = false) {
+ShardSearch::Options From(bool away = false) {
   return {.away = away, .has_backup = true};
 }
-PartSearch::Options Knowing(uint64_t incarnation, bool away = false) {
+ShardSearch::Options Knowing(uint64_t incarnation, bool away = false) {
   return {.away = away, .has_backup = true, .known = {.incarnation = incarnation}, .only_known = true};
 }
 
-absl::StatusOr<PartSearch::Found> Search(Places places, const PartSearch::Options& options) {
-  PartSearch search(options);
+absl::StatusOr<ShardSearch::Found> Search(Places places, const ShardSearch::Options& options) {
+  ShardSearch search(options);
   while (const auto question = search.question()) {
     Answer& place = question->away ? places.away : places.home;
-    if (question->call == PartSearch::Question::Call::kConnect) {
+    if (question->call == ShardSearch::Question::Call::kConnect) {
       search.OnConnected(place);
       continue;
     }
@@ -46,21 +46,21 @@ absl::StatusOr<PartSearch::Found> Search(Places places, const PartSearch::Option
   return search.result();
 }
 
-TEST(PartSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherPlace) {
-  PartSearch search(From());
+TEST(ShardSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherPlace) {
+  ShardSearch search(From());
   search.OnConnected(Server(v1::STATE_READY));
   EXPECT_FALSE(search.question().has_value());
   EXPECT_FALSE(search.result()->away);
 }
 
-TEST(PartSearch, TheBackupIsPromotedWhenTheServerIsGone) {
+TEST(ShardSearch, TheBackupIsPromotedWhenTheServerIsGone) {
   const auto found =
       Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, Knowing(7)).value();
   EXPECT_TRUE(found.away);
   EXPECT_EQ(found.known().epoch, 1);
 }
 
-TEST(PartSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
+TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
   for (const Answer& away : {Answer(Server(v1::STATE_EMPTY, 9)), Places().away, Places().home}) {
     const auto found =
         Search({.home = Server(v1::STATE_COPY), .away = away, .promotion = absl::OkStatus()}, From());
@@ -71,7 +71,7 @@ TEST(PartSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
 }
 
 // The server has dropped its shard: neither place serves it, and the job must be created again on the server.
-TEST(PartSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
+TEST(ShardSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   for (const bool away_first : {false, true}) {
     const auto found =
         Search({.home = Server(v1::STATE_COPY), .away = Server(v1::STATE_EMPTY, 9)}, From(away_first));
@@ -83,7 +83,7 @@ TEST(PartSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   }
 }
 
-TEST(PartSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
+TEST(ShardSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
   const Answer restarted = Server(v1::STATE_EMPTY, 9), silent = absl::DeadlineExceededError("no answer");
   EXPECT_EQ(Search({.home = restarted, .away = silent}, Knowing(7)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
@@ -100,22 +100,22 @@ TEST(PartSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
             absl::StatusCode::kAborted);
 }
 
-TEST(PartSearch, AServerOfAnotherIncarnationIsNotTheKnownOne) {
+TEST(ShardSearch, AServerOfAnotherIncarnationIsNotTheKnownOne) {
   EXPECT_TRUE(Search({.home = Server(v1::STATE_READY, 8)}, From()).ok());
   EXPECT_EQ(Search({.home = Server(v1::STATE_READY, 8)}, Knowing(7)).status().code(),
             absl::StatusCode::kAborted);
 }
 
-TEST(PartSearch, AServerThatWasReplacedIsNotTheKnownOne) {
-  PartSearch::Options options = Knowing(7, /*away=*/true);
+TEST(ShardSearch, AServerThatWasReplacedIsNotTheKnownOne) {
+  ShardSearch::Options options = Knowing(7, /*away=*/true);
   options.known.epoch = 1;
   const auto found = Search({.home = Server(v1::STATE_READY, 7, 0), .away = Places().home}, options);
   EXPECT_EQ(found.status().code(), absl::StatusCode::kUnavailable);
 }
 
 // A server that was suspended while its backup was promoted, and resumed for the rollback.
-TEST(PartSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
-  PartSearch::Options options = Knowing(7, /*away=*/true);
+TEST(ShardSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
+  ShardSearch::Options options = Knowing(7, /*away=*/true);
   options.known.epoch = 1;
   Answer rolled_back = Server(v1::STATE_READY, 7, 0);
   rolled_back->mutable_job()->set_generation(1);
@@ -130,8 +130,8 @@ TEST(PartSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
 
 // The known server was lost before it had a backup. The backup of its earlier generation has been promoted
 // and has a backup itself.
-TEST(PartSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
-  PartSearch::Options options = Knowing(7);
+TEST(ShardSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
+  ShardSearch::Options options = Knowing(7);
   options.known.generation = 1;
   const Places places = {.home = Server(v1::STATE_READY, 7, 2),
                          .away = Server(v1::STATE_COPY),
@@ -142,14 +142,14 @@ TEST(PartSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
   EXPECT_EQ(found->known().epoch, 2);
 }
 
-TEST(PartSearch, APromotedBackupOfAnEarlierGenerationIsNotTheKnownServer) {
-  PartSearch::Options options = Knowing(7);
+TEST(ShardSearch, APromotedBackupOfAnEarlierGenerationIsNotTheKnownServer) {
+  ShardSearch::Options options = Knowing(7);
   options.known.generation = 1;
   EXPECT_EQ(Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, options).status().code(),
             absl::StatusCode::kAborted);
 }
 
-TEST(PartSearch, AServerThatRefusesTheClientEndsTheSearch) {
+TEST(ShardSearch, AServerThatRefusesTheClientEndsTheSearch) {
   const Places wrong = {.home = absl::FailedPreconditionError("another cluster"),
                         .away = Server(v1::STATE_READY)};
   EXPECT_EQ(Search(wrong, From()).status(), wrong.home.status());

@@ -1,4 +1,4 @@
-#include "worker/nn/model_part.h"
+#include "worker/nn/pipeline_stage.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -20,59 +20,59 @@ std::vector<bool> NeedGradients(const Model& model) {
 }
 
 // The stages that end before the nodes `ends`, ascending. The last of `ends` is the number of nodes.
-std::vector<ModelPart> PartsOf(const Model& model, absl::Span<const int> ends) {
+std::vector<PipelineStage> StagesOf(const Model& model, absl::Span<const int> ends) {
   const std::vector<bool> need = NeedGradients(model);
-  std::vector<ModelPart> parts;
+  std::vector<PipelineStage> stages;
   std::vector<size_t> part_of;                  // [node]
   std::vector<bool> read_outside(need.size());  // [node] by another stage
   for (const int end : ends) {
-    ModelPart& part = parts.emplace_back();
-    part.begin = static_cast<int>(part_of.size());
-    part.end = end;
-    part_of.resize(static_cast<size_t>(end), parts.size() - 1);
+    PipelineStage& stage = stages.emplace_back();
+    stage.begin = static_cast<int>(part_of.size());
+    stage.end = end;
+    part_of.resize(static_cast<size_t>(end), stages.size() - 1);
     std::set<int> inputs, variables;
-    for (int index = part.begin; index < end; ++index) {
+    for (int index = stage.begin; index < end; ++index) {
       const Node& node = model.nodes()[static_cast<size_t>(index)];
       for (const int input : node.inputs) {
-        if (input >= part.begin) continue;
+        if (input >= stage.begin) continue;
         if (input >= 0) read_outside[static_cast<size_t>(input)] = true;
-        if (inputs.insert(input).second) part.inputs.push_back(input);
+        if (inputs.insert(input).second) stage.inputs.push_back(input);
       }
       variables.insert(node.variables.begin(), node.variables.end());
-      part.needs_gradient = part.needs_gradient || need[static_cast<size_t>(index)];
+      stage.needs_gradient = stage.needs_gradient || need[static_cast<size_t>(index)];
     }
-    part.variables.assign(variables.begin(), variables.end());
-    for (const int input : part.inputs)
-      part.input_needs_gradient.push_back(input >= 0 && need[static_cast<size_t>(input)]);
+    stage.variables.assign(variables.begin(), variables.end());
+    for (const int input : stage.inputs)
+      stage.input_needs_gradient.push_back(input >= 0 && need[static_cast<size_t>(input)]);
   }
   for (size_t node = 0; node < need.size(); ++node) {
-    if (read_outside[node]) parts[part_of[node]].outputs.push_back(static_cast<int>(node));
+    if (read_outside[node]) stages[part_of[node]].outputs.push_back(static_cast<int>(node));
   }
-  parts.back().last = true;
-  parts.back().outputs = {static_cast<int>(need.size()) - 1};
-  return parts;
+  stages.back().last = true;
+  stages.back().outputs = {static_cast<int>(need.size()) - 1};
+  return stages;
 }
 
 }  // namespace
 
-ModelPart WholeModel(const Model& model) {
-  ModelPart part = std::move(PartsOf(model, {static_cast<int>(model.nodes().size())}).front());
+PipelineStage WholeModel(const Model& model) {
+  PipelineStage stage = std::move(StagesOf(model, {static_cast<int>(model.nodes().size())}).front());
   // All inputs, in the order of a batch's rows.
-  part.inputs.clear();
+  stage.inputs.clear();
   for (int input = 0; input < static_cast<int>(model.inputs().size()); ++input) {
-    part.inputs.push_back(Node::OfModelInput(input));
+    stage.inputs.push_back(Node::OfModelInput(input));
   }
-  part.input_needs_gradient.assign(part.inputs.size(), false);
-  return part;
+  stage.input_needs_gradient.assign(stage.inputs.size(), false);
+  return stage;
 }
 
-std::vector<ModelPart> SplitModel(const Model& model, absl::Span<const int> device_of) {
+std::vector<PipelineStage> SplitModel(const Model& model, absl::Span<const int> device_of) {
   std::vector<int> ends;
   for (size_t node = 1; node <= device_of.size(); ++node) {
     if (node == device_of.size() || device_of[node] != device_of[node - 1])
       ends.push_back(static_cast<int>(node));
   }
-  return PartsOf(model, ends);
+  return StagesOf(model, ends);
 }
 
 }  // namespace cairn::nn

@@ -1,4 +1,4 @@
-#include "worker/client/part_search.h"
+#include "worker/client/shard_search.h"
 
 #include <utility>
 
@@ -10,29 +10,29 @@ bool IsTransient(const absl::Status& status) {
 
 namespace {
 
-PartSearch::Known KnownOf(const v1::ConnectResponse& response) {
+ShardSearch::Known KnownOf(const v1::ConnectResponse& response) {
   return {.incarnation = response.incarnation(),
           .generation = response.job().generation(),
           .epoch = response.epoch(),
           .epoch_seal = response.epoch_seal()};
 }
 
-absl::Status PartIsLost() {
+absl::Status ShardIsLost() {
   return absl::AbortedError("the variables of this shard are lost");
 }
 
 }  // namespace
 
-bool PartSearch::Known::IsBefore(const Known& other) const {
+bool ShardSearch::Known::IsBefore(const Known& other) const {
   return incarnation == other.incarnation &&
          std::pair(generation, epoch) < std::pair(other.generation, other.epoch);
 }
 
-PartSearch::Known PartSearch::Found::known() const {
+ShardSearch::Known ShardSearch::Found::known() const {
   return response.state() == v1::STATE_COPY ? Known() : KnownOf(response);
 }
 
-std::optional<PartSearch::Question> PartSearch::question() const {
+std::optional<ShardSearch::Question> ShardSearch::question() const {
   const bool first = options_.away, other = !options_.away;
   switch (step_) {
     case Step::kFirst:
@@ -52,7 +52,7 @@ std::optional<PartSearch::Question> PartSearch::question() const {
   return std::nullopt;
 }
 
-void PartSearch::OnConnected(absl::StatusOr<v1::ConnectResponse> response) {
+void ShardSearch::OnConnected(absl::StatusOr<v1::ConnectResponse> response) {
   const bool at_first = step_ == Step::kFirst || step_ == Step::kFirstAgain;
   auto& answer = at_first ? first_ : other_;
   answer = std::move(response);
@@ -62,7 +62,7 @@ void PartSearch::OnConnected(absl::StatusOr<v1::ConnectResponse> response) {
   }
   const bool promoted = step_ == Step::kFirstAgain || step_ == Step::kOtherAgain;
   if (promoted && IsOfEarlierGeneration(answer)) {
-    Finish(PartIsLost());
+    Finish(ShardIsLost());
     return;
   }
   switch (step_) {
@@ -91,7 +91,7 @@ void PartSearch::OnConnected(absl::StatusOr<v1::ConnectResponse> response) {
   TryFirstBackup();
 }
 
-void PartSearch::OnPromoted(const absl::Status& status) {
+void ShardSearch::OnPromoted(const absl::Status& status) {
   const bool at_first = step_ == Step::kPromoteFirst;
   if (status.ok()) {
     step_ = at_first ? Step::kFirstAgain : Step::kOtherAgain;
@@ -104,23 +104,23 @@ void PartSearch::OnPromoted(const absl::Status& status) {
   }
 }
 
-bool PartSearch::Serves(const absl::StatusOr<v1::ConnectResponse>& response) const {
+bool ShardSearch::Serves(const absl::StatusOr<v1::ConnectResponse>& response) const {
   if (!response.ok() || response->state() == v1::STATE_COPY) return false;
   if (!options_.only_known) return response->state() != v1::STATE_EMPTY;
   const Known answering = KnownOf(*response);
   return answering.incarnation == options_.known.incarnation && !answering.IsBefore(options_.known);
 }
 
-bool PartSearch::HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const {
+bool ShardSearch::HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const {
   if (!response.ok() || response->state() != v1::STATE_COPY) return false;
   return !options_.only_known || response->incarnation() == options_.known.incarnation;
 }
 
-bool PartSearch::IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const {
+bool ShardSearch::IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const {
   return options_.only_known && response.ok() && response->job().generation() < options_.known.generation;
 }
 
-void PartSearch::TryFirstBackup() {
+void ShardSearch::TryFirstBackup() {
   if (HasBackup(first_)) {
     step_ = Step::kPromoteFirst;
   } else {
@@ -128,12 +128,12 @@ void PartSearch::TryFirstBackup() {
   }
 }
 
-void PartSearch::Finish(absl::StatusOr<Found> result) {
+void ShardSearch::Finish(absl::StatusOr<Found> result) {
   step_ = Step::kOver;
   result_ = std::move(result);
 }
 
-void PartSearch::FinishUnserved() {
+void ShardSearch::FinishUnserved() {
   const absl::Status& first = first_.status();
   if (!first.ok() && !IsTransient(first) && !absl::IsNotFound(first)) return Finish(first);
   // The shard is lost only if every place has answered that it neither serves it nor can be promoted.
@@ -142,7 +142,7 @@ void PartSearch::FinishUnserved() {
   for (const absl::Status& answer : answers) {
     if (IsTransient(answer)) return Finish(answer);
   }
-  if (options_.only_known) return Finish(PartIsLost());
+  if (options_.only_known) return Finish(ShardIsLost());
   const auto& home = options_.away ? other_ : first_;
   if (!home.ok()) return Finish(home.status());
   Finish(Found{.response = *home, .away = false});

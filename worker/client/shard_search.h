@@ -29,7 +29,7 @@ namespace cairn::client {
 // Whether the call got no answer, so that the same call may succeed later.
 bool IsTransient(const absl::Status& status);
 
-class PartSearch {
+class ShardSearch {
  public:
   // The server of the shard that a client knows. Incarnation 0: none.
   struct Known {
@@ -64,7 +64,7 @@ class PartSearch {
     Known known() const;
   };
 
-  explicit PartSearch(const Options& options) : options_(options) {}
+  explicit ShardSearch(const Options& options) : options_(options) {}
 
   // The next call to make; nullopt when the search is over.
   std::optional<Question> question() const;

@@ -13,23 +13,23 @@
 
 namespace cairn::ps {
 
-class Parts {
+class HostedShards {
  public:
   // Makes the Server of a shard that is not the process' own.
-  using Maker = std::function<std::unique_ptr<Server>(int part)>;
+  using Maker = std::function<std::unique_ptr<Server>(int shard)>;
 
   // `make` may be null: then the process holds no other shard.
-  Parts(std::unique_ptr<Server> own, int own_part, Maker make)
-      : own_(std::move(own)), own_part_(own_part), make_(std::move(make)) {}
+  HostedShards(std::unique_ptr<Server> own, int own_shard, Maker make)
+      : own_(std::move(own)), own_shard_(own_shard), make_(std::move(make)) {}
 
   Server& own() const { return *own_; }
   // Null if the process holds nothing of the shard.
-  Server* Find(int part) const ABSL_LOCKS_EXCLUDED(mutex_);
+  Server* Find(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   // As Find(), but UNAVAILABLE if the process holds nothing of the shard: a client that knew it here
   // searches again.
-  absl::StatusOr<Server*> Serving(int part) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Server*> Serving(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The server for a backup. FAILED_PRECONDITION for a second shard that is not the process' own.
-  absl::StatusOr<Server*> ForCopy(int part) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Server*> ForCopy(int shard) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // As in Server, for all servers. The process is done when its own server is, and has failed when any has.
   void Tick();
@@ -41,7 +41,7 @@ class Parts {
   std::vector<Server*> All() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Server> own_;
-  const int own_part_;
+  const int own_shard_;
   const Maker make_;
   mutable Mutex mutex_;
   int other_part_ ABSL_GUARDED_BY(mutex_) = -1;
