@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "common/net/data_channel/pieces.h"
+#include "common/net/data_channel/fragments.h"
 #include "common/net/data_channel/stream.h"
 #include "common/net/outbox.h"
 #include "ps/session.h"
@@ -18,7 +18,7 @@ namespace {
 
 // How often the listening thread checks for ended sessions and for the end of the service.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
-constexpr size_t kPiecesOfFrame = net::kMaxPayloadFloats / net::DataStream::kPieceFloats;
+constexpr size_t kFragmentsOfFrame = net::kMaxPayloadFloats / net::DataStream::kFragmentFloats;
 // A client that is stopped keeps values from being freed. gRPC also detects such a client after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
 // Limits on idle sessions, because a session has a thread and descriptors. A client's first request follows
@@ -40,7 +40,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
         net::DataStream::Accept(std::move(connection.socket), connection.local && options.shared_memory,
                                 {.incarnation = options.incarnation,
                                  .key = connection.key,
-                                 .rest_above = net::Outbox<int>::kMaxBeforeRest * kPiecesOfFrame,
+                                 .rest_above = net::Outbox<int>::kMaxBeforeRest * kFragmentsOfFrame,
                                  .stall_limit = kStallLimit,
                                  .idle_limit = kIdleLimit,
                                  .first_limit = kFirstLimit,
@@ -54,11 +54,11 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
 
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>& owner) override {
-    net::SendInPieces(*stream_, header, payload, owner, /*ranked=*/false);
+    net::SendInFragments(*stream_, header, payload, owner, /*ranked=*/false);
   }
-  void SendPiece(const v1::ServerHeader& header, net::FloatSpans payload,
-                 const std::shared_ptr<const void>& owner) override {
-    net::SendInPieces(*stream_, header, payload, owner, /*ranked=*/true);
+  void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
+                  const std::shared_ptr<const void>& owner) override {
+    net::SendInFragments(*stream_, header, payload, owner, /*ranked=*/true);
   }
 
   void Allow(uint64_t bytes) override { stream_->Allow(bytes); }

@@ -46,8 +46,8 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
             const std::shared_ptr<const void>& owner) override {
     Write(net::EncodeFrame(header, payload, owner));
   }
-  void SendPiece(const v1::ServerHeader& header, net::FloatSpans payload,
-                 const std::shared_ptr<const void>& owner) override {
+  void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
+                  const std::shared_ptr<const void>& owner) override {
     Write(net::EncodeFrame(header, payload, owner), header.chunk().offset());
   }
 

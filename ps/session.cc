@@ -49,8 +49,9 @@ class Answer {
     return SendEncoded(data, encoding, 0, values->size());
   }
   // Sends elements [begin, end) of the values before the answer is due.
-  absl::StatusOr<int64_t> SendPiece(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
-                                    EncodedValues& encoded, int64_t begin, int64_t end) {
+  absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values,
+                                     v1::Encoding encoding, EncodedValues& encoded, int64_t begin,
+                                     int64_t end) {
     piece_ = true;
     if (encoding == v1::ENCODING_FLOAT32) {
       SendElements(values, begin, end);
@@ -73,7 +74,7 @@ class Answer {
  private:
   void SendChunk(absl::Span<const float> chunk, const std::shared_ptr<const AlignedBuffer>& data) {
     if (piece_) {
-      sink_->SendPiece(header_, {&chunk, 1}, data);
+      sink_->SendValues(header_, {&chunk, 1}, data);
     } else {
       sink_->Send(header_, {&chunk, 1}, data);
     }
@@ -219,14 +220,14 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
                      .step = begin.base_version() + 1};
   }
   if (request.read_values) {
-    request.send_piece = [sink = sink_, request_id, encoding = open.values_encoding,
-                          encoded = open.job->shard().store().encoded(),
-                          &sent = server_.metrics().sent_bytes](
-                             const std::shared_ptr<const AlignedBuffer>& values, int64_t first, int64_t end) {
-      const auto bytes = Answer(sink, request_id).SendPiece(values, encoding, *encoded, first, end);
-      if (bytes.ok()) sent.Add(*bytes);
-      return bytes.ok();
-    };
+    request.send_values =
+        [sink = sink_, request_id, encoding = open.values_encoding,
+         encoded = open.job->shard().store().encoded(), &sent = server_.metrics().sent_bytes](
+            const std::shared_ptr<const AlignedBuffer>& values, int64_t first, int64_t end) {
+          const auto bytes = Answer(sink, request_id).SendValues(values, encoding, *encoded, first, end);
+          if (bytes.ok()) sent.Add(*bytes);
+          return bytes.ok();
+        };
   }
   request.allow = [sink = sink_](uint64_t bytes) { sink->Allow(bytes); };
   open.push = open.job->shard().BeginPush(request);

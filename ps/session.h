@@ -29,8 +29,8 @@ class SessionSink {
                     const std::shared_ptr<const void>& owner) = 0;
   // The same for a chunk that may overtake others. Of consecutive chunks that still wait, the one first in
   // the arena may be sent first: the next forward pass needs it soonest.
-  virtual void SendPiece(const v1::ServerHeader& header, net::FloatSpans payload,
-                         const std::shared_ptr<const void>& owner) {
+  virtual void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
+                          const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
   }
   // Flow control: grants the client credit for more bytes of payload, as net::DataStream::Allow(). Does

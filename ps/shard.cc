@@ -75,7 +75,7 @@ std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
     seen = ledger_.Admit(request.gradient.key).admission != Ledger::Admission::kNew;
   }
   const bool speculative = speculative_ != nullptr && !seen &&
-                           speculative_->Begin(request.gradient, request.send_piece, request.allow);
+                           speculative_->Begin(request.gradient, request.send_values, request.allow);
   const bool discard = seen || request.gradient.examples == 0;
   return std::make_unique<OpenPush>(request, store_.pool(), discard,
                                     speculative ? speculative_.get() : nullptr);
@@ -107,7 +107,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       entry.data = push->accumulator_.Take();
       entry.came = std::chrono::steady_clock::now();
       const bool speculative =
-          std::exchange(push->speculative_, nullptr) != nullptr && request.send_piece != nullptr;
+          std::exchange(push->speculative_, nullptr) != nullptr && request.send_values != nullptr;
       entry.waiting.push_back({request.read_values, /*duplicate=*/false, std::move(reply), speculative});
       staged = true;
       was_missing = std::erase(missing_, key) > 0 && missing_.empty();

@@ -60,7 +60,7 @@ struct PushRequest {
   bool read_values = false;  // answer with the values after the decision
   // Receives pieces of these values before the decision. They are valid only if PushResult::sent_early is
   // set. Null: the client wants no early values.
-  SpeculativeUpdate::SendPiece send_piece{};
+  SpeculativeUpdate::SendValues send_values{};
   // Flow control: grants the worker credit for more bytes of this push. Null: the transport cannot pass it
   // on.
   SpeculativeUpdate::Allow allow{};
@@ -73,7 +73,7 @@ struct PushResult {
   int64_t version = 0;  // after the decision
   bool finished = false;
   Values values;  // data is null unless requested
-  // `values` is null: the pieces passed to send_piece() are all of them.
+  // `values` is null: the pieces passed to send_values() are all of them.
   bool sent_early = false;
 };
 

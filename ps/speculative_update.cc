@@ -8,7 +8,7 @@ SpeculativeUpdate::SpeculativeUpdate(VariableStore& store, ThreadPool* thread_po
     : store_(store),
       thread_pool_(thread_pool),
       trace_(trace),
-      num_pieces_((store.size() + kPiece - 1) / kPiece) {}
+      num_chunks_((store.size() + kChunk - 1) / kChunk) {}
 
 SpeculativeUpdate::~SpeculativeUpdate() {
   Close();
@@ -47,7 +47,7 @@ SpeculativeUpdate::Told SpeculativeUpdate::Spoil() {
   return told;
 }
 
-bool SpeculativeUpdate::Begin(const Gradient& gradient, SendPiece send, Allow allow) {
+bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, Allow allow) {
   Told told;
   bool joins = false;
   {
@@ -62,8 +62,8 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendPiece send, Allow al
       member->gradient = gradient;
       member->send = std::move(send);
       member->allow = allow;
-      member->missing.assign(static_cast<size_t>(num_pieces_), kPiece);
-      member->missing.back() = store_.size() - (num_pieces_ - 1) * kPiece;
+      member->missing.assign(static_cast<size_t>(num_chunks_), kChunk);
+      member->missing.back() = store_.size() - (num_chunks_ - 1) * kChunk;
       const auto index = static_cast<size_t>(member - round_->members.data());
       const int64_t elements = round_->flow_control.Begin(index);
       const bool all = elements == store_.size();  // so that the next push need not wait for credit
@@ -86,10 +86,10 @@ void SpeculativeUpdate::Arrived(const PushKey& key, const GradientView& data, in
     if (!member->gradient.has_value() || member->gradient->key != key) return;
     member->data = data;
     told = Advance(*member, end - begin);
-    for (int64_t piece = begin / kPiece; piece * kPiece < end; ++piece) {
-      int64_t& missing = member->missing[static_cast<size_t>(piece)];
-      missing -= std::min(end, (piece + 1) * kPiece) - std::max(begin, piece * kPiece);
-      if (missing == 0 && --round_->waits_for[static_cast<size_t>(piece)] == 0) ready.push_back(piece);
+    for (int64_t chunk = begin / kChunk; chunk * kChunk < end; ++chunk) {
+      int64_t& missing = member->missing[static_cast<size_t>(chunk)];
+      missing -= std::min(end, (chunk + 1) * kChunk) - std::max(begin, chunk * kChunk);
+      if (missing == 0 && --round_->waits_for[static_cast<size_t>(chunk)] == 0) ready.push_back(chunk);
     }
     if (!ready.empty()) ++making_;
   }
@@ -101,10 +101,10 @@ void SpeculativeUpdate::Arrived(const PushKey& key, const GradientView& data, in
   Make(ready, key.worker);
 }
 
-void SpeculativeUpdate::Make(absl::Span<const int64_t> pieces, int worker) {
+void SpeculativeUpdate::Make(absl::Span<const int64_t> chunks, int worker) {
   std::vector<ContributedGradient> gradients;
   std::vector<GradientView> data;  // keeps the data alive: a member's may be replaced
-  std::vector<const SendPiece*> sends;
+  std::vector<const SendValues*> sends;
   bool last_update = false;
   {
     MutexLock lock(mutex_);  // the round's members do not change while making_ counts this call
@@ -116,10 +116,10 @@ void SpeculativeUpdate::Make(absl::Span<const int64_t> pieces, int worker) {
     last_update = round_->last_update;
   }
   bool well = true;
-  for (size_t first = 0, after; first < pieces.size(); first = after) {
-    for (after = first + 1; after < pieces.size() && pieces[after] == pieces[after - 1] + 1;) ++after;
-    const int64_t begin = pieces[first] * kPiece;
-    const int64_t end = std::min((pieces[after - 1] + 1) * kPiece, store_.size());
+  for (size_t first = 0, after; first < chunks.size(); first = after) {
+    for (after = first + 1; after < chunks.size() && chunks[after] == chunks[after - 1] + 1;) ++after;
+    const int64_t begin = chunks[first] * kChunk;
+    const int64_t end = std::min((chunks[after - 1] + 1) * kChunk, store_.size());
     const TraceSpan span(trace_, TraceLane::kReceive, "update",
                          {.index = worker, .bytes = (end - begin) * int64_t{sizeof(float)}});
     const auto values = store_.ApplySpeculatively({.gradients = gradients, .last = last_update}, begin, end);
@@ -132,7 +132,7 @@ void SpeculativeUpdate::Make(absl::Span<const int64_t> pieces, int worker) {
   {
     MutexLock lock(mutex_);
     if (well) {
-      round_->made += pieces.size();
+      round_->made += chunks.size();
     } else {
       told = Spoil();
     }
@@ -160,7 +160,7 @@ void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update
   for (const Gradient& gradient : last) {
     round.members.push_back({.worker = gradient.key.worker, .incarnation = gradient.key.incarnation});
   }
-  round.waits_for.assign(static_cast<size_t>(num_pieces_), round.members.size());
+  round.waits_for.assign(static_cast<size_t>(num_chunks_), round.members.size());
   MutexLock lock(mutex_);
   round_ = std::move(round);
 }
@@ -182,7 +182,7 @@ bool SpeculativeUpdate::Take(absl::Span<const Gradient> contributors, absl::Span
                              bool last_update) {
   const std::optional<Round> round = Close();
   if (!round.has_value()) return false;
-  bool guessed = round->made == static_cast<size_t>(num_pieces_) && round->last_update == last_update &&
+  bool guessed = round->made == static_cast<size_t>(num_chunks_) && round->last_update == last_update &&
                  round->members.size() == contributors.size();
   for (size_t i = 0; guessed && i < contributors.size(); ++i) {
     const Member& member = round->members[i];

@@ -40,7 +40,7 @@ class SpeculativeUpdate {
  public:
   // Sends elements [begin, end) of the values to their worker; false if there is no room for them. Any
   // thread; must not block.
-  using SendPiece =
+  using SendValues =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
   // Flow control: grants a worker credit for this many more bytes of its gradient, or, with kNoLimit, for all
@@ -61,7 +61,7 @@ class SpeculativeUpdate {
   // A push has begun. Returns true if its elements are wanted; `send` may then be called until the
   // push is decided or abandoned. `allow`, unless null, is called now and perhaps later, for flow
   // control (round_flow_control.h).
-  bool Begin(const Gradient& gradient, SendPiece send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Begin(const Gradient& gradient, SendValues send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements [begin, end) of the push have arrived for the first time. `data` holds them and all
   // earlier ones.
   void Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end)
@@ -81,14 +81,14 @@ class SpeculativeUpdate {
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  static constexpr int64_t kPiece = net::kUpdateChunk;
+  static constexpr int64_t kChunk = net::kUpdateChunk;
 
   // What has arrived of one worker's gradient.
   struct Member {
     int worker = 0;
     uint64_t incarnation = 0;
     std::optional<Gradient> gradient{};
-    SendPiece send{};
+    SendValues send{};
     Allow allow{};
     GradientView data{};
     std::vector<int64_t> missing{};  // [piece]: elements
@@ -114,14 +114,14 @@ class SpeculativeUpdate {
   Told Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Computes and sends pieces, joining neighbours: those that `worker` was the last to send, in that worker's
   // order. Ends one call counted by making_.
-  void Make(absl::Span<const int64_t> pieces, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Make(absl::Span<const int64_t> chunks, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round, after waiting until no thread works on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   VariableStore& store_;
   ThreadPool* const thread_pool_;
   TraceRecorder* const trace_;
-  const int64_t num_pieces_;
+  const int64_t num_chunks_;
 
   Mutex mutex_;
   CondVar idle_;

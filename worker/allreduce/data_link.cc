@@ -14,7 +14,7 @@
 namespace cairn::allreduce {
 namespace {
 
-static_assert(kMaxChunkFloats <= net::DataStream::kPieceFloats);
+static_assert(kMaxChunkFloats <= net::DataStream::kFragmentFloats);
 
 // How often the listening thread removes streams that have ended, and checks whether to stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);

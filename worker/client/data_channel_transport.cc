@@ -6,7 +6,7 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/address.h"
-#include "common/net/data_channel/pieces.h"
+#include "common/net/data_channel/fragments.h"
 #include "common/net/data_channel/stream.h"
 
 namespace cairn::client {
@@ -86,7 +86,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
   }
 
   void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
-    net::SendInPieces(*stream_, header, payload, nullptr, /*ranked=*/true);
+    net::SendInFragments(*stream_, header, payload, nullptr, /*ranked=*/true);
   }
   bool ReceiveUntil(absl::FunctionRef<bool()> enough, TimePoint deadline) override {
     return stream_->ReceiveUntil(enough, deadline);

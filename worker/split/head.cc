@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/split/head_link.h"
-#include "worker/split/pieces.h"
+#include "worker/split/stage_messages.h"
 
 namespace cairn::split {
 namespace {
@@ -23,11 +23,11 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
-v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
-  v1::SplitPiece piece;
-  piece.set_kind(kind);
-  piece.set_index(index);
-  return piece;
+v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {
+  v1::StageTensorName tensor;
+  tensor.set_kind(kind);
+  tensor.set_index(index);
+  return tensor;
 }
 
 }  // namespace
@@ -36,8 +36,9 @@ Head::Head(Options options, const nn::Pipeline::Options& pipeline)
     : options_(std::move(options)),
       model_(pipeline.model),
       loss_(pipeline.loss),
-      mailbox_(
-          [this](const v1::SplitPiece& piece, absl::Span<const float> values) { SendPiece(piece, values); }),
+      mailbox_([this](const v1::StageTensorName& tensor, absl::Span<const float> values) {
+        SendValues(tensor, values);
+      }),
       inputs_(pipeline.model),
       links_(options_.partners.size()),
       last_beat_(Now()) {}
@@ -214,7 +215,7 @@ void Head::Give(size_t partner, const Batch& batch) {
   const std::shared_ptr<Link> link = this->link(partner);
   const Needs& needs = needs_[partner];
   struct Given {
-    v1::SplitPiece piece;
+    v1::StageTensorName tensor;
     absl::Span<const float> values;
     std::shared_ptr<const void> owner;
   };
@@ -230,10 +231,10 @@ void Head::Give(size_t partner, const Batch& batch) {
     std::copy(now.begin(), now.end(), known.get());
     all.push_back({Named(v1::SPLIT_KIND_VALUE, variable), {known.get(), elements}, known});
   }
-  const auto give = [&](v1::SplitPiece piece, absl::Span<const float> values) {
+  const auto give = [&](v1::StageTensorName tensor, absl::Span<const float> values) {
     if (values.empty()) return;
     const std::shared_ptr<const float[]> copy = CopyOf(values);
-    all.push_back({std::move(piece), {copy.get(), values.size()}, copy});
+    all.push_back({std::move(tensor), {copy.get(), values.size()}, copy});
   };
   const absl::Span<const float* const> inputs = inputs_.last();
   for (const int input : needs.inputs) {
@@ -262,15 +263,15 @@ void Head::Give(size_t partner, const Batch& batch) {
   begin.set_preceding(preceding);
   SendHeader(*link->stream, header);
   for (Given& given : all) {
-    given.piece.set_to(static_cast<int>(partner) + 1);
-    SendPieces(*link->stream, std::move(given.piece), given.values, given.owner);
+    given.tensor.set_to(static_cast<int>(partner) + 1);
+    SendTensors(*link->stream, std::move(given.tensor), given.values, given.owner);
   }
 }
 
-void Head::SendPiece(const v1::SplitPiece& piece, absl::Span<const float> values) {
-  const std::shared_ptr<Link> to = link(static_cast<size_t>(piece.to()) - 1);
+void Head::SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values) {
+  const std::shared_ptr<Link> to = link(static_cast<size_t>(tensor.to()) - 1);
   const std::shared_ptr<const float[]> copy = CopyOf(values);
-  if (to != nullptr) SendPieces(*to->stream, piece, {copy.get(), values.size()}, copy);
+  if (to != nullptr) SendTensors(*to->stream, tensor, {copy.get(), values.size()}, copy);
 }
 
 // --- Frames from stage workers ---
@@ -283,8 +284,8 @@ absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payloa
   }
   if (header.has_beat()) return absl::OkStatus();
   switch (header.split().kind_case()) {
-    case v1::SplitHeader::kPiece:
-      return OnPiece(header.split().piece(), payload);
+    case v1::SplitHeader::kTensor:
+      return OnTensor(header.split().tensor(), payload);
     case v1::SplitHeader::kDone:
       OnDone(link, header.split().done());
       return absl::OkStatus();
@@ -294,28 +295,28 @@ absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payloa
   }
 }
 
-absl::Status Head::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
-  if (piece.to() > 0) {  // for another stage worker
-    if (piece.to() > static_cast<int>(options_.partners.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("split: a piece for task ", piece.to()));
+absl::Status Head::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
+  if (tensor.to() > 0) {  // for another stage worker
+    if (tensor.to() > static_cast<int>(options_.partners.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("split: a piece for task ", tensor.to()));
     }
     const auto floats = static_cast<size_t>(net::PayloadBytes(payload)) / sizeof(float);
     const std::shared_ptr<float[]> copy(new float[floats + 1]);
     CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, copy.get()));
-    const std::shared_ptr<Link> to = link(static_cast<size_t>(piece.to()) - 1);
+    const std::shared_ptr<Link> to = link(static_cast<size_t>(tensor.to()) - 1);
     v1::RingHeader header;
-    *header.mutable_split()->mutable_piece() = piece;
+    *header.mutable_split()->mutable_tensor() = tensor;
     const absl::Span<const float> values(copy.get(), floats);
     if (to != nullptr) to->stream->Send(header, {&values, 1}, copy);
     return absl::OkStatus();
   }
-  switch (piece.kind()) {
+  switch (tensor.kind()) {
     case v1::SPLIT_KIND_ACTIVATION:
     case v1::SPLIT_KIND_ACTIVATION_GRADIENT:
-      return mailbox_.OnPiece(piece, payload);
+      return mailbox_.OnTensor(tensor, payload);
     default: {
-      CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));
-      if (taken.whole && piece.kind() == v1::SPLIT_KIND_GRADIENT) pipeline_->Announce(piece.index());
+      CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(tensor, payload));
+      if (taken.whole && tensor.kind() == v1::SPLIT_KIND_GRADIENT) pipeline_->Announce(tensor.index());
       return absl::OkStatus();
     }
   }

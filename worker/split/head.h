@@ -102,12 +102,13 @@ class Head final : public nn::Replica {
                                           absl::FunctionRef<void(int variable)> on_gradient);
   void Expect(const Batch& batch);
   void Give(size_t partner, const Batch& batch);
-  void SendPiece(const v1::SplitPiece& piece, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<Link> link(size_t partner) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload);
+  absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload);
   void OnDone(Link& link, const v1::SplitDone& done) ABSL_LOCKS_EXCLUDED(mutex_);
   void Lose(Link& link, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -18,18 +18,19 @@ class Incoming {
  public:
   // Expects nothing any more.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Expects the tensor that `piece` names by kind, index, slot and micro-batch, and receives its `size`
+  // Expects the tensor that `tensor` names by kind, index, slot and micro-batch, and receives its `size`
   // floats into `to`, which may be written until Clear().
-  void Expect(const v1::SplitPiece& piece, float* to, int64_t size) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Expect(const v1::StageTensorName& tensor, float* to, int64_t size) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Taken {
     int64_t floats = 0;
     bool whole = false;  // this was the last fragment of the tensor
   };
   // INVALID_ARGUMENT for a fragment that is not expected, or not the next one of its tensor.
-  absl::StatusOr<Taken> Take(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Taken> Take(const v1::StageTensorName& tensor, net::Payload payload)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // The tensor; null if it is not complete.
-  const float* Find(const v1::SplitPiece& piece) ABSL_LOCKS_EXCLUDED(mutex_);
+  const float* Find(const v1::StageTensorName& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Key = std::tuple<int, int, int, int>;  // kind, index, slot, micro-batch
@@ -37,8 +38,8 @@ class Incoming {
     float* to = nullptr;
     int64_t size = 0, arrived = 0;
   };
-  static Key KeyOf(const v1::SplitPiece& piece) {
-    return {piece.kind(), piece.index(), piece.slot(), piece.micro_batch()};
+  static Key KeyOf(const v1::StageTensorName& tensor) {
+    return {tensor.kind(), tensor.index(), tensor.slot(), tensor.micro_batch()};
   }
 
   Mutex mutex_;

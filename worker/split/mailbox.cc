@@ -6,13 +6,13 @@
 namespace cairn::split {
 namespace {
 
-v1::SplitPiece NameOf(const nn::StageTensor& what) {
-  v1::SplitPiece piece;
-  piece.set_kind(what.backward ? v1::SPLIT_KIND_ACTIVATION_GRADIENT : v1::SPLIT_KIND_ACTIVATION);
-  piece.set_index(what.stage);
-  piece.set_slot(what.slot);
-  piece.set_micro_batch(what.micro_batch);
-  return piece;
+v1::StageTensorName NameOf(const nn::StageTensor& what) {
+  v1::StageTensorName tensor;
+  tensor.set_kind(what.backward ? v1::SPLIT_KIND_ACTIVATION_GRADIENT : v1::SPLIT_KIND_ACTIVATION);
+  tensor.set_index(what.stage);
+  tensor.set_slot(what.slot);
+  tensor.set_micro_batch(what.micro_batch);
+  return tensor;
 }
 
 }  // namespace
@@ -38,17 +38,17 @@ void Mailbox::Started() {
     pipeline_->Finish(stage, micro_batch, backward);
 }
 
-absl::Status Mailbox::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
-  CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));
-  if (!piece.completes()) return absl::OkStatus();
-  const bool backward = piece.kind() == v1::SPLIT_KIND_ACTIVATION_GRADIENT;
+absl::Status Mailbox::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
+  CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(tensor, payload));
+  if (!tensor.completes()) return absl::OkStatus();
+  const bool backward = tensor.kind() == v1::SPLIT_KIND_ACTIVATION_GRADIENT;
   MutexLock lock(mutex_);
-  const bool fresh = complete_.insert({piece.index(), piece.micro_batch(), backward}).second;
+  const bool fresh = complete_.insert({tensor.index(), tensor.micro_batch(), backward}).second;
   if (!taken.whole || !fresh) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "split: stage ", piece.index(), " was reported as complete ", fresh ? "before it was" : "twice"));
+        "split: stage ", tensor.index(), " was reported as complete ", fresh ? "before it was" : "twice"));
   }
-  if (started_) pipeline_->Finish(piece.index(), piece.micro_batch(), backward);
+  if (started_) pipeline_->Finish(tensor.index(), tensor.micro_batch(), backward);
   return absl::OkStatus();
 }
 
@@ -60,10 +60,10 @@ absl::StatusOr<const float*> Mailbox::Received(const nn::StageTensor& what) {
 }
 
 void Mailbox::Send(int task, const nn::StageTensor& what, absl::Span<const float> values, bool completes) {
-  v1::SplitPiece piece = NameOf(what);
-  piece.set_to(task);
-  piece.set_completes(completes);
-  send_(piece, values);
+  v1::StageTensorName tensor = NameOf(what);
+  tensor.set_to(task);
+  tensor.set_completes(completes);
+  send_(tensor, values);
 }
 
 }  // namespace cairn::split

@@ -2,7 +2,7 @@
 // Connects the pipeline, whose remote stages (nn::Elsewhere) it represents, with the links of a stage leader
 // or a stage worker.
 //
-// One thread begins and ends calls. OnPiece() is called by the threads of the links, the methods of
+// One thread begins and ends calls. OnTensor() is called by the threads of the links, the methods of
 // nn::Elsewhere by those of the devices.
 #pragma once
 
@@ -29,8 +29,8 @@ namespace cairn::split {
 
 class Mailbox final : public nn::RemoteStages {
  public:
-  // Sends a tensor to the task that `piece` names. Any thread; must not block.
-  using SendFunction = std::function<void(const v1::SplitPiece& piece, absl::Span<const float> values)>;
+  // Sends a tensor to the task that `tensor` names. Any thread; must not block.
+  using SendFunction = std::function<void(const v1::StageTensorName& tensor, absl::Span<const float> values)>;
   explicit Mailbox(SendFunction send) : send_(std::move(send)) {}
   // To be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
@@ -40,7 +40,7 @@ class Mailbox final : public nn::RemoteStages {
   // To be called at the start of Pipeline::Run(), which then learns of everything that has arrived or will.
   void Started() ABSL_LOCKS_EXCLUDED(mutex_);
   // INVALID_ARGUMENT for a piece that is not expected.
-  absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<const float*> Received(const nn::StageTensor& what) override;
   void Send(int task, const nn::StageTensor& what, absl::Span<const float> values, bool completes) override;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/split/partner_inlet.h"
-#include "worker/split/pieces.h"
+#include "worker/split/stage_messages.h"
 
 namespace cairn::split {
 namespace {
@@ -26,7 +26,9 @@ Partner::Partner(Options options, const nn::Pipeline::Options& pipeline)
     : options_(std::move(options)),
       model_(pipeline.model),
       loss_(pipeline.loss),
-      mailbox_([this](const v1::SplitPiece& piece, absl::Span<const float> values) { Send(piece, values); }),
+      mailbox_([this](const v1::StageTensorName& tensor, absl::Span<const float> values) {
+        Send(tensor, values);
+      }),
       inputs_(pipeline.model.inputs().size()),
       heard_(Now()),
       alone_since_(Now()),
@@ -149,24 +151,24 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
         if (lost) pipeline_->Fail(absl::AbortedError("the stage leader is lost"));
       },
       [&](int variable) {
-        v1::SplitPiece piece;
-        piece.set_kind(v1::SPLIT_KIND_GRADIENT);
-        piece.set_index(variable);
+        v1::StageTensorName tensor;
+        tensor.set_kind(v1::SPLIT_KIND_GRADIENT);
+        tensor.set_index(variable);
         const absl::Span<const float> gradient = ValuesOf(gradients_, variable);
         const auto copy = CopyOf(gradient);
-        if (head != nullptr) SendPieces(*head, piece, {copy.get(), gradient.size()}, copy);
+        if (head != nullptr) SendTensors(*head, tensor, {copy.get(), gradient.size()}, copy);
         if (options_.faults != nullptr) options_.faults->Pass("announced");
       });
   if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
   v1::SplitHeader header;
   v1::SplitDone& done = *header.mutable_done();
   if (result.ok() && last_ && head != nullptr) {
-    v1::SplitPiece piece;
-    piece.set_kind(v1::SPLIT_KIND_OUTPUT);
+    v1::StageTensorName tensor;
+    tensor.set_kind(v1::SPLIT_KIND_OUTPUT);
     const absl::Span<const float> outputs =
         outputs_.span().subspan(0, examples * static_cast<size_t>(model_.output_shape().num_elements()));
     const auto copy = CopyOf(outputs);
-    SendPieces(*head, piece, {copy.get(), outputs.size()}, copy);
+    SendTensors(*head, tensor, {copy.get(), outputs.size()}, copy);
   }
   if (result.ok()) {
     done.set_loss(result->sums.loss);
@@ -184,7 +186,7 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
   if (head != nullptr) SendHeader(*head, header);
 }
 
-void Partner::Send(const v1::SplitPiece& piece, absl::Span<const float> values) {
+void Partner::Send(const v1::StageTensorName& tensor, absl::Span<const float> values) {
   std::shared_ptr<allreduce::RingStream> head;
   {
     MutexLock lock(mutex_);
@@ -192,7 +194,7 @@ void Partner::Send(const v1::SplitPiece& piece, absl::Span<const float> values) 
   }
   if (head == nullptr) return;
   const auto copy = CopyOf(values);
-  SendPieces(*head, piece, {copy.get(), values.size()}, copy);
+  SendTensors(*head, tensor, {copy.get(), values.size()}, copy);
 }
 
 void Partner::Beat() {

@@ -81,7 +81,7 @@ class Partner final : public allreduce::RingHost {
   void FindNeeds();
   absl::StatusOr<v1::SplitBegin> AwaitBatch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunBatch(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Send(const v1::SplitPiece& piece, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(const v1::StageTensorName& tensor, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Span<float> ValuesOf(const Flat& flat, int variable) const;
 
@@ -90,7 +90,7 @@ class Partner final : public allreduce::RingHost {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnBegin(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status OnPiece(const v1::SplitPiece& piece, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Marks the stage leader as lost if `link` is its link.
   void Lose(const allreduce::RingStream* link, const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Say(const std::string& text) const {

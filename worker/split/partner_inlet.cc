@@ -13,11 +13,11 @@ namespace {
 // A larger number of examples is no batch, but an attempt to fill this process's memory.
 constexpr int64_t kMaxExamples = int64_t{1} << 20;
 
-v1::SplitPiece Named(v1::SplitKind kind, int index = 0) {
-  v1::SplitPiece piece;
-  piece.set_kind(kind);
-  piece.set_index(index);
-  return piece;
+v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {
+  v1::StageTensorName tensor;
+  tensor.set_kind(kind);
+  tensor.set_index(index);
+  return tensor;
 }
 
 // The first difference between the two plans; empty: none.
@@ -100,8 +100,8 @@ absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::P
   switch (header.split().kind_case()) {
     case v1::SplitHeader::kBegin:
       return OnBegin(header.split().begin());
-    case v1::SplitHeader::kPiece:
-      return OnPiece(header.split().piece(), payload);
+    case v1::SplitHeader::kTensor:
+      return OnTensor(header.split().tensor(), payload);
     case v1::SplitHeader::kEnd: {
       const v1::SplitEnd& end = header.split().end();
       {
@@ -130,9 +130,9 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
   if (examples < 1 || examples > kMaxExamples || begin.preceding() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("split: a batch of ", examples, " examples"));
   }
-  const auto expect = [&](const v1::SplitPiece& piece, AlignedBuffer& buffer, int64_t floats) {
+  const auto expect = [&](const v1::StageTensorName& tensor, AlignedBuffer& buffer, int64_t floats) {
     if (buffer.size() < floats) buffer = AlignedBuffer(floats);
-    incoming_.Expect(piece, buffer.data(), floats);
+    incoming_.Expect(tensor, buffer.data(), floats);
   };
   incoming_.Clear();
   for (const int variable : variables_) {
@@ -161,18 +161,18 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
   return absl::OkStatus();
 }
 
-absl::Status Partner::OnPiece(const v1::SplitPiece& piece, net::Payload payload) {
-  if (piece.kind() == v1::SPLIT_KIND_ACTIVATION || piece.kind() == v1::SPLIT_KIND_ACTIVATION_GRADIENT) {
-    return mailbox_.OnPiece(piece, payload);
+absl::Status Partner::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
+  if (tensor.kind() == v1::SPLIT_KIND_ACTIVATION || tensor.kind() == v1::SPLIT_KIND_ACTIVATION_GRADIENT) {
+    return mailbox_.OnTensor(tensor, payload);
   }
   {
     MutexLock lock(mutex_);
     if (!begun_.has_value() || preceding_ == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("split: ", v1::SplitKind_Name(piece.kind()), " of ",
-                                                     piece.index(), " in the middle of a batch"));
+      return absl::InvalidArgumentError(absl::StrCat("split: ", v1::SplitKind_Name(tensor.kind()), " of ",
+                                                     tensor.index(), " in the middle of a batch"));
     }
   }
-  CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(piece, payload));
+  CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(tensor, payload));
   MutexLock lock(mutex_);
   preceding_ = std::max<int64_t>(0, preceding_ - taken.floats);
   if (preceding_ == 0) changed_.NotifyAll();

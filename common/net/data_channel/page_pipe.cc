@@ -12,7 +12,7 @@
 namespace cairn::net {
 namespace {
 
-// One piece of a payload (DataStream::kPieceFloats) passes at a time. The system limits how much larger a
+// One piece of a payload (DataStream::kFragmentFloats) passes at a time. The system limits how much larger a
 // user's pipes may be; with the default of 64 KiB each byte costs half as much again.
 constexpr int kPipeBytes = 256 << 10;
 

@@ -111,7 +111,7 @@ class DataStream {
   // to memory and back.
   static constexpr size_t kRingBytes = size_t{512} << 10;
   // The best size of a piece of a large payload that is copied.
-  static constexpr int64_t kPieceFloats = int64_t{64} << 10;
+  static constexpr int64_t kFragmentFloats = int64_t{64} << 10;
 
   // Connects the client's end, and waits at most 5 s for the server's answer to the handshake; afterwards,
   // what the two ends have agreed on works. UNAVAILABLE or DEADLINE_EXCEEDED if there is no answer, or if
@@ -131,7 +131,7 @@ class DataStream {
   // Whether this payload would be borrowed or mapped.
   bool Lends(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_) { return LendingOf(payload).has_value(); }
   // The best number of floats to send at a time of this payload, if it is neither borrowed nor mapped
-  // (pieces.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let more
+  // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let more
   // urgent ones overtake them.
   int64_t PieceOf(FloatSpans payload) const;
   // Queues a message with a payload of at most PieceOf() floats, or one that is borrowed or mapped; does not

@@ -71,7 +71,7 @@ bool DataStream::Pins(FloatSpans payload) const {
 }
 
 int64_t DataStream::PieceOf(FloatSpans payload) const {
-  return within_host_ && Pins(payload) ? kMaxPayloadFloats : kPieceFloats;
+  return within_host_ && Pins(payload) ? kMaxPayloadFloats : kFragmentFloats;
 }
 
 void DataStream::Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
@@ -187,7 +187,7 @@ absl::Status DataStream::Pump(int most) {
 }
 
 absl::StatusOr<DataStream::Blocked> DataStream::PutIntoRing(Message& message) {
-  CAIRN_CHECK(message.prologue.payload_bytes <= static_cast<size_t>(kPieceFloats) * sizeof(float));
+  CAIRN_CHECK(message.prologue.payload_bytes <= static_cast<size_t>(kFragmentFloats) * sizeof(float));
   const RingWriter::Reserved place = writer_->Reserve(message.prologue.payload_bytes);
   if (place.outcome == RingWriter::Outcome::kFull) return Blocked::kByRing;
   if (place.outcome == RingWriter::Outcome::kBroken) {

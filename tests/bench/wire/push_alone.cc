@@ -13,8 +13,8 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
+#include "common/net/data_channel/fragments.h"
 #include "common/net/data_channel/listeners.h"
-#include "common/net/data_channel/pieces.h"
 #include "common/net/data_channel/stream.h"
 
 namespace cairn::bench {
@@ -79,7 +79,7 @@ class StreamToKeeper final : public PushAlone, net::DataReceiver {
     for (size_t at = 0; at < gradient.size(); at += net::kMaxPayloadFloats) {
       header.mutable_chunk()->set_offset(static_cast<int64_t>(at));
       const auto chunk = gradient.subspan(at, net::kMaxPayloadFloats);
-      net::SendInPieces(*stream_, header, {&chunk, 1}, nullptr, /*ranked=*/true);
+      net::SendInFragments(*stream_, header, {&chunk, 1}, nullptr, /*ranked=*/true);
     }
     header.mutable_end();
     stream_->Send(header.SerializeAsString(), {}, nullptr);

@@ -102,24 +102,24 @@ class CreditLimitStreamTest : public testing::Test {
     server_->Send("and", {}, nullptr);
     at_client_.Await(++told_);
   }
-  void SendPiece() {
+  void SendValues() {
     const absl::Span<const float> run = *piece_;
     client_->Send("piece", {&run, 1}, piece_);
   }
-  static constexpr uint64_t kPieceBytes = sizeof(float) * DataStream::kPieceFloats;
+  static constexpr uint64_t kFragmentBytes = sizeof(float) * DataStream::kFragmentFloats;
   const std::shared_ptr<const std::vector<float>> piece_ =
-      Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+      Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   Receiver at_server_, at_client_;  // outlive the streams
   std::unique_ptr<DataStream> server_, client_;
   size_t told_ = 0;
 };
 
 TEST_F(CreditLimitStreamTest, APayloadBeyondTheCreditIsSentAfterAWhile) {
-  SendPiece();
+  SendValues();
   at_server_.Await(1);
   Allow(1);  // plus what a round trip adds, which is much less than these payloads
   const auto begun = std::chrono::steady_clock::now();
-  for (int i = 0; i < 16; ++i) SendPiece();
+  for (int i = 0; i < 16; ++i) SendValues();
   ASSERT_EQ(at_server_.Await(17).size(), 17u);
   EXPECT_GE(std::chrono::steady_clock::now() - begun, CreditLimit::kPatience);
 }
@@ -131,7 +131,7 @@ TEST_F(CreditLimitStreamTest, SmallMessagesDoNotWait) {
   bool at_once = false;
   for (size_t sent = 0; sent < 4000 && !at_once; sent += 101) {
     Allow(1);
-    SendPiece();  // uses up the credit
+    SendValues();  // uses up the credit
     at_server_.Await(sent + 1);
     const auto begun = std::chrono::steady_clock::now();
     for (int i = 0; i < 100; ++i) client_->Send("small", {&run, 1}, numbers);
@@ -145,12 +145,12 @@ TEST_F(CreditLimitStreamTest, MoreCreditResumesSendingAtOnce) {
   bool at_once = false;
   for (size_t sent = 0; sent < 200 && !at_once; sent += 2) {
     Allow(1);
-    SendPiece();
-    SendPiece();
+    SendValues();
+    SendValues();
     at_server_.Await(sent + 1);
     const bool waited = at_server_.messages() == sent + 1;
     const auto begun = std::chrono::steady_clock::now();
-    server_->Allow(2 * kPieceBytes);
+    server_->Allow(2 * kFragmentBytes);
     at_server_.Await(sent + 2);
     at_once = waited && std::chrono::steady_clock::now() - begun < CreditLimit::kPatience / 2;
   }
@@ -162,10 +162,10 @@ TEST_F(CreditLimitStreamTest, ConfirmationsOvertakePayloadsThatWaitForCredit) {
   bool overtook = false;
   for (size_t sent = 0; sent < 40 && !overtook; sent += 2) {
     Allow(1);
-    SendPiece();
-    SendPiece();
+    SendValues();
+    SendValues();
     at_server_.Await(sent + 1);
-    const auto values = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 7);
+    const auto values = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 7);
     const absl::Span<const float> run = *values;
     server_->Send("values", {&run, 1}, values);
     at_client_.Await(++told_);

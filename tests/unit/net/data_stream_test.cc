@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Over, DataStreamTest, kAllWays, NameOf);
 
 TEST_P(DataStreamTest, MessagesOfAllSizesArriveInOrderInBothDirectionsAtOnce) {
   Start();
-  const size_t largest = static_cast<size_t>(DataStream::kPieceFloats);
+  const size_t largest = static_cast<size_t>(DataStream::kFragmentFloats);
   const std::vector<size_t> sizes = {0,           1,       3, 4095,    4096, 4097,   5000,
                                      largest - 1, largest, 2, largest, 0,    largest};
   std::vector<std::shared_ptr<const std::vector<float>>> sent;
@@ -71,7 +71,7 @@ TEST_P(DataStreamTest, PayloadsFromTheSocketArriveWhereTheReceiverWantsThem) {
 TEST_P(DataStreamTest, ABlockedReaderDoesNotBlockSendersAndReceivesAll) {
   Start();
   at_server_.StandStill();
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   constexpr size_t kMessages = 40;  // more than sockets and rings hold
   for (size_t i = 0; i < kMessages; ++i) client_->Send("up", {&run, 1}, payload);
@@ -86,7 +86,7 @@ TEST_P(DataStreamTest, ABlockedReaderDoesNotBlockSendersAndReceivesAll) {
 TEST_P(DataStreamTest, AServerWithTooManyQueuedAnswersReceivesNoRequests) {
   Start({.incarnation = kIncarnation, .rest_above = 2});
   at_client_.StandStill();
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   for (int i = 0; i < 12; ++i) server_->Send("answer", {&run, 1}, payload);
   ASSERT_EQ(at_server_.Await(0).size(), 0u);
@@ -100,7 +100,7 @@ TEST_P(DataStreamTest, OwnersAreReleasedAfterSendingAndAtTheLatestAtTheEnd) {
   Start();
   at_client_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   for (int i = 0; i < 80; ++i) server_->Send("answer", {&run, 1}, owner);
   EXPECT_GT(owner.use_count(), 1);
@@ -127,7 +127,7 @@ TEST_P(DataStreamTest, TheStatusOfAReceiverReachesTheOtherEnd) {
 
 TEST_P(DataStreamTest, TheStatusOfAReceiverReachesAnEndThatIsStillSending) {
   Start();
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   at_server_.StandStill();
   for (int i = 0; i < 8; ++i) client_->Send("request", {&run, 1}, payload);
@@ -139,7 +139,7 @@ TEST_P(DataStreamTest, TheStatusOfAReceiverReachesAnEndThatIsStillSending) {
 TEST_P(DataStreamTest, QueuedMessagesAreSentInOrderOfTheirRank) {
   Start();
   if (GetParam() == Over::kLending) GTEST_SKIP() << "borrowed payloads have no rank";
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   at_server_.StandStill();
   constexpr int kMessages = 64;  // more than sockets and rings hold
@@ -175,7 +175,7 @@ TEST_P(DataStreamTest, AStreamWhoseOtherEndReceivesNothingEnds) {
   const DataGreeting greeting = {.incarnation = kIncarnation};
   ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   for (int i = 0; i < 40; ++i) server_->Send("answer", {&run, 1}, owner);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("received nothing"));
@@ -212,7 +212,7 @@ TEST_P(DataStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   server_->Send("values", {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
@@ -231,7 +231,7 @@ TEST_P(NotCopyingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
   Start();
   at_server_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const std::string sent = TextOf(*owner);
   const absl::Span<const float> run = *owner;
   for (int i = 0; i < 40; ++i) client_->Send("gradient", {&run, 1}, owner);
@@ -249,7 +249,7 @@ TEST_P(NotCopyingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
-  const auto owner = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto owner = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *owner;
   constexpr size_t kMessages = 80;  // more than sockets hold
   for (size_t i = 0; i < kMessages; ++i) server_->Send(std::string(i * 50, 'h'), {&run, 1}, owner);
@@ -264,7 +264,7 @@ TEST_P(NotCopyingTest, ManySmallRunsAreCopied) {
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
   at_client_.StandStill();
-  const auto owner = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto owner = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   std::vector<absl::Span<const float>> runs;
   for (size_t at = 0; at < owner->size(); at += 512) runs.push_back(absl::MakeSpan(*owner).subspan(at, 512));
   server_->Send("values", runs, owner);
@@ -315,7 +315,7 @@ TEST_F(HoldingTest, AnEndThatConfirmsNothingGetsCopies) {
 // The other end reads nothing, and does not close when the stream ends: none of our memory may be sent later.
 TEST_F(HoldingTest, ATcpStreamWhoseOtherEndReadsNothingIsReset) {
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   for (int i = 0; i < 200; ++i) server_->Send("answer", {&run, 1}, owner);  // more than the socket holds
   pollfd readable = {.fd = other_.get(), .events = POLLIN, .revents = 0};
@@ -347,13 +347,13 @@ TEST(DataStream, PayloadsAreCopiedIfTheSystemRefusesPinning) {
   const auto client =
       DataStream::Connect(std::move(other), false, {.incarnation = kIncarnation}, at_client).value();
   ASSERT_TRUE(client->Start().ok());
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   for (int i = 0; i < 3; ++i) client->Send("gradient", {&run, 1}, payload);
   const auto got = at_server.Await(3);
   ASSERT_EQ(got.size(), 3u);
   for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
-  EXPECT_EQ(client->PieceOf({&run, 1}), DataStream::kPieceFloats);  // nothing is pinned from then on
+  EXPECT_EQ(client->PieceOf({&run, 1}), DataStream::kFragmentFloats);  // nothing is pinned from then on
 }
 
 class LendingTest : public DataStreamTest {};
@@ -363,7 +363,7 @@ TEST_P(LendingTest, ReadingFromASenderThatClosedIsUnavailable) {
   Start();
   at_server_.StandStill();
   const auto owner =
-      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kPieceFloats), 1.0f);
+      std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
   client_->Send("gradient", {&run, 1}, owner);
   ASSERT_TRUE(at_server_.AwaitBegun());

@@ -29,9 +29,9 @@ std::string ToString(const grpc::ByteBuffer& buffer) {
   return bytes;
 }
 
-grpc::ByteBuffer InPieces(const std::vector<std::string>& pieces) {
+grpc::ByteBuffer InPieces(const std::vector<std::string>& fragments) {
   std::vector<grpc::Slice> slices;
-  for (const std::string& piece : pieces) slices.emplace_back(piece);
+  for (const std::string& fragment : fragments) slices.emplace_back(fragment);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 

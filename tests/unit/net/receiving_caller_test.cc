@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Over, ReceivingCallerTest, kAllWays, NameOf);
 
 TEST_P(ReceivingCallerTest, ReceivesItsAnswersInItsThreadAndTheStreamReceivesTheRest) {
   StartIdle();
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   Thread server("server", [&] {
     ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -71,7 +71,7 @@ TEST_P(ReceivingCallerTest, TheStreamsThreadHandlesWhatACallerLeavesUnread) {
 
 TEST_P(ReceivingCallerTest, SendsWhileItReceives) {
   StartIdle();
-  const auto payload = Numbers(static_cast<size_t>(DataStream::kPieceFloats), 1);
+  const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   constexpr size_t kMessages = 40;  // more than sockets and rings hold
   Thread server("server", [&] {

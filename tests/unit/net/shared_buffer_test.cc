@@ -258,7 +258,7 @@ class SharedBufferStreamTest : public DataStreamTest {
     }
     return std::nullopt;
   }
-  static constexpr size_t kPart = static_cast<size_t>(DataStream::kPieceFloats);
+  static constexpr size_t kPart = static_cast<size_t>(DataStream::kFragmentFloats);
 };
 INSTANTIATE_TEST_SUITE_P(Over, SharedBufferStreamTest, testing::Values(Over::kLending));
 

@@ -258,7 +258,7 @@ TEST(SpeculativeUpdate, SmallShardsAreUpdatedRegularly) {
     const Gradient gradient = {
         .key = {.worker = 0, .incarnation = 1, .step = version}, .base_version = version - 1, .examples = 1};
     auto push = shard.BeginPush(
-        {.gradient = gradient, .read_values = true, .send_piece = [](const auto&, int64_t, int64_t) {
+        {.gradient = gradient, .read_values = true, .send_values = [](const auto&, int64_t, int64_t) {
            ADD_FAILURE() << "a piece of two elements";
            return true;
          }});

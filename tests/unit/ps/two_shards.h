@@ -34,7 +34,7 @@ struct Push {
   Gradient gradient;
   std::vector<float> values;
   std::vector<float> ahead = std::vector<float>(kSize, std::numeric_limits<float>::quiet_NaN());
-  int sends = 0;                    // calls of send_piece() before the answer
+  int sends = 0;                    // calls of send_values() before the answer
   int64_t sent = 0;                 // elements in those calls
   std::vector<uint64_t> allowed{};  // bytes, as granted to the worker
   std::optional<absl::StatusOr<PushResult>> answer{};
@@ -72,7 +72,7 @@ class Side {
       push.allowed.push_back(bytes);
     };
     push.open = shard_.BeginPush(
-        {.gradient = push.gradient, .read_values = true, .send_piece = take, .allow = allow});
+        {.gradient = push.gradient, .read_values = true, .send_values = take, .allow = allow});
   }
   void Chunk(Push& push, int64_t begin) { Chunk(push, begin, std::min(begin + kChunk, kSize)); }
   void Chunk(Push& push, int64_t begin, int64_t end) {

@@ -11,21 +11,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-v1::SplitPiece Piece(int index, int64_t offset = 0) {
-  v1::SplitPiece piece;
-  piece.set_kind(v1::SPLIT_KIND_GRADIENT);
-  piece.set_index(index);
-  piece.set_offset(offset);
-  return piece;
+v1::StageTensorName Piece(int index, int64_t offset = 0) {
+  v1::StageTensorName tensor;
+  tensor.set_kind(v1::SPLIT_KIND_GRADIENT);
+  tensor.set_index(index);
+  tensor.set_offset(offset);
+  return tensor;
 }
 
 class IncomingTest : public testing::Test {
  protected:
-  absl::StatusOr<Incoming::Taken> Take(const v1::SplitPiece& piece, const std::vector<float>& values,
+  absl::StatusOr<Incoming::Taken> Take(const v1::StageTensorName& tensor, const std::vector<float>& values,
                                        size_t cut = 0) {
     const absl::Span<const char> bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(float) - cut);
-    return incoming_.Take(piece, {&bytes, 1});
+    return incoming_.Take(tensor, {&bytes, 1});
   }
 
   Incoming incoming_;

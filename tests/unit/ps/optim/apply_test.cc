@@ -165,7 +165,7 @@ struct Updated {
   std::vector<std::vector<float>> slots;
 };
 
-Updated UpdateInPieces(const OptimizerConfig& config, std::vector<int64_t> cuts, Isa isa) {
+Updated UpdateInChunks(const OptimizerConfig& config, std::vector<int64_t> cuts, Isa isa) {
   static const std::vector<float> values = RandomFloats(kCount, 10), a = RandomFloats(kCount, 11),
                                   b = RandomFloats(kCount, 12), c = RandomFloats(kCount, 13);
   TrainedVariable variable(config, values, isa);
@@ -185,15 +185,15 @@ Updated UpdateInPieces(const OptimizerConfig& config, std::vector<int64_t> cuts,
   return {next, variable.slots()};
 }
 
-class ApplyInPieces : public testing::TestWithParam<Rule> {};
+class ApplyInChunks : public testing::TestWithParam<Rule> {};
 
-TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
-  const Updated whole = UpdateInPieces(GetParam().config, {}, Isa::kBaseline);
+TEST_P(ApplyInChunks, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
+  const Updated whole = UpdateInChunks(GetParam().config, {}, Isa::kBaseline);
   const std::vector<int64_t> cut_lists[] = {
       {}, {1}, {32770}, {3, 20, 53}, {16383, 16384, 16386}, {1000, 1016, 1033, 4097}, {0, 5, 5, 6000}};
   for (Isa isa : SupportedIsas()) {
     for (const std::vector<int64_t>& cuts : cut_lists) {
-      const Updated pieces = UpdateInPieces(GetParam().config, cuts, isa);
+      const Updated pieces = UpdateInChunks(GetParam().config, cuts, isa);
       EXPECT_TRUE(SameBits(pieces.values.data(), whole.values))
           << IsaName(isa) << ", " << cuts.size() << " cuts";
       for (size_t s = 0; s < whole.slots.size(); ++s) {
@@ -203,7 +203,7 @@ TEST_P(ApplyInPieces, GivesTheSameBitsAsTheWholeOnEveryInstructionSet) {
   }
 }
 
-TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsOutOfPlace) {
+TEST_P(ApplyInChunks, GivesTheSameBitsWithSlotsOutOfPlace) {
   const int64_t count = 2051;
   const std::vector<float> gradient = RandomFloats(count, 11);
   const WeightedGradient gradients[] = {{gradient.data(), 1}};
@@ -236,7 +236,7 @@ TEST_P(ApplyInPieces, GivesTheSameBitsWithSlotsOutOfPlace) {
   }
 }
 
-TEST_P(ApplyInPieces, GivesTheSameBitsWhenItWritesPastTheCaches) {
+TEST_P(ApplyInChunks, GivesTheSameBitsWhenItWritesPastTheCaches) {
   const int64_t count = 2051;
   const std::vector<float> a = RandomFloats(count, 11), b = RandomFloats(count, 12);
   const WeightedGradient gradients[] = {{a.data(), 1}, {b.data(), 2}};
@@ -289,7 +289,7 @@ TEST(ApplyMean, FindsNonFiniteElementsWhenItWritesPastTheCaches) {
             777);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, ApplyInPieces, EveryRule());
+INSTANTIATE_TEST_SUITE_P(Rules, ApplyInChunks, EveryRule());
 
 }  // namespace
 }  // namespace cairn::ps

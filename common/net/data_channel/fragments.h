@@ -20,8 +20,8 @@ namespace cairn::net {
 // chunks that wait are sent in the order of their offsets in the server's arena, which is the order in which
 // the next forward pass needs them. `Header` is v1::ClientHeader or v1::ServerHeader.
 template <typename Header>
-void SendInPieces(DataStream& stream, const Header& header, FloatSpans payload,
-                  const std::shared_ptr<const void>& owner, bool ranked) {
+void SendInFragments(DataStream& stream, const Header& header, FloatSpans payload,
+                     const std::shared_ptr<const void>& owner, bool ranked) {
   const auto rank = [ranked](const Header& of) {
     return ranked && of.has_chunk() ? std::optional(of.chunk().offset()) : std::nullopt;
   };
@@ -41,10 +41,10 @@ void SendInPieces(DataStream& stream, const Header& header, FloatSpans payload,
     const int64_t floats = std::min(left, most);
     const int64_t elements = encoded ? std::min(floats * 2, count) : floats;
     if (encoded) of_piece.mutable_chunk()->set_count(elements);
-    absl::InlinedVector<absl::Span<const float>, 4> piece;
+    absl::InlinedVector<absl::Span<const float>, 4> fragment;
     for (auto missing = static_cast<size_t>(floats); missing > 0;) {
       const auto part = payload[run].subspan(at, missing);
-      piece.push_back(part);
+      fragment.push_back(part);
       missing -= part.size();
       at += part.size();
       if (at == payload[run].size()) {
@@ -52,7 +52,7 @@ void SendInPieces(DataStream& stream, const Header& header, FloatSpans payload,
         at = 0;
       }
     }
-    stream.Send(of_piece.SerializeAsString(), piece, owner, rank(of_piece));
+    stream.Send(of_piece.SerializeAsString(), fragment, owner, rank(of_piece));
     of_piece.mutable_chunk()->set_offset(of_piece.chunk().offset() + elements);
     left -= floats;
     count -= elements;

@@ -1,4 +1,4 @@
-#include "worker/split/pieces.h"
+#include "worker/split/stage_messages.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,13 +13,13 @@ std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values) {
   return copy;
 }
 
-void SendPieces(allreduce::RingStream& stream, v1::SplitPiece piece, absl::Span<const float> values,
-                const std::shared_ptr<const void>& owner) {
-  constexpr auto kMax = static_cast<size_t>(net::DataStream::kPieceFloats);
-  const bool completes = piece.completes();
+void SendTensors(allreduce::RingStream& stream, v1::StageTensorName tensor, absl::Span<const float> values,
+                 const std::shared_ptr<const void>& owner) {
+  constexpr auto kMax = static_cast<size_t>(net::DataStream::kFragmentFloats);
+  const bool completes = tensor.completes();
   v1::RingHeader header;
-  v1::SplitPiece& sent = *header.mutable_split()->mutable_piece();
-  sent = std::move(piece);
+  v1::StageTensorName& sent = *header.mutable_split()->mutable_tensor();
+  sent = std::move(tensor);
   for (size_t offset = 0; offset < values.size(); offset += kMax) {
     const absl::Span<const float> stage = values.subspan(offset, kMax);
     sent.set_offset(static_cast<int64_t>(offset));

@@ -13,10 +13,10 @@ namespace cairn::split {
 // Copies values to memory that can be shared with the transport until they have been sent.
 std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values);
 
-// Sends all of `values` in fragments; `piece` names the tensor. The values must not change while `owner`
+// Sends all of `values` in fragments; `tensor` names the tensor. The values must not change while `owner`
 // lives.
-void SendPieces(allreduce::RingStream& stream, v1::SplitPiece piece, absl::Span<const float> values,
-                const std::shared_ptr<const void>& owner);
+void SendTensors(allreduce::RingStream& stream, v1::StageTensorName tensor, absl::Span<const float> values,
+                 const std::shared_ptr<const void>& owner);
 
 void SendHeader(allreduce::RingStream& stream, const v1::SplitHeader& header);
 void SendBeat(allreduce::RingStream& stream);
