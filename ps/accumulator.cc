@@ -67,11 +67,12 @@ absl::Status Accumulator::Add(const v1::Chunk& chunk, net::Payload payload) {
 }
 
 bool Accumulator::Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next) {
-  if (!keeps_lent_ || payload.lent() == nullptr || chunk.encoding() != v1::ENCODING_FLOAT32) return false;
-  const auto kept = payload.lent()->Keep();
+  if (!keeps_borrowed_ || payload.borrowed() == nullptr || chunk.encoding() != v1::ENCODING_FLOAT32)
+    return false;
+  const auto kept = payload.borrowed()->Keep();
   if (!kept.has_value()) return false;
   const size_t runs = kept->runs.size();
-  if (runs > 1 && payload.lent()->size() / runs < kMinKeptRun) return false;
+  if (runs > 1 && payload.borrowed()->size() / runs < kMinKeptRun) return false;
   if (references_.size() + 2 * runs > kMaxReferences) return false;
   for (const absl::Span<const char> run : kept->runs) {
     const auto address = reinterpret_cast<uintptr_t>(run.data());

@@ -28,10 +28,10 @@ class Accumulator {
  public:
   // Whether borrowed elements are copied, or used in place. In place requires that the client is notified
   // when they are no longer needed.
-  enum class Lent { kCopied, kKept };
+  enum class Borrowed { kCopied, kKept };
   // Buffers of `pool` have the size of the server's values.
-  explicit Accumulator(BufferPool& pool, Lent lent = Lent::kCopied)
-      : pool_(pool), keeps_lent_(lent == Lent::kKept) {}
+  explicit Accumulator(BufferPool& pool, Borrowed borrowed = Borrowed::kCopied)
+      : pool_(pool), keeps_borrowed_(borrowed == Borrowed::kKept) {}
 
   // INVALID_ARGUMENT, without effect, if the payload is not a whole number of elements, lies outside the
   // values, or repeats received elements; RESOURCE_EXHAUSTED if the pool has no buffer.
@@ -71,7 +71,7 @@ class Accumulator {
   void Reference(int64_t begin, const float* elements, int64_t next);
 
   BufferPool& pool_;
-  const bool keeps_lent_;
+  const bool keeps_borrowed_;
   std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
   std::vector<ElementRun> references_;               // as in GradientView; empty while no memory is borrowed
   std::vector<std::shared_ptr<const void>> owners_;  // of the borrowed memory

@@ -44,7 +44,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
                                  .stall_limit = kStallLimit,
                                  .idle_limit = kIdleLimit,
                                  .first_limit = kFirstLimit,
-                                 .lends = true},
+                                 .offers_memory = true},
                                 *session));
     session->self_ = session;
     CAIRN_RETURN_IF_ERROR(session->stream_->Start());

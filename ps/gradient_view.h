@@ -1,6 +1,6 @@
 // The elements of a push, parallel to the server's values. They are in a buffer of the server, or still in
 // the client's memory, which the client leaves unchanged until its push has been answered
-// (net::LentBytes::Keep()), or partly in both. Immutable: copies share the memory.
+// (net::BorrowedBytes::Keep()), or partly in both. Immutable: copies share the memory.
 #pragma once
 
 #include <memory>

@@ -86,7 +86,7 @@ class OpenPush {
   // `speculative`: receives the elements for a speculative update; may be null.
   OpenPush(const PushRequest& request, BufferPool& pool, bool discard, SpeculativeUpdate* speculative)
       : request_(request),
-        accumulator_(pool, Accumulator::Lent::kKept),
+        accumulator_(pool, Accumulator::Borrowed::kKept),
         discard_(discard),
         speculative_(speculative) {}
   ~OpenPush() {

@@ -212,9 +212,9 @@ absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first
   const Codec* const codec = CodecOf(chunk.encoding());
   if (codec == nullptr) {
     char* out = reinterpret_cast<char*>(to.data());
-    if (payload.lent() != nullptr) {
-      return payload.lent()->Read(static_cast<size_t>(first) * sizeof(float),
-                                  {out, to.size() * sizeof(float)});
+    if (payload.borrowed() != nullptr) {
+      return payload.borrowed()->Read(static_cast<size_t>(first) * sizeof(float),
+                                      {out, to.size() * sizeof(float)});
     }
     ForEachRun(payload, static_cast<size_t>(first) * sizeof(float), to.size() * sizeof(float),
                [&out](absl::Span<const char> run) {
@@ -224,10 +224,10 @@ absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first
                });
     return absl::OkStatus();
   }
-  if (payload.lent() != nullptr) {
+  if (payload.borrowed() != nullptr) {
     const std::unique_ptr<char[]> here(new char[to.size() * kElementBytes]);
-    CAIRN_RETURN_IF_ERROR(payload.lent()->Read(static_cast<size_t>(first) * kElementBytes,
-                                               {here.get(), to.size() * kElementBytes}));
+    CAIRN_RETURN_IF_ERROR(payload.borrowed()->Read(static_cast<size_t>(first) * kElementBytes,
+                                                   {here.get(), to.size() * kElementBytes}));
     codec->Decode(here.get(), to);
     return absl::OkStatus();
   }

@@ -44,7 +44,7 @@ std::optional<v1::Encoding> EncodingOf(absl::string_view name);
 absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload);
 
 // Decodes the elements [first, first + to.size()) of a chunk that CountElements() has accepted. Fails as
-// LentBytes::Read() does.
+// BorrowedBytes::Read() does.
 absl::Status CopyElements(const v1::Chunk& chunk, Payload payload, int64_t first, absl::Span<float> to);
 
 }  // namespace cairn::net

@@ -77,14 +77,14 @@ void ReleaseOwner(void* owner) {
 }  // namespace
 
 int64_t PayloadBytes(Payload payload) {
-  size_t bytes = payload.lent() != nullptr ? payload.lent()->size() : 0;
+  size_t bytes = payload.borrowed() != nullptr ? payload.borrowed()->size() : 0;
   for (const auto& run : payload.runs()) bytes += run.size();
   return static_cast<int64_t>(bytes);
 }
 
 absl::Status CopyPayload(Payload payload, void* to) {
   char* next = static_cast<char*>(to);
-  if (payload.lent() != nullptr) return payload.lent()->Read(0, {next, payload.lent()->size()});
+  if (payload.borrowed() != nullptr) return payload.borrowed()->Read(0, {next, payload.borrowed()->size()});
   for (const auto& run : payload.runs()) {
     if (run.empty()) continue;  // and `to` may be null
     std::memcpy(next, run.data(), run.size());

@@ -29,9 +29,9 @@ using FloatSpans = absl::Span<const absl::Span<const float>>;
 
 // Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped (data_channel/peer_memory.h).
 // One thread.
-class LentBytes {
+class BorrowedBytes {
  public:
-  virtual ~LentBytes() = default;
+  virtual ~BorrowedBytes() = default;
   virtual size_t size() const = 0;
   // Copies the bytes from offset `begin` on to one destination after another, in one operation. Fails if the
   // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the bytes are not where it said.
@@ -52,7 +52,7 @@ class LentBytes {
 };
 
 // A received payload: either a list of byte runs in this process, or bytes in the sender's memory
-// (LentBytes).
+// (BorrowedBytes).
 class Payload {
  public:
   using Runs = absl::Span<const absl::Span<const char>>;
@@ -60,21 +60,21 @@ class Payload {
   Payload(Runs runs) : runs_(runs) {}                                        // NOLINT: what most payloads are
   Payload(const std::vector<absl::Span<const char>>& runs) : runs_(runs) {}  // NOLINT
   Payload(const absl::Span<const char>* runs, size_t count) : runs_(runs, count) {}
-  explicit Payload(const LentBytes& lent) : lent_(&lent) {}
+  explicit Payload(const BorrowedBytes& borrowed) : borrowed_(&borrowed) {}
 
-  bool empty() const { return lent_ == nullptr && runs_.empty(); }
+  bool empty() const { return borrowed_ == nullptr && runs_.empty(); }
   // Empty if the bytes are in the sender's memory.
   Runs runs() const { return runs_; }
   // Null if the bytes are in this process.
-  const LentBytes* lent() const { return lent_; }
+  const BorrowedBytes* borrowed() const { return borrowed_; }
 
  private:
   Runs runs_;
-  const LentBytes* lent_ = nullptr;
+  const BorrowedBytes* borrowed_ = nullptr;
 };
 
 int64_t PayloadBytes(Payload payload);
-// Copies the payload to `to`, which has room for PayloadBytes(). Fails as LentBytes::Read() does.
+// Copies the payload to `to`, which has room for PayloadBytes(). Fails as BorrowedBytes::Read() does.
 absl::Status CopyPayload(Payload payload, void* to);
 
 // The memory of the payload must stay unchanged until gRPC releases the message: either `owner` keeps it

@@ -36,11 +36,11 @@ absl::Status ReceivedElements::Copy(int64_t first, absl::Span<float> to) const {
 }
 
 absl::Status ReceivedElements::Scatter(int64_t first, absl::Span<const absl::Span<float>> to) const {
-  if (chunk_.encoding() == v1::ENCODING_FLOAT32 && payload_.lent() != nullptr) {
+  if (chunk_.encoding() == v1::ENCODING_FLOAT32 && payload_.borrowed() != nullptr) {
     absl::InlinedVector<absl::Span<char>, 8> places;
     for (const absl::Span<float>& place : to)
       places.push_back({reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)});
-    return payload_.lent()->Scatter(static_cast<size_t>(first) * sizeof(float), places);
+    return payload_.borrowed()->Scatter(static_cast<size_t>(first) * sizeof(float), places);
   }
   for (const absl::Span<float>& place : to) {
     CAIRN_RETURN_IF_ERROR(Copy(first, place));

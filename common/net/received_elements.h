@@ -19,11 +19,11 @@ namespace cairn::net {
 class ReceivedElements {
  public:
   // INVALID_ARGUMENT if the chunk and its payload do not agree, if it has no elements, or if the encoding is
-  // unknown; also the errors of LentBytes::Read().
+  // unknown; also the errors of BorrowedBytes::Read().
   static absl::StatusOr<ReceivedElements> Of(const v1::Chunk& chunk, Payload payload);
 
   int64_t count() const { return cut_.count; }
-  // Decodes the elements [first, first + to.size()). Fails as LentBytes::Read() does.
+  // Decodes the elements [first, first + to.size()). Fails as BorrowedBytes::Read() does.
   absl::Status Copy(int64_t first, absl::Span<float> to) const;
   // Decodes the elements from `first` on to one destination after another. Fails in the same way.
   absl::Status Scatter(int64_t first, absl::Span<const absl::Span<float>> to) const;

@@ -20,13 +20,13 @@ using namespace cairn;
 class Reader final : public net::DataReceiver {
  public:
   absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
-    std::string lent(payload.lent() != nullptr ? payload.lent()->size() : 0, '\0');
-    if (!lent.empty()) CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, lent.data()));
-    const auto kept = payload.lent() != nullptr ? payload.lent()->Keep() : std::nullopt;
+    std::string borrowed(payload.borrowed() != nullptr ? payload.borrowed()->size() : 0, '\0');
+    if (!borrowed.empty()) CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, borrowed.data()));
+    const auto kept = payload.borrowed() != nullptr ? payload.borrowed()->Keep() : std::nullopt;
     if (kept.has_value()) {
       std::string together;
       for (const auto& run : kept->runs) together.append(run.begin(), run.end());
-      FUZZ_CHECK(together.size() == lent.size());
+      FUZZ_CHECK(together.size() == borrowed.size());
       sum_ += std::count(together.begin(), together.end(), '\0');
     }
     FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
@@ -52,15 +52,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto region = net::SharedMemory::Create(4096, net::SharedMemory::Access::kRead).value();
   static const auto rings = net::SharedRings::Create(net::DataStream::kRingBytes).value();
   const auto stream =
-      net::DataStream::Accept(std::move(ends->first), true, {.incarnation = 1, .lends = true}, reader)
+      net::DataStream::Accept(std::move(ends->first), true, {.incarnation = 1, .offers_memory = true}, reader)
           .value();
   FUZZ_CHECK(stream->Start().ok());
-  const bool shares = (data[0] & 1) != 0, lends = (data[0] & 2) != 0;
+  const bool shares = (data[0] & 1) != 0, offers_memory = (data[0] & 2) != 0;
   static const uint64_t probe = 42;
   const net::DataGreeting greeting = {
       .incarnation = 1,
       .shared = shares ? uint64_t{1} : 0,
-      .probe = {.address = lends ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe},
+      .probe = {.address = offers_memory ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe},
       .maps = shares ? uint64_t{1} : 0};
   const int passed[] = {rings->descriptor(), credit->second.get()};
   FUZZ_CHECK(net::SendPassing(ends->second, net::BytesOf(greeting), {passed, shares ? size_t{2} : 0}).ok());

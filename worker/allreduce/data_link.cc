@@ -40,11 +40,11 @@ class DataOutgoing final : public RingStream, net::DataReceiver {
                            net::ConnectDataChannel(address, transport, net::DataAddressIn(greeted)));
     const bool shared = transport == net::Transport::kShm;
     std::unique_ptr<DataOutgoing> opened(new DataOutgoing(handler));
-    CAIRN_ASSIGN_OR_RETURN(
-        opened->stream_,
-        net::DataStream::Connect(
-            std::move(socket), shared,
-            {.incarnation = greeted.incarnation(), .key = greeted.data_key(), .lends = shared}, *opened));
+    CAIRN_ASSIGN_OR_RETURN(opened->stream_, net::DataStream::Connect(std::move(socket), shared,
+                                                                     {.incarnation = greeted.incarnation(),
+                                                                      .key = greeted.data_key(),
+                                                                      .offers_memory = shared},
+                                                                     *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
     return std::unique_ptr<RingStream>(std::move(opened));
   }
@@ -134,10 +134,11 @@ class DataRingSession final : public net::DataReceiver {
                                                                 net::DataListeners::Connection connection,
                                                                 uint64_t incarnation) {
     auto session = std::make_shared<DataRingSession>();
-    CAIRN_ASSIGN_OR_RETURN(session->stream_,
-                           net::DataStream::Accept(
-                               std::move(connection.socket), /*shared=*/connection.local,
-                               {.incarnation = incarnation, .key = connection.key, .lends = true}, *session));
+    CAIRN_ASSIGN_OR_RETURN(
+        session->stream_,
+        net::DataStream::Accept(std::move(connection.socket), /*shared=*/connection.local,
+                                {.incarnation = incarnation, .key = connection.key, .offers_memory = true},
+                                *session));
     session->handler_ = host.OnStream(std::make_shared<Back>(session));
     if (absl::Status started = session->stream_->Start(); !started.ok()) {
       session->handler_->OnClosed(started);

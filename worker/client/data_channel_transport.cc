@@ -76,7 +76,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
                                                     {.incarnation = way.incarnation,
                                                      .key = way.address.key,
                                                      .shard = shard.value_or(net::DataStream::kOwnShard),
-                                                     .lends = true},
+                                                     .offers_memory = true},
                                                     *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
     return std::unique_ptr<FrameStream>(std::move(opened));

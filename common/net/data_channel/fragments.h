@@ -28,7 +28,7 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
   int64_t left = 0;
   for (const auto& run : payload) left += static_cast<int64_t>(run.size());
   const int64_t most = stream.PieceOf(payload);
-  if (left <= most || stream.Lends(payload)) {
+  if (left <= most || stream.OffersMemory(payload)) {
     stream.Send(header.SerializeAsString(), payload, owner, rank(header));
     return;
   }

@@ -23,7 +23,7 @@ absl::StatusOr<std::shared_ptr<const MappedRegion>> MappedRegion::Open(const Dat
   return std::shared_ptr<const MappedRegion>(new MappedRegion(std::move(mapped), told.address));
 }
 
-std::optional<absl::Span<const char>> MappedRegion::Here(const LentRun& run) const {
+std::optional<absl::Span<const char>> MappedRegion::Here(const BorrowedRun& run) const {
   if (run.address < address_) return std::nullopt;
   const uint64_t begin = run.address - address_;
   if (begin > memory_.size() || run.bytes > memory_.size() - begin) return std::nullopt;
@@ -31,9 +31,9 @@ std::optional<absl::Span<const char>> MappedRegion::Here(const LentRun& run) con
 }
 
 absl::StatusOr<MappedBytes> MappedBytes::Of(std::shared_ptr<const MappedRegion> region,
-                                            absl::Span<const LentRun> runs, int socket) {
+                                            absl::Span<const BorrowedRun> runs, int socket) {
   MappedBytes bytes(std::move(region), socket);
-  for (const LentRun& run : runs) {
+  for (const BorrowedRun& run : runs) {
     const auto here = bytes.region_->Here(run);
     if (!here.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat("frame: ", run.bytes, " bytes outside the region"));

@@ -27,7 +27,7 @@ class MappedRegion {
 
   // Translates `run`, in the other end's addresses, to this process's mapping; nullopt if it is not wholly
   // inside the region.
-  std::optional<absl::Span<const char>> Here(const LentRun& run) const;
+  std::optional<absl::Span<const char>> Here(const BorrowedRun& run) const;
   absl::Span<const char> all() const { return {memory_.data(), memory_.size()}; }
 
  private:
@@ -39,11 +39,11 @@ class MappedRegion {
 
 // A mapped payload. `socket` must outlive it: the other end shuts the socket down before it overwrites the
 // payload.
-class MappedBytes final : public LentBytes {
+class MappedBytes final : public BorrowedBytes {
  public:
   // INVALID_ARGUMENT for a run that is not inside the region.
   static absl::StatusOr<MappedBytes> Of(std::shared_ptr<const MappedRegion> region,
-                                        absl::Span<const LentRun> runs, int socket);
+                                        absl::Span<const BorrowedRun> runs, int socket);
 
   size_t size() const override { return size_; }
   absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const override;

@@ -49,13 +49,13 @@ std::unique_ptr<PeerMemory> PeerMemory::Open(int socket, const Probe& probe) {
   if (!process_fd.valid()) return nullptr;
   std::unique_ptr<PeerMemory> memory(new PeerMemory(socket, peer.pid, std::move(process_fd)));
   uint64_t value = 0;
-  const LentRun run = {.address = probe.address, .bytes = sizeof value};
+  const BorrowedRun run = {.address = probe.address, .bytes = sizeof value};
   const absl::Span<char> to(reinterpret_cast<char*>(&value), sizeof value);
   const absl::Status read = memory->Read({&run, 1}, 0, {&to, 1});
   return read.ok() && value == probe.value ? std::move(memory) : nullptr;
 }
 
-absl::Status PeerMemory::Read(absl::Span<const LentRun> runs, uint64_t begin,
+absl::Status PeerMemory::Read(absl::Span<const BorrowedRun> runs, uint64_t begin,
                               absl::Span<const absl::Span<char>> to) const {
   absl::Status copied;
   while (copied.ok() && !to.empty()) {
@@ -76,7 +76,7 @@ absl::Status PeerMemory::CheckPeer() const {
   return poll(ready, std::size(ready), 0) == 0 ? absl::OkStatus() : OtherEndClosed();
 }
 
-absl::Status PeerMemory::Copy(absl::Span<const LentRun> runs, uint64_t begin,
+absl::Status PeerMemory::Copy(absl::Span<const BorrowedRun> runs, uint64_t begin,
                               absl::Span<const absl::Span<char>> to) const {
   absl::InlinedVector<iovec, 8> from, into;
   size_t bytes = 0;
@@ -85,7 +85,7 @@ absl::Status PeerMemory::Copy(absl::Span<const LentRun> runs, uint64_t begin,
     bytes += place.size();
   }
   size_t left = bytes;
-  for (const LentRun& run : runs) {
+  for (const BorrowedRun& run : runs) {
     if (left == 0) break;
     if (begin >= run.bytes) {
       begin -= run.bytes;

@@ -21,7 +21,7 @@
 namespace cairn::net {
 
 // A run of bytes in the sender's memory.
-struct LentRun {
+struct BorrowedRun {
   uint64_t address = 0;
   uint64_t bytes = 0;
 };
@@ -42,7 +42,7 @@ class PeerMemory {
   // that the bytes are those of the payload: the sender overwrites borrowed memory only after it has shut the
   // socket down. UNAVAILABLE if that may have happened before the copy ended. INVALID_ARGUMENT for an address
   // that the sender does not have.
-  absl::Status Read(absl::Span<const LentRun> runs, uint64_t begin,
+  absl::Status Read(absl::Span<const BorrowedRun> runs, uint64_t begin,
                     absl::Span<const absl::Span<char>> to) const;
 
  private:
@@ -50,7 +50,7 @@ class PeerMemory {
       : socket_(socket), process_(process), process_fd_(std::move(process_fd)) {}
   // OK if the process that connected still runs and has not closed the socket.
   absl::Status CheckPeer() const;
-  absl::Status Copy(absl::Span<const LentRun> runs, uint64_t begin,
+  absl::Status Copy(absl::Span<const BorrowedRun> runs, uint64_t begin,
                     absl::Span<const absl::Span<char>> to) const;
 
   const int socket_;

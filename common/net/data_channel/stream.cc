@@ -91,10 +91,10 @@ absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Connect(FileDescriptor s
       answer.shared != greeting.shared) {
     return absl::UnavailableError("the answer to the handshake is from another server");
   }
-  stream->lends_ = shared && answer.borrows != 0;
+  stream->offers_memory_ = shared && answer.borrows != 0;
   stream->maps_ = greeting.maps != 0 && answer.maps != 0;
   if (stream->CanBorrow(answer)) {
-    const DataPrologue borrows = {.kind = DataPrologue::kBorrows};
+    const DataPrologue borrows = {.kind = DataPrologue::kBorrowing};
     CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));
   }
   return stream;
@@ -132,7 +132,7 @@ DataGreeting DataStream::OurGreeting() const {
   if (!server_)
     std::copy_n(options_.key.begin(), std::min(options_.key.size(), greeting.key.size()),
                 greeting.key.begin());
-  if (shared_ && options_.lends) {
+  if (shared_ && options_.offers_memory) {
     greeting.maps = 1;
     greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
   }
@@ -140,7 +140,7 @@ DataGreeting DataStream::OurGreeting() const {
 }
 
 bool DataStream::CanBorrow(const DataGreeting& theirs) {
-  if (theirs.shared != 0 && options_.lends) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
+  if (theirs.shared != 0 && options_.offers_memory) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
   return peer_ != nullptr;
 }
 
@@ -187,7 +187,7 @@ void DataStream::Run() {
     status = Pump(kTurn);
     if (status.ok() && receive) {
       status = Receive();
-      TellBorrowed();
+      SendReleased();
     }
     if (status.ok()) status = Wait(&receive);
   }
@@ -208,7 +208,7 @@ void DataStream::Run() {
     closing_ = true;
     while (pumping_) stepped_back_.Wait(mutex_);  // pumping does not block
     std::swap(unsent, outgoing_);
-    unread.swap(lent_);
+    unread.swap(borrowed_);
   }
   unsent.Clear();
   unread.clear();
@@ -271,7 +271,7 @@ absl::Status DataStream::Wait(bool* receive) {
     if (!failure_.ok()) return failure_;
     resting_ = outgoing_.size() > options_.rest_above;
     const auto now = std::chrono::steady_clock::now();
-    const bool untaken = !outgoing_.empty() || !lent_.empty();
+    const bool untaken = !outgoing_.empty() || !borrowed_.empty();
     if (!untaken || progressed_.exchange(false)) progress_ = now;
     if (untaken) {
       const auto look = std::min(options_.stall_limit, std::chrono::milliseconds(1000));

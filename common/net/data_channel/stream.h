@@ -11,10 +11,10 @@
 //
 //   client ── greeting: incarnation of the server, [shared memory, wake-up socket of the rings] ──► server
 //   client ◄── greeting: [server can borrow] ── server
-//   client ── [kBorrows: client can borrow] ──► server
+//   client ── [kBorrowing: client can borrow] ──► server
 //   then both ends, at the same time:
 //     { prologue, header, [payload, or its addresses, or nothing if it is in the ring] }...
-//     { kBorrowed: number of borrowed, mapped or pinned payloads that have been read }...
+//     { kReleased: number of borrowed, mapped or pinned payloads that have been read }...
 //     { kRegion: a buffer to map, with its descriptor }, answered by { kMapped }
 //   and the server: { kAllowed: credit, for flow control }...
 //
@@ -102,7 +102,7 @@ class DataStream {
     std::chrono::milliseconds first_limit = std::chrono::hours(24 * 365);
     // Whether payloads may be borrowed and mapped, in both directions, where memory is shared. Both ends must
     // set it.
-    bool lends = false;
+    bool offers_memory = false;
     // Whether large payloads that this end sends over the socket are pinned.
     bool pins = true;
   };
@@ -129,7 +129,9 @@ class DataStream {
   absl::Status Start();
 
   // Whether this payload would be borrowed or mapped.
-  bool Lends(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_) { return LendingOf(payload).has_value(); }
+  bool OffersMemory(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_) {
+    return BorrowedFrom(payload).has_value();
+  }
   // The best number of floats to send at a time of this payload, if it is neither borrowed nor mapped
   // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let more
   // urgent ones overtake them.
@@ -182,8 +184,8 @@ class DataStream {
   // which saves waking another one.
   static constexpr size_t kSmallBytes = size_t{16} << 10;
   // The smallest average size of a borrowed or mapped run, in bytes.
-  static constexpr size_t kMinLentRun = 4096;
-  static constexpr size_t kMaxLentRuns = kMaxPayloadBytes / kMinLentRun;
+  static constexpr size_t kMinBorrowedRun = 4096;
+  static constexpr size_t kMaxBorrowedRuns = kMaxPayloadBytes / kMinBorrowedRun;
   static constexpr size_t kMaxRuns = 64;  // in one system call
   // How many regions one end maps during the life of a stream. Payloads in other regions are borrowed.
   static constexpr size_t kMaxRegions = 8;
@@ -219,7 +221,7 @@ class DataStream {
   // How this payload would be sent without being copied: the number of the region that contains it and that
   // the other end has mapped; 0 if the other end would borrow it; nullopt if neither. Announces a region that
   // the other end does not know.
-  std::optional<uint64_t> LendingOf(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<uint64_t> BorrowedFrom(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether this payload would be pinned.
   bool Pins(FloatSpans payload) const;
   // The parts of the prologue, header and payload that the socket has not taken yet, at most kMaxRuns of
@@ -241,14 +243,14 @@ class DataStream {
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
   void FindDestination(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status Deliver(const DataPrologue& prologue, absl::Span<const char> front);
-  absl::Status DeliverLent(const DataPrologue& prologue, absl::Span<const char> front);
+  absl::Status DeliverBorrowed(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status MapRegion(absl::Span<const char> told) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status HasMapped(uint64_t region) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeCreditLimit(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the front of the queue, which has not been begun, must wait for credit.
   bool FrontWaits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellBorrowed() ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendReleased() ABSL_LOCKS_EXCLUDED(mutex_);
   void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Linger() ABSL_LOCKS_EXCLUDED(mutex_);
   // Shuts the socket down: what the other end reads of our memory from now on is invalid, because it may
@@ -269,11 +271,11 @@ class DataStream {
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // used by the thread that pumps
   std::unique_ptr<RingReader> reader_;
-  std::unique_ptr<ZeroCopySender> pages_;  // used by the thread that pumps
-  const uint64_t probe_;                   // a value for the other end to find in our memory
-  std::unique_ptr<PeerMemory> peer_;       // null: this end cannot borrow
-  std::atomic<bool> lends_{false};         // the other end can borrow
-  std::atomic<bool> maps_{false};          // the other end maps regions
+  std::unique_ptr<ZeroCopySender> pages_;   // used by the thread that pumps
+  const uint64_t probe_;                    // a value for the other end to find in our memory
+  std::unique_ptr<PeerMemory> peer_;        // null: this end cannot borrow
+  std::atomic<bool> offers_memory_{false};  // the other end can borrow
+  std::atomic<bool> maps_{false};           // the other end maps regions
   std::atomic<bool> pins_;  // large payloads are pinned: there is no ring, and the system can do it
 
   // Used by the thread that receives: receiving_. [in_begin_, in_end_) of in_ has been received but not
@@ -284,8 +286,8 @@ class DataStream {
   std::vector<char> payload_;
   absl::Span<char> destination_;
   size_t payload_got_ = 0;
-  uint64_t borrowed_ = 0;  // payloads read that the other end still waits for
-  bool unread_ = true;     // there may be more to receive than the socket reports
+  uint64_t to_release_ = 0;  // payloads read that the other end still waits for
+  bool unread_ = true;       // there may be more to receive than the socket reports
   BusyPoll<> caller_waits_;
   // A payload of more than kSmallBytes has arrived since the thread's last wait.
   bool large_ = false;
@@ -311,7 +313,7 @@ class DataStream {
   CondVar stepped_back_;  // signalled when a thread stops pumping or a caller stops receiving
   Outbox<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
   // The owners of borrowed, mapped and pinned payloads that have not been read yet.
-  std::deque<std::shared_ptr<const void>> lent_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<const void>> borrowed_ ABSL_GUARDED_BY(mutex_);
   // [number] Our regions that have been announced; true: the other end has mapped it.
   std::map<uint64_t, bool> told_ ABSL_GUARDED_BY(mutex_);
   CreditLimit credit_limit_ ABSL_GUARDED_BY(mutex_);

@@ -17,9 +17,9 @@
 namespace cairn::net {
 namespace {
 
-class LentPayload final : public LentBytes {
+class BorrowedPayload final : public BorrowedBytes {
  public:
-  LentPayload(const PeerMemory& memory, absl::Span<const LentRun> runs, size_t size)
+  BorrowedPayload(const PeerMemory& memory, absl::Span<const BorrowedRun> runs, size_t size)
       : memory_(memory), runs_(runs), size_(size) {}
 
   size_t size() const override { return size_; }
@@ -31,7 +31,7 @@ class LentPayload final : public LentBytes {
 
  private:
   const PeerMemory& memory_;
-  const absl::Span<const LentRun> runs_;
+  const absl::Span<const BorrowedRun> runs_;
   const size_t size_;
   mutable absl::Status status_;
 };
@@ -54,7 +54,7 @@ bool DataStream::ReceiveUntil(absl::FunctionRef<bool()> enough,
       if (!readable.ok() || !*readable) break;
     }
     if (absl::Status status = Receive(); !status.ok()) readable = std::move(status);
-    TellBorrowed();
+    SendReleased();
   }
   return StepBack(readable.status());
 }
@@ -126,10 +126,10 @@ absl::Status DataStream::Receive() {
       if (prologue.header_bytes > kMaxHeaderBytes) {
         return absl::InvalidArgumentError(absl::StrCat("frame: header of ", prologue.header_bytes, " bytes"));
       }
-      if (prologue.runs > kMaxLentRuns) {
+      if (prologue.runs > kMaxBorrowedRuns) {
         return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.runs, " runs"));
       }
-      needed += prologue.header_bytes + prologue.runs * sizeof(LentRun);
+      needed += prologue.header_bytes + prologue.runs * sizeof(BorrowedRun);
     }
     if (in_end_ - in_begin_ < needed) {
       std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
@@ -192,9 +192,9 @@ void DataStream::FindDestination(const DataPrologue& prologue, absl::Span<const 
 
 absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const char> front) {
   payload_bytes_ += prologue.payload_bytes;
-  const bool lent = prologue.kind == DataPrologue::kLent;
-  if (lent && (peer_ != nullptr || prologue.position != 0)) return DeliverLent(prologue, front);
-  if (prologue.kind == DataPrologue::kRegion && rings_ != nullptr && options_.lends) {
+  const bool borrowed = prologue.kind == DataPrologue::kBorrowed;
+  if (borrowed && (peer_ != nullptr || prologue.position != 0)) return DeliverBorrowed(prologue, front);
+  if (prologue.kind == DataPrologue::kRegion && rings_ != nullptr && options_.offers_memory) {
     return MapRegion(front);
   }
   if (prologue.kind == DataPrologue::kAllowed && !server_) {
@@ -202,16 +202,16 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
     return absl::OkStatus();
   }
   if (prologue.kind == DataPrologue::kMapped) return HasMapped(prologue.position);
-  if (prologue.kind == DataPrologue::kBorrowed) return TakeBack(prologue.position);
-  if (prologue.kind == DataPrologue::kBorrows && server_ && rings_ != nullptr) {
-    lends_ = options_.lends;
+  if (prologue.kind == DataPrologue::kReleased) return TakeBack(prologue.position);
+  if (prologue.kind == DataPrologue::kBorrowing && server_ && rings_ != nullptr) {
+    offers_memory_ = options_.offers_memory;
     return absl::OkStatus();
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.kind == DataPrologue::kInline || prologue.kind == DataPrologue::kPinned) {
     if (prologue.kind == DataPrologue::kPinned) {
       CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // otherwise the memory may have changed
-      ++borrowed_;
+      ++to_release_;
     }
     const absl::Span<const char> run = destination_.first(prologue.payload_bytes);
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
@@ -229,21 +229,21 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
   return absl::OkStatus();
 }
 
-absl::Status DataStream::DeliverLent(const DataPrologue& prologue, absl::Span<const char> front) {
-  absl::InlinedVector<LentRun, 8> runs(prologue.runs);
+absl::Status DataStream::DeliverBorrowed(const DataPrologue& prologue, absl::Span<const char> front) {
+  absl::InlinedVector<BorrowedRun, 8> runs(prologue.runs);
   if (!runs.empty())
-    std::memcpy(runs.data(), front.data() + prologue.header_bytes, runs.size() * sizeof(LentRun));
+    std::memcpy(runs.data(), front.data() + prologue.header_bytes, runs.size() * sizeof(BorrowedRun));
   uint64_t bytes = 0;
-  for (const LentRun& run : runs) bytes += std::min<uint64_t>(run.bytes, kMaxPayloadBytes + 1);
+  for (const BorrowedRun& run : runs) bytes += std::min<uint64_t>(run.bytes, kMaxPayloadBytes + 1);
   if (bytes == 0 || bytes != prologue.payload_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, in runs of ", bytes, " bytes"));
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.position == 0) {
-    const LentPayload payload(*peer_, runs, bytes);
+    const BorrowedPayload payload(*peer_, runs, bytes);
     CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
-    ++borrowed_;
+    ++to_release_;
     return payload.status();
   }
   const auto region = regions_.find(prologue.position);
@@ -253,7 +253,7 @@ absl::Status DataStream::DeliverLent(const DataPrologue& prologue, absl::Span<co
   }
   CAIRN_ASSIGN_OR_RETURN(const MappedBytes payload, MappedBytes::Of(region->second, runs, socket_.get()));
   CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
-  ++borrowed_;
+  ++to_release_;
   return absl::OkStatus();
 }
 
@@ -293,11 +293,11 @@ absl::Status DataStream::HasMapped(uint64_t region) {
 absl::Status DataStream::TakeBack(uint64_t count) {
   std::vector<std::shared_ptr<const void>> released;  // destroyed outside the lock
   MutexLock lock(mutex_);
-  if (count > lent_.size()) {
+  if (count > borrowed_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: ", count, " payloads confirmed, of ", lent_.size(), " outstanding"));
+        absl::StrCat("frame: ", count, " payloads confirmed, of ", borrowed_.size(), " outstanding"));
   }
-  for (; count > 0; --count, lent_.pop_front()) released.push_back(std::move(lent_.front()));
+  for (; count > 0; --count, borrowed_.pop_front()) released.push_back(std::move(borrowed_.front()));
   progressed_ = true;
   return absl::OkStatus();
 }
@@ -310,9 +310,9 @@ void DataStream::TakeCreditLimit(uint64_t bytes) {
   if (receiving_ == Receiving::kCaller) Wake();  // otherwise this is the stream's thread
 }
 
-void DataStream::TellBorrowed() {
-  if (borrowed_ == 0) return;
-  Queue({.prologue = {.kind = DataPrologue::kBorrowed, .position = std::exchange(borrowed_, 0)}});
+void DataStream::SendReleased() {
+  if (to_release_ == 0) return;
+  Queue({.prologue = {.kind = DataPrologue::kReleased, .position = std::exchange(to_release_, 0)}});
 }
 
 }  // namespace cairn::net

@@ -20,7 +20,7 @@ namespace {
 
 // The smallest payload that is borrowed or mapped, if its runs are not too small: announcing the addresses,
 // and reading from them, costs as much as copying a few hundred bytes.
-constexpr size_t kMinLent = size_t{32} << 10;
+constexpr size_t kMinBorrowed = size_t{32} << 10;
 // The smallest payload that is pinned, if it is neither borrowed nor mapped: for smaller ones the copy costs
 // less than the system calls.
 constexpr size_t kMinPinned = size_t{128} << 10;
@@ -41,8 +41,8 @@ size_t BytesIn(FloatSpans payload) {
 
 }  // namespace
 
-std::optional<uint64_t> DataStream::LendingOf(FloatSpans payload) {
-  if (BytesIn(payload) < std::max(kMinLent, kMinLentRun * payload.size())) return std::nullopt;
+std::optional<uint64_t> DataStream::BorrowedFrom(FloatSpans payload) {
+  if (BytesIn(payload) < std::max(kMinBorrowed, kMinBorrowedRun * payload.size())) return std::nullopt;
   std::shared_ptr<const SharedRegion> region;
   if (maps_) region = SharedBuffer::RegionOf(payload);
   if (region != nullptr) {
@@ -63,7 +63,7 @@ std::optional<uint64_t> DataStream::LendingOf(FloatSpans payload) {
              .region = std::move(region)});
     }
   }
-  return lends_ ? std::optional<uint64_t>(0) : std::nullopt;
+  return offers_memory_ ? std::optional<uint64_t>(0) : std::nullopt;
 }
 
 bool DataStream::Pins(FloatSpans payload) const {
@@ -81,15 +81,15 @@ void DataStream::Send(absl::Span<const char> header, FloatSpans payload, std::sh
                                   .payload_bytes = static_cast<uint32_t>(bytes)},
                      .header = std::string(header.begin(), header.end()),
                      .owner = std::move(owner)};
-  if (const auto region = LendingOf(payload); region.has_value()) {
+  if (const auto region = BorrowedFrom(payload); region.has_value()) {
     rank.reset();  // payloads are confirmed in the order in which they were sent
     CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
-    message.prologue.kind = DataPrologue::kLent;
+    message.prologue.kind = DataPrologue::kBorrowed;
     message.prologue.runs = static_cast<uint32_t>(payload.size());
     message.prologue.position = *region;
     for (const auto& run : payload) {
-      const LentRun place = {.address = reinterpret_cast<uint64_t>(run.data()),
-                             .bytes = run.size() * sizeof(float)};
+      const BorrowedRun place = {.address = reinterpret_cast<uint64_t>(run.data()),
+                                 .bytes = run.size() * sizeof(float)};
       message.header.append(BytesOf(place).data(), sizeof place);
     }
   } else {
@@ -115,11 +115,11 @@ bool DataStream::FrontWaits() {
 }
 
 void DataStream::Queue(Message message, std::optional<int64_t> rank) {
-  const bool lent = message.prologue.kind == DataPrologue::kLent;
-  const bool small = lent || message.prologue.payload_bytes <= kSmallBytes;
+  const bool borrowed = message.prologue.kind == DataPrologue::kBorrowed;
+  const bool small = borrowed || message.prologue.payload_bytes <= kSmallBytes;
   // The other end may need these before it can continue, so they go ahead of payloads.
   const bool first =
-      message.prologue.kind == DataPrologue::kBorrowed || message.prologue.kind == DataPrologue::kAllowed;
+      message.prologue.kind == DataPrologue::kReleased || message.prologue.kind == DataPrologue::kAllowed;
   bool send_here, overtakes;
   {
     MutexLock lock(mutex_);
@@ -128,7 +128,7 @@ void DataStream::Queue(Message message, std::optional<int64_t> rank) {
     if (overtakes) blocked_ = Blocked::kNot;
     send_here = small && (outgoing_.empty() || overtakes) && !pumping_ && greeted_;
     const bool thread_knows = !outgoing_.empty() && !overtakes;
-    if (lent) lent_.push_back(std::move(message.owner));
+    if (borrowed) borrowed_.push_back(std::move(message.owner));
     if (overtakes) {
       outgoing_.PushFront(std::move(message));
     } else if (first) {
@@ -163,10 +163,10 @@ absl::Status DataStream::Pump(int most) {
       }
       pumping_ = true;
       if (front->sent == 0) credit_limit_.Add(front->prologue.payload_bytes);
-      if (front->prologue.kind == DataPrologue::kInline && front->sent == 0 && lent_.size() < kMaxPinned &&
-          Pins(front->payload)) {
+      if (front->prologue.kind == DataPrologue::kInline && front->sent == 0 &&
+          borrowed_.size() < kMaxPinned && Pins(front->payload)) {
         front->prologue.kind = DataPrologue::kPinned;
-        lent_.push_back(std::move(front->owner));  // before the other end can confirm it
+        borrowed_.push_back(std::move(front->owner));  // before the other end can confirm it
       }
     }
     absl::StatusOr<Blocked> blocked = SendPartOf(*front);
@@ -311,7 +311,7 @@ void DataStream::ShutDown() {
   shutdown(socket_.get(), SHUT_RDWR);
   {
     MutexLock lock(mutex_);
-    if (lent_.empty()) return;
+    if (borrowed_.empty()) return;
   }
   if (IsTcp(socket_)) EndTcp(socket_, kLinger);
 }

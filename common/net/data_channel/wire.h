@@ -45,16 +45,16 @@ struct DataRegion {
 // Precedes each message. header_bytes of header follow, then `runs` LentRuns or payload_bytes of payload.
 struct DataPrologue {
   enum Kind : uint32_t {
-    kInline = 0,    // the payload follows
-    kInRing = 1,    // the payload is at `position` of the ring
-    kFarewell = 2,  // the stream ends: the header is a message, payload_bytes a status code
-    kLent = 3,      // the payload is in the sender's memory: mapped, in region `position`, or borrowed (0)
-    kBorrowed = 4,  // `position` borrowed, mapped or pinned payloads have been read
-    kBorrows = 5,   // client: it can read the server's memory
-    kPinned = 6,    // as kInline, but pinned: the sender waits for kBorrowed
-    kRegion = 7,    // a region to map
-    kMapped = 8,    // region `position` has been mapped
-    kAllowed = 9,   // server: credit, the bytes of payload that may have been sent in all (credit_limit.h)
+    kInline = 0,     // the payload follows
+    kInRing = 1,     // the payload is at `position` of the ring
+    kFarewell = 2,   // the stream ends: the header is a message, payload_bytes a status code
+    kBorrowed = 3,   // the payload is in the sender's memory: mapped, in region `position`, or borrowed (0)
+    kReleased = 4,   // `position` borrowed, mapped or pinned payloads have been read
+    kBorrowing = 5,  // client: it can read the server's memory
+    kPinned = 6,     // as kInline, but pinned: the sender waits for kReleased
+    kRegion = 7,     // a region to map
+    kMapped = 8,     // region `position` has been mapped
+    kAllowed = 9,    // server: credit, the bytes of payload that may have been sent in all (credit_limit.h)
   };
 
   uint32_t kind = kInline;

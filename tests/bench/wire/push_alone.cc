@@ -29,9 +29,10 @@ class Keeper final : public net::DataReceiver {
   static absl::StatusOr<std::unique_ptr<Keeper>> Start(net::DataListeners::Connection connection,
                                                        int64_t elements) {
     auto keeper = std::make_unique<Keeper>(elements);
-    CAIRN_ASSIGN_OR_RETURN(keeper->stream_,
-                           net::DataStream::Accept(std::move(connection.socket), connection.local,
-                                                   {.incarnation = kIncarnation, .lends = true}, *keeper));
+    CAIRN_ASSIGN_OR_RETURN(
+        keeper->stream_,
+        net::DataStream::Accept(std::move(connection.socket), connection.local,
+                                {.incarnation = kIncarnation, .offers_memory = true}, *keeper));
     CAIRN_RETURN_IF_ERROR(keeper->stream_->Start());
     return keeper;
   }
@@ -55,7 +56,7 @@ class Keeper final : public net::DataReceiver {
     const auto bytes = static_cast<size_t>(net::PayloadBytes(payload));
     const absl::Span<char> place = DestinationFor(header, bytes);
     if (place.size() != bytes) return absl::InvalidArgumentError("a chunk that belongs nowhere");
-    if (payload.lent() == nullptr && payload.runs()[0].data() == place.data()) return absl::OkStatus();
+    if (payload.borrowed() == nullptr && payload.runs()[0].data() == place.data()) return absl::OkStatus();
     return net::CopyPayload(payload, place.data());
   }
   void OnEnd(const absl::Status&) override {}
@@ -69,9 +70,9 @@ class StreamToKeeper final : public PushAlone, net::DataReceiver {
  public:
   absl::Status Connect(const net::DataAddress& address, net::Transport transport) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectDataChannel("127.0.0.1:1", transport, address));
-    CAIRN_ASSIGN_OR_RETURN(stream_,
-                           net::DataStream::Connect(std::move(socket), transport == net::Transport::kShm,
-                                                    {.incarnation = kIncarnation, .lends = true}, *this));
+    CAIRN_ASSIGN_OR_RETURN(
+        stream_, net::DataStream::Connect(std::move(socket), transport == net::Transport::kShm,
+                                          {.incarnation = kIncarnation, .offers_memory = true}, *this));
     return stream_->Start();
   }
   absl::Status Push(absl::Span<const float> gradient) override {

@@ -32,13 +32,13 @@ class Pipe;
 struct Slot {
   Mutex mutex;
   RingHost* host = nullptr;
-  std::set<Pipe*> pipes;                 // to this worker
-  std::atomic<bool> lender_goes{false};  // while the next payload to it is being read
+  std::set<Pipe*> pipes;                // to this worker
+  std::atomic<bool> owner_goes{false};  // while the next payload to it is being read
 };
 
-class GoneLender final : public net::LentBytes {
+class GoneOwner final : public net::BorrowedBytes {
  public:
-  explicit GoneLender(size_t size) : size_(size) {}
+  explicit GoneOwner(size_t size) : size_(size) {}
   size_t size() const override { return size_; }
   absl::Status Scatter(size_t, absl::Span<const absl::Span<char>>) const override {
     return absl::UnavailableError("it has gone");
@@ -121,8 +121,8 @@ class Pipe {
       }
       const absl::Span<const char> run(reinterpret_cast<const char*>(frame.payload.data()),
                                        frame.payload.size() * sizeof(float));
-      const GoneLender gone(run.size());
-      const bool lost = !run.empty() && slot_.lender_goes.exchange(false);
+      const GoneOwner gone(run.size());
+      const bool lost = !run.empty() && slot_.owner_goes.exchange(false);
       why = called_->OnFrame(frame.header, run.empty() ? net::Payload()
                                            : lost      ? net::Payload(gone)
                                                        : net::Payload(&run, 1));
@@ -260,7 +260,7 @@ class Workers {
   }
 
   // The next sender to `worker` ends while its payload is being read.
-  void LoseSenderTo(int worker) { slots_[static_cast<size_t>(worker)].lender_goes = true; }
+  void LoseSenderTo(int worker) { slots_[static_cast<size_t>(worker)].owner_goes = true; }
 
   // The status with which links report that they ended.
   std::set<std::string> said() {

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/lent.h"
+#include "tests/support/borrowed.h"
 
 namespace cairn::client {
 namespace {
@@ -94,8 +94,8 @@ TEST_F(ExtentsTest, BorrowedValuesAreScatteredToAllExtents) {
     for (size_t end = begin + 1; end <= 9; ++end) {
       std::vector<float> buffer(10, -1.0f), wanted(10, -1.0f);
       const std::unique_ptr<ChunkSink> sink = ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer));
-      const net::Lent lent(absl::MakeConstSpan(arena).subspan(begin, end - begin));
-      ASSERT_EQ(sink->Add(At(static_cast<int64_t>(begin)), lent), absl::OkStatus());
+      const net::Borrowed borrowed(absl::MakeConstSpan(arena).subspan(begin, end - begin));
+      ASSERT_EQ(sink->Add(At(static_cast<int64_t>(begin)), borrowed), absl::OkStatus());
       for (size_t i = begin; i < end; ++i) {
         if (i != 6) wanted[i < 6 ? i + 2 : i - 7] = arena[i];  // the value of element 6 is undefined
       }

@@ -38,14 +38,14 @@ class Receiver final : public DataReceiver {
     changed_.NotifyAll();
     while (!open_) changed_.Wait(mutex_);  // until the test calls Open()
     std::string bytes(static_cast<size_t>(PayloadBytes(payload)), '\0');
-    if (!destination_.empty() && payload.lent() == nullptr && payload.runs().size() == 1 &&
+    if (!destination_.empty() && payload.borrowed() == nullptr && payload.runs().size() == 1 &&
         payload.runs()[0].data() == destination_.data()) {
       ++in_place_;
     }
     CAIRN_RETURN_IF_ERROR(CopyPayload(payload, bytes.data()));
-    if (payload.lent() != nullptr) {
-      ++lent_;
-      const auto kept = payload.lent()->Keep();
+    if (payload.borrowed() != nullptr) {
+      ++borrowed_;
+      const auto kept = payload.borrowed()->Keep();
       if (kept.has_value() && kept->runs.size() == 1) kept_.push_back({kept->owner, kept->runs[0]});
     }
     messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
@@ -127,9 +127,9 @@ class Receiver final : public DataReceiver {
     MutexLock lock(mutex_);
     return by_;
   }
-  int lent() const {
+  int borrowed() const {
     MutexLock lock(mutex_);
-    return lent_;
+    return borrowed_;
   }
   // The payloads of one run that may be used in place.
   std::vector<KeptPiece> kept() const {
@@ -163,7 +163,7 @@ class Receiver final : public DataReceiver {
   int begun_ ABSL_GUARDED_BY(mutex_) = 0;
   int asked_ ABSL_GUARDED_BY(mutex_) = 0;
   bool owes_answer_ ABSL_GUARDED_BY(mutex_) = false;
-  int lent_ ABSL_GUARDED_BY(mutex_) = 0;
+  int borrowed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<KeptPiece> kept_ ABSL_GUARDED_BY(mutex_);
   int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<char> destination_ ABSL_GUARDED_BY(mutex_);
@@ -175,7 +175,7 @@ class Receiver final : public DataReceiver {
 };
 
 // Large payloads that go over sockets are pinned, except with the *Copying kinds.
-enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kLending };
+enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kBorrowing };
 
 inline std::string NameOf(const testing::TestParamInfo<Over>& over) {
   constexpr const char* kNames[] = {"Tcp",           "TcpCopying",   "Socket",
@@ -183,7 +183,7 @@ inline std::string NameOf(const testing::TestParamInfo<Over>& over) {
   return kNames[static_cast<size_t>(over.param)];
 }
 inline const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSocket,
-                                             Over::kSocketCopying, Over::kRings, Over::kLending);
+                                             Over::kSocketCopying, Over::kRings, Over::kBorrowing);
 
 // Whether process_vm_readv(2) works; some containers forbid it.
 inline bool MemoryCanBeRead() {
@@ -197,32 +197,33 @@ inline bool MemoryCanBeRead() {
 class DataStreamTest : public testing::TestWithParam<Over> {
  protected:
   void SetUp() override {
-    if (GetParam() == Over::kLending && !MemoryCanBeRead())
+    if (GetParam() == Over::kBorrowing && !MemoryCanBeRead())
       GTEST_SKIP() << "process_vm_readv is not permitted on this machine";
   }
   bool shared() const { return GetParam() > Over::kSocketCopying; }
   static bool pins() { return GetParam() == Over::kTcp || GetParam() == Over::kSocket; }
-  static bool lends() { return GetParam() == Over::kLending; }
+  static bool offers_memory() { return GetParam() == Over::kBorrowing; }
   static std::pair<FileDescriptor, FileDescriptor> Pair() {
     return GetParam() <= Over::kTcpCopying ? test::TcpPair() : SocketPair().value();
   }
   void Start(DataStream::Options server = {.incarnation = kIncarnation}) {
     auto [one, other] = Pair();
-    server.lends = lends();
+    server.offers_memory = offers_memory();
     server.pins = pins();
     server_ = DataStream::Accept(std::move(one), true, server, at_server_).value();
     EXPECT_TRUE(server_->Start().ok());
-    client_ = DataStream::Connect(std::move(other), shared(),
-                                  {.incarnation = kIncarnation, .lends = lends(), .pins = pins()}, at_client_)
+    client_ = DataStream::Connect(
+                  std::move(other), shared(),
+                  {.incarnation = kIncarnation, .offers_memory = offers_memory(), .pins = pins()}, at_client_)
                   .value();
     EXPECT_TRUE(client_->Start().ok());
   }
   // Starts the server's end only: the test plays the client, over the socket that is returned.
-  FileDescriptor StartRaw(bool lends = false) {
+  FileDescriptor StartRaw(bool offers_memory = false) {
     auto [one, other] = Pair();
-    server_ =
-        DataStream::Accept(std::move(one), true, {.incarnation = kIncarnation, .lends = lends}, at_server_)
-            .value();
+    server_ = DataStream::Accept(std::move(one), true,
+                                 {.incarnation = kIncarnation, .offers_memory = offers_memory}, at_server_)
+                  .value();
     EXPECT_TRUE(server_->Start().ok());
     return std::move(other);
   }

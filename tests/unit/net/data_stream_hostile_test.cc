@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 class HostileClientTest : public DataStreamTest {
  protected:
   // Begins the handshake, with shared memory.
-  void Greet(bool lends) {
-    raw_ = StartRaw(lends);
+  void Greet(bool offers_memory) {
+    raw_ = StartRaw(offers_memory);
     const auto rings = SharedRings::Create(DataStream::kRingBytes).value();
     credit_ = SocketPair().value();
     static const uint64_t probe = 42;
@@ -42,9 +42,10 @@ class HostileClientTest : public DataStreamTest {
     EXPECT_EQ(SendPassing(raw_, {said.data(), said.size()}, passed), absl::OkStatus());
   }
   // Begins the handshake, then sends one prologue with `runs`. Returns the status with which the stream ends.
-  absl::Status AfterSaying(const DataPrologue& prologue, bool lends = false, std::vector<LentRun> runs = {}) {
-    Greet(lends);
-    Say(prologue, {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(LentRun)});
+  absl::Status AfterSaying(const DataPrologue& prologue, bool offers_memory = false,
+                           std::vector<BorrowedRun> runs = {}) {
+    Greet(offers_memory);
+    Say(prologue, {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(BorrowedRun)});
     return at_server_.AwaitEnd();
   }
 
@@ -58,8 +59,8 @@ class HostileClientTest : public DataStreamTest {
     Say({.kind = DataPrologue::kRegion, .header_bytes = header_bytes.value_or(sizeof told)},
         {BytesOf(told).data(), header_bytes.value_or(sizeof told)}, {passed, memory.valid() ? size_t{1} : 0});
   }
-  absl::Status AfterLending(uint64_t region, LentRun run) {
-    Say({.kind = DataPrologue::kLent,
+  absl::Status AfterBorrowing(uint64_t region, BorrowedRun run) {
+    Say({.kind = DataPrologue::kBorrowed,
          .payload_bytes = static_cast<uint32_t>(run.bytes),
          .runs = 1,
          .position = region},
@@ -72,8 +73,8 @@ class HostileClientTest : public DataStreamTest {
   std::pair<FileDescriptor, FileDescriptor> credit_;
 };
 INSTANTIATE_TEST_SUITE_P(Over, HostileClientTest, testing::Values(Over::kRings));
-class HostileLenderTest : public HostileClientTest {};
-INSTANTIATE_TEST_SUITE_P(Over, HostileLenderTest, testing::Values(Over::kLending));
+class HostileOwnerTest : public HostileClientTest {};
+INSTANTIATE_TEST_SUITE_P(Over, HostileOwnerTest, testing::Values(Over::kBorrowing));
 
 TEST_P(HostileClientTest, AHeaderBeyondTheLimitEndsTheStream) {
   EXPECT_THAT(AfterSaying({.header_bytes = 0x80000000}).message(), HasSubstr("header of 2147483648 bytes"));
@@ -94,37 +95,38 @@ TEST_P(HostileClientTest, APositionAcrossTheEndOfTheRingEndsTheStream) {
 TEST_P(HostileClientTest, APositionFarAheadEndsTheStream) {
   EXPECT_THAT(AfterSaying({1, 0, 64, 0, ~uint64_t{0} - 63}).message(), HasSubstr("not in the ring"));
 }
-TEST_P(HostileLenderTest, AnInvalidAddressEndsTheStream) {
-  const absl::Status end = AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 1},
+TEST_P(HostileOwnerTest, AnInvalidAddressEndsTheStream) {
+  const absl::Status end = AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1},
                                        /*lends=*/true, {{.address = 64, .bytes = 4096}});
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(end.message(), HasSubstr("borrowed memory: no such address"));
 }
-TEST_P(HostileLenderTest, RunsOfAnotherSizeThanThePayloadEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
+TEST_P(HostileOwnerTest, RunsOfAnotherSizeThanThePayloadEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
                           {{.address = 64, .bytes = 8192}})
                   .message(),
               HasSubstr("payload of 4096 bytes, in runs of 8192 bytes"));
 }
-TEST_P(HostileLenderTest, RunsWhoseSizesOverflowEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
+TEST_P(HostileOwnerTest, RunsWhoseSizesOverflowEndTheStream) {
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
                           {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
                   .message(),
               HasSubstr("payload of 4096 bytes, in runs of"));
 }
-TEST_P(HostileLenderTest, TooManyRunsEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
-                  .message(),
-              HasSubstr("payload of 257 runs"));
+TEST_P(HostileOwnerTest, TooManyRunsEndTheStream) {
+  EXPECT_THAT(
+      AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
+          .message(),
+      HasSubstr("payload of 257 runs"));
 }
 TEST_P(HostileClientTest, ABorrowedPayloadForAServerThatDoesNotBorrowEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kLent, .payload_bytes = 4096, .runs = 1}, /*lends=*/false,
-                          {{.address = 64, .bytes = 4096}})
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1},
+                          /*lends=*/false, {{.address = 64, .bytes = 4096}})
                   .message(),
               HasSubstr("kind 3"));
 }
 TEST_P(HostileClientTest, ConfirmingMorePayloadsThanWereSentEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .position = 1}, /*lends=*/true).message(),
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kReleased, .position = 1}, /*lends=*/true).message(),
               HasSubstr("1 payloads confirmed, of 0 outstanding"));
 }
 TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
@@ -133,7 +135,7 @@ TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
 TEST_P(HostileClientTest, AClientWithoutSharedMemoryCannotBorrow) {
   const FileDescriptor raw = StartRaw(/*lends=*/true);
   const DataGreeting greeting = {.incarnation = kIncarnation};
-  const DataPrologue borrows = {.kind = DataPrologue::kBorrows};
+  const DataPrologue borrows = {.kind = DataPrologue::kBorrowing};
   const std::string said = absl::StrCat(absl::string_view(BytesOf(greeting).data(), sizeof greeting),
                                         absl::string_view(BytesOf(borrows).data(), sizeof borrows));
   ASSERT_EQ(send(raw.get(), said.data(), said.size(), 0), static_cast<ssize_t>(said.size()));
@@ -207,21 +209,22 @@ TEST_P(HostileClientTest, DescriptorsWithoutARegionEndTheStream) {
 }
 TEST_P(HostileClientTest, APayloadInAnUnannouncedRegionEndsTheStream) {
   Greet(/*lends=*/true);
-  EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
+  EXPECT_THAT(AfterBorrowing(1, {.address = kPlace, .bytes = 64}).message(),
               HasSubstr("region 1, which was not announced"));
 }
 TEST_P(HostileClientTest, ARegionWithoutItsDescriptorIsNotUsed) {
   Greet(/*lends=*/true);
   Tell(FileDescriptor());
-  EXPECT_THAT(AfterLending(1, {.address = kPlace, .bytes = 64}).message(),
+  EXPECT_THAT(AfterBorrowing(1, {.address = kPlace, .bytes = 64}).message(),
               HasSubstr("region 1, which was not announced"));
 }
 TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
-  for (const LentRun& run : {LentRun{kPlace - 4, 64}, LentRun{kPlace + 4096 - 60, 64},
-                             LentRun{kPlace + 4096, 4}, LentRun{~uint64_t{0} - 31, 64}, LentRun{4, 64}}) {
+  for (const BorrowedRun& run :
+       {BorrowedRun{kPlace - 4, 64}, BorrowedRun{kPlace + 4096 - 60, 64}, BorrowedRun{kPlace + 4096, 4},
+        BorrowedRun{~uint64_t{0} - 31, 64}, BorrowedRun{4, 64}}) {
     Greet(/*lends=*/true);
     Tell(Memory());
-    EXPECT_THAT(AfterLending(1, run).message(), HasSubstr("outside the region")) << run.address;
+    EXPECT_THAT(AfterBorrowing(1, run).message(), HasSubstr("outside the region")) << run.address;
     EXPECT_EQ(at_server_.messages(), 0u);
     server_.reset();
     at_server_.Forget();

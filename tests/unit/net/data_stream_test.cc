@@ -47,7 +47,7 @@ TEST_P(DataStreamTest, MessagesOfAllSizesArriveInOrderInBothDirectionsAtOnce) {
       EXPECT_TRUE(got[i].second == TextOf(*sent[i])) << "payload " << i;
     }
   }
-  EXPECT_EQ(at_server_.lent() > 0, GetParam() == Over::kLending);
+  EXPECT_EQ(at_server_.borrowed() > 0, GetParam() == Over::kBorrowing);
 }
 
 TEST_P(DataStreamTest, PayloadsFromTheSocketArriveWhereTheReceiverWantsThem) {
@@ -138,7 +138,7 @@ TEST_P(DataStreamTest, TheStatusOfAReceiverReachesAnEndThatIsStillSending) {
 
 TEST_P(DataStreamTest, QueuedMessagesAreSentInOrderOfTheirRank) {
   Start();
-  if (GetParam() == Over::kLending) GTEST_SKIP() << "borrowed payloads have no rank";
+  if (GetParam() == Over::kBorrowing) GTEST_SKIP() << "borrowed payloads have no rank";
   const auto payload = Numbers(static_cast<size_t>(DataStream::kFragmentFloats), 1);
   const absl::Span<const float> run = *payload;
   at_server_.StandStill();
@@ -216,7 +216,7 @@ TEST_P(DataStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
   const absl::Span<const float> run = *owner;
   server_->Send("values", {&run, 1}, owner);
   ASSERT_TRUE(at_client_.AwaitBegun());
-  EXPECT_TRUE(owner.use_count() > 1 || !(lends() || pins()));
+  EXPECT_TRUE(owner.use_count() > 1 || !(offers_memory() || pins()));
   at_client_.Open();
   ASSERT_EQ(at_client_.Await(1).size(), 1u);
   EXPECT_TRUE(AwaitUses(owner, 1));
@@ -224,7 +224,7 @@ TEST_P(DataStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
 
 // Transports on which the sender's memory is read only when the receiver handles the message.
 class NotCopyingTest : public DataStreamTest {};
-INSTANTIATE_TEST_SUITE_P(Over, NotCopyingTest, testing::Values(Over::kTcp, Over::kSocket, Over::kLending),
+INSTANTIATE_TEST_SUITE_P(Over, NotCopyingTest, testing::Values(Over::kTcp, Over::kSocket, Over::kBorrowing),
                          NameOf);
 
 TEST_P(NotCopyingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
@@ -356,10 +356,10 @@ TEST(DataStream, PayloadsAreCopiedIfTheSystemRefusesPinning) {
   EXPECT_EQ(client->PieceOf({&run, 1}), DataStream::kFragmentFloats);  // nothing is pinned from then on
 }
 
-class LendingTest : public DataStreamTest {};
-INSTANTIATE_TEST_SUITE_P(Over, LendingTest, testing::Values(Over::kLending));
+class BorrowingTest : public DataStreamTest {};
+INSTANTIATE_TEST_SUITE_P(Over, BorrowingTest, testing::Values(Over::kBorrowing));
 
-TEST_P(LendingTest, ReadingFromASenderThatClosedIsUnavailable) {
+TEST_P(BorrowingTest, ReadingFromASenderThatClosedIsUnavailable) {
   Start();
   at_server_.StandStill();
   const auto owner =

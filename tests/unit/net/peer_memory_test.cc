@@ -31,7 +31,7 @@ class PeerMemoryTest : public testing::Test {
 
 TEST_F(PeerMemoryTest, AnInvalidAddressAfterTheSenderClosedIsUnavailable) {
   ASSERT_NE(memory_, nullptr);
-  const LentRun gone = {.address = 64, .bytes = 8};
+  const BorrowedRun gone = {.address = 64, .bytes = 8};
   char to[8];
   const absl::Span<char> place = to;
   EXPECT_EQ(memory_->Read({&gone, 1}, 0, {&place, 1}).code(), absl::StatusCode::kInvalidArgument);
@@ -41,16 +41,16 @@ TEST_F(PeerMemoryTest, AnInvalidAddressAfterTheSenderClosedIsUnavailable) {
 
 TEST_F(PeerMemoryTest, ManyRunsAreReadToManyPlaces) {
   ASSERT_NE(memory_, nullptr);
-  std::vector<char> lent(10'000);
-  for (size_t i = 0; i < lent.size(); ++i) lent[i] = static_cast<char>(i % 101);
-  const auto address = reinterpret_cast<uint64_t>(lent.data());
-  const LentRun runs[] = {{address + 5'000, 5'000}, {address, 5'000}};
+  std::vector<char> borrowed(10'000);
+  for (size_t i = 0; i < borrowed.size(); ++i) borrowed[i] = static_cast<char>(i % 101);
+  const auto address = reinterpret_cast<uint64_t>(borrowed.data());
+  const BorrowedRun runs[] = {{address + 5'000, 5'000}, {address, 5'000}};
   std::vector<char> read(9'990);
   std::vector<absl::Span<char>> places;  // more than one system call accepts
   for (size_t begin = 0; begin < read.size(); begin += 3) places.push_back({read.data() + begin, 3});
   ASSERT_EQ(memory_->Read(runs, 7, places), absl::OkStatus());
-  EXPECT_TRUE(std::equal(read.begin(), read.begin() + 4'993, lent.begin() + 5'007));
-  EXPECT_TRUE(std::equal(read.begin() + 4'993, read.end(), lent.begin()));
+  EXPECT_TRUE(std::equal(read.begin(), read.begin() + 4'993, borrowed.begin() + 5'007));
+  EXPECT_TRUE(std::equal(read.begin() + 4'993, read.end(), borrowed.begin()));
   places.push_back({read.data(), 4});
   EXPECT_EQ(memory_->Read(runs, 7, places).code(), absl::StatusCode::kInvalidArgument);
 }
@@ -90,7 +90,7 @@ class PeerProcess {
     pid_ = -1;
   }
   std::unique_ptr<PeerMemory> Open() const { return PeerMemory::Open(socket_.get(), probe_); }
-  LentRun run() const { return {.address = probe_.address, .bytes = sizeof probe_.value}; }
+  BorrowedRun run() const { return {.address = probe_.address, .bytes = sizeof probe_.value}; }
 
  private:
   pid_t pid_ = -1;
@@ -104,7 +104,7 @@ TEST(PeerMemoryOfAProcessTest, IsNotReadAfterTheProcessEndedEvenIfItsSocketIsOpe
   if (memory == nullptr) GTEST_SKIP() << "process_vm_readv is not permitted on this machine";
   uint64_t value = 0;
   const absl::Span<char> to(reinterpret_cast<char*>(&value), sizeof value);
-  const LentRun run = peer.run();
+  const BorrowedRun run = peer.run();
   EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), absl::OkStatus());
   EXPECT_EQ(value, 42u);
   peer.End();

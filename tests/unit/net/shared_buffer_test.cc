@@ -195,11 +195,11 @@ class MappedBytesTest : public testing::Test {
   MappedBytesTest() {
     for (size_t i = 0; i < buffer_.span().size(); ++i) buffer_.span()[i] = static_cast<float>(i);
   }
-  LentRun RunOf(int64_t begin, int64_t count) {
+  BorrowedRun RunOf(int64_t begin, int64_t count) {
     return {.address = reinterpret_cast<uint64_t>(buffer_.data() + begin),
             .bytes = static_cast<uint64_t>(count) * sizeof(float)};
   }
-  MappedBytes Of(std::vector<LentRun> runs) {
+  MappedBytes Of(std::vector<BorrowedRun> runs) {
     return MappedBytes::Of(region_, runs, ends_.first.get()).value();
   }
 
@@ -260,7 +260,7 @@ class SharedBufferStreamTest : public DataStreamTest {
   }
   static constexpr size_t kPart = static_cast<size_t>(DataStream::kFragmentFloats);
 };
-INSTANTIATE_TEST_SUITE_P(Over, SharedBufferStreamTest, testing::Values(Over::kLending));
+INSTANTIATE_TEST_SUITE_P(Over, SharedBufferStreamTest, testing::Values(Over::kBorrowing));
 
 TEST_P(SharedBufferStreamTest, AMappedPayloadIsUsedInPlaceAndOutlivesTheStream) {
   SharedBuffer buffer(2 * static_cast<int64_t>(kPart));

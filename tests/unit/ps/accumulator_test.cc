@@ -112,21 +112,21 @@ std::vector<float> Elements(const GradientView& held, int64_t begin, int64_t end
 }
 
 // Borrows elements from a client's memory, in which the server's element i is first at i + 2.
-class LentAccumulatorTest : public testing::Test {
+class BorrowingAccumulatorTest : public testing::Test {
  protected:
-  LentAccumulatorTest() {
+  BorrowingAccumulatorTest() {
     for (size_t i = 0; i < client_.size(); ++i) client_[i] = static_cast<float>(i) - 2;
   }
   absl::Status Add(int64_t offset, size_t count, int64_t shift = 0) {
-    return accumulator_.Add(At(offset), net::Lent({client_.data() + 2 + offset + shift, count}));
+    return accumulator_.Add(At(offset), net::Borrowed({client_.data() + 2 + offset + shift, count}));
   }
 
   std::vector<float> client_ = std::vector<float>(14);
   BufferPool pool_{/*size=*/10, /*max_idle=*/2};
-  Accumulator accumulator_{pool_, Accumulator::Lent::kKept};
+  Accumulator accumulator_{pool_, Accumulator::Borrowed::kKept};
 };
 
-TEST_F(LentAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun) {
+TEST_F(BorrowingAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun) {
   ASSERT_EQ(Add(6, 4), absl::OkStatus());
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(2, 4), absl::OkStatus());
@@ -136,7 +136,7 @@ TEST_F(LentAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun) {
   EXPECT_EQ(held.buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRuns) {
+TEST_F(BorrowingAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRuns) {
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(Add(2, 3, /*shift=*/1), absl::OkStatus());
@@ -146,24 +146,24 @@ TEST_F(LentAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRuns) {
   EXPECT_EQ(held.buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
+TEST_F(BorrowingAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
   const std::vector<float> client(8192);  // the chunk's runs do not touch each other in it
   const auto at = [&](size_t begin, size_t count) {
     return absl::MakeConstSpan(client).subspan(begin, count);
   };
   BufferPool pool(/*size=*/4096, /*max_idle=*/2);
-  Accumulator accumulator(pool, Accumulator::Lent::kKept);
-  ASSERT_EQ(accumulator.Add(At(0), net::Lent({at(0, 2048), at(3000, 1024), at(5000, 1024)})),
+  Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
+  ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({at(0, 2048), at(3000, 1024), at(5000, 1024)})),
             absl::OkStatus());
   EXPECT_THAT(accumulator.Take().runs(),
               ElementsAre(ElementRun{0, client.data()}, ElementRun{2048, client.data() + 3000},
                           ElementRun{3072, client.data() + 5000}));
-  Accumulator copying(pool, Accumulator::Lent::kKept);
-  ASSERT_EQ(copying.Add(At(0), net::Lent({at(0, 1023), at(2000, 1024)})), absl::OkStatus());
+  Accumulator copying(pool, Accumulator::Borrowed::kKept);
+  ASSERT_EQ(copying.Add(At(0), net::Borrowed({at(0, 1023), at(2000, 1024)})), absl::OkStatus());
   EXPECT_NE(copying.elements().buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
+TEST_F(BorrowingAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(2), Bytes({7, 7, 7})), absl::OkStatus());
   const absl::Span<float> place = accumulator_.DestinationFor(At(0), 2);
@@ -176,7 +176,7 @@ TEST_F(LentAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
 }
 
-TEST_F(LentAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuffer) {
+TEST_F(BorrowingAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuffer) {
   ASSERT_EQ(accumulator_.Add(At(8), Bytes({7, 7})), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(0), Bytes({-1, -1})), absl::OkStatus());
   ASSERT_EQ(Add(2, 6), absl::OkStatus());
@@ -186,12 +186,12 @@ TEST_F(LentAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuf
   EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
 }
 
-TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
+TEST_F(BorrowingAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
   std::minstd_rand random(1);
   for (int trial = 0; trial < 300; ++trial) {
     constexpr int64_t kSize = 24;
     BufferPool pool(kSize, /*max_idle=*/2);
-    Accumulator accumulator(pool, Accumulator::Lent::kKept);
+    Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
     std::vector<float> client(3 * kSize);
     for (size_t i = 0; i < client.size(); ++i) client[i] = static_cast<float>(i);
     std::vector<std::pair<int64_t, int64_t>> chunks;
@@ -207,7 +207,7 @@ TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
       std::copy(elements.begin(), elements.end(), wanted.begin() + begin);
       const absl::Status added = shift == 0
                                      ? accumulator.Add(At(begin), Bytes({elements.begin(), elements.end()}))
-                                     : accumulator.Add(At(begin), net::Lent(elements));
+                                     : accumulator.Add(At(begin), net::Borrowed(elements));
       ASSERT_EQ(added, absl::OkStatus());
       for (const auto& [from, to] : accumulator.runs()) {
         ASSERT_EQ(Elements(accumulator.elements(), from, to),
@@ -221,69 +221,69 @@ TEST_F(LentAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
   }
 }
 
-TEST_F(LentAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
-  const net::Lent lent({client_.data() + 2, 10});
-  const int64_t before = lent.owners();
+TEST_F(BorrowingAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
+  const net::Borrowed borrowed({client_.data() + 2, 10});
+  const int64_t before = borrowed.owners();
   GradientView held;
   {
-    Accumulator accumulator(pool_, Accumulator::Lent::kKept);
-    ASSERT_EQ(accumulator.Add(At(0), lent), absl::OkStatus());
+    Accumulator accumulator(pool_, Accumulator::Borrowed::kKept);
+    ASSERT_EQ(accumulator.Add(At(0), borrowed), absl::OkStatus());
     held = accumulator.Take();
   }
-  EXPECT_GT(lent.owners(), before);
+  EXPECT_GT(borrowed.owners(), before);
   held = GradientView();
-  EXPECT_EQ(lent.owners(), before);
+  EXPECT_EQ(borrowed.owners(), before);
 }
 
-TEST_F(LentAccumulatorTest, AskingForAPlaceMovesNothing) {
+TEST_F(BorrowingAccumulatorTest, AskingForAPlaceMovesNothing) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_FALSE(accumulator_.DestinationFor(At(0), 2).empty());
   EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(ElementRun{5, client_.data() + 7}));
 }
 
-TEST_F(LentAccumulatorTest, MisalignedElementsAreCopied) {
+TEST_F(BorrowingAccumulatorTest, MisalignedElementsAreCopied) {
   std::vector<char> bytes(15 * sizeof(float));
   char* const odd = bytes.data() + 1;
   std::memcpy(odd, client_.data(), 14 * sizeof(float));
   const absl::Span<const float> elements(reinterpret_cast<const float*>(odd), 14);
-  ASSERT_EQ(accumulator_.Add(At(0), net::Lent(elements.subspan(2, 10))), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(At(0), net::Borrowed(elements.subspan(2, 10))), absl::OkStatus());
   EXPECT_THAT(accumulator_.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
-TEST_F(LentAccumulatorTest, RunsBeyondTheLimitAreCopied) {
+TEST_F(BorrowingAccumulatorTest, RunsBeyondTheLimitAreCopied) {
   constexpr int64_t kSize = 8192;
   const std::vector<float> forth(kSize, 1), back(kSize, 2);
   BufferPool pool(kSize, /*max_idle=*/2);
-  Accumulator accumulator(pool, Accumulator::Lent::kKept);
+  Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
   for (int64_t i = 0; i < kSize; ++i) {
     const std::vector<float>& from = i % 2 == 0 ? forth : back;
-    ASSERT_EQ(accumulator.Add(At(i), net::Lent({from.data() + i, 1})), absl::OkStatus());
+    ASSERT_EQ(accumulator.Add(At(i), net::Borrowed({from.data() + i, 1})), absl::OkStatus());
   }
   const GradientView held = accumulator.Take();
   EXPECT_LT(held.runs().size(), 2000u);
   EXPECT_THAT(Elements(held, kSize - 2, kSize), ElementsAre(1, 2));
 }
 
-TEST_F(LentAccumulatorTest, RefusedAndEncodedChunksAreNotBorrowed) {
+TEST_F(BorrowingAccumulatorTest, RefusedAndEncodedChunksAreNotBorrowed) {
   EXPECT_EQ(Add(8, 4).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(accumulator_.elements().none());
   v1::Chunk encoded = At(0);
   encoded.set_encoding(v1::ENCODING_BFLOAT16);
   encoded.set_count(4);
-  ASSERT_EQ(accumulator_.Add(encoded, net::Lent({client_.data() + 2, 2})), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(encoded, net::Borrowed({client_.data() + 2, 2})), absl::OkStatus());
   EXPECT_NE(accumulator_.elements().buffer(), nullptr);
 }
 
-TEST_F(LentAccumulatorTest, WithCopyingNothingIsBorrowed) {
+TEST_F(BorrowingAccumulatorTest, WithCopyingNothingIsBorrowed) {
   Accumulator accumulator(pool_);
-  ASSERT_EQ(accumulator.Add(At(0), net::Lent({client_.data() + 2, 10})), absl::OkStatus());
+  ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({client_.data() + 2, 10})), absl::OkStatus());
   EXPECT_THAT(accumulator.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
-TEST_F(LentAccumulatorTest, WithoutMemoryForACopyTheChunkIsRefused) {
+TEST_F(BorrowingAccumulatorTest, WithoutMemoryForACopyTheChunkIsRefused) {
   BufferPool none(/*size=*/10, /*max_idle=*/2, std::make_shared<MemoryBudget>(8));
-  Accumulator accumulator(none, Accumulator::Lent::kKept);
-  ASSERT_EQ(accumulator.Add(At(0), net::Lent({client_.data() + 2, 2})), absl::OkStatus());
+  Accumulator accumulator(none, Accumulator::Borrowed::kKept);
+  ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({client_.data() + 2, 2})), absl::OkStatus());
   EXPECT_EQ(accumulator.Add(At(2), Bytes({7})).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(accumulator.received(), 2);
   EXPECT_THAT(accumulator.elements().runs(), ElementsAre(ElementRun{0, client_.data() + 2}));

@@ -14,7 +14,7 @@
 #include "common/net/placement.h"
 #include "ps/optim/optimizer.h"
 #include "ps/variable_store.h"
-#include "tests/support/lent.h"
+#include "tests/support/borrowed.h"
 
 namespace cairn::ps {
 

@@ -271,7 +271,7 @@ TEST(ShardWithACopy, SendsACopyOfASingleBorrowedGradient) {
   const Gradient gradient = {
       .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
   auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
-  ASSERT_EQ(push->AddChunk(At(0), net::Lent(at_client)), absl::OkStatus());
+  ASSERT_EQ(push->AddChunk(At(0), net::Borrowed(at_client)), absl::OkStatus());
   std::optional<absl::StatusOr<PushResult>> answer;
   shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   shard.Append({shard.next_index(), Apply{.version = 1, .contributors = {gradient}}});

@@ -67,7 +67,7 @@ TEST_P(SpeculativeUpdateTest, GivesTheSameBitsWithBorrowedGradients) {
         if (begin == other_way) {
           speculative_.Chunk(push, begin);
         } else {
-          speculative_.LentChunk(push, begin);
+          speculative_.BorrowedChunk(push, begin);
         }
       }
     }
@@ -82,7 +82,7 @@ TEST_P(SpeculativeUpdateTest, ARegularUpdateGivesTheSameBitsWithBorrowedGradient
   std::vector<Push> pushes = Round(1, 2);
   for (Push& push : pushes) {
     speculative_.Begin(push);
-    for (int64_t begin = 0; begin < kSize; begin += kChunk) speculative_.LentChunk(push, begin);
+    for (int64_t begin = 0; begin < kSize; begin += kChunk) speculative_.BorrowedChunk(push, begin);
   }
   ExpectMadeAfterwards(1, pushes);
 }

@@ -13,7 +13,7 @@
 #include "common/net/update_chunk.h"
 #include "gtest/gtest.h"
 #include "ps/shard.h"
-#include "tests/support/lent.h"
+#include "tests/support/borrowed.h"
 #include "tests/unit/ps/pieces.h"
 
 namespace cairn::ps {
@@ -80,9 +80,9 @@ class Side {
               absl::OkStatus());
   }
   // As Chunk(), but the elements stay in the push's own memory.
-  void LentChunk(Push& push, int64_t begin) {
+  void BorrowedChunk(Push& push, int64_t begin) {
     const auto count = static_cast<size_t>(std::min(kChunk, kSize - begin));
-    EXPECT_EQ(push.open->AddChunk(At(begin), net::Lent({push.values.data() + begin, count})),
+    EXPECT_EQ(push.open->AddChunk(At(begin), net::Borrowed({push.values.data() + begin, count})),
               absl::OkStatus());
   }
   void End(Push& push) {

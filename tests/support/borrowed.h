@@ -15,10 +15,10 @@
 namespace cairn::net {
 
 // Elements that are borrowed from a client's mapped memory, in one run or in several.
-class Lent final : public LentBytes {
+class Borrowed final : public BorrowedBytes {
  public:
-  explicit Lent(absl::Span<const float> elements) : Lent({elements}) {}
-  explicit Lent(std::initializer_list<absl::Span<const float>> runs) {
+  explicit Borrowed(absl::Span<const float> elements) : Borrowed({elements}) {}
+  explicit Borrowed(std::initializer_list<absl::Span<const float>> runs) {
     for (const auto& run : runs) {
       runs_.push_back({reinterpret_cast<const char*>(run.data()), run.size() * sizeof(float)});
       bytes_.insert(bytes_.end(), runs_.back().begin(), runs_.back().end());
@@ -37,7 +37,7 @@ class Lent final : public LentBytes {
   // The number of users that may still read the elements, including this one.
   int64_t owners() const { return owner_.use_count(); }
   operator Payload() const {  // NOLINT: stands for a payload
-    return Payload(static_cast<const LentBytes&>(*this));
+    return Payload(static_cast<const BorrowedBytes&>(*this));
   }
 
  private:
