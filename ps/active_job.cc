@@ -287,7 +287,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
                                                            uint64_t layout, const Host& host) {
   CAIRN_RETURN_IF_ERROR(CheckJob(job));
   CAIRN_RETURN_IF_ERROR(CheckDescriptions(slices));
-  if (job.ps_replication() > 0 && host.connect_to_copy == nullptr) {
+  if (job.ps_replication() > 0 && host.connect_to_backup == nullptr) {
     return absl::InvalidArgumentError("job: this server does not support replication");
   }
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host));
@@ -349,34 +349,34 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
 
 void ActiveJob::MakeReplicator(int64_t epoch) {
   if (job_.ps_replication() == 0) return;
-  v1::CopyOrigin origin;
+  v1::ReplicationOrigin origin;
   *origin.mutable_job() = job_;
   for (const net::Slice& slice : shard_->store().slices()) *origin.add_slices() = slice.ToProto();
   origin.set_layout(layout_);
   origin.set_incarnation(host_.incarnation);
   origin.set_epoch(epoch);
   origin.set_seal_key(host_.seal_key);
-  replicator_ = std::make_unique<Replicator>(
-      Replicator::Options{.part = absl::StrCat("ps/", host_.index),
-                          .copy = copy_name(),
-                          .origin = std::move(origin),
-                          .dial =
-                              [this, address = job_.servers(other_host_index())](CopyStreamHandler& handler) {
-                                return host_.connect_to_copy(address, host_.index, handler);
-                              },
-                          .capture =
-                              [this] {
-                                if (sequencer_ != nullptr) {
-                                  sequencer_->Capture();
-                                } else {
-                                  replicator_->SendState(Replicator::Component::kSequencer, CopyItem());
-                                }
-                                host_.capture_members(*replicator_);
-                                shard_->Capture();
-                              },
-                          .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
-                          .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
-                          .clock = host_.copies_clock});
+  replicator_ = std::make_unique<Replicator>(Replicator::Options{
+      .part = absl::StrCat("ps/", host_.index),
+      .backup = backup_name(),
+      .origin = std::move(origin),
+      .dial =
+          [this, address = job_.servers(other_host_index())](ReplicationStreamHandler& handler) {
+            return host_.connect_to_backup(address, host_.index, handler);
+          },
+      .capture =
+          [this] {
+            if (sequencer_ != nullptr) {
+              sequencer_->Capture();
+            } else {
+              replicator_->SendState(Replicator::Component::kSequencer, ReplicationItem());
+            }
+            host_.capture_members(*replicator_);
+            shard_->Capture();
+          },
+      .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
+      .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
+      .clock = host_.backups_clock});
   shard_->ReplicateTo(replicator_.get());
   if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
 }
@@ -385,12 +385,12 @@ int ActiveJob::other_host_index() const {
   return host_.host_index == host_.index ? (host_.index + 1) % job_.servers_size() : host_.index;
 }
 
-std::string ActiveJob::copy_name() const {
+std::string ActiveJob::backup_name() const {
   return absl::StrCat("ps/", other_host_index(), " at ", job_.servers(other_host_index()));
 }
 
-absl::Status ActiveJob::TakePlace(int64_t epoch) {
-  shard_->TakePlace();
+absl::Status ActiveJob::Promote(int64_t epoch) {
+  shard_->Promote();
   MakeReplicator(epoch);
   CAIRN_RETURN_IF_ERROR(Serve(shard_->next_index(), epoch));
   StartReplicating();

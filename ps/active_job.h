@@ -39,8 +39,8 @@ struct MemoryNeeds {
 MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
 
 // Opens a stream to the server with the backup of shard `part`.
-using CopyDialer = std::function<std::unique_ptr<CopyStream>(const std::string& address, int part,
-                                                             CopyStreamHandler& handler)>;
+using BackupDialer = std::function<std::unique_ptr<ReplicationStream>(const std::string& address, int part,
+                                                                      ReplicationStreamHandler& handler)>;
 
 class ActiveJob {
  public:
@@ -61,16 +61,16 @@ class ActiveJob {
     int host_index = 0;                                  // index of the server that serves the shard
     uint64_t incarnation = 0;                            // of the shard
     int64_t epoch = 0;                                   // of the shard
-    CopyDialer connect_to_copy{};                        // required
+    BackupDialer connect_to_backup{};                    // required
     std::function<void(Replicator&)> capture_members{};  // sends the members' state to the replicator
-    const Clock* copies_clock = nullptr;                 // Replicator::Options::clock
+    const Clock* backups_clock = nullptr;                // Replicator::Options::clock
   };
   // INVALID_ARGUMENT, naming the field, for an invalid job. RESOURCE_EXHAUSTED if MemoryNeeds exceed the
   // limit, naming both and the parts of the sum.
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
                                                            uint64_t layout, const Host& host);
   // The same shard of the same job as a backup: it makes no decisions and sends no answers
-  // before TakePlace().
+  // before Promote().
   static absl::StatusOr<std::shared_ptr<ActiveJob>> CreateCopy(const v1::Job& job,
                                                                std::vector<net::Slice> slices,
                                                                uint64_t layout, const Host& host);
@@ -78,7 +78,7 @@ class ActiveJob {
 
   // Promotes a backup, once: it continues where the primary stopped, and starts a backup on another server.
   // INTERNAL, without effect, if the backup's state is inconsistent.
-  absl::Status TakePlace(int64_t epoch);
+  absl::Status Promote(int64_t epoch);
   // Reports to the sequencer that the log waits here for gradients, if it does.
   void ReportWaiting();
   // Starts replication, once there are values. Does nothing if there is no replicator.
@@ -89,7 +89,7 @@ class ActiveJob {
   // As QuitReplicating(), and blocks like Replicator::Stop(). The destructor does the same.
   void StopReplicating();
   // "ps/0 at host:2222": the server with the backup of this shard, or that would have it.
-  std::string copy_name() const;
+  std::string backup_name() const;
 
   const v1::Job& job() const { return job_; }
   // Whether this job's sequencer assigns data dynamically, on this server.

@@ -17,7 +17,7 @@ absl::StatusOr<Server*> HostedShards::Serving(int shard) const {
       absl::StrCat("ps/", own_shard_, " has nothing of ps/", shard, "'s shard now"));
 }
 
-absl::StatusOr<Server*> HostedShards::ForCopy(int shard) {
+absl::StatusOr<Server*> HostedShards::ForBackup(int shard) {
   if (shard == own_shard_) return own_.get();
   MutexLock lock(mutex_);
   if (other_ == nullptr && make_ != nullptr && shard >= 0) {

@@ -29,7 +29,7 @@ class HostedShards {
   // searches again.
   absl::StatusOr<Server*> Serving(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The server for a backup. FAILED_PRECONDITION for a second shard that is not the process' own.
-  absl::StatusOr<Server*> ForCopy(int shard) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Server*> ForBackup(int shard) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // As in Server, for all servers. The process is done when its own server is, and has failed when any has.
   void Tick();

@@ -224,7 +224,7 @@ std::string MetricsOf(const v1::ServerStatus& status, const Metrics& metrics) {
   Exposition out;
   out.Gauge("cairn_ps_state", "1 for the server's current state.");
   for (const auto state : {v1::STATE_EMPTY, v1::STATE_INITIALISING, v1::STATE_READY, v1::STATE_FINISHED,
-                           v1::STATE_FAILED, v1::STATE_COPY}) {
+                           v1::STATE_FAILED, v1::STATE_BACKUP}) {
     out.Sample({{"state", net::NameOf(state)}}, status.state() == state ? 1 : 0);
   }
   AddUpdates(status, metrics, out);

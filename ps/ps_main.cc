@@ -129,7 +129,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .cluster_hash = cluster.spec.Hash(),
             .incarnation = incarnation,
             .connect_to_leader = ConnectByGrpc(shard, credentials),
-            .connect_to_copy = DialCopyByGrpc(credentials),
+            .connect_to_backup = DialBackupByGrpc(credentials),
             .memory_limit = memory_limit,
             .thread_pool = &thread_pool,
             .faults = &faults,

@@ -12,20 +12,20 @@
 #include "common/net/grpc_streams.h"
 #include "common/net/grpc_util.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "ps/copy_session.h"
+#include "ps/backup_session.h"
 
 namespace cairn::ps {
 namespace {
 
-grpc::ByteBuffer Encode(const v1::CopyAnswer& answer) {
+grpc::ByteBuffer Encode(const v1::ReplicationAck& answer) {
   const std::string bytes = answer.SerializeAsString();
   const grpc::Slice slice(bytes);
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::StatusOr<v1::CopyAnswer> Decode(const grpc::ByteBuffer& message) {
+absl::StatusOr<v1::ReplicationAck> Decode(const grpc::ByteBuffer& message) {
   grpc::Slice slice;
-  v1::CopyAnswer answer;
+  v1::ReplicationAck answer;
   if (!message.DumpToSingleSlice(&slice).ok() ||
       !answer.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
     return absl::InvalidArgumentError("replication: malformed answer");
@@ -34,12 +34,12 @@ absl::StatusOr<v1::CopyAnswer> Decode(const grpc::ByteBuffer& message) {
 }
 
 class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                           public CopySink {
+                           public ReplicationSink {
  public:
   static ServerStream* Start(Server& server) {
     auto stream = std::make_shared<ServerStream>();
     stream->self_ = stream;
-    stream->session_ = std::make_unique<CopySession>(server, stream);
+    stream->session_ = std::make_unique<BackupSession>(server, stream);
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
@@ -47,7 +47,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   void OnReadDone(bool ok) override {
     absl::Status status = absl::CancelledError("the primary closed the stream");
     if (ok) {
-      v1::CopyHeader header;
+      v1::ReplicationHeader header;
       net::DecodedFrame frame;
       status = frame.Decode(incoming_, &header);
       if (status.ok()) status = session_->OnFrame(header, frame.payload());
@@ -60,7 +60,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   }
 
   // Answers are cumulative: if several wait to be written, only the last one is sent.
-  void Answer(const v1::CopyAnswer& answer) override {
+  void Answer(const v1::ReplicationAck& answer) override {
     MutexLock lock(mutex_);
     next_.set_replicated(std::max(next_.replicated(), answer.replicated()));
     if (answer.beat() != 0) next_.set_beat(answer.beat());
@@ -99,11 +99,11 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   }
 
   std::shared_ptr<ServerStream> self_;  // until OnDone
-  std::unique_ptr<CopySession> session_;
+  std::unique_ptr<BackupSession> session_;
   grpc::ByteBuffer incoming_;
 
   Mutex mutex_;
-  v1::CopyAnswer next_ ABSL_GUARDED_BY(mutex_);
+  v1::ReplicationAck next_ ABSL_GUARDED_BY(mutex_);
   bool unsaid_ ABSL_GUARDED_BY(mutex_) = false;  // next_ has not been written
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -113,10 +113,10 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
 };
 
 // The replicator bounds what waits to be written: clients get no answers while the backup is behind.
-class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
+class ClientStream final : public ReplicationStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   ClientStream(const std::string& address, const net::Credentials& credentials, int part,
-               CopyStreamHandler& handler)
+               ReplicationStreamHandler& handler)
       : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
     context().AddMetadata(net::kShardMetadata, absl::StrCat(part));
     stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
@@ -128,19 +128,19 @@ class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer
     AwaitEnd();
   }
 
-  void Send(uint64_t number, CopyItem item) override {
+  void Send(uint64_t number, ReplicationItem item) override {
     std::vector<grpc::ByteBuffer> frames;
-    SplitIntoFrames(
-        number, item,
-        [&](const v1::CopyHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>& owner) {
-          frames.push_back(net::EncodeFrame(header, payload, owner));
-        });
+    SplitIntoFrames(number, item,
+                    [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
+                        const std::shared_ptr<const void>& owner) {
+                      frames.push_back(net::EncodeFrame(header, payload, owner));
+                    });
     Write(std::move(frames));
   }
 
  private:
   absl::Status OnMessage(const grpc::ByteBuffer& message) override {
-    CAIRN_ASSIGN_OR_RETURN(const v1::CopyAnswer answer, Decode(message));
+    CAIRN_ASSIGN_OR_RETURN(const v1::ReplicationAck answer, Decode(message));
     handler_.OnAnswer(answer);
     return absl::OkStatus();
   }
@@ -148,20 +148,20 @@ class ClientStream final : public CopyStream, net::ClientStream<grpc::ByteBuffer
     handler_.OnClosed(net::EndOfStream(status, "the backup closed the stream"));
   }
 
-  CopyStreamHandler& handler_;
+  ReplicationStreamHandler& handler_;
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
 };
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& server) {
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(Server& server) {
   return ServerStream::Start(server);
 }
 
-CopyDialer DialCopyByGrpc(net::Credentials credentials) {
+BackupDialer DialBackupByGrpc(net::Credentials credentials) {
   return [credentials = std::move(credentials)](const std::string& address, int part,
-                                                CopyStreamHandler& handler) {
+                                                ReplicationStreamHandler& handler) {
     return std::make_unique<ClientStream>(address, credentials, part, handler);
   };
 }

@@ -11,10 +11,10 @@
 namespace cairn::ps {
 
 // The backup's side: serves one stream. Owned by gRPC.
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeCopy(Server& server);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(Server& server);
 
 // The primary's side. `credentials`: net::CredentialsOf(). Each stream has its own channel, so that its
 // status is current.
-CopyDialer DialCopyByGrpc(net::Credentials credentials);
+BackupDialer DialBackupByGrpc(net::Credentials credentials);
 
 }  // namespace cairn::ps

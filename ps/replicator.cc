@@ -20,7 +20,7 @@ constexpr auto kSayAfter = std::chrono::seconds(2);
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
 constexpr auto kLook = std::chrono::milliseconds(500);
 
-// The process answers that it has no backup of this shard, so it will not be promoted. Only CopySession and
+// The process answers that it has no backup of this shard, so it will not be promoted. Only BackupSession and
 // the service use this code.
 bool KeepsNone(const absl::Status& end) {
   return absl::IsFailedPrecondition(end);
@@ -31,7 +31,7 @@ bool IsGone(const absl::Status& end) {
   return absl::IsUnavailable(end) && net::WhyUnreachable(end) == "connection refused";
 }
 
-int64_t BytesOf(const CopyItem& item) {
+int64_t BytesOf(const ReplicationItem& item) {
   int64_t floats = 0;
   for (const auto& part : item.floats) floats += part->size();
   return floats * static_cast<int64_t>(sizeof(float));
@@ -80,7 +80,7 @@ void Replicator::Quit() {
   Calls calls;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kDeposed) state_ = State::kStopped;
+    if (state_ != State::kFenced) state_ = State::kStopped;
     calls = Due();
     Wake();
   }
@@ -92,7 +92,7 @@ bool Replicator::wants(Component part) const {
   return stream_ != nullptr && sent_state_[static_cast<size_t>(part)];
 }
 
-void Replicator::SendState(Component part, CopyItem item) {
+void Replicator::SendState(Component part, ReplicationItem item) {
   MutexLock lock(mutex_);
   if (stream_ == nullptr) return;
   SendNow(std::move(item));
@@ -100,12 +100,12 @@ void Replicator::SendState(Component part, CopyItem item) {
   Wake();
 }
 
-void Replicator::Send(Component part, CopyItem item) {
+void Replicator::Send(Component part, ReplicationItem item) {
   MutexLock lock(mutex_);
   if (stream_ != nullptr && sent_state_[static_cast<size_t>(part)]) SendNow(std::move(item));
 }
 
-uint64_t Replicator::SendNow(CopyItem item) {
+uint64_t Replicator::SendNow(ReplicationItem item) {
   if (const int64_t bytes = BytesOf(item); bytes > 0) {
     behind_.emplace_back(last_ + 1, bytes);
     behind_bytes_ += bytes;
@@ -116,7 +116,7 @@ uint64_t Replicator::SendNow(CopyItem item) {
 
 bool Replicator::AnswersWait() const {
   switch (state_) {
-    case State::kWhole:
+    case State::kInSync:
     case State::kUnsure:
       return true;
     case State::kCatchingUp:
@@ -157,17 +157,17 @@ void Replicator::Make(Calls calls) {
   for (auto& [call, lost] : calls) call(lost);
 }
 
-bool Replicator::was_whole() const {
+bool Replicator::was_in_sync() const {
   MutexLock lock(mutex_);
-  return was_whole_;
+  return was_in_sync_;
 }
 
-std::string Replicator::deposed() const {
+std::string Replicator::fenced() const {
   MutexLock lock(mutex_);
-  return state_ == State::kDeposed ? deposed_ : std::string();
+  return state_ == State::kFenced ? fenced_ : std::string();
 }
 
-void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
+void Replicator::OnAnswer(const v1::ReplicationAck& answer) {
   Calls calls;
   {
     MutexLock lock(mutex_);
@@ -182,7 +182,7 @@ void Replicator::OnAnswer(const v1::CopyAnswer& answer) {
       heard_ = echoes_.front().second;
     if (answer.beat() != 0 && stream_ != nullptr && state_ != State::kStopped) {
       last_echo_ = last_answer_;
-      CopyItem echo;
+      ReplicationItem echo;
       echo.body.set_echo(answer.beat());
       echoes_.emplace_back(SendNow(std::move(echo)), last_echo_);
     }
@@ -220,7 +220,7 @@ bool Replicator::Open() {
   open_ = options_.dial(*this);
   MutexLock lock(mutex_);
   stream_ = open_.get();
-  CopyItem origin;
+  ReplicationItem origin;
   *origin.body.mutable_origin() = options_.origin;
   awaited_ = SendNow(std::move(origin));
   return true;
@@ -230,11 +230,11 @@ bool Replicator::MayHaveBeenReplaced() const {
   return broken_ - heard_ > kSilent;
 }
 
-void Replicator::Depose() {
-  state_ = State::kDeposed;
-  deposed_ = absl::StrCat(options_.copy, ", whose process has ended, may have been promoted in place of ",
-                          options_.part, ", which it had not heard from for ",
-                          absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
+void Replicator::Fence() {
+  state_ = State::kFenced;
+  fenced_ = absl::StrCat(options_.backup, ", whose process has ended, may have been promoted in place of ",
+                         options_.part, ", which it had not heard from for ",
+                         absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
 }
 
 void Replicator::Agree() {
@@ -243,7 +243,7 @@ void Replicator::Agree() {
     MutexLock lock(mutex_);
     const bool new_life = std::exchange(keeper_, answering_) != answering_;
     if (state_ == State::kUnsure && new_life && MayHaveBeenReplaced()) {
-      Depose();
+      Fence();
       return;
     }
     if (state_ == State::kAlone || state_ == State::kUnsure) state_ = State::kCatchingUp;
@@ -254,20 +254,20 @@ void Replicator::Agree() {
   options_.capture();
 }
 
-void Replicator::BecomeWhole() {
+void Replicator::BecomeInSync() {
   {
     MutexLock lock(mutex_);
     if (state_ == State::kCatchingUp) {
-      CopyItem whole;
-      whole.body.set_whole(true);
+      ReplicationItem whole;
+      whole.body.set_in_sync(true);
       SendNow(std::move(whole));
-      state_ = State::kWhole;
-      was_whole_ = true;
-      has_lost_copy_ = false;
+      state_ = State::kInSync;
+      was_in_sync_ = true;
+      has_lost_backup_ = false;
       untold_loss_.clear();
     }
   }
-  LogInfo(options_.part, "'s shard is in sync with its backup on ", options_.copy);
+  LogInfo(options_.part, "'s shard is in sync with its backup on ", options_.backup);
 }
 
 bool Replicator::Advance() {
@@ -282,7 +282,7 @@ bool Replicator::Advance() {
     ended = Ended();
     const bool all_sent = std::all_of(sent_state_.begin(), sent_state_.end(), [](bool sent) { return sent; });
     const bool ready =
-        phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kWhole && replicated_ >= awaited_;
+        phase_ == Phase::kSendingState ? all_sent : phase_ != Phase::kInSync && replicated_ >= awaited_;
     if (!ended && !ready) return false;
     if (phase_ == Phase::kSendingState) awaited_ = last_;
   }
@@ -295,8 +295,8 @@ bool Replicator::Advance() {
   } else if (phase_ == Phase::kSendingState) {
     phase_ = Phase::kHoldingState;
   } else {
-    phase_ = Phase::kWhole;
-    BecomeWhole();
+    phase_ = Phase::kInSync;
+    BecomeInSync();
   }
   return true;
 }
@@ -310,7 +310,7 @@ void Replicator::Close() {
     behind_.clear();
     behind_bytes_ = 0;
     echoes_.clear();
-    if (state_ == State::kWhole) {
+    if (state_ == State::kInSync) {
       state_ = State::kUnsure;
       broken_ = Now();
     }
@@ -321,7 +321,7 @@ void Replicator::Close() {
   const TimePoint now = Now();
   if (!Over() && now - last_said_ > kSayEvery && now - broken_ > kSayAfter) {
     last_said_ = now;
-    LogWarning("waiting for the backup of ", options_.part, "'s shard on ", options_.copy, ": ",
+    LogWarning("waiting for the backup of ", options_.part, "'s shard on ", options_.backup, ": ",
                net::WhyUnreachable(end));
   }
   if (now - opened_ > kSayEvery / 2) backoff_.Reset();  // the stream worked for a while
@@ -336,14 +336,14 @@ void Replicator::Conclude(const absl::Status& end) {
     if (Over()) {
       // It stays so, however the stream has ended.
     } else if (absl::IsAborted(end)) {
-      state_ = State::kDeposed;
-      deposed_ = absl::StrCat(options_.copy, " has been promoted in place of ", options_.part);
+      state_ = State::kFenced;
+      fenced_ = absl::StrCat(options_.backup, " has been promoted in place of ", options_.part);
     } else if (state_ == State::kUnsure && gone && MayHaveBeenReplaced()) {
-      Depose();
+      Fence();
     } else if (state_ == State::kCatchingUp || gone || MayGoOnAlone()) {
       state_ = State::kAlone;
-      if (!std::exchange(has_lost_copy_, true)) {
-        untold_loss_ = absl::StrCat(options_.part, "'s shard has no backup now: ", options_.copy, ": ",
+      if (!std::exchange(has_lost_backup_, true)) {
+        untold_loss_ = absl::StrCat(options_.part, "'s shard has no backup now: ", options_.backup, ": ",
                                     net::WhyUnreachable(end));
       }
     }
@@ -360,10 +360,10 @@ void Replicator::Step() {
   }
   while (Advance()) {
   }
-  SayThatCopyIsLost();
+  LogThatBackupIsLost();
 }
 
-void Replicator::SayThatCopyIsLost() {
+void Replicator::LogThatBackupIsLost() {
   std::string loss;
   {
     MutexLock lock(mutex_);

@@ -3,14 +3,14 @@
 //
 //      ┌────────── process gone, no backup there, or its right has expired ───────────┐
 //      ▼                                                                              │
-//   kAlone ──► kCatchingUp ── whole state received ──► kWhole ── stream broken ──► kUnsure
+//   kAlone ──► kCatchingUp ── whole state received ──► kInSync ── stream broken ──► kUnsure
 //      ▲         │     ▲                                                              │
 //      └ broken ─┘     └────────────── the backup agrees to start over ───────────────┘
 //
-//   any state ──► kDeposed: the backup has been promoted, or may have been before its process ended
+//   any state ──► kFenced: the backup has been promoted, or may have been before its process ended
 //
-// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kWhole they wait until
-// the backup has received everything before them; in kUnsure they are held back. In kDeposed nothing is
+// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait until
+// the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
 // answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume when its
@@ -53,31 +53,31 @@ inline constexpr auto kAloneAfter = std::chrono::seconds(12);
 inline constexpr auto kSilent = std::chrono::seconds(3);
 
 // One event for the backup. The buffers of `floats` are concatenated.
-struct CopyItem {
-  v1::CopyBody body;
+struct ReplicationItem {
+  v1::ReplicationBody body;
   std::vector<std::shared_ptr<const AlignedBuffer>> floats{};
   bool state = false;  // `floats` is a complete state
 };
 
 // Called by a stream's threads, one call at a time; must not block.
-class CopyStreamHandler {
+class ReplicationStreamHandler {
  public:
-  virtual ~CopyStreamHandler() = default;
-  virtual void OnAnswer(const v1::CopyAnswer& answer) = 0;
+  virtual ~ReplicationStreamHandler() = default;
+  virtual void OnAnswer(const v1::ReplicationAck& answer) = 0;
   // The last call. `status` is the reason why the stream ended.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
 // One stream to the backup, from its opening to its end.
-class CopyStream {
+class ReplicationStream {
  public:
   // Closes the stream, and returns after OnClosed().
-  virtual ~CopyStream() = default;
+  virtual ~ReplicationStream() = default;
   // Queues the item; does not block. After the stream has ended, items are dropped.
-  virtual void Send(uint64_t number, CopyItem item) = 0;
+  virtual void Send(uint64_t number, ReplicationItem item) = 0;
 };
 
-class Replicator final : private CopyStreamHandler {
+class Replicator final : private ReplicationStreamHandler {
  public:
   // `lost` is not OK if it will never be known whether the backup has received the items; clients get
   // this error.
@@ -87,10 +87,10 @@ class Replicator final : private CopyStreamHandler {
   static constexpr size_t kComponents = 3;
 
   struct Options {
-    std::string part;  // "ps/1", for messages
-    std::string copy;  // "ps/0 at host:2222"
-    v1::CopyOrigin origin;
-    std::function<std::unique_ptr<CopyStream>(CopyStreamHandler&)> dial;
+    std::string part;    // "ps/1", for messages
+    std::string backup;  // "ps/0 at host:2222"
+    v1::ReplicationOrigin origin;
+    std::function<std::unique_ptr<ReplicationStream>(ReplicationStreamHandler&)> dial;
     // Makes each Part call SendState() soon. Called from the replicator's thread, or from Step(),
     // until Stop().
     std::function<void()> capture;
@@ -114,22 +114,22 @@ class Replicator final : private CopyStreamHandler {
   // Whether `part` has sent its state on the current stream, so that its items are wanted. Other items
   // are dropped.
   bool wants(Component part) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void SendState(Component part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Send(Component part, CopyItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendState(Component part, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(Component part, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
   void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The backup has been in sync at least once.
-  bool was_whole() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool was_in_sync() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Not empty if this primary is fenced, because the backup has been promoted or may have been: the owner
   // drops the shard. The text is the reason, for messages.
-  std::string deposed() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string fenced() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  enum class State { kAlone, kCatchingUp, kWhole, kUnsure, kDeposed, kStopped };
+  enum class State { kAlone, kCatchingUp, kInSync, kUnsure, kFenced, kStopped };
   using Calls = std::vector<std::pair<Callback, absl::Status>>;
 
-  void OnAnswer(const v1::CopyAnswer& answer) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnAnswer(const v1::ReplicationAck& answer) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnClosed(const absl::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // One step of a stream's life; false if there is nothing to do yet.
@@ -138,23 +138,23 @@ class Replicator final : private CopyStreamHandler {
   bool Open() ABSL_LOCKS_EXCLUDED(mutex_);
   // The backup starts over.
   void Agree() ABSL_LOCKS_EXCLUDED(mutex_);
-  void BecomeWhole() ABSL_LOCKS_EXCLUDED(mutex_);
+  void BecomeInSync() ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the stream and evaluates why it ended.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   // Logs that the backup is lost, unless the stream has just broken or the server is stopping.
-  void SayThatCopyIsLost() ABSL_LOCKS_EXCLUDED(mutex_);
+  void LogThatBackupIsLost() ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the state from the reason why a stream ended.
   void Conclude(const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
-  uint64_t SendNow(CopyItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t SendNow(ReplicationItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The backup's right to be promoted has expired, and it has had time to report a promotion.
   bool MayGoOnAlone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For a backup whose process has ended: whether it had not heard from us for long enough to be promoted.
   bool MayHaveBeenReplaced() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Depose() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fence() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The stream has ended, or brought nothing for too long.
   bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return state_ == State::kDeposed || state_ == State::kStopped;
+    return state_ == State::kFenced || state_ == State::kStopped;
   }
   // Wakes the thread, because there is something to do.
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -167,25 +167,25 @@ class Replicator final : private CopyStreamHandler {
   const Options options_;
 
   // Used by the stepping thread only.
-  enum class Phase { kNone, kAgreeing, kSendingState, kHoldingState, kWhole };
+  enum class Phase { kNone, kAgreeing, kSendingState, kHoldingState, kInSync };
   Phase phase_ = Phase::kNone;
-  std::unique_ptr<CopyStream> open_;  // the stream; null in kNone
-  uint64_t awaited_ = 0;              // number of the awaited item: the origin, or the last of the state
+  std::unique_ptr<ReplicationStream> open_;  // the stream; null in kNone
+  uint64_t awaited_ = 0;  // number of the awaited item: the origin, or the last of the state
   TimePoint opened_, next_open_, last_said_;
   net::Backoff backoff_;
 
   mutable Mutex mutex_;
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAlone;
-  bool was_whole_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_in_sync_ ABSL_GUARDED_BY(mutex_) = false;
   // The backup has been lost since it was last in sync. Initially true: there is no backup to lose.
-  bool has_lost_copy_ ABSL_GUARDED_BY(mutex_) = true;
+  bool has_lost_backup_ ABSL_GUARDED_BY(mutex_) = true;
   // The warning about the lost backup, while it is too early to log it.
   std::string untold_loss_ ABSL_GUARDED_BY(mutex_);
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t wakes_ ABSL_GUARDED_BY(mutex_) = 0;                  // calls of Wake()
-  CopyStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;        // open_, while it is in use
-  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // set when the stream has ended
+  uint64_t wakes_ ABSL_GUARDED_BY(mutex_) = 0;                   // calls of Wake()
+  ReplicationStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // open_, while it is in use
+  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);   // set when the stream has ended
   std::array<bool, kComponents> sent_state_ ABSL_GUARDED_BY(mutex_){};
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;        // number of the last item sent, over all streams
   uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item that the backup has
@@ -193,7 +193,7 @@ class Replicator final : private CopyStreamHandler {
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<uint64_t, Callback>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be received
-  std::string deposed_ ABSL_GUARDED_BY(mutex_);                                // in kDeposed: the evidence
+  std::string fenced_ ABSL_GUARDED_BY(mutex_);                                 // in kFenced: the evidence
   TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
   // (item, when it was sent), not received yet.
   std::deque<std::pair<uint64_t, TimePoint>> echoes_ ABSL_GUARDED_BY(mutex_);
@@ -202,7 +202,7 @@ class Replicator final : private CopyStreamHandler {
   // The backup has heard from us since `heard_`; the connection was seen to break at `broken_`.
   TimePoint heard_ ABSL_GUARDED_BY(mutex_), broken_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
-  // CopyAnswer.keeper of the process that agreed last to be the backup, and of the one that answered last.
+  // ReplicationAck.keeper of the process that agreed last to be the backup, and of the one that answered last.
   uint64_t keeper_ ABSL_GUARDED_BY(mutex_) = 0, answering_ ABSL_GUARDED_BY(mutex_) = 0;
   Thread thread_;
 };

@@ -39,7 +39,7 @@ void Sequencer::Join(int worker, uint64_t incarnation) {
     MutexLock lock(mutex_);
     Worker& known = workers_[worker];
     if (incarnation <= known.incarnation) return;  // overtaken by a later incarnation
-    if (copied()) {
+    if (replicated()) {
       v1::SequencerEvent event;
       event.mutable_join()->set_worker(worker);
       event.mutable_join()->set_incarnation(incarnation);
@@ -59,7 +59,7 @@ void Sequencer::Leave(int worker, uint64_t incarnation) {
     MutexLock lock(mutex_);
     Worker& known = workers_[worker];
     if (incarnation < known.incarnation) return;
-    if (copied()) {
+    if (replicated()) {
       v1::SequencerEvent event;
       event.mutable_leave()->set_worker(worker);
       event.mutable_leave()->set_incarnation(incarnation);
@@ -79,7 +79,7 @@ absl::StatusOr<Progress> Sequencer::WriteMark(const Mark& mark) {
   {
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
-    if (copied()) {
+    if (replicated()) {
       v1::SequencerEvent event;
       event.mutable_mark()->set_token(mark.token);
       event.mutable_mark()->set_snapshot(mark.snapshot);
@@ -124,7 +124,7 @@ absl::Status Sequencer::ChangeConfig(uint64_t incarnation, int64_t number,
     }
     if (number <= chief.last_config_change) return absl::OkStatus();
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
-    if (copied()) {
+    if (replicated()) {
       v1::SequencerEvent event;
       event.mutable_config_change()->set_incarnation(incarnation);
       event.mutable_config_change()->set_number(number);
@@ -232,7 +232,7 @@ void Sequencer::OnStaged(int server, const Gradient& gradient) {
   Change change;
   {
     MutexLock lock(mutex_);
-    if (copied()) {
+    if (replicated()) {
       v1::SequencerEvent event;
       event.mutable_staged()->set_server(server);
       *event.mutable_staged()->mutable_gradient() = ToProto(gradient);
@@ -272,7 +272,7 @@ void Sequencer::OnSums(int server, Sums sums) {
   {
     MutexLock lock(mutex_);
     if (!measuring_.has_value() || measuring_->index != sums.index) return;
-    if (copied()) {
+    if (replicated()) {
       v1::SequencerEvent event;
       event.mutable_sums()->set_server(server);
       *event.mutable_sums()->mutable_sums() = ToProto(sums);
@@ -327,7 +327,7 @@ std::vector<int> Sequencer::UnmeasuredServers() const {
 
 void Sequencer::OnExecuted(int server, int64_t index) {
   MutexLock lock(mutex_);
-  if (copied()) {
+  if (replicated()) {
     v1::SequencerEvent event;
     event.mutable_executed()->set_server(server);
     event.mutable_executed()->set_index(index);

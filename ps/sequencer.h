@@ -15,7 +15,7 @@
 // limited in this way: from kMaxUnexecuted entries on they are refused.
 //
 // With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
-// order, so it makes the same decisions (sequencer_copy.cc). Followers receive an entry only after the backup
+// order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the backup
 // has it: no follower has executed an entry that a promoted backup does not know.
 //
 // One per job, on ps/0; in asynchronous jobs, one on each server. Thread-safe.
@@ -143,7 +143,7 @@ class Sequencer {
   // Sends the whole state to the replicator.
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
   // The backup's side. INVALID_ARGUMENT for a state or event that does not fit the job.
-  absl::Status RestoreCopied(const v1::CopiedSequencer& copied) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RestoreReplica(const v1::ReplicatedSequencer& replicated) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   // Streams the log to `server` from `next_index` on, replacing its previous subscription. `epoch`: of the
   // server's shard. FAILED_PRECONDITION: the log does not contain `next_index`. UNAVAILABLE, after which the
@@ -244,7 +244,7 @@ class Sequencer {
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
   // copied(): whether events must be sent to the backup. Tell() sends one, before each change, so that the
   // backup makes the same change.
-  bool copied() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<LogSink>> Sinks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -72,7 +72,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   {
     MutexLock lock(mutex_);
     outdated =
-        job_ != nullptr && state_ != v1::STATE_COPY && request.incarnation() == incarnation_ &&
+        job_ != nullptr && state_ != v1::STATE_BACKUP && request.incarnation() == incarnation_ &&
         request.epoch() > epoch_ &&
         net::SealHolds(job_->seal_key(), EpochFacts(incarnation_, request.epoch()), request.epoch_seal());
   }
@@ -117,7 +117,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
   absl::Status status;
   v1::CreateResponse response;
-  std::shared_ptr<CopySink> copied;  // its primary's job is created again
+  std::shared_ptr<ReplicationSink> replicated;  // its primary's job is created again
   Calls calls;
   {
     MutexLock lock(mutex_);
@@ -131,7 +131,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
       // A backup has the incarnation of its primary. Clients of that primary would take the new job for an
       // outdated primary.
-      const bool was_backup = state_ == v1::STATE_COPY;
+      const bool was_backup = state_ == v1::STATE_BACKUP;
       const uint64_t incarnation = was_backup ? options_.incarnation + drops_ + 1 : incarnation_;
       ActiveJob::Host host = HostFor(incarnation);
       host.seal_key = request.seal_key();
@@ -149,8 +149,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
           initialised_ = false;
           incarnation_ = incarnation;
           if (was_backup) ++drops_;
-          if (copying_.sink != nullptr) copied = copying_.sink;
-          copying_ = {};
+          if (backup_.sink != nullptr) replicated = backup_.sink;
+          backup_ = {};
           CollectWaiters(clock_.Now(), calls);
         } else {
           job_.swap(replaced);
@@ -160,7 +160,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
     if (status.ok()) response.set_layout(job_->layout());
   }
   for (auto& call : calls) call();
-  if (copied != nullptr) copied->Close(absl::FailedPreconditionError("the job is being created again"));
+  if (replicated != nullptr)
+    replicated->Close(absl::FailedPreconditionError("the job is being created again"));
   // Followers whose job was created before this server's belong to the same run: they find the new sequencer.
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
     Retire(std::move(replaced),
@@ -183,8 +184,8 @@ absl::Status Server::CheckReplaceable(const v1::Job& job) const {
                                                       job_->job().generation(), " is under way"));
   }
   const bool goes_on = same_run && job.generation() > job_->job().generation();
-  if (state_ == v1::STATE_COPY) {
-    const bool served = copying_.sink != nullptr && clock_.Now() - copying_.heard < kSilent;
+  if (state_ == v1::STATE_BACKUP) {
+    const bool served = backup_.sink != nullptr && clock_.Now() - backup_.heard < kSilent;
     return goes_on || (!same_run && !served) ? absl::OkStatus() : CheckServes();
   }
   if (state_ == v1::STATE_INITIALISING || (state_ == v1::STATE_READY && goes_on)) return absl::OkStatus();
@@ -298,7 +299,7 @@ void Server::OnInitialised(uint64_t layout) {
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
-    if (job_->replicator() != nullptr) {  // TickCopies() continues
+    if (job_->replicator() != nullptr) {  // TickBackups() continues
       if (!std::exchange(initialised_, true)) job_->StartReplicating();
       return;
     }
@@ -318,7 +319,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::JobToFollow(const std::string
                                                                int64_t generation) const {
   MutexLock lock(mutex_);
   if (shut_down_ || job_ == nullptr || job_->job().run_id() != run_id ||
-      job_->job().generation() != generation || job_->sequencer() == nullptr || state_ == v1::STATE_COPY) {
+      job_->job().generation() != generation || job_->sequencer() == nullptr || state_ == v1::STATE_BACKUP) {
     return absl::UnavailableError(
         absl::StrCat(name(), " does not sequence generation ", generation, " of job ", run_id));
   }
@@ -374,7 +375,7 @@ void Server::Tick() {
   {
     MutexLock lock(mutex_);
     job = job_;
-    if (state_ == v1::STATE_COPY) {
+    if (state_ == v1::STATE_BACKUP) {
       job = nullptr;  // its primary does all this
     } else if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
       expired = CollectExpired(now, reasons);
@@ -382,7 +383,7 @@ void Server::Tick() {
     CollectWaiters(now, calls);
   }
   for (auto& call : calls) call();
-  TickCopies(now, job);
+  TickBackups(now, job);
   for (size_t i = 0; i < expired.size(); ++i) {
     const bool wait = job->job().wait_for_return();
     LogWarning(reasons[i], wait ? ": the job waits for its return" : ": it leaves the job");
@@ -414,18 +415,18 @@ std::optional<ExitCode> Server::ended() const {
 
 void Server::Shutdown() {
   std::shared_ptr<ActiveJob> job;
-  std::shared_ptr<CopySink> copied;
+  std::shared_ptr<ReplicationSink> replicated;
   Calls calls;
   {
     MutexLock lock(mutex_);
     if (shut_down_) return;
     shut_down_ = true;
     job = job_;
-    copied = std::exchange(copying_.sink, nullptr);
+    replicated = std::exchange(backup_.sink, nullptr);
     waiters_.Fail(absl::UnavailableError(absl::StrCat(name(), " is stopping")), calls);
   }
   for (auto& call : calls) call();
-  if (copied != nullptr) copied->Close(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
+  if (replicated != nullptr) replicated->Close(absl::UnavailableError(absl::StrCat(name(), " is stopping")));
   if (job != nullptr) job->StopReplicating();
   // A follower may be another shard of this process, which ends after this one.
   if (job != nullptr && job->sequencer() != nullptr)

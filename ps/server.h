@@ -6,10 +6,10 @@
 //                             ▲                        │
 //                             └─Create, a generation on┘
 //
-// With ps_replication (server_copy.cc), a Server is one shard of the job in one process, and another process
+// With ps_replication (server_backup.cc), a Server is one shard of the job in one process, and another process
 // has a second Server for the same shard:
 //
-//   EMPTY ──OpenCopy──► COPY ──Promote──► READY ── replaced by its own backup ──► EMPTY
+//   EMPTY ──OpenBackup──► COPY ──Promote──► READY ── replaced by its own backup ──► EMPTY
 //
 // Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any
 // thread, outside all locks. Lock order: server, sequencer, shard.
@@ -43,10 +43,10 @@
 namespace cairn::ps {
 
 // Sends a backup's answers to its primary. Thread-safe; must not block.
-class CopySink {
+class ReplicationSink {
  public:
-  virtual ~CopySink() = default;
-  virtual void Answer(const v1::CopyAnswer& answer) = 0;
+  virtual ~ReplicationSink() = default;
+  virtual void Answer(const v1::ReplicationAck& answer) = 0;
   virtual void Close(absl::Status reason) = 0;
 };
 
@@ -61,8 +61,8 @@ class Server {
     uint64_t cluster_hash = 0;  // 0: the clients' hash is not compared
     uint64_t incarnation = 1;   // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // required if index > 0
-    CopyDialer connect_to_copy{};                  // required for jobs with ps_replication
-    // Replication runs in KeepUpCopies(), by the given clock, instead of in a thread.
+    BackupDialer connect_to_backup{};              // required for jobs with ps_replication
+    // Replication runs in KeepUpBackups(), by the given clock, instead of in a thread.
     bool copies_by_calls = false;
     int64_t memory_limit = UsableMemory();  // bytes, of one job: see MemoryNeeds
     ThreadPool* thread_pool = nullptr;      // thread pool for updates; may be null
@@ -89,16 +89,16 @@ class Server {
   // --- Backup of a shard that another process serves: for the streams of Replicate ---
   // Starts a new backup. ABORTED if this server has been promoted in the caller's place. FAILED_PRECONDITION
   // if this server holds something else. INVALID_ARGUMENT and RESOURCE_EXHAUSTED as Create().
-  absl::StatusOr<std::shared_ptr<ActiveJob>> OpenCopy(const v1::CopyOrigin& origin,
-                                                      std::shared_ptr<CopySink> sink)
+  absl::StatusOr<std::shared_ptr<ActiveJob>> OpenBackup(const v1::ReplicationOrigin& origin,
+                                                        std::shared_ptr<ReplicationSink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Handles an item of the stream that `sink` belongs to: acknowledges it, then carries it out. An error ends
   // the stream: ABORTED if this server has been promoted in the caller's place, CANCELLED if this stream no
   // longer feeds the backup.
-  absl::Status OnCopied(const CopySink* sink, uint64_t number, const v1::CopyBody& body,
-                        std::shared_ptr<const AlignedBuffer> floats) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status OnReplicated(const ReplicationSink* sink, uint64_t number, const v1::ReplicationBody& body,
+                            std::shared_ptr<const AlignedBuffer> floats) ABSL_LOCKS_EXCLUDED(mutex_);
   // `spoilt`: the backup is no longer consistent, and will not be promoted.
-  void CopyClosed(const CopySink* sink, bool spoilt = false) ABSL_LOCKS_EXCLUDED(mutex_);
+  void BackupClosed(const ReplicationSink* sink, bool spoilt = false) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The job under this layout, for a session. ABORTED if the variables have changed since, or this process
   // never had them: the client must connect again.
@@ -114,7 +114,7 @@ class Server {
   // As Membership::StreamBroke().
   void PushStreamBroke(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   // This is a backup in sync: it may be promoted.
-  bool copy_whole() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool backup_in_sync() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The status of this server, without rates: they take two samples.
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -132,7 +132,7 @@ class Server {
   // Expires leases and waits. The owner calls it several times a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
   // With Options::copies_by_calls: one step of replication. Called often, by one thread.
-  void KeepUpCopies() ABSL_LOCKS_EXCLUDED(mutex_);
+  void KeepUpBackups() ABSL_LOCKS_EXCLUDED(mutex_);
   // The process was paused: that it received nothing meanwhile does not mean that the others were silent.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -146,10 +146,10 @@ class Server {
   using Calls = WaitList::Calls;
 
   // The state of a backup of another process' shard.
-  struct Copying {
-    std::shared_ptr<CopySink> sink;                 // null: the stream has ended
+  struct BackupState {
+    std::shared_ptr<ReplicationSink> sink;          // null: the stream has ended
     bool has_shard = false, has_sequencer = false;  // the states have arrived
-    bool whole = false;                             // in sync
+    bool in_sync = false;                           // in sync
     int64_t epoch = 0;                              // of the primary
     uint64_t last_beat = 0;
     std::deque<std::pair<uint64_t, TimePoint>> beats{};  // sent, and not echoed
@@ -160,17 +160,17 @@ class Server {
   int host_index() const { return options_.host_index < 0 ? options_.index : options_.host_index; }
   ActiveJob::Host HostFor(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // This server serves the shard, but the caller has been promoted since.
-  bool IsBehind(const v1::CopyOrigin& origin) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsBehind(const v1::ReplicationOrigin& origin) const ABSL_LOCKS_EXCLUDED(mutex_);
   // UNAVAILABLE if this is a backup, or no longer serves the shard.
   absl::Status CheckServes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status TakePlace(const v1::PromoteRequest& request, int64_t* epoch)
+  absl::Status Promote(const v1::PromoteRequest& request, int64_t* epoch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Restore(const v1::CopyBody& body, const std::shared_ptr<const AlignedBuffer>& floats)
+  absl::Status Restore(const v1::ReplicationBody& body, const std::shared_ptr<const AlignedBuffer>& floats)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendMember(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CaptureMembers(Replicator& replicator) ABSL_LOCKS_EXCLUDED(mutex_);
   // Part of Tick(): heartbeats, the first backup in sync, a lost shard, gradients that will not arrive.
-  void TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TickBackups(TimePoint now, const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
   // This server now has another job, or none: answers those who wait for `job` with `why`. Tick() ends the
   // streams, because ending them may need the thread that calls this.
   void Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -248,7 +248,7 @@ class Server {
   int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // of the shard, if it is served here
   uint64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;
   bool initialised_ ABSL_GUARDED_BY(mutex_) = false;  // has its values, and waits until the backup is in sync
-  Copying copying_ ABSL_GUARDED_BY(mutex_);           // in STATE_COPY
+  BackupState backup_ ABSL_GUARDED_BY(mutex_);        // in STATE_COPY
   // The last shard that was served here and has been dropped.
   struct Dropped {
     std::string run_id{};

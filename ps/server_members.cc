@@ -269,7 +269,7 @@ bool Server::Holds(const v1::WaitRequest& request, v1::WaitResponse* response) c
     case v1::CONDITION_READY:
       *missing = state_ == v1::STATE_EMPTY ? "the chief has not declared the job"
                  : !initialised_           ? "the chief has not written the variables"
-                                 : absl::StrCat("the backup on ", job_->copy_name(), " is not in sync yet");
+                                 : absl::StrCat("the backup on ", job_->backup_name(), " is not in sync yet");
       return state_ == v1::STATE_READY || state_ == v1::STATE_FINISHED;
     case v1::CONDITION_ALL_OTHERS_LEFT:
       if (state_ == v1::STATE_EMPTY) {  // former members joined an earlier process of this server

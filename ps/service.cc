@@ -167,9 +167,9 @@ class Service final : public CallbackService {
     if (!allowed.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(allowed);
     const std::optional<int> shard = PartOf(*context);
     absl::StatusOr<Server*> server = absl::FailedPreconditionError("replication: the call names no shard");
-    if (shard.has_value()) server = shards_.ForCopy(*shard);
+    if (shard.has_value()) server = shards_.ForBackup(*shard);
     if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
-    return ServeCopy(**server);
+    return ServeBackup(**server);
   }
 
  private:

@@ -187,7 +187,7 @@ void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteRep
     }
     const Values written = store_.current();
     if (Replicator* const replicator = replicator_; replicator != nullptr) {
-      CopyItem item;
+      ReplicationItem item;
       item.body.set_written(written.version);
       item.floats = {written.data};
       replicator->Send(Replicator::Component::kShard, std::move(item));

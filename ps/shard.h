@@ -11,7 +11,7 @@
 //
 // If the shard has a backup on another server (replicator.h), each entry is sent there with the mean of its
 // gradients, and answers to clients wait until the backup has received the entry. A shard that is a backup
-// executes the entries that it receives (shard_copy.cc). After its promotion, entries wait for the gradients
+// executes the entries that it receives (shard_replica.cc). After its promotion, entries wait for the gradients
 // that were lost with the old primary; their workers send them again.
 //
 // Thread-safe. The log is executed by whichever thread finds that no other thread executes it (Flush,
@@ -182,16 +182,16 @@ class Shard final : public LogSink {
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
   // The backup's side. `state` is from the store's state_pool(). Flush() executes what these calls queue.
   // INVALID_ARGUMENT, without effect, for a state that does not fit this shard.
-  absl::Status RestoreCopied(const v1::CopiedShard& shard, std::shared_ptr<const AlignedBuffer> state)
+  absl::Status RestoreReplica(const v1::ReplicatedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // FAILED_PRECONDITION for an entry out of order. INVALID_ARGUMENT for an entry that LogValidator refuses, or
   // whose mean does not fit this shard. `mean`: null if the entry brings none, or its contributors have no
   // examples.
-  absl::Status AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
-                            std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status WriteCopied(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AppendReplicated(const LogEntry& entry, const v1::ReplicatedEntry& replicated,
+                                std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values) ABSL_LOCKS_EXCLUDED(mutex_);
   // Promotes this backup to primary. From now on, an update whose gradients are missing waits for them.
-  void TakePlace() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Promote() ABSL_LOCKS_EXCLUDED(mutex_);
   // The pushes that the log waits for, because they were lost with the old primary.
   std::vector<PushKey> Missing() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Index of the entry that waits for them; 0 if none does.

@@ -115,9 +115,9 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
     }
   }
   Replicator* const replicator = replicator_;
-  const bool copied = replicator != nullptr && replicator->wants(Replicator::Component::kShard);
-  if (copied && !known) mean_ = MeanOf(version, gradients, views);
-  if (copied) SendEntry(entry, /*with_mean=*/!known);
+  const bool replicated = replicator != nullptr && replicator->wants(Replicator::Component::kShard);
+  if (replicated && !known) mean_ = MeanOf(version, gradients, views);
+  if (replicated) SendEntry(entry, /*with_mean=*/!known);
   if (mean_.has_value() && mean_->version == version) {
     const bool none = mean_->data == nullptr;
     gradients = {ContributedGradient(none ? nullptr : mean_->data->data(), none ? 0 : 1)};

@@ -109,7 +109,7 @@ class VariableStore {
   // for it. Threading as Write().
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> CopySlots();
   // As CopySlots(), but beyond the budget if necessary: for the backup.
-  std::shared_ptr<const AlignedBuffer> TakeSlotsCopy();
+  std::shared_ptr<const AlignedBuffer> CopySlotsForBackup();
   // Restores what another store had at `version`. `state` is from state_pool(); null if there are no values.
   // Threading as Write().
   void Restore(int64_t version, const AlignedBuffer* state);

@@ -90,9 +90,9 @@ def main():
                   f"({pauses[0]:.2f} to {pauses[-1]:.2f}); longest step before {max(r[0] for r in results):.2f} s", flush=True)
     ratios = []
     for _ in range(options.pairs):
-        without, with_copies = run(options, None)[2], run(options, None, "--ps_replication=1")[2]
-        ratios.append(with_copies / without)
-        print(f"without copies {without:6.1f} steps/s   with {with_copies:6.1f}   ratio {ratios[-1]:.3f}", flush=True)
+        without, with_backups = run(options, None)[2], run(options, None, "--ps_replication=1")[2]
+        ratios.append(with_backups / without)
+        print(f"without copies {without:6.1f} steps/s   with {with_backups:6.1f}   ratio {ratios[-1]:.3f}", flush=True)
     if ratios:
         print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 

@@ -261,11 +261,11 @@ class Soak(IntegrationTest):
                 with contextlib.suppress(OSError):
                     ports |= set(re.findall(r"--listen=127\.0\.0\.1:(\d+)", pathlib.Path(f"/proc/{pid}/cmdline").read_text()))
             memory.look(named)
-            faults.step(named, calm=not self.options.ps_replication or self.copies_are_whole(job, faults))
+            faults.step(named, calm=not self.options.ps_replication or self.backups_are_in_sync(job, faults))
             job.wait_for(r"^\0", 0.1)  # for the end, or so long
         return ports
 
-    def copies_are_whole(self, job, faults):
+    def backups_are_in_sync(self, job, faults):
         """True if the log shows that both backups are in sync, since a server was killed, or since one was paused."""
         told = job.stderr.splitlines()
         whole = [line for line in told if "'s shard is in sync with its backup on" in line]

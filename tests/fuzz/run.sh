@@ -25,7 +25,7 @@ options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit
   -artifact_prefix="$found/")
 dict=$here/$target.dict
 case $target in
-  copy | create | follow | session | slices) dict=$here/script.dict ;;  # all play scripts
+  create | follow | replicate | session | slices) dict=$here/script.dict ;;  # all play scripts
 esac
 if [[ -f $dict ]]; then options+=(-dict="$dict"); fi
 

@@ -27,9 +27,9 @@ class NowherePort final : public ps::SequencerPort {
 };
 
 // A stream to a server that does not exist.
-class NowhereStream final : public ps::CopyStream {
+class NowhereStream final : public ps::ReplicationStream {
  public:
-  void Send(uint64_t, ps::CopyItem) override {}
+  void Send(uint64_t, ps::ReplicationItem) override {}
 };
 
 template <typename Request>
@@ -98,10 +98,11 @@ ServerPlayer::ServerPlayer(int index, int host_index)
                      follower_shard_ = std::move(shard);
                      return std::make_unique<NowherePort>();
                    },
-               .connect_to_copy =
-                   host_index < 0 ? ps::CopyDialer()
-                                  : [](const std::string&, int,
-                                       ps::CopyStreamHandler&) { return std::make_unique<NowhereStream>(); },
+               .connect_to_backup =
+                   host_index < 0
+                       ? ps::BackupDialer()
+                       : [](const std::string&, int,
+                            ps::ReplicationStreamHandler&) { return std::make_unique<NowhereStream>(); },
                .copies_by_calls = true},
               clock_),
       sink_(std::make_shared<Sink>()) {
@@ -204,7 +205,7 @@ void ServerPlayer::PlayStep(const Step& step) {
   }
 }
 
-bool ServerPlayer::IsTooLarge(const v1::CopyOrigin& origin) {
+bool ServerPlayer::IsTooLarge(const v1::ReplicationOrigin& origin) {
   return TooLarge(origin);
 }
 

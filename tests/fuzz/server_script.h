@@ -28,7 +28,7 @@ class ServerPlayer {
   ps::Server& server() { return server_; }
   // True: the state needs more memory than this test allows. False for malformed input, which the server must
   // refuse.
-  static bool IsTooLarge(const v1::CopyOrigin& origin);
+  static bool IsTooLarge(const v1::ReplicationOrigin& origin);
 
  private:
   class Sink;

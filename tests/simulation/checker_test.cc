@@ -274,9 +274,9 @@ TEST_F(ExamplesTest, FindsExamplesThatAreMiscounted) {
 
 // --- Promoted backups ---
 
-class CopiesTest : public CheckerTest {
+class ReplicationTest : public CheckerTest {
  protected:
-  CopiesTest() : CheckerTest({.servers = 2, .workers = 2, .copies = true}) {
+  ReplicationTest() : CheckerTest({.servers = 2, .workers = 2, .copies = true}) {
     for (int w : {0, 1})
       second_[w] = checker_.Arrived(1, From(Key(w, 1)), 2.0f + 4.0f * static_cast<float>(w));
   }
@@ -289,7 +289,7 @@ class CopiesTest : public CheckerTest {
   int64_t second_[2];
 };
 
-TEST_F(CopiesTest, AnAnswerLostWithItsServerIsNoFault) {
+TEST_F(ReplicationTest, AnAnswerLostWithItsServerIsNoFault) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -4);
   checker_.Answered(second_[0], Accepted(1), -4);
   checker_.Lost(second_[1]);
@@ -297,20 +297,20 @@ TEST_F(CopiesTest, AnAnswerLostWithItsServerIsNoFault) {
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
-TEST_F(CopiesTest, FindsAVersionThatContradictsAnEarlierAnswer) {
+TEST_F(ReplicationTest, FindsAVersionThatContradictsAnEarlierAnswer) {
   checker_.Read(0, 1, -4);
   checker_.Read(0, 1, -2);
   Found("version 1 is -2 on ps/0 and was -4");
 }
 
-TEST_F(CopiesTest, FindsAForgottenPush) {
+TEST_F(ReplicationTest, FindsAForgottenPush) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -4);
   for (int64_t arrival : second_) checker_.Answered(arrival, Accepted(1), -4);
   EndAt(-4, 1);
   Found("2 pushes are accepted, and ps/0 counts 1");
 }
 
-TEST_F(CopiesTest, FindsAWrongMean) {
+TEST_F(ReplicationTest, FindsAWrongMean) {
   for (int64_t arrival : arrivals_) checker_.Answered(arrival, Accepted(1), -6);
   for (int64_t arrival : second_) checker_.Answered(arrival, Accepted(1), -6);
   EndAt(-6, 2);

@@ -86,7 +86,7 @@ void Chief::Survey() {
   int64_t generation = -1, begun = -1;
   size_t ready = 0, same = 0;
   for (const Part& each : parts_) {
-    if (each.described.state() == v1::STATE_INITIALISING || each.described.state() == v1::STATE_COPY)
+    if (each.described.state() == v1::STATE_INITIALISING || each.described.state() == v1::STATE_BACKUP)
       begun = std::max(begun, each.described.job().generation());
     if (each.described.state() != v1::STATE_READY) continue;
     ++ready;

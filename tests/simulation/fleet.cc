@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/grpc_util.h"
-#include "tests/simulation/copy_link.h"
+#include "tests/simulation/backup_link.h"
 #include "tests/simulation/follow_link.h"
 
 namespace cairn::simulation {
@@ -29,10 +29,10 @@ ps::Server* Fleet::At(int part, bool away) const {
   return process.up ? process.parts->Find(part) : nullptr;
 }
 
-absl::StatusOr<ps::Server*> Fleet::ForCopy(int part, bool away) {
+absl::StatusOr<ps::Server*> Fleet::ForBackup(int part, bool away) {
   Process& process = Of(ProcessOf(part, away));
   if (!process.up) return absl::UnavailableError("failed to connect: Connection refused");
-  return process.parts->ForCopy(part);
+  return process.parts->ForBackup(part);
 }
 
 std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process, uint64_t incarnation) {
@@ -46,9 +46,9 @@ std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process, uint64_t in
                 return FollowLeader(simulation_, *this, {.part = part, .process = process, .epoch = epoch},
                                     job, std::move(shard));
               },
-          .connect_to_copy =
-              [this, process](const std::string&, int of, ps::CopyStreamHandler& handler) {
-                return DialCopy(simulation_, *this, of, process, handler);
+          .connect_to_backup =
+              [this, process](const std::string&, int of, ps::ReplicationStreamHandler& handler) {
+                return DialBackup(simulation_, *this, of, process, handler);
               },
           .copies_by_calls = true},
       simulation_.clock);
@@ -103,11 +103,11 @@ void Fleet::Tick() {
   }
 }
 
-void Fleet::KeepUpCopies() {
+void Fleet::KeepUpBackups() {
   for (int process = 0; process < size(); ++process) {
     if (!IsUp(process) || AwakeAt(process) > simulation_.events.now()) continue;
     for (const int part : {process, (process + size() - 1) % size()}) {
-      if (ps::Server* const server = Of(process).parts->Find(part)) server->KeepUpCopies();
+      if (ps::Server* const server = Of(process).parts->Find(part)) server->KeepUpBackups();
     }
   }
 }

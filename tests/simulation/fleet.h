@@ -59,7 +59,7 @@ class Fleet {
   // Null: the process is down, or holds nothing of the part.
   ps::Server* At(int part, bool away) const;
   // The server that keeps the part's backup. UNAVAILABLE if its process is down.
-  absl::StatusOr<ps::Server*> ForCopy(int part, bool away);
+  absl::StatusOr<ps::Server*> ForBackup(int part, bool away);
   bool IsUp(int process) const { return Of(process).up; }
   double AwakeAt(int process) const { return Of(process).paused_until; }
   // Answers that servers give now are lost, because their process dies.
@@ -72,7 +72,7 @@ class Fleet {
   void BreakOneLink();
   void Tick();
   // Copies are kept up by whoever is awake.
-  void KeepUpCopies();
+  void KeepUpBackups();
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
 

@@ -36,7 +36,7 @@ class World {
     while (histories_.sound()) {
       events().Step();
       ++outcome_.events;
-      if (simulation_.rules().copies) fleet_.KeepUpCopies();
+      if (simulation_.rules().copies) fleet_.KeepUpBackups();
       if (histories_.begun()) histories_.newest().EventEnded(LeaderVersion());
       if (!Quiet()) {
         quiet_since = -1;

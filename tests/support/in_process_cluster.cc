@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/random.h"
-#include "tests/support/in_process_copy.h"
+#include "tests/support/in_process_backup.h"
 
 namespace cairn::test {
 namespace {
@@ -17,7 +17,7 @@ InProcessCluster::InProcessCluster(ClusterOptions options)
     : options_(options), clock_(options.clock != nullptr ? *options.clock : steady_) {
   for (int i = 0; i < options_.servers; ++i) {
     slots_.push_back(std::make_unique<ServerSlot>());
-    copies_.push_back(std::make_unique<ServerSlot>());
+    backups_.push_back(std::make_unique<ServerSlot>());
     breakers_.push_back(std::make_unique<FollowBreaker>());
   }
   for (int i = 0; i < options_.servers; ++i) Restart(i);
@@ -45,7 +45,7 @@ InProcessCluster::~InProcessCluster() {
 void InProcessCluster::Kill(int server) {
   const int copied = (server + options_.servers - 1) % options_.servers;
   const std::shared_ptr<ps::Server> gone = slots_[static_cast<size_t>(server)]->Set(nullptr);
-  const std::shared_ptr<ps::Server> gone_too = copies_[static_cast<size_t>(copied)]->Set(nullptr);
+  const std::shared_ptr<ps::Server> gone_too = backups_[static_cast<size_t>(copied)]->Set(nullptr);
   if (gone == nullptr) return;
   {
     MutexLock lock(mutex_);
@@ -71,7 +71,7 @@ void InProcessCluster::Restart(int server) {
   }
   const int copied = (server + options_.servers - 1) % options_.servers;
   if (copied != server) {
-    copies_[static_cast<size_t>(copied)]->Set(MakeServer(copied, server, incarnation));
+    backups_[static_cast<size_t>(copied)]->Set(MakeServer(copied, server, incarnation));
   }
   slots_[static_cast<size_t>(server)]->Set(MakeServer(server, server, incarnation));
 }
@@ -87,14 +87,14 @@ std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int host_inde
       .connect_to_leader =
           [this, part, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
             std::vector<const ServerSlot*> leaders = {slots_[0].get()};
-            if (job.ps_replication() > 0) leaders.push_back(copies_[0].get());
+            if (job.ps_replication() > 0) leaders.push_back(backups_[0].get());
             return FollowInProcess(std::move(leaders), part, job, std::move(shard), epoch, delay,
                                    *breakers_[static_cast<size_t>(part)]);
           },
-      .connect_to_copy =
-          [this, host_index, delay](const std::string&, int of, ps::CopyStreamHandler& handler) {
-            return DialCopyInProcess(
-                host_index == of ? *copies_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)],
+      .connect_to_backup =
+          [this, host_index, delay](const std::string&, int of, ps::ReplicationStreamHandler& handler) {
+            return DialBackupInProcess(
+                host_index == of ? *backups_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)],
                 delay, handler);
           },
       .memory_limit = options_.memory_limit};
@@ -109,15 +109,15 @@ std::vector<std::unique_ptr<client::ServerStub>> InProcessCluster::Stubs(const s
 
 std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::StubFactoryFor(
     const std::string& client) {
-  return [this, client](int part, int) { return copy_link(client, part).NewStub(); };
+  return [this, client](int part, int) { return backup_link(client, part).NewStub(); };
 }
 
 Link& InProcessCluster::link(const std::string& client, int server) {
   return LinkTo(client, server, *slots_[static_cast<size_t>(server)], server);
 }
 
-Link& InProcessCluster::copy_link(const std::string& client, int part) {
-  return LinkTo(client, options_.servers + part, *copies_[static_cast<size_t>(part)], After(part));
+Link& InProcessCluster::backup_link(const std::string& client, int part) {
+  return LinkTo(client, options_.servers + part, *backups_[static_cast<size_t>(part)], After(part));
 }
 
 Link& InProcessCluster::LinkTo(const std::string& client, int key, const ServerSlot& slot, int host_index) {
@@ -132,7 +132,7 @@ Link& InProcessCluster::LinkTo(const std::string& client, int key, const ServerS
 }
 
 void InProcessCluster::Tick() {
-  for (const auto* slots : {&slots_, &copies_}) {
+  for (const auto* slots : {&slots_, &backups_}) {
     for (const auto& slot : *slots) {
       if (const std::shared_ptr<ps::Server> server = slot->Get()) server->Tick();
     }

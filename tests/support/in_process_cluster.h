@@ -44,7 +44,7 @@ class InProcessCluster {
   int num_servers() const { return options_.servers; }
   std::shared_ptr<ps::Server> server(int index) { return slots_[static_cast<size_t>(index)]->Get(); }
   // The server of `part` in the next process: its backup, or its primary after a promotion.
-  std::shared_ptr<ps::Server> copy_of(int part) { return copies_[static_cast<size_t>(part)]->Get(); }
+  std::shared_ptr<ps::Server> backup_of(int part) { return backups_[static_cast<size_t>(part)]->Get(); }
 
   // The stubs by which `client` ("worker/0") reaches the servers, by server. Every call returns stubs over
   // the same links.
@@ -59,7 +59,7 @@ class InProcessCluster {
   int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
   // The link from `client` to the backup of a part.
-  Link& copy_link(const std::string& client, int part) ABSL_LOCKS_EXCLUDED(mutex_);
+  Link& backup_link(const std::string& client, int part) ABSL_LOCKS_EXCLUDED(mutex_);
   // The process ends as if killed, and all streams to it break.
   void Kill(int server);
   // Starts a new process without state at the same address.
@@ -78,7 +78,7 @@ class InProcessCluster {
   const SteadyClock steady_;
   const Clock& clock_;
   std::vector<std::unique_ptr<ServerSlot>> slots_;        // [server]
-  std::vector<std::unique_ptr<ServerSlot>> copies_;       // [part], in the process after it
+  std::vector<std::unique_ptr<ServerSlot>> backups_;      // [part], in the process after it
   std::vector<std::unique_ptr<FollowBreaker>> breakers_;  // [server]
 
   Mutex mutex_;

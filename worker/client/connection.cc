@@ -43,7 +43,8 @@ Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, Connectio
   for (int server = 0; server < count; ++server) {
     Part& shard = shards_.emplace_back();
     shard.home = std::move(stubs[static_cast<size_t>(server)]);
-    if (options_.stub_factory && count > 1) shard.copy = options_.stub_factory(server, (server + 1) % count);
+    if (options_.stub_factory && count > 1)
+      shard.backup = options_.stub_factory(server, (server + 1) % count);
   }
 }
 
@@ -154,7 +155,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const ShardSe
 }
 
 absl::Status Connection::Find(int server) {
-  const bool has_backup = shard(server).copy != nullptr;
+  const bool has_backup = shard(server).backup != nullptr;
   return Search(server, {.away = shard(server).away, .has_backup = has_backup, .known = KnownOf(server)})
       .status();
 }
@@ -168,7 +169,7 @@ void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos)
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
   const ShardSearch::Known known = KnownOf(server);
   auto response = Search(server, {.away = shard(server).away,
-                                  .has_backup = shard(server).copy != nullptr && replicated_,
+                                  .has_backup = shard(server).backup != nullptr && replicated_,
                                   .known = known,
                                   .only_known = known.incarnation != 0});
   if (absl::IsAborted(response.status())) {

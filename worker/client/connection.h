@@ -95,12 +95,12 @@ class Connection {
 
  private:
   struct Part {
-    ServerStub& at(bool elsewhere) const { return elsewhere ? *copy : *home; }
+    ServerStub& at(bool elsewhere) const { return elsewhere ? *backup : *home; }
     ServerStub& here() const { return at(away); }
 
     std::unique_ptr<ServerStub> home;
-    std::unique_ptr<ServerStub> copy{};  // on the server with the backup; null: none
-    std::atomic<bool> away{false};       // `copy` serves the shard
+    std::unique_ptr<ServerStub> backup{};  // on the server with the backup; null: none
+    std::atomic<bool> away{false};         // `backup` serves the shard
     std::atomic<int> moves{0};
   };
   Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options);

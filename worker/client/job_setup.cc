@@ -230,7 +230,7 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
     }
     if (response.state() == v1::STATE_FINISHED) return absl::UnavailableError("training is over");
     // A backup that has not been promoted may be of a later generation than any server that is ready.
-    if (response.state() == v1::STATE_INITIALISING || response.state() == v1::STATE_COPY) {
+    if (response.state() == v1::STATE_INITIALISING || response.state() == v1::STATE_BACKUP) {
       survey.begun = std::max(survey.begun, response.job().generation());
     }
     if (response.state() != v1::STATE_READY) continue;

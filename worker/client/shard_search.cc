@@ -29,7 +29,7 @@ bool ShardSearch::Known::IsBefore(const Known& other) const {
 }
 
 ShardSearch::Known ShardSearch::Found::known() const {
-  return response.state() == v1::STATE_COPY ? Known() : KnownOf(response);
+  return response.state() == v1::STATE_BACKUP ? Known() : KnownOf(response);
 }
 
 std::optional<ShardSearch::Question> ShardSearch::question() const {
@@ -105,14 +105,14 @@ void ShardSearch::OnPromoted(const absl::Status& status) {
 }
 
 bool ShardSearch::Serves(const absl::StatusOr<v1::ConnectResponse>& response) const {
-  if (!response.ok() || response->state() == v1::STATE_COPY) return false;
+  if (!response.ok() || response->state() == v1::STATE_BACKUP) return false;
   if (!options_.only_known) return response->state() != v1::STATE_EMPTY;
   const Known answering = KnownOf(*response);
   return answering.incarnation == options_.known.incarnation && !answering.IsBefore(options_.known);
 }
 
 bool ShardSearch::HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const {
-  if (!response.ok() || response->state() != v1::STATE_COPY) return false;
+  if (!response.ok() || response->state() != v1::STATE_BACKUP) return false;
   return !options_.only_known || response->incarnation() == options_.known.incarnation;
 }
 

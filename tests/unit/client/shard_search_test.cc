@@ -55,7 +55,7 @@ TEST(ShardSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherPlace) {
 
 TEST(ShardSearch, TheBackupIsPromotedWhenTheServerIsGone) {
   const auto found =
-      Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, Knowing(7)).value();
+      Search({.away = Server(v1::STATE_BACKUP), .promotion = absl::OkStatus()}, Knowing(7)).value();
   EXPECT_TRUE(found.away);
   EXPECT_EQ(found.known().epoch, 1);
 }
@@ -63,7 +63,7 @@ TEST(ShardSearch, TheBackupIsPromotedWhenTheServerIsGone) {
 TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
   for (const Answer& away : {Answer(Server(v1::STATE_EMPTY, 9)), Places().away, Places().home}) {
     const auto found =
-        Search({.home = Server(v1::STATE_COPY), .away = away, .promotion = absl::OkStatus()}, From());
+        Search({.home = Server(v1::STATE_BACKUP), .away = away, .promotion = absl::OkStatus()}, From());
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_FALSE(found->away);
     EXPECT_EQ(found->response.state(), v1::STATE_READY);
@@ -74,10 +74,10 @@ TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
 TEST(ShardSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   for (const bool away_first : {false, true}) {
     const auto found =
-        Search({.home = Server(v1::STATE_COPY), .away = Server(v1::STATE_EMPTY, 9)}, From(away_first));
+        Search({.home = Server(v1::STATE_BACKUP), .away = Server(v1::STATE_EMPTY, 9)}, From(away_first));
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_FALSE(found->away);
-    EXPECT_EQ(found->response.state(), v1::STATE_COPY);
+    EXPECT_EQ(found->response.state(), v1::STATE_BACKUP);
     EXPECT_EQ(found->known().incarnation, 0u)
         << "otherwise its next answer would look like that of a lost server";
   }
@@ -90,7 +90,7 @@ TEST(ShardSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
   EXPECT_EQ(Search({.home = silent, .away = restarted}, Knowing(7)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(Search({.home = restarted,
-                    .away = Server(v1::STATE_COPY),
+                    .away = Server(v1::STATE_BACKUP),
                     .promotion = absl::UnavailableError("its server is there")},
                    Knowing(7))
                 .status()
@@ -120,7 +120,7 @@ TEST(ShardSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
   Answer rolled_back = Server(v1::STATE_READY, 7, 0);
   rolled_back->mutable_job()->set_generation(1);
   const auto found = Search({.home = rolled_back,
-                             .away = Server(v1::STATE_COPY),
+                             .away = Server(v1::STATE_BACKUP),
                              .promotion = absl::UnavailableError("its server is there")},
                             options);
   ASSERT_TRUE(found.ok()) << found.status();
@@ -134,7 +134,7 @@ TEST(ShardSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
   ShardSearch::Options options = Knowing(7);
   options.known.generation = 1;
   const Places places = {.home = Server(v1::STATE_READY, 7, 2),
-                         .away = Server(v1::STATE_COPY),
+                         .away = Server(v1::STATE_BACKUP),
                          .promotion = absl::UnavailableError("its server is there")};
   EXPECT_EQ(Search(places, options).status().code(), absl::StatusCode::kAborted);
   const auto found = Search(places, From());
@@ -145,8 +145,9 @@ TEST(ShardSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
 TEST(ShardSearch, APromotedBackupOfAnEarlierGenerationIsNotTheKnownServer) {
   ShardSearch::Options options = Knowing(7);
   options.known.generation = 1;
-  EXPECT_EQ(Search({.away = Server(v1::STATE_COPY), .promotion = absl::OkStatus()}, options).status().code(),
-            absl::StatusCode::kAborted);
+  EXPECT_EQ(
+      Search({.away = Server(v1::STATE_BACKUP), .promotion = absl::OkStatus()}, options).status().code(),
+      absl::StatusCode::kAborted);
 }
 
 TEST(ShardSearch, AServerThatRefusesTheClientEndsTheSearch) {

@@ -223,11 +223,11 @@ TEST_P(DataStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
 }
 
 // Transports on which the sender's memory is read only when the receiver handles the message.
-class NotCopyingTest : public DataStreamTest {};
-INSTANTIATE_TEST_SUITE_P(Over, NotCopyingTest, testing::Values(Over::kTcp, Over::kSocket, Over::kBorrowing),
-                         NameOf);
+class NotReplicatingTest : public DataStreamTest {};
+INSTANTIATE_TEST_SUITE_P(Over, NotReplicatingTest,
+                         testing::Values(Over::kTcp, Over::kSocket, Over::kBorrowing), NameOf);
 
-TEST_P(NotCopyingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
+TEST_P(NotReplicatingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
   Start();
   at_server_.StandStill();
   const auto owner =
@@ -244,7 +244,7 @@ TEST_P(NotCopyingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
   for (const auto& message : at_server_.Await(0)) EXPECT_TRUE(message.second == sent);
 }
 
-TEST_P(NotCopyingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
+TEST_P(NotReplicatingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
   Start();
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -259,7 +259,7 @@ TEST_P(NotCopyingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
   EXPECT_TRUE(AwaitUses(owner, 1));
 }
 
-TEST_P(NotCopyingTest, ManySmallRunsAreCopied) {
+TEST_P(NotReplicatingTest, ManySmallRunsAreCopied) {
   Start();
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 // says so.
 class Copy {
  public:
-  std::unique_ptr<CopyStream> Dial(CopyStreamHandler& handler) {
+  std::unique_ptr<ReplicationStream> Dial(ReplicationStreamHandler& handler) {
     handler_ = &handler;
     ++dials_;
     if (refuses_.has_value()) {
@@ -29,14 +29,14 @@ class Copy {
     return std::make_unique<Stream>(*this);
   }
   void Hold() {
-    v1::CopyAnswer answer;
+    v1::ReplicationAck answer;
     answer.set_replicated(last_);
     answer.set_keeper(life_);
     if (handler_ != nullptr) handler_->OnAnswer(answer);
   }
   // Also acknowledges the echo.
   void Beat() {
-    v1::CopyAnswer answer;
+    v1::ReplicationAck answer;
     answer.set_beat(++beats_);
     if (handler_ == nullptr) return;
     handler_->OnAnswer(answer);
@@ -55,16 +55,16 @@ class Copy {
   bool is_dialed() const { return handler_ != nullptr; }
 
  private:
-  class Stream final : public CopyStream {
+  class Stream final : public ReplicationStream {
    public:
     explicit Stream(Copy& copy) : copy_(copy) {}
     ~Stream() override { copy_.Break(absl::CancelledError("closed")); }
-    void Send(uint64_t number, CopyItem) override { copy_.last_ = number; }
+    void Send(uint64_t number, ReplicationItem) override { copy_.last_ = number; }
 
    private:
     Copy& copy_;
   };
-  CopyStreamHandler* handler_ = nullptr;
+  ReplicationStreamHandler* handler_ = nullptr;
   std::optional<absl::Status> refuses_;
   uint64_t last_ = 0, beats_ = 0, life_ = 1;
   int dials_ = 0;
@@ -83,7 +83,7 @@ class ReplicatorTest : public testing::Test {
     replicator_.Step();
     copy_.Hold();
     replicator_.Step();
-    EXPECT_TRUE(replicator_.was_whole());
+    EXPECT_TRUE(replicator_.was_in_sync());
     Pass(seconds(2));
   }
   // Time passes with heartbeats and echoes.
@@ -111,9 +111,9 @@ class ReplicatorTest : public testing::Test {
   Copy copy_;
   std::optional<absl::Status> told_;
   Replicator replicator_{{.part = "ps/0",
-                          .copy = "ps/1 at host:2",
+                          .backup = "ps/1 at host:2",
                           .origin = {},
-                          .dial = [this](CopyStreamHandler& handler) { return copy_.Dial(handler); },
+                          .dial = [this](ReplicationStreamHandler& handler) { return copy_.Dial(handler); },
                           .capture =
                               [this] {
                                 for (size_t part = 0; part < Replicator::kComponents; ++part) {
@@ -136,7 +136,7 @@ TEST_F(ReplicatorTest, ContinuesAloneWhenABackupThatJustHeardFromItIsGone) {
   copy_.Break(kBroken);
   PassInSilence(milliseconds(400));
   EXPECT_EQ(told_, absl::OkStatus());
-  EXPECT_EQ(replicator_.deposed(), "");
+  EXPECT_EQ(replicator_.fenced(), "");
 }
 
 TEST_F(ReplicatorTest, IsFencedWhenABackupThatHeardNothingForLongIsGone) {
@@ -147,7 +147,7 @@ TEST_F(ReplicatorTest, IsFencedWhenABackupThatHeardNothingForLongIsGone) {
   PassInSilence(milliseconds(400));
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have been promoted in place of ps/0"));
+  EXPECT_THAT(replicator_.fenced(), HasSubstr("may have been promoted in place of ps/0"));
 }
 
 TEST_F(ReplicatorTest, IsFencedWhenARestartedBackupHeardNothingForLongBefore) {
@@ -159,7 +159,7 @@ TEST_F(ReplicatorTest, IsFencedWhenARestartedBackupHeardNothingForLongBefore) {
   replicator_.Step();
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(replicator_.deposed(), HasSubstr("may have been promoted in place of ps/0"));
+  EXPECT_THAT(replicator_.fenced(), HasSubstr("may have been promoted in place of ps/0"));
   EXPECT_FALSE(copy_.is_dialed());
 }
 
@@ -171,7 +171,7 @@ TEST_F(ReplicatorTest, ABackupThatStartsOverInTheSameProcessWasNotPromoted) {
   copy_.Hold();
   replicator_.Step();
   EXPECT_EQ(told_, absl::OkStatus());
-  EXPECT_EQ(replicator_.deposed(), "");
+  EXPECT_EQ(replicator_.fenced(), "");
 }
 
 TEST_F(ReplicatorTest, ARestartedBackupThatHadJustHeardFromUsIsAccepted) {
@@ -181,7 +181,7 @@ TEST_F(ReplicatorTest, ARestartedBackupThatHadJustHeardFromUsIsAccepted) {
   copy_.Hold();
   replicator_.Step();
   EXPECT_EQ(told_, absl::OkStatus());
-  EXPECT_EQ(replicator_.deposed(), "");
+  EXPECT_EQ(replicator_.fenced(), "");
 }
 
 TEST_F(ReplicatorTest, IsFencedWhenTheBackupWasPromoted) {
@@ -191,7 +191,7 @@ TEST_F(ReplicatorTest, IsFencedWhenTheBackupWasPromoted) {
   PassInSilence(milliseconds(400));
   ASSERT_TRUE(told_.has_value());
   EXPECT_FALSE(told_->ok());
-  EXPECT_EQ(replicator_.deposed(), "ps/1 at host:2 has been promoted in place of ps/0");
+  EXPECT_EQ(replicator_.fenced(), "ps/1 at host:2 has been promoted in place of ps/0");
 }
 
 TEST_F(ReplicatorTest, ContinuesAloneWhenTheRightOfASilentBackupHasExpired) {
@@ -213,7 +213,7 @@ TEST_F(ReplicatorTest, AsksTheBackupFirstAfterAPause) {
   EXPECT_FALSE(told_.has_value() && told_->ok());
   PassInSilence(milliseconds(400));
   EXPECT_GT(copy_.dials(), dials);
-  EXPECT_NE(replicator_.deposed(), "");
+  EXPECT_NE(replicator_.fenced(), "");
 }
 
 TEST_F(ReplicatorTest, WaitsForASilentBackupAfterAPause) {
@@ -255,9 +255,9 @@ TEST(ReplicatorOfLargeValues, ABackupThatIsAllocatingGetsMoreTime) {
   test::FakeClock clock;
   Copy copy;
   Replicator replicator({.part = "ps/0",
-                         .copy = "ps/1 at host:2",
+                         .backup = "ps/1 at host:2",
                          .origin = {},
-                         .dial = [&](CopyStreamHandler& handler) { return copy.Dial(handler); },
+                         .dial = [&](ReplicationStreamHandler& handler) { return copy.Dial(handler); },
                          .capture = [] {},
                          .allocating = seconds(60),
                          .clock = &clock});

@@ -250,7 +250,8 @@ TEST_F(SequencerTest, AFollowerWithAnOldEpochIsRefused) {
 }
 
 TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
-  Replicator replicator({.part = "ps/0", .copy = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
+  Replicator replicator(
+      {.part = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
   EXPECT_EQ(
@@ -259,7 +260,8 @@ TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
 }
 
 TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
-  Replicator replicator({.part = "ps/0", .copy = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
+  Replicator replicator(
+      {.part = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
   for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMark({.token = token}).ok());
@@ -405,9 +407,9 @@ TEST_F(MeasuringSequencerTest, ALeaderThatWasPausedGivesTheServersAnotherMinute)
 }
 
 // Applies to a backup the events that a sequencer sends.
-class CopiedSequencerTest : public testing::Test {
+class ReplicatedSequencerTest : public testing::Test {
  protected:
-  CopiedSequencerTest()
+  ReplicatedSequencerTest()
       : copy_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2, std::vector{Norms::kGradient}) {
     v1::SequencerEvent joined;
     joined.mutable_join()->set_incarnation(1);
@@ -431,8 +433,8 @@ class CopiedSequencerTest : public testing::Test {
     EXPECT_EQ(copy_.Replay(event), absl::OkStatus());
   }
   // The state with a Measure to which ps/1 has reported its sums.
-  v1::CopiedSequencer State() {
-    v1::CopiedSequencer state;
+  v1::ReplicatedSequencer State() {
+    v1::ReplicatedSequencer state;
     for (int server : {0, 1}) state.add_executed(server);
     state.set_next_index(2);
     state.mutable_measuring()->set_index(1);
@@ -450,7 +452,7 @@ class CopiedSequencerTest : public testing::Test {
   std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
 };
 
-TEST_F(CopiedSequencerTest, ContinuesWithTheSumsReportedBefore) {
+TEST_F(ReplicatedSequencerTest, ContinuesWithTheSumsReportedBefore) {
   Stage(1);
   Summed(1, 3);
   EXPECT_THAT(Subscribed(1), ElementsAre("1: measure gradient v1 of 0.1.1"));
@@ -460,7 +462,7 @@ TEST_F(CopiedSequencerTest, ContinuesWithTheSumsReportedBefore) {
   EXPECT_EQ(sink_->entries.back(), "2: v1 of 0.1.1, a 7 0 0");
 }
 
-TEST_F(CopiedSequencerTest, SumsOfAPastMeasureAreIgnored) {
+TEST_F(ReplicatedSequencerTest, SumsOfAPastMeasureAreIgnored) {
   Stage(1);
   Summed(1, 3);
   Summed(0, 4);
@@ -471,22 +473,22 @@ TEST_F(CopiedSequencerTest, SumsOfAPastMeasureAreIgnored) {
                                           "3: measure gradient v2 of 0.1.2"));
 }
 
-TEST_F(CopiedSequencerTest, AcceptsAStateInTheMiddleOfAMeasure) {
-  ASSERT_EQ(copy_.RestoreCopied(State()), absl::OkStatus());
+TEST_F(ReplicatedSequencerTest, AcceptsAStateInTheMiddleOfAMeasure) {
+  ASSERT_EQ(copy_.RestoreReplica(State()), absl::OkStatus());
   EXPECT_THAT(Subscribed(2), IsEmpty());
   copy_.OnSums(0, Found(0, 4));
   EXPECT_THAT(sink_->entries, ElementsAre("2: v1 of 0.1.1, a 7 0 0"));
 }
 
-TEST_F(CopiedSequencerTest, RefusesAnImpossibleMeasure) {
-  v1::CopiedSequencer elsewhere = State(), over = State(), complete = State(), behind_nothing = State();
+TEST_F(ReplicatedSequencerTest, RefusesAnImpossibleMeasure) {
+  v1::ReplicatedSequencer elsewhere = State(), over = State(), complete = State(), behind_nothing = State();
   elsewhere.mutable_measuring()->set_index(7);
   over.mutable_measuring()->set_norms(1);
   (*complete.mutable_measuring()->mutable_sums())[0] = ToProto(Found(0, 4));
   behind_nothing.clear_measuring();
   behind_nothing.add_behind()->mutable_mark()->set_token("here");
-  for (const v1::CopiedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
-    EXPECT_EQ(copy_.RestoreCopied(state),
+  for (const v1::ReplicatedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
+    EXPECT_EQ(copy_.RestoreReplica(state),
               absl::InvalidArgumentError("a replicated log that does not fit the job"))
         << state.DebugString();
   }

@@ -218,7 +218,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
         clock);
   };
   HostedShards parts(make_server(1), 1, make_server);
-  Server& other = **parts.ForCopy(0);
+  Server& other = **parts.ForBackup(0);
   DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
   std::map<int, uint64_t> layouts;
   for (Server* server : {&parts.own(), &other}) {

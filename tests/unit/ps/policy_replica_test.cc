@@ -1,5 +1,5 @@
 // A policy that continues from the state of another one, which it knows from messages only.
-#include "ps/policy_copy.h"
+#include "ps/policy_replica.h"
 
 #include <gtest/gtest.h>
 

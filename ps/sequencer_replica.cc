@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "ps/follow_proto.h"
-#include "ps/policy_copy.h"
+#include "ps/policy_replica.h"
 #include "ps/sequencer.h"
 
 namespace cairn::ps {
@@ -27,12 +27,12 @@ void Sequencer::ReplicateTo(Replicator* replicator, int own_server) {
   own_server_ = own_server;
 }
 
-bool Sequencer::copied() const {
+bool Sequencer::replicated() const {
   return replicator_ != nullptr && replicator_->wants(Replicator::Component::kSequencer);
 }
 
 void Sequencer::Tell(v1::SequencerEvent event) {
-  CopyItem item;
+  ReplicationItem item;
   *item.body.mutable_event() = std::move(event);
   replicator_->Send(Replicator::Component::kSequencer, std::move(item));
 }
@@ -40,17 +40,17 @@ void Sequencer::Tell(v1::SequencerEvent event) {
 void Sequencer::Capture() {
   MutexLock lock(mutex_);
   if (replicator_ == nullptr) return;
-  CopyItem item;
-  v1::CopiedSequencer& state = *item.body.mutable_sequencer();
+  ReplicationItem item;
+  v1::ReplicatedSequencer& state = *item.body.mutable_sequencer();
   *state.mutable_policy() = ToProto(policy_->Save());
   state.mutable_positions()->insert(positions_.begin(), positions_.end());
   for (const auto& [key, partial] : partials_) {
-    v1::CopiedPartial& saved = *state.add_partials();
+    v1::ReplicatedPartial& saved = *state.add_partials();
     *saved.mutable_gradient() = ToProto(partial.gradient);
     saved.mutable_servers()->Add(partial.servers.begin(), partial.servers.end());
   }
   for (const auto& [worker, entry] : workers_) {
-    v1::CopiedWorker& saved = *state.add_workers();
+    v1::ReplicatedWorker& saved = *state.add_workers();
     saved.set_worker(worker);
     saved.set_incarnation(entry.incarnation);
     saved.set_member(entry.member);
@@ -61,7 +61,7 @@ void Sequencer::Capture() {
   for (const LogEntry& entry : log_) *state.add_log() = ToProto(entry);
   state.set_next_index(next_index_);
   if (measuring_.has_value()) {
-    v1::CopiedMeasuring& saved = *state.mutable_measuring();
+    v1::ReplicatedMeasuring& saved = *state.mutable_measuring();
     *saved.mutable_apply() = Save(LogEntry::What(measuring_->apply)).apply();
     saved.set_norms(static_cast<int64_t>(measuring_->norms));
     saved.set_index(measuring_->index);
@@ -71,67 +71,69 @@ void Sequencer::Capture() {
   replicator_->SendState(Replicator::Component::kSequencer, std::move(item));
 }
 
-absl::Status Sequencer::RestoreCopied(const v1::CopiedSequencer& copied) {
-  CAIRN_ASSIGN_OR_RETURN(const PolicyState policy, FromProto(copied.policy()));
+absl::Status Sequencer::RestoreReplica(const v1::ReplicatedSequencer& replicated) {
+  CAIRN_ASSIGN_OR_RETURN(const PolicyState policy, FromProto(replicated.policy()));
   std::map<PushKey, Partial> partials;
-  for (const v1::CopiedPartial& saved : copied.partials()) {
+  for (const v1::ReplicatedPartial& saved : replicated.partials()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(saved.gradient()));
     partials[gradient.key] = {gradient, {saved.servers().begin(), saved.servers().end()}};
   }
   std::deque<LogEntry> log;
-  for (const v1::Decision& decision : copied.log()) {
+  for (const v1::Decision& decision : replicated.log()) {
     CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
-    if (entry.index != copied.next_index() - copied.log_size() + static_cast<int64_t>(log.size())) {
+    if (entry.index != replicated.next_index() - replicated.log_size() + static_cast<int64_t>(log.size())) {
       return absl::InvalidArgumentError(absl::StrCat("a replicated log with a gap at entry ", entry.index));
     }
     log.push_back(std::move(entry));
   }
   std::optional<Measuring> measuring;
-  if (copied.has_measuring()) {
+  if (replicated.has_measuring()) {
     v1::Decision decision;
-    *decision.mutable_apply() = copied.measuring().apply();
+    *decision.mutable_apply() = replicated.measuring().apply();
     CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
     measuring.emplace(std::get<Apply>(std::move(entry.what)));
-    measuring->norms = static_cast<size_t>(copied.measuring().norms());
-    measuring->index = copied.measuring().index();
-    for (const auto& [server, sums] : copied.measuring().sums()) {
+    measuring->norms = static_cast<size_t>(replicated.measuring().norms());
+    measuring->index = replicated.measuring().index();
+    for (const auto& [server, sums] : replicated.measuring().sums()) {
       CAIRN_ASSIGN_OR_RETURN(measuring->sums[server], FromProto(sums));
     }
   }
   std::deque<LogEntry::What> behind;
-  for (const v1::Decision& decision : copied.behind()) {
+  for (const v1::Decision& decision : replicated.behind()) {
     CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
     behind.push_back(std::move(entry.what));
   }
   MutexLock lock(mutex_);
-  bool fits = copied.executed_size() == static_cast<int>(servers_.size()) && copied.next_index() >= 1 &&
-              copied.next_index() <= kLastIndex;
+  bool fits = replicated.executed_size() == static_cast<int>(servers_.size()) &&
+              replicated.next_index() >= 1 && replicated.next_index() <= kLastIndex;
   const auto knows = [this](int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return server >= 0 && server < static_cast<int>(servers_.size());
   };
-  for (const int64_t executed : copied.executed()) fits &= executed >= 0 && executed < copied.next_index();
+  for (const int64_t executed : replicated.executed())
+    fits &= executed >= 0 && executed < replicated.next_index();
   for (const auto& [key, partial] : partials)
     fits &= std::all_of(partial.servers.begin(), partial.servers.end(), knows);
   if (measuring.has_value()) {
-    fits &= measuring->norms < norms_.size() && measuring->index == copied.next_index() - 1 &&
+    fits &= measuring->norms < norms_.size() && measuring->index == replicated.next_index() - 1 &&
             measuring->sums.size() < servers_.size();
     for (const auto& [server, sums] : measuring->sums) fits &= knows(server);
   }
   fits &= measuring.has_value() || behind.empty();
   if (!fits) return absl::InvalidArgumentError("a replicated log that does not fit the job");
   policy_->Restore(policy);
-  positions_ = {copied.positions().begin(), copied.positions().end()};
+  positions_ = {replicated.positions().begin(), replicated.positions().end()};
   partials_ = std::move(partials);
   workers_.clear();
-  for (const v1::CopiedWorker& saved : copied.workers()) {
+  for (const v1::ReplicatedWorker& saved : replicated.workers()) {
     workers_[saved.worker()] = {.incarnation = saved.incarnation(),
                                 .member = saved.member(),
                                 .last_step = saved.last_step(),
                                 .last_config_change = saved.last_config_change()};
   }
-  for (size_t i = 0; i < servers_.size(); ++i) servers_[i].executed = copied.executed(static_cast<int>(i));
+  for (size_t i = 0; i < servers_.size(); ++i)
+    servers_[i].executed = replicated.executed(static_cast<int>(i));
   log_ = std::move(log);
-  next_index_ = copied.next_index();
+  next_index_ = replicated.next_index();
   released_ = next_index_ - 1;
   measuring_ = std::move(measuring);
   behind_ = std::move(behind);

@@ -1,4 +1,4 @@
-#include "ps/copy_session.h"
+#include "ps/backup_session.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,18 +17,18 @@ constexpr size_t kTextOfFrame = size_t{32} << 10;
 
 }  // namespace
 
-absl::Status CopySession::OnFrame(const v1::CopyHeader& header, net::Payload payload) {
+absl::Status BackupSession::OnFrame(const v1::ReplicationHeader& header, net::Payload payload) {
   absl::Status status = Take(header, payload);
   if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
   // The sender continues without a backup when it receives this error, so this one must not be promoted
   // any more.
-  server_.CopyClosed(sink_.get(), /*spoilt=*/true);
+  server_.BackupClosed(sink_.get(), /*spoilt=*/true);
   return absl::FailedPreconditionError(status.message());
 }
 
-absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payload) {
+absl::Status BackupSession::Take(const v1::ReplicationHeader& header, net::Payload payload) {
   switch (header.kind_case()) {
-    case v1::CopyHeader::kText: {
+    case v1::ReplicationHeader::kText: {
       const size_t most = job_ == nullptr ? kMaxOrigin : kMaxText;
       if (text_.size() + header.text().size() > most) {
         return absl::ResourceExhaustedError(
@@ -37,7 +37,7 @@ absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payloa
       text_ += header.text();
       return absl::OkStatus();
     }
-    case v1::CopyHeader::kFloats: {
+    case v1::ReplicationHeader::kFloats: {
       if (job_ == nullptr) return absl::InvalidArgumentError("replication: values before the origin");
       VariableStore& store = job_->shard().store();
       if (floats_ == nullptr) {
@@ -47,15 +47,15 @@ absl::Status CopySession::Take(const v1::CopyHeader& header, net::Payload payloa
       chunk.set_offset(header.floats().offset());
       return floats_->Add(chunk, payload);
     }
-    case v1::CopyHeader::kItem:
+    case v1::ReplicationHeader::kItem:
       return OnItem(header.item());
     default:
       return absl::InvalidArgumentError("replication: unknown kind of frame");
   }
 }
 
-absl::Status CopySession::OnItem(const v1::CopyItem& item) {
-  v1::CopyBody body;
+absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
+  v1::ReplicationBody body;
   const std::string text = absl::StrCat(std::exchange(text_, std::string()), item.text());
   const std::unique_ptr<Accumulator> floats = std::move(floats_);
   const int64_t received = floats == nullptr ? 0 : floats->received();
@@ -66,12 +66,12 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
   }
   if (!body.has_origin()) {
     if (job_ == nullptr) return absl::InvalidArgumentError("replication: the origin must come first");
-    return server_.OnCopied(sink_.get(), item.number(), body,
-                            floats == nullptr ? nullptr : floats->Take().buffer());
+    return server_.OnReplicated(sink_.get(), item.number(), body,
+                                floats == nullptr ? nullptr : floats->Take().buffer());
   }
   if (job_ != nullptr) return absl::InvalidArgumentError("replication: a second origin on one stream");
-  CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenCopy(body.origin(), sink_));
-  v1::CopyAnswer answer;
+  CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenBackup(body.origin(), sink_));
+  v1::ReplicationAck answer;
   answer.set_replicated(item.number());
   answer.set_keeper(server_.process());
   sink_->Answer(answer);
@@ -79,10 +79,10 @@ absl::Status CopySession::OnItem(const v1::CopyItem& item) {
 }
 
 void SplitIntoFrames(
-    uint64_t number, const CopyItem& item,
-    absl::FunctionRef<void(const v1::CopyHeader&, net::FloatSpans, const std::shared_ptr<const void>&)>
+    uint64_t number, const ReplicationItem& item,
+    absl::FunctionRef<void(const v1::ReplicationHeader&, net::FloatSpans, const std::shared_ptr<const void>&)>
         send) {
-  v1::CopyHeader header;
+  v1::ReplicationHeader header;
   int64_t offset = 0;
   for (const auto& part : item.floats) {
     for (int64_t begin = 0; begin < part->size(); begin += net::kMaxPayloadFloats) {

@@ -1,18 +1,21 @@
-#include "tests/simulation/copy_link.h"
+#include "tests/simulation/backup_link.h"
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "ps/copy_session.h"
+#include "ps/backup_session.h"
 
 namespace cairn::simulation {
 namespace {
 
 // The middle of one stream; both ends may be gone.
-class CopyWire final : public Link, public ps::CopySink, public std::enable_shared_from_this<CopyWire> {
+class ReplicationWire final : public Link,
+                              public ps::ReplicationSink,
+                              public std::enable_shared_from_this<ReplicationWire> {
  public:
-  CopyWire(Simulation& simulation, Fleet& fleet, int part, int from, ps::CopyStreamHandler& handler)
+  ReplicationWire(Simulation& simulation, Fleet& fleet, int part, int from,
+                  ps::ReplicationStreamHandler& handler)
       : simulation_(simulation),
         fleet_(fleet),
         part_(part),
@@ -23,27 +26,28 @@ class CopyWire final : public Link, public ps::CopySink, public std::enable_shar
 
   void Open() {
     Up([this] {
-      const auto server = fleet_.ForCopy(part_, away_);
+      const auto server = fleet_.ForBackup(part_, away_);
       if (server.ok()) {
-        session_ = std::make_unique<ps::CopySession>(**server, shared_from_this());
+        session_ = std::make_unique<ps::BackupSession>(**server, shared_from_this());
       } else {
         End(server.status());
       }
     });
   }
-  void Send(uint64_t number, ps::CopyItem item) {
+  void Send(uint64_t number, ps::ReplicationItem item) {
     Up([this, number, item = std::move(item)] {
       if (session_ == nullptr) return;
       absl::Status status;
-      ps::SplitIntoFrames(
-          number, item,
-          [&](const v1::CopyHeader& header, net::FloatSpans payload, const std::shared_ptr<const void>&) {
-            std::vector<absl::Span<const char>> runs;
-            for (const auto& run : payload) {
-              runs.emplace_back(reinterpret_cast<const char*>(run.data()), run.size() * sizeof(float));
-            }
-            if (status.ok()) status = session_->OnFrame(header, runs);
-          });
+      ps::SplitIntoFrames(number, item,
+                          [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
+                              const std::shared_ptr<const void>&) {
+                            std::vector<absl::Span<const char>> runs;
+                            for (const auto& run : payload) {
+                              runs.emplace_back(reinterpret_cast<const char*>(run.data()),
+                                                run.size() * sizeof(float));
+                            }
+                            if (status.ok()) status = session_->OnFrame(header, runs);
+                          });
       if (!status.ok()) Close(std::move(status));
     });
   }
@@ -64,7 +68,7 @@ class CopyWire final : public Link, public ps::CopySink, public std::enable_shar
   }
 
   // --- The copy's end ---
-  void Answer(const v1::CopyAnswer& answer) override {
+  void Answer(const v1::ReplicationAck& answer) override {
     Down([this, answer] {
       if (handler_ != nullptr) handler_->OnAnswer(answer);
     });
@@ -101,29 +105,29 @@ class CopyWire final : public Link, public ps::CopySink, public std::enable_shar
   const int part_, from_;
   const bool away_;  // where the copy is
   const int to_;
-  ps::CopyStreamHandler* handler_;
-  std::unique_ptr<ps::CopySession> session_;
+  ps::ReplicationStreamHandler* handler_;
+  std::unique_ptr<ps::BackupSession> session_;
   bool ended_ = false;
   Way up_, down_;
 };
 
-class CopyLink final : public ps::CopyStream {
+class BackupLink final : public ps::ReplicationStream {
  public:
-  explicit CopyLink(std::shared_ptr<CopyWire> wire) : wire_(std::move(wire)) { wire_->Open(); }
-  ~CopyLink() override { wire_->Leave(); }
-  void Send(uint64_t number, ps::CopyItem item) override { wire_->Send(number, std::move(item)); }
+  explicit BackupLink(std::shared_ptr<ReplicationWire> wire) : wire_(std::move(wire)) { wire_->Open(); }
+  ~BackupLink() override { wire_->Leave(); }
+  void Send(uint64_t number, ps::ReplicationItem item) override { wire_->Send(number, std::move(item)); }
 
  private:
-  const std::shared_ptr<CopyWire> wire_;
+  const std::shared_ptr<ReplicationWire> wire_;
 };
 
 }  // namespace
 
-std::unique_ptr<ps::CopyStream> DialCopy(Simulation& simulation, Fleet& fleet, int part, int from,
-                                         ps::CopyStreamHandler& handler) {
-  auto wire = std::make_shared<CopyWire>(simulation, fleet, part, from, handler);
+std::unique_ptr<ps::ReplicationStream> DialBackup(Simulation& simulation, Fleet& fleet, int part, int from,
+                                                  ps::ReplicationStreamHandler& handler) {
+  auto wire = std::make_shared<ReplicationWire>(simulation, fleet, part, from, handler);
   fleet.Add(wire);
-  return std::make_unique<CopyLink>(std::move(wire));
+  return std::make_unique<BackupLink>(std::move(wire));
 }
 
 }  // namespace cairn::simulation

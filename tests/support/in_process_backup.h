@@ -10,7 +10,7 @@
 namespace cairn::test {
 
 // Opens a stream to the server in `slot`, which must outlive it. Refused if there is no server.
-std::unique_ptr<ps::CopyStream> DialCopyInProcess(const ServerSlot& slot, DelayOptions delay,
-                                                  ps::CopyStreamHandler& handler);
+std::unique_ptr<ps::ReplicationStream> DialBackupInProcess(const ServerSlot& slot, DelayOptions delay,
+                                                           ps::ReplicationStreamHandler& handler);
 
 }  // namespace cairn::test

@@ -24,9 +24,9 @@ using testing::IsEmpty;
 const VariableSquares kClipped = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}};
 
 // The backup of a shard of two elements, under LAMB: it receives entries and is then promoted.
-class CopiedShard {
+class ReplicatedShard {
  public:
-  CopiedShard()
+  ReplicatedShard()
       : shard({.slices = Vectors({{"a", 2}}),
                .optimizer = MakeOptimizer({"Lamb", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
                .most_workers = 2}) {}
@@ -42,21 +42,21 @@ class CopiedShard {
   // An entry from the primary.
   absl::Status Copy(LogEntry entry, bool with_mean) {
     entry.index = shard.next_index();
-    v1::CopiedEntry copied;
-    copied.set_mean(with_mean);
-    copied.set_examples(with_mean);
+    v1::ReplicatedEntry replicated;
+    replicated.set_mean(with_mean);
+    replicated.set_examples(with_mean);
     std::shared_ptr<AlignedBuffer> mean;
     if (with_mean) {
       mean = std::make_shared<AlignedBuffer>(2);
       mean->data()[0] = 6;
       mean->data()[1] = 8;
     }
-    const absl::Status status = shard.AppendCopied(entry, copied, mean);
+    const absl::Status status = shard.AppendReplicated(entry, replicated, mean);
     shard.Flush();
     return status;
   }
-  void TakePlace() {
-    shard.TakePlace();
+  void Promote() {
+    shard.Promote();
     shard.ConnectTo(&port);
   }
   // An entry from the log.
@@ -80,15 +80,15 @@ class CopiedShard {
   std::optional<absl::StatusOr<PushResult>> answer;  // nothing while the push waits
 };
 
-TEST(CopiedShard, IsPromotedBetweenTwoMeasures) {
-  CopiedShard undisturbed, copy;
+TEST(ReplicatedShard, IsPromotedBetweenTwoMeasures) {
+  ReplicatedShard undisturbed, copy;
   ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
   ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false),
             absl::OkStatus());
   ASSERT_EQ(undisturbed.Copy(undisturbed.TheApply(), /*with_mean=*/false), absl::OkStatus());
 
   ASSERT_EQ(copy.Copy(copy.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
-  copy.TakePlace();
+  copy.Promote();
   ASSERT_TRUE(copy.shard.UnansweredSums().has_value());
   EXPECT_EQ(copy.shard.UnansweredSums()->index, 1);
   EXPECT_THAT(copy.shard.UnansweredSums()->slices[0].bands, ElementsAre(Squares{.gradient = 100}));
@@ -103,9 +103,9 @@ TEST(CopiedShard, IsPromotedBetweenTwoMeasures) {
   EXPECT_TRUE((*copy.answer)->duplicate);
 }
 
-TEST(CopiedShard, AMeasureWithLostGradientsWaitsForThem) {
-  CopiedShard copy;
-  copy.TakePlace();
+TEST(ReplicatedShard, AMeasureWithLostGradientsWaitsForThem) {
+  ReplicatedShard copy;
+  copy.Promote();
   copy.Decide(copy.MeasureOf(Norms::kGradient));
   EXPECT_THAT(copy.shard.Missing(), ElementsAre(copy.gradient.key));
   EXPECT_EQ(copy.shard.WaitsAt(), 1);
@@ -119,8 +119,8 @@ TEST(CopiedShard, AMeasureWithLostGradientsWaitsForThem) {
   EXPECT_EQ((*copy.answer)->outcome, v1::OUTCOME_ACCEPTED);
 }
 
-TEST(CopiedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
-  CopiedShard copy;
+TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
+  ReplicatedShard copy;
   const LogEntry gradient = copy.MeasureOf(Norms::kGradient), layer = copy.MeasureOf(Norms::kLayer, kClipped);
   EXPECT_THAT(std::string(copy.Copy(copy.TheApply(), /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
@@ -135,28 +135,28 @@ TEST(CopiedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
   EXPECT_EQ(copy.shard.failure(), absl::OkStatus());
 }
 
-TEST(CopiedShard, RefusesAnUpdateThatIsNotTheNextOne) {
-  CopiedShard copy;
+TEST(ReplicatedShard, RefusesAnUpdateThatIsNotTheNextOne) {
+  ReplicatedShard copy;
   LogEntry later = copy.MeasureOf(Norms::kGradient);
   std::get<Measure>(later.what).version = 2;
   EXPECT_THAT(std::string(copy.Copy(later, /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log belongs to the update to version 2, but follows version 0"));
 }
 
-TEST(CopiedShard, ContinuesFromTheVersionOfTheReceivedState) {
-  CopiedShard copy;
-  v1::CopiedShard state;
+TEST(ReplicatedShard, ContinuesFromTheVersionOfTheReceivedState) {
+  ReplicatedShard copy;
+  v1::ReplicatedShard state;
   state.set_next_index(7);
   state.set_version(5);
-  ASSERT_EQ(copy.shard.RestoreCopied(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
+  ASSERT_EQ(copy.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
   LogEntry next = copy.MeasureOf(Norms::kGradient);
   EXPECT_FALSE(copy.Copy(next, /*with_mean=*/true).ok());
   std::get<Measure>(next.what).version = 6;
   EXPECT_EQ(copy.Copy(next, /*with_mean=*/true), absl::OkStatus());
 }
 
-TEST(CopiedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
-  CopiedShard copy;
+TEST(ReplicatedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
+  ReplicatedShard copy;
   LogEntry strange = copy.MeasureOf(Norms::kGradient);
   std::get<Measure>(strange.what).contributors[0].key.worker = 2;
   const PushKey key = std::get<Measure>(strange.what).contributors[0].key;
@@ -169,25 +169,25 @@ TEST(CopiedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
 
 // An impossible state of the shard, and its refusal.
 struct StrangeState {
-  void (*change)(v1::CopiedShard& state);
+  void (*change)(v1::ReplicatedShard& state);
   const char* refusal;
 };
 class StrangeStateTest : public testing::TestWithParam<StrangeState> {};
 INSTANTIATE_TEST_SUITE_P(
     Shard, StrangeStateTest,
-    testing::Values(StrangeState{[](v1::CopiedShard& state) { state.set_next_index(0); },
+    testing::Values(StrangeState{[](v1::ReplicatedShard& state) { state.set_next_index(0); },
                                  "a replicated state at entry 0, version 5"},
-                    StrangeState{[](v1::CopiedShard& state) { state.set_version(-1); },
+                    StrangeState{[](v1::ReplicatedShard& state) { state.set_version(-1); },
                                  "a replicated state at entry 7, version -1"},
-                    StrangeState{[](v1::CopiedShard& state) { state.set_rejected(-2); },
+                    StrangeState{[](v1::ReplicatedShard& state) { state.set_rejected(-2); },
                                  "0 duplicates, -2 rejected pushes"},
-                    StrangeState{[](v1::CopiedShard& state) { state.set_learning_rate(-1); },
+                    StrangeState{[](v1::ReplicatedShard& state) { state.set_learning_rate(-1); },
                                  "a learning rate of -1"},
-                    StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(2); },
+                    StrangeState{[](v1::ReplicatedShard& state) { state.add_ledger()->set_worker(2); },
                                  "worker 2 of a job of 2"},
-                    StrangeState{[](v1::CopiedShard& state) { state.add_ledger()->set_worker(-1); },
+                    StrangeState{[](v1::ReplicatedShard& state) { state.add_ledger()->set_worker(-1); },
                                  "worker -1 of a job of 2"},
-                    StrangeState{[](v1::CopiedShard& state) {
+                    StrangeState{[](v1::ReplicatedShard& state) {
                                    v1::PushKey& key =
                                        *state.add_deferred()->mutable_gradient()->mutable_key();
                                    key.set_worker(2);
@@ -197,60 +197,60 @@ INSTANTIATE_TEST_SUITE_P(
                                  "worker 2 of a job of 2"}));
 
 TEST_P(StrangeStateTest, IsRefused) {
-  CopiedShard copy;
-  v1::CopiedShard state;
+  ReplicatedShard copy;
+  v1::ReplicatedShard state;
   state.set_next_index(7);
   state.set_version(5);
   GetParam().change(state);
-  EXPECT_THAT(std::string(copy.shard.RestoreCopied(state, std::make_shared<AlignedBuffer>(6)).message()),
+  EXPECT_THAT(std::string(copy.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)).message()),
               HasSubstr(GetParam().refusal));
   EXPECT_EQ(copy.shard.next_index(), 1);
 }
 
 // Records what a backup is sent.
-class SentToCopy {
+class SentToBackup {
  public:
-  std::unique_ptr<CopyStream> Dial(CopyStreamHandler& handler) {
+  std::unique_ptr<ReplicationStream> Dial(ReplicationStreamHandler& handler) {
     handler_ = &handler;
     return std::make_unique<Stream>(*this);
   }
   void Hold() {
-    v1::CopyAnswer answer;
+    v1::ReplicationAck answer;
     answer.set_replicated(last_);
     answer.set_keeper(1);
     handler_->OnAnswer(answer);
   }
-  std::vector<CopyItem>& items() { return items_; }
+  std::vector<ReplicationItem>& items() { return items_; }
 
  private:
-  class Stream final : public CopyStream {
+  class Stream final : public ReplicationStream {
    public:
-    explicit Stream(SentToCopy& sent) : sent_(sent) {}
+    explicit Stream(SentToBackup& sent) : sent_(sent) {}
     ~Stream() override { sent_.handler_->OnClosed(absl::CancelledError("closed")); }
-    void Send(uint64_t number, CopyItem item) override {
+    void Send(uint64_t number, ReplicationItem item) override {
       sent_.last_ = number;
       sent_.items_.push_back(std::move(item));
     }
 
    private:
-    SentToCopy& sent_;
+    SentToBackup& sent_;
   };
-  CopyStreamHandler* handler_ = nullptr;
+  ReplicationStreamHandler* handler_ = nullptr;
   uint64_t last_ = 0;
-  std::vector<CopyItem> items_;
+  std::vector<ReplicationItem> items_;
 };
 
 // The item may still be in flight when the push has been answered and the client writes to its memory again.
-TEST(ShardWithACopy, SendsACopyOfASingleBorrowedGradient) {
-  SentToCopy sent;
+TEST(ReplicatedShard, SendsACopyOfASingleBorrowedGradient) {
+  SentToBackup sent;
   test::FakeClock clock;
   RecordingPort port;
   Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1)});
   shard.ConnectTo(&port);
   Replicator replicator({.part = "ps/0",
-                         .copy = "ps/1 at host:2",
+                         .backup = "ps/1 at host:2",
                          .origin = {},
-                         .dial = [&](CopyStreamHandler& handler) { return sent.Dial(handler); },
+                         .dial = [&](ReplicationStreamHandler& handler) { return sent.Dial(handler); },
                          .capture =
                              [&] {
                                shard.Capture();
@@ -265,7 +265,7 @@ TEST(ShardWithACopy, SendsACopyOfASingleBorrowedGradient) {
     sent.Hold();
   }
   replicator.Step();
-  ASSERT_TRUE(replicator.was_whole());
+  ASSERT_TRUE(replicator.was_in_sync());
 
   std::vector<float> at_client = {6, 8};
   const Gradient gradient = {
@@ -280,7 +280,7 @@ TEST(ShardWithACopy, SendsACopyOfASingleBorrowedGradient) {
 
   at_client = {0, 0};
   const auto update = std::find_if(sent.items().begin(), sent.items().end(),
-                                   [](const CopyItem& item) { return item.body.has_entry(); });
+                                   [](const ReplicationItem& item) { return item.body.has_entry(); });
   ASSERT_NE(update, sent.items().end());
   ASSERT_EQ(update->floats.size(), 1u);
   EXPECT_THAT(update->floats[0]->span(), ElementsAre(6, 8));

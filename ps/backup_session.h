@@ -17,23 +17,24 @@
 
 namespace cairn::ps {
 
-class CopySession {
+class BackupSession {
  public:
   // `server` must outlive the session.
-  CopySession(Server& server, std::shared_ptr<CopySink> sink) : server_(server), sink_(std::move(sink)) {}
-  ~CopySession() { server_.CopyClosed(sink_.get()); }
+  BackupSession(Server& server, std::shared_ptr<ReplicationSink> sink)
+      : server_(server), sink_(std::move(sink)) {}
+  ~BackupSession() { server_.BackupClosed(sink_.get()); }
 
   // An error ends the stream: ABORTED, this server has been promoted in the sender's place;
   // FAILED_PRECONDITION, this server has no backup of the sender's shard; CANCELLED, only this stream
   // has ended.
-  absl::Status OnFrame(const v1::CopyHeader& header, net::Payload payload);
+  absl::Status OnFrame(const v1::ReplicationHeader& header, net::Payload payload);
 
  private:
-  absl::Status Take(const v1::CopyHeader& header, net::Payload payload);
-  absl::Status OnItem(const v1::CopyItem& item);
+  absl::Status Take(const v1::ReplicationHeader& header, net::Payload payload);
+  absl::Status OnItem(const v1::ReplicationItem& item);
 
   Server& server_;
-  const std::shared_ptr<CopySink> sink_;
+  const std::shared_ptr<ReplicationSink> sink_;
   std::shared_ptr<ActiveJob> job_;  // set by the origin
   // The item that is being received.
   std::string text_;
@@ -41,8 +42,8 @@ class CopySession {
 };
 
 // Calls send(header, payload, owner) for each frame of an item, in order. `owner` owns the payload.
-void SplitIntoFrames(uint64_t number, const CopyItem& item,
-                     absl::FunctionRef<void(const v1::CopyHeader&, net::FloatSpans payload,
+void SplitIntoFrames(uint64_t number, const ReplicationItem& item,
+                     absl::FunctionRef<void(const v1::ReplicationHeader&, net::FloatSpans payload,
                                             const std::shared_ptr<const void>& owner)>
                          send);
 

@@ -2,7 +2,7 @@
 // clients.
 #include <memory>
 
-#include "ps/copy_session.h"
+#include "ps/backup_session.h"
 #include "tests/fuzz/script.h"
 #include "tests/fuzz/server_script.h"
 
@@ -10,23 +10,23 @@ namespace {
 
 using namespace cairn;
 
-class Sink final : public ps::CopySink {
+class Sink final : public ps::ReplicationSink {
  public:
-  void Answer(const v1::CopyAnswer&) override {}
+  void Answer(const v1::ReplicationAck&) override {}
   void Close(absl::Status reason) override { FUZZ_CHECK(!reason.ok() && !reason.message().empty()); }
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto script = fuzz::ParseText<fuzz::CopyScript>(data, size);
+  const auto script = fuzz::ParseText<fuzz::BackupScript>(data, size);
   fuzz::ServerPlayer player(0, /*place=*/1);
-  auto session = std::make_unique<ps::CopySession>(player.server(), std::make_shared<Sink>());
+  auto session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
   for (const fuzz::CopyStep& step : script.steps()) {
     switch (step.what_case()) {
       case fuzz::CopyStep::kItem: {  // well-formed, so that most of it is read
         if (player.IsTooLarge(step.item().body().origin())) break;
-        v1::CopyHeader header;
+        v1::ReplicationHeader header;
         const std::string& floats = step.item().floats();
         if (!floats.empty()) {
           header.mutable_floats()->set_state(step.item().state());
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         break;
       }
       case fuzz::CopyStep::kAgain:
-        session = std::make_unique<ps::CopySession>(player.server(), std::make_shared<Sink>());
+        session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
         break;
       case fuzz::CopyStep::kPromote: {
         bool answered = false;

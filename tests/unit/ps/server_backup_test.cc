@@ -7,7 +7,7 @@
 #include "common/net/grpc_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/copy_session.h"
+#include "ps/backup_session.h"
 #include "ps/server.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
@@ -21,7 +21,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 // A job on two servers, each with a backup on the other; leases of 10 s.
-v1::Job CopiedJob(int workers) {
+v1::Job ReplicatedJob(int workers) {
   v1::Job job;
   job.set_mode(v1::MODE_SYNC);
   job.set_ps_replication(1);
@@ -32,13 +32,13 @@ v1::Job CopiedJob(int workers) {
   return job;
 }
 
-std::unique_ptr<CopyStream> DialNobody(const std::string&, int, CopyStreamHandler&) {
+std::unique_ptr<ReplicationStream> DialNobody(const std::string&, int, ReplicationStreamHandler&) {
   return nullptr;
 }
 
-class DeafSink final : public CopySink {
+class DeafSink final : public ReplicationSink {
  public:
-  void Answer(const v1::CopyAnswer&) override {}
+  void Answer(const v1::ReplicationAck&) override {}
   void Close(absl::Status) override {}
 };
 
@@ -56,29 +56,29 @@ class PromotedServer : public testing::Test {
                        shard_ = std::move(shard);
                        return port;
                      },
-                 .connect_to_copy = DialNobody,
+                 .connect_to_backup = DialNobody,
                  .copies_by_calls = true},
                 clock_) {
-    v1::CopyBody origin, shard, members, whole;
+    v1::ReplicationBody origin, shard, members, whole;
     v1::Job& job = *origin.mutable_origin()->mutable_job();
-    job = CopiedJob(/*workers=*/1);
+    job = ReplicatedJob(/*workers=*/1);
     job.set_lease_seconds(300);
     (*job.mutable_optimizer()->mutable_hyperparameters())["global_clipnorm"] = 5;
     for (const net::Slice& slice : Vectors({{"a", 2}}))
       *origin.mutable_origin()->add_slices() = slice.ToProto();
     shard.mutable_shard()->set_next_index(1);
-    v1::CopiedMember& worker = *members.mutable_members()->add_members();
+    v1::ReplicatedMember& worker = *members.mutable_members()->add_members();
     worker.set_incarnation(1);
     worker.set_live(true);
-    whole.set_whole(true);
+    whole.set_in_sync(true);
     Copy(origin);
-    v1::CopyHeader floats;
+    v1::ReplicationHeader floats;
     floats.mutable_floats()->set_state(true);
     EXPECT_EQ(session_.OnFrame(floats, Bytes({1, 2})), absl::OkStatus());
     Copy(shard, 2);
     Copy(members);
     Copy(whole);
-    server_.CopyClosed(sink_.get());
+    server_.BackupClosed(sink_.get());
     server_.Promote({}, [](const absl::StatusOr<v1::PromoteResponse>& promoted) {
       EXPECT_EQ(promoted.status(), absl::OkStatus());
     });
@@ -87,8 +87,8 @@ class PromotedServer : public testing::Test {
     shard_->Flush();
   }
 
-  void Copy(const v1::CopyBody& body, int64_t floats = 0) {
-    v1::CopyHeader header;
+  void Copy(const v1::ReplicationBody& body, int64_t floats = 0) {
+    v1::ReplicationHeader header;
     header.mutable_item()->set_number(++number_);
     header.mutable_item()->set_text(body.SerializeAsString());
     header.mutable_item()->set_floats(floats);
@@ -109,7 +109,7 @@ class PromotedServer : public testing::Test {
   std::shared_ptr<Shard> shard_;
   Server server_;
   std::shared_ptr<DeafSink> sink_ = std::make_shared<DeafSink>();
-  CopySession session_{server_, sink_};
+  BackupSession session_{server_, sink_};
   uint64_t number_ = 0;
 };
 
@@ -142,14 +142,14 @@ TEST_F(PromotedServer, DropsTheShardWhenThatWorkersLeaseExpires) {
 }
 
 // While it is being closed, another item of the stream arrives.
-class SinkWithOneMore final : public CopySink {
+class SinkWithOneMore final : public ReplicationSink {
  public:
   explicit SinkWithOneMore(Server& server) : server_(server) {}
-  void Answer(const v1::CopyAnswer&) override {}
+  void Answer(const v1::ReplicationAck&) override {}
   void Close(absl::Status) override {
-    v1::CopyBody body;
+    v1::ReplicationBody body;
     body.set_echo(1);
-    one_more_ = server_.OnCopied(this, 2, body, nullptr);
+    one_more_ = server_.OnReplicated(this, 2, body, nullptr);
   }
   const absl::Status& one_more() const { return one_more_; }
 
@@ -164,51 +164,51 @@ TEST(CopyThatIsStopped, DoesNotReportAPromotion) {
   Server server({.index = 0,
                  .host_index = 1,
                  .connect_to_leader = nullptr,
-                 .connect_to_copy = DialNobody,
+                 .connect_to_backup = DialNobody,
                  .copies_by_calls = true},
                 clock);
-  v1::CopyOrigin origin;
-  *origin.mutable_job() = CopiedJob(/*workers=*/1);
+  v1::ReplicationOrigin origin;
+  *origin.mutable_job() = ReplicatedJob(/*workers=*/1);
   for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.add_slices() = slice.ToProto();
   const auto sink = std::make_shared<SinkWithOneMore>(server);
-  ASSERT_EQ(server.OpenCopy(origin, sink).status(), absl::OkStatus());
+  ASSERT_EQ(server.OpenBackup(origin, sink).status(), absl::OkStatus());
   server.Shutdown();
   EXPECT_EQ(sink->one_more(),
             absl::CancelledError("ps/1 has no backup of ps/0's shard on this stream any more"));
 }
 
 // Records what is sent to the backup.
-class RecordingStream final : public CopyStream {
+class RecordingStream final : public ReplicationStream {
  public:
-  explicit RecordingStream(std::vector<v1::CopyBody>& sent) : sent_(sent) {}
-  void Send(uint64_t, CopyItem item) override { sent_.push_back(std::move(item.body)); }
+  explicit RecordingStream(std::vector<v1::ReplicationBody>& sent) : sent_(sent) {}
+  void Send(uint64_t, ReplicationItem item) override { sent_.push_back(std::move(item.body)); }
 
  private:
-  std::vector<v1::CopyBody>& sent_;
+  std::vector<v1::ReplicationBody>& sent_;
 };
 
 // ps/0 with its backup, and two workers.
-class CopiedServer : public testing::Test {
+class ReplicatedServer : public testing::Test {
  protected:
-  CopiedServer()
+  ReplicatedServer()
       : server_({.index = 0,
                  .connect_to_leader = nullptr,
-                 .connect_to_copy =
-                     [this](const std::string&, int, CopyStreamHandler& handler) {
+                 .connect_to_backup =
+                     [this](const std::string&, int, ReplicationStreamHandler& handler) {
                        copy_ = &handler;
                        return std::make_unique<RecordingStream>(sent_);
                      },
                  .copies_by_calls = true},
                 clock_) {
     v1::CreateRequest create;
-    *create.mutable_job() = CopiedJob(/*workers=*/2);
+    *create.mutable_job() = ReplicatedJob(/*workers=*/2);
     for (const net::Slice& slice : Vectors({{"a", 2}})) *create.add_slices() = slice.ToProto();
     uint64_t layout = 0;
     server_.Create(create, [&](absl::StatusOr<v1::CreateResponse> response) { layout = response->layout(); });
     server_.OnInitialised(layout);
     for (int step = 0; step < 4; ++step) {
-      server_.KeepUpCopies();
-      v1::CopyAnswer answer;
+      server_.KeepUpBackups();
+      v1::ReplicationAck answer;
       answer.set_replicated(sent_.size());
       copy_->OnAnswer(answer);
     }
@@ -224,7 +224,7 @@ class CopiedServer : public testing::Test {
   // The events of a worker's end that the backup receives, in order.
   std::vector<std::string> Told(int worker) const {
     std::vector<std::string> told;
-    for (const v1::CopyBody& body : sent_) {
+    for (const v1::ReplicationBody& body : sent_) {
       if (body.has_member() && body.member().worker() == worker)
         told.push_back(body.member().live() ? "lives" : "gone");
       if (body.event().has_leave() && body.event().leave().worker() == worker) told.push_back("leaves");
@@ -233,20 +233,20 @@ class CopiedServer : public testing::Test {
   }
 
   test::FakeClock clock_;
-  std::vector<v1::CopyBody> sent_;
-  CopyStreamHandler* copy_ = nullptr;
+  std::vector<v1::ReplicationBody> sent_;
+  ReplicationStreamHandler* copy_ = nullptr;
   Server server_;
 };
 
 // If the backup receives only the first event before it is promoted, it has a member whose lease will expire.
 // If it received only the other one, the worker would never leave the round.
-TEST_F(CopiedServer, ReplicatesAnExpiredLeaseToTheSequencerFirst) {
+TEST_F(ReplicatedServer, ReplicatesAnExpiredLeaseToTheSequencerFirst) {
   clock_.Advance(std::chrono::seconds(11));
   server_.Tick();
   EXPECT_THAT(Told(1), ElementsAre("leaves", "gone"));
 }
 
-TEST_F(CopiedServer, ReplicatesALeaveToTheSequencerFirst) {
+TEST_F(ReplicatedServer, ReplicatesALeaveToTheSequencerFirst) {
   v1::LeaveRequest leave;
   leave.set_worker(1);
   leave.set_incarnation(1);
@@ -261,17 +261,17 @@ TEST(ABackupThatNobodyServes, CreatesTheJobAgainWithANewIncarnation) {
                  .incarnation = 500,
                  .connect_to_leader = [](const v1::Job&, std::shared_ptr<Shard>,
                                          int64_t) { return std::make_unique<RecordingPort>(); },
-                 .connect_to_copy = DialNobody,
+                 .connect_to_backup = DialNobody,
                  .copies_by_calls = true},
                 clock);
-  v1::CopyOrigin origin;
-  *origin.mutable_job() = CopiedJob(/*workers=*/1);
+  v1::ReplicationOrigin origin;
+  *origin.mutable_job() = ReplicatedJob(/*workers=*/1);
   for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.add_slices() = slice.ToProto();
   origin.set_incarnation(7);
   origin.set_epoch(1);
-  ASSERT_TRUE(server.OpenCopy(origin, std::make_shared<DeafSink>()).ok());
+  ASSERT_TRUE(server.OpenBackup(origin, std::make_shared<DeafSink>()).ok());
   v1::CreateRequest create;
-  *create.mutable_job() = CopiedJob(/*workers=*/1);
+  *create.mutable_job() = ReplicatedJob(/*workers=*/1);
   create.mutable_job()->set_generation(1);
   *create.mutable_slices() = origin.slices();
   server.Create(create, [](const auto& response) { EXPECT_EQ(response.status(), absl::OkStatus()); });

@@ -1,4 +1,4 @@
-#include "ps/policy_copy.h"
+#include "ps/policy_replica.h"
 
 #include <algorithm>
 #include <utility>
@@ -46,17 +46,17 @@ Ticket Read(const v1::Ticket& proto) {
   return {.epoch = proto.epoch(), .first = proto.first(), .count = proto.count()};
 }
 
-void Save(const PolicyState::Queue& queue, v1::CopiedQueue& proto) {
+void Save(const PolicyState::Queue& queue, v1::ReplicatedQueue& proto) {
   proto.set_next(queue.work.next);
   for (const Ticket& ticket : queue.work.returned) Save(ticket, *proto.add_returned());
   for (const auto& [worker, holder] : queue.work.holders) {
-    v1::CopiedQueue::Holder& saved = *proto.add_holders();
+    v1::ReplicatedQueue::Holder& saved = *proto.add_holders();
     saved.set_worker(worker);
     if (holder.current.has_value()) Save(*holder.current, *saved.mutable_current());
     if (holder.next.has_value()) Save(*holder.next, *saved.mutable_next());
   }
   for (const auto& [worker, member] : queue.members) {
-    v1::CopiedQueue::Member& saved = *proto.add_members();
+    v1::ReplicatedQueue::Member& saved = *proto.add_members();
     saved.set_worker(worker);
     saved.set_incarnation(member.incarnation);
     saved.set_last_step(member.last_step);
@@ -65,15 +65,15 @@ void Save(const PolicyState::Queue& queue, v1::CopiedQueue& proto) {
   proto.set_ended(queue.ended);
 }
 
-PolicyState::Queue Read(const v1::CopiedQueue& proto) {
+PolicyState::Queue Read(const v1::ReplicatedQueue& proto) {
   PolicyState::Queue queue = {.work = {.next = proto.next()}};
   for (const v1::Ticket& ticket : proto.returned()) queue.work.returned.insert(Read(ticket));
-  for (const v1::CopiedQueue::Holder& saved : proto.holders()) {
+  for (const v1::ReplicatedQueue::Holder& saved : proto.holders()) {
     WorkQueue::Holder& holder = queue.work.holders[saved.worker()];
     if (saved.has_current()) holder.current = Read(saved.current());
     if (saved.has_next()) holder.next = Read(saved.next());
   }
-  for (const v1::CopiedQueue::Member& saved : proto.members()) {
+  for (const v1::ReplicatedQueue::Member& saved : proto.members()) {
     queue.members[saved.worker()] = {
         .incarnation = saved.incarnation(), .last_step = saved.last_step(), .idle = saved.idle()};
   }
@@ -116,15 +116,15 @@ absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
                                                  ticket.epoch(), ", which has ", num_examples));
 }
 
-absl::Status CheckQueue(const v1::CopiedQueue& queue, int64_t num_examples, int most_workers) {
+absl::Status CheckQueue(const v1::ReplicatedQueue& queue, int64_t num_examples, int most_workers) {
   CAIRN_RETURN_IF_ERROR(CheckCount("next example", queue.next()));
   for (const v1::Ticket& ticket : queue.returned()) CAIRN_RETURN_IF_ERROR(CheckTicket(ticket, num_examples));
-  for (const v1::CopiedQueue::Holder& holder : queue.holders()) {
+  for (const v1::ReplicatedQueue::Holder& holder : queue.holders()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(holder.worker(), most_workers));
     CAIRN_RETURN_IF_ERROR(CheckTicket(holder.current(), num_examples));
     CAIRN_RETURN_IF_ERROR(CheckTicket(holder.next(), num_examples));
   }
-  for (const v1::CopiedQueue::Member& member : queue.members()) {
+  for (const v1::ReplicatedQueue::Member& member : queue.members()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(member.worker(), most_workers));
   }
   return absl::OkStatus();
@@ -156,31 +156,31 @@ absl::Status CheckCounters(const v1::PolicyCounters& counters) {
 
 }  // namespace
 
-absl::Status CheckCopied(const v1::CopiedPolicy& copied, const v1::Job& job, int most_workers) {
-  CAIRN_RETURN_IF_ERROR(CheckCount("version", copied.version()));
-  CAIRN_RETURN_IF_ERROR(CheckCount("the slowest clock", copied.slowest()));
-  for (const auto& [worker, clock] : copied.clocks()) {
+absl::Status CheckReplicated(const v1::ReplicatedPolicy& replicated, const v1::Job& job, int most_workers) {
+  CAIRN_RETURN_IF_ERROR(CheckCount("version", replicated.version()));
+  CAIRN_RETURN_IF_ERROR(CheckCount("the slowest clock", replicated.slowest()));
+  for (const auto& [worker, clock] : replicated.clocks()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(worker, most_workers));
     CAIRN_RETURN_IF_ERROR(CheckCount("a clock", clock));
   }
-  for (const v1::RosterEntry& entry : copied.roster()) {
+  for (const v1::RosterEntry& entry : replicated.roster()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(entry.worker(), most_workers));
   }
-  for (const v1::StagedGradient& staged : copied.staged()) {
+  for (const v1::StagedGradient& staged : replicated.staged()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(staged.key().worker(), most_workers));
   }
-  for (const v1::PushKey& key : copied.deferred())
+  for (const v1::PushKey& key : replicated.deferred())
     CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker(), most_workers));
-  CAIRN_RETURN_IF_ERROR(CheckCounters(copied.counters()));
-  if (copied.has_queue()) {
+  CAIRN_RETURN_IF_ERROR(CheckCounters(replicated.counters()));
+  if (replicated.has_queue()) {
     const int64_t num_examples = std::max<int64_t>(1, job.num_examples());
-    CAIRN_RETURN_IF_ERROR(CheckQueue(copied.queue(), num_examples, most_workers));
+    CAIRN_RETURN_IF_ERROR(CheckQueue(replicated.queue(), num_examples, most_workers));
   }
-  return copied.has_tally() ? CheckTally(copied.tally()) : absl::OkStatus();
+  return replicated.has_tally() ? CheckTally(replicated.tally()) : absl::OkStatus();
 }
 
-v1::CopiedPolicy ToProto(const PolicyState& state) {
-  v1::CopiedPolicy proto;
+v1::ReplicatedPolicy ToProto(const PolicyState& state) {
+  v1::ReplicatedPolicy proto;
   proto.set_version(state.version);
   if (state.final_version.has_value()) proto.set_final_version(*state.final_version);
   for (const auto& [worker, entry] : state.roster) {
@@ -200,7 +200,7 @@ v1::CopiedPolicy ToProto(const PolicyState& state) {
   return proto;
 }
 
-absl::StatusOr<PolicyState> FromProto(const v1::CopiedPolicy& proto) {
+absl::StatusOr<PolicyState> FromProto(const v1::ReplicatedPolicy& proto) {
   PolicyState state = {.version = proto.version()};
   if (proto.has_final_version()) state.final_version = proto.final_version();
   for (const v1::RosterEntry& saved : proto.roster()) {

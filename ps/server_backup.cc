@@ -10,7 +10,7 @@
 #include "ps/declaration.h"
 #include "ps/follow_proto.h"
 #include "ps/incarnation.h"
-#include "ps/policy_copy.h"
+#include "ps/policy_replica.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
@@ -24,7 +24,7 @@ std::string Milliseconds(Duration duration) {
   return absl::StrCat(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(), " ms");
 }
 
-void Save(const Membership::Entry& entry, v1::CopiedMember& member) {
+void Save(const Membership::Entry& entry, v1::ReplicatedMember& member) {
   member.set_worker(entry.worker);
   member.set_incarnation(entry.incarnation);
   member.set_live(entry.live);
@@ -53,12 +53,12 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
           .host_index = host_index(),
           .incarnation = incarnation,
           .epoch = epoch_,
-          .connect_to_copy = options_.connect_to_copy,
+          .connect_to_backup = options_.connect_to_backup,
           .capture_members = [this](Replicator& replicator) { CaptureMembers(replicator); },
-          .copies_clock = options_.copies_by_calls ? &clock_ : nullptr};
+          .backups_clock = options_.copies_by_calls ? &clock_ : nullptr};
 }
 
-void Server::KeepUpCopies() {
+void Server::KeepUpBackups() {
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);
@@ -68,7 +68,7 @@ void Server::KeepUpCopies() {
 }
 
 absl::Status Server::CheckServes() const {
-  if (state_ == v1::STATE_COPY) {
+  if (state_ == v1::STATE_BACKUP) {
     return absl::UnavailableError(
         absl::StrCat("ps/", host_index(), " has the backup of ", name(), "'s shard, and does not serve it"));
   }
@@ -91,7 +91,7 @@ void Server::SendMember(int worker) {
   if (job_ == nullptr || job_->replicator() == nullptr) return;
   for (const Membership::Entry& entry : members_.All()) {
     if (entry.worker != worker) continue;
-    CopyItem item;
+    ReplicationItem item;
     Save(entry, *item.body.mutable_member());
     job_->replicator()->Send(Replicator::Component::kMembers, std::move(item));
   }
@@ -99,33 +99,33 @@ void Server::SendMember(int worker) {
 
 void Server::CaptureMembers(Replicator& replicator) {
   MutexLock lock(mutex_);
-  CopyItem item;
-  v1::CopiedMembers& members = *item.body.mutable_members();
+  ReplicationItem item;
+  v1::ReplicatedMembers& members = *item.body.mutable_members();
   for (const Membership::Entry& entry : members_.All()) {
     Save(entry, *members.add_members());
   }
   replicator.SendState(Replicator::Component::kMembers, std::move(item));
 }
 
-bool Server::IsBehind(const v1::CopyOrigin& origin) const {
+bool Server::IsBehind(const v1::ReplicationOrigin& origin) const {
   MutexLock lock(mutex_);
   const bool serves = state_ == v1::STATE_READY || state_ == v1::STATE_INITIALISING;
   if (!serves || job_->job().run_id() != origin.job().run_id()) return false;
   return std::pair(job_->job().generation(), epoch_) < std::pair(origin.job().generation(), origin.epoch());
 }
 
-absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin& origin,
-                                                            std::shared_ptr<CopySink> sink) {
+absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenBackup(const v1::ReplicationOrigin& origin,
+                                                              std::shared_ptr<ReplicationSink> sink) {
   v1::CreateRequest declared;
   *declared.mutable_slices() = origin.slices();
   CAIRN_ASSIGN_OR_RETURN(std::vector<net::Slice> slices, ReadSlices(declared));
   if (IsBehind(origin)) Drop(absl::StrCat("a backup has been promoted in place of ", name()));
   std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
-  std::shared_ptr<CopySink> old;
+  std::shared_ptr<ReplicationSink> old;
   MutexLock lock(mutex_);
   if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", host_index(), " is stopping"));
   const bool same_run = job_ != nullptr && job_->job().run_id() == origin.job().run_id();
-  const bool copy = state_ == v1::STATE_COPY;
+  const bool copy = state_ == v1::STATE_BACKUP;
   const bool ended = state_ == v1::STATE_FINISHED || state_ == v1::STATE_FAILED;
   if (state_ != v1::STATE_EMPTY && !copy && (ended || !same_run)) {
     return absl::FailedPreconditionError(
@@ -140,44 +140,45 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenCopy(const v1::CopyOrigin
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name(),
                                            ", and has dropped the shard since"));
   }
-  if (copy && same_run && copying_.epoch > origin.epoch() &&
+  if (copy && same_run && backup_.epoch > origin.epoch() &&
       job_->job().generation() >= origin.job().generation()) {
     return absl::AbortedError(
         absl::StrCat("ps/", host_index(), " has the backup of the server promoted in place of ", name()));
   }
-  copying_.whole = false;  // whatever follows, the caller starts over
+  backup_.in_sync = false;  // whatever follows, the caller starts over
   ActiveJob::Host host = HostFor(origin.incarnation());
   host.seal_key = origin.seal_key();
   CAIRN_ASSIGN_OR_RETURN(auto job,
                          ActiveJob::CreateCopy(origin.job(), std::move(slices), origin.layout(), host));
-  old = std::exchange(copying_.sink, nullptr);
+  old = std::exchange(backup_.sink, nullptr);
   replaced = std::exchange(job_, job);
-  state_ = v1::STATE_COPY;
+  state_ = v1::STATE_BACKUP;
   incarnation_ = origin.incarnation();
   members_ = Membership({job->job().workers().begin(), job->job().workers().end()},
                         IncarnationsBefore(job->job().generation()), job->job().elastic());
-  copying_ = {.sink = std::move(sink), .epoch = origin.epoch(), .heard = clock_.Now()};
+  backup_ = {.sink = std::move(sink), .epoch = origin.epoch(), .heard = clock_.Now()};
   if (old != nullptr) old->Close(absl::FailedPreconditionError("another stream feeds this backup now"));
   return job;
 }
 
-absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::CopyBody& body,
-                              std::shared_ptr<const AlignedBuffer> floats) {
+absl::Status Server::OnReplicated(const ReplicationSink* sink, uint64_t number,
+                                  const v1::ReplicationBody& body,
+                                  std::shared_ptr<const AlignedBuffer> floats) {
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);
-    if (state_ != v1::STATE_COPY) {
+    if (state_ != v1::STATE_BACKUP) {
       return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
     }
-    if (copying_.sink.get() != sink) {  // it is being closed
+    if (backup_.sink.get() != sink) {  // it is being closed
       return absl::CancelledError(absl::StrCat("ps/", host_index(), " has no backup of ", name(),
                                                "'s shard on this stream any more"));
     }
     CAIRN_RETURN_IF_ERROR(Restore(body, floats));
     job = job_;
-    v1::CopyAnswer answer;
+    v1::ReplicationAck answer;
     answer.set_replicated(number);
-    copying_.sink->Answer(answer);
+    backup_.sink->Answer(answer);
   }
   job->shard().Flush();
   // If the primary has not failed, a failed backup is inconsistent with it.
@@ -188,8 +189,9 @@ absl::Status Server::OnCopied(const CopySink* sink, uint64_t number, const v1::C
   return absl::OkStatus();
 }
 
-absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<const AlignedBuffer>& floats) {
-  const auto put = [this](const v1::CopiedMember& member)
+absl::Status Server::Restore(const v1::ReplicationBody& body,
+                             const std::shared_ptr<const AlignedBuffer>& floats) {
+  const auto put = [this](const v1::ReplicatedMember& member)
                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     if (member.worker() < 0 || member.worker() >= job_->most_workers()) {
       return absl::InvalidArgumentError(
@@ -201,32 +203,32 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
     return absl::OkStatus();
   };
   switch (body.what_case()) {
-    case v1::CopyBody::kShard:
-      CAIRN_RETURN_IF_ERROR(job_->shard().RestoreCopied(body.shard(), floats));
-      copying_.has_shard = true;
+    case v1::ReplicationBody::kShard:
+      CAIRN_RETURN_IF_ERROR(job_->shard().RestoreReplica(body.shard(), floats));
+      backup_.has_shard = true;
       return absl::OkStatus();
-    case v1::CopyBody::kSequencer:
+    case v1::ReplicationBody::kSequencer:
       if (job_->sequencer() == nullptr) break;
-      CAIRN_RETURN_IF_ERROR(CheckCopied(body.sequencer().policy(), job_->job(), job_->most_workers()));
-      CAIRN_RETURN_IF_ERROR(job_->sequencer()->RestoreCopied(body.sequencer()));
-      copying_.has_sequencer = true;
+      CAIRN_RETURN_IF_ERROR(CheckReplicated(body.sequencer().policy(), job_->job(), job_->most_workers()));
+      CAIRN_RETURN_IF_ERROR(job_->sequencer()->RestoreReplica(body.sequencer()));
+      backup_.has_sequencer = true;
       return absl::OkStatus();
-    case v1::CopyBody::kMembers:
-      for (const v1::CopiedMember& member : body.members().members()) CAIRN_RETURN_IF_ERROR(put(member));
+    case v1::ReplicationBody::kMembers:
+      for (const v1::ReplicatedMember& member : body.members().members()) CAIRN_RETURN_IF_ERROR(put(member));
       return absl::OkStatus();
-    case v1::CopyBody::kWhole:
-      if (!copying_.has_shard || (job_->sequencer() != nullptr && !copying_.has_sequencer)) {
+    case v1::ReplicationBody::kInSync:
+      if (!backup_.has_shard || (job_->sequencer() != nullptr && !backup_.has_sequencer)) {
         return absl::InvalidArgumentError(absl::StrCat(
             "the backup of ", name(), "'s shard is incomplete, but its primary reports it in sync"));
       }
-      copying_.whole = true;
+      backup_.in_sync = true;
       LogInfo("the backup of ", name(), "'s shard is in sync");
       return absl::OkStatus();
-    case v1::CopyBody::kEntry: {
+    case v1::ReplicationBody::kEntry: {
       CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(body.entry().decision()));
-      return job_->shard().AppendCopied(entry, body.entry(), floats);
+      return job_->shard().AppendReplicated(entry, body.entry(), floats);
     }
-    case v1::CopyBody::kEvent:
+    case v1::ReplicationBody::kEvent:
       if (job_->sequencer() == nullptr) break;
       for (const int worker : WorkersOf(body.event())) {
         if (worker >= 0 && worker < job_->most_workers()) continue;
@@ -234,14 +236,14 @@ absl::Status Server::Restore(const v1::CopyBody& body, const std::shared_ptr<con
             absl::StrCat("a replicated event of worker ", worker, " of a job of ", job_->most_workers()));
       }
       return job_->sequencer()->Replay(body.event());
-    case v1::CopyBody::kMember:
+    case v1::ReplicationBody::kMember:
       return put(body.member());
-    case v1::CopyBody::kWritten:
-      return job_->shard().WriteCopied(floats);
-    case v1::CopyBody::kEcho:
-      while (!copying_.beats.empty() && copying_.beats.front().first <= body.echo()) {
-        copying_.heard = copying_.beats.front().second;
-        copying_.beats.pop_front();
+    case v1::ReplicationBody::kWritten:
+      return job_->shard().WriteReplicated(floats);
+    case v1::ReplicationBody::kEcho:
+      while (!backup_.beats.empty() && backup_.beats.front().first <= body.echo()) {
+        backup_.heard = backup_.beats.front().second;
+        backup_.beats.pop_front();
       }
       return absl::OkStatus();
     default:  // of a Part that has no state here
@@ -260,28 +262,28 @@ void Server::WokeUp() {
   if (job != nullptr && job->sequencer() != nullptr) job->sequencer()->WokeUp();
 }
 
-bool Server::copy_whole() const {
+bool Server::backup_in_sync() const {
   MutexLock lock(mutex_);
-  return state_ == v1::STATE_COPY && copying_.whole;
+  return state_ == v1::STATE_BACKUP && backup_.in_sync;
 }
 
-void Server::CopyClosed(const CopySink* sink, bool spoilt) {
+void Server::BackupClosed(const ReplicationSink* sink, bool spoilt) {
   MutexLock lock(mutex_);
-  if (state_ != v1::STATE_COPY || copying_.sink.get() != sink) return;
-  copying_.sink = nullptr;
-  if (spoilt) copying_.whole = false;
+  if (state_ != v1::STATE_BACKUP || backup_.sink.get() != sink) return;
+  backup_.sink = nullptr;
+  if (spoilt) backup_.in_sync = false;
 }
 
 void Server::Promote(const v1::PromoteRequest& request, Reply<v1::PromoteResponse> reply) {
   absl::Status status;
   int64_t epoch = 0;
   std::shared_ptr<ActiveJob> job;
-  std::shared_ptr<CopySink> old;
+  std::shared_ptr<ReplicationSink> old;
   Calls calls;
   {
     MutexLock lock(mutex_);
-    old = copying_.sink;
-    status = TakePlace(request, &epoch);
+    old = backup_.sink;
+    status = Promote(request, &epoch);
     job = job_;
     if (status.ok()) CollectWaiters(clock_.Now(), calls);
   }
@@ -298,19 +300,19 @@ void Server::Promote(const v1::PromoteRequest& request, Reply<v1::PromoteRespons
   reply(std::move(response));
 }
 
-absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch) {
+absl::Status Server::Promote(const v1::PromoteRequest& request, int64_t* epoch) {
   if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", host_index(), " is stopping"));
   const bool same = job_ != nullptr && (request.incarnation() == 0 || request.incarnation() == incarnation_);
   if (same && state_ == v1::STATE_READY) {
     *epoch = epoch_;
     return absl::OkStatus();
   }
-  if (!same || state_ != v1::STATE_COPY || !copying_.whole) {
+  if (!same || state_ != v1::STATE_BACKUP || !backup_.in_sync) {
     return absl::AbortedError(
         absl::StrCat("ps/", host_index(), " has no backup of ", name(), "'s shard in sync"));
   }
-  const Duration silent = clock_.Now() - copying_.heard;
-  if (copying_.sink != nullptr && silent <= kSilent) {
+  const Duration silent = clock_.Now() - backup_.heard;
+  if (backup_.sink != nullptr && silent <= kSilent) {
     return absl::UnavailableError(absl::StrCat(name(), " is alive: ps/", host_index(), " heard from it ",
                                                Milliseconds(silent), " ago"));
   }
@@ -319,38 +321,38 @@ absl::Status Server::TakePlace(const v1::PromoteRequest& request, int64_t* epoch
                                            Milliseconds(silent),
                                            ": it may have continued without its backup"));
   }
-  const int64_t next = copying_.epoch + 1;
-  CAIRN_RETURN_IF_ERROR(job_->TakePlace(next));
+  const int64_t next = backup_.epoch + 1;
+  CAIRN_RETURN_IF_ERROR(job_->Promote(next));
   epoch_ = *epoch = next;
   state_ = v1::STATE_READY;
   ready_at_ = clock_.Now();
   members_.HearAll(ready_at_ + kSilent);  // the workers must find this server first
-  copying_ = {};
+  backup_ = {};
   LogWarning("ps/", host_index(), " is promoted in place of ", name(), ", at version ",
              job_->shard().store().current().version);
   return absl::OkStatus();
 }
 
-void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
+void Server::TickBackups(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
   Calls calls;
   std::string lost;
   {
     MutexLock lock(mutex_);
-    const bool due = copying_.beats.empty() || now - copying_.beats.back().second >= kBeat;
-    if (state_ == v1::STATE_COPY && copying_.sink != nullptr && due) {
-      copying_.beats.emplace_back(++copying_.last_beat, now);
-      if (copying_.beats.size() > kMaxBeats) copying_.beats.pop_front();
-      v1::CopyAnswer answer;
-      answer.set_beat(copying_.last_beat);
-      copying_.sink->Answer(answer);
+    const bool due = backup_.beats.empty() || now - backup_.beats.back().second >= kBeat;
+    if (state_ == v1::STATE_BACKUP && backup_.sink != nullptr && due) {
+      backup_.beats.emplace_back(++backup_.last_beat, now);
+      if (backup_.beats.size() > kMaxBeats) backup_.beats.pop_front();
+      v1::ReplicationAck answer;
+      answer.set_beat(backup_.last_beat);
+      backup_.sink->Answer(answer);
     }
     if (job == nullptr || job != job_ || job->replicator() == nullptr) return;
-    if (state_ == v1::STATE_INITIALISING && initialised_ && job->replicator()->was_whole()) {
+    if (state_ == v1::STATE_INITIALISING && initialised_ && job->replicator()->was_in_sync()) {
       state_ = v1::STATE_READY;
       ready_at_ = now;
       CollectWaiters(now, calls);
     }
-    lost = job->replicator()->deposed();
+    lost = job->replicator()->fenced();
     if (lost.empty()) {
       std::vector<std::string> gone;
       for (const PushKey& key : job->shard().Missing()) {
@@ -376,14 +378,14 @@ void Server::TickCopies(TimePoint now, const std::shared_ptr<ActiveJob>& job) {
 
 void Server::Drop(const std::string& why) {
   std::shared_ptr<ActiveJob> job;
-  std::shared_ptr<CopySink> sink;
+  std::shared_ptr<ReplicationSink> sink;
   {
     MutexLock lock(mutex_);
     if (state_ == v1::STATE_FINISHED || state_ == v1::STATE_FAILED) return;
     job = std::exchange(job_, nullptr);
-    sink = std::exchange(copying_.sink, nullptr);
-    copying_ = {};
-    if (job != nullptr && state_ != v1::STATE_COPY) {
+    sink = std::exchange(backup_.sink, nullptr);
+    backup_ = {};
+    if (job != nullptr && state_ != v1::STATE_BACKUP) {
       dropped_ = {.run_id = job->job().run_id(), .generation = job->job().generation(), .epoch = epoch_};
     }
     state_ = v1::STATE_EMPTY;

@@ -1,5 +1,5 @@
 // What a replication stream may contain, and what is refused: anyone who reaches the port may open a stream.
-#include "ps/copy_session.h"
+#include "ps/backup_session.h"
 
 #include <limits>
 
@@ -15,9 +15,9 @@ namespace {
 
 using testing::HasSubstr;
 
-class QuietSink final : public CopySink {
+class QuietSink final : public ReplicationSink {
  public:
-  void Answer(const v1::CopyAnswer& answer) override {
+  void Answer(const v1::ReplicationAck& answer) override {
     replicated = std::max(replicated, answer.replicated());
   }
   void Close(absl::Status) override {}
@@ -25,17 +25,16 @@ class QuietSink final : public CopySink {
 };
 
 // A stream that has opened the backup of ps/0's shard, with two elements and Adam's two slots, on ps/1.
-class CopySessionTest : public testing::Test {
+class BackupSessionTest : public testing::Test {
  protected:
-  CopySessionTest()
-      : server_(
-            {.index = 0,
-             .host_index = 1,
-             .connect_to_leader = nullptr,
-             .connect_to_copy = [](const std::string&, int,
-                                   CopyStreamHandler&) -> std::unique_ptr<CopyStream> { return nullptr; }},
-            clock_) {
-    v1::CopyBody body;
+  BackupSessionTest()
+      : server_({.index = 0,
+                 .host_index = 1,
+                 .connect_to_leader = nullptr,
+                 .connect_to_backup = [](const std::string&, int, ReplicationStreamHandler&)
+                     -> std::unique_ptr<ReplicationStream> { return nullptr; }},
+                clock_) {
+    v1::ReplicationBody body;
     v1::Job& job = *body.mutable_origin()->mutable_job();
     job.set_mode(v1::MODE_SYNC);
     job.set_ps_replication(1);
@@ -53,15 +52,15 @@ class CopySessionTest : public testing::Test {
     EXPECT_EQ(Item(body), absl::OkStatus());
   }
 
-  absl::Status Item(const v1::CopyBody& body, int64_t floats = 0) {
-    v1::CopyHeader header;
+  absl::Status Item(const v1::ReplicationBody& body, int64_t floats = 0) {
+    v1::ReplicationHeader header;
     header.mutable_item()->set_number(++number_);
     header.mutable_item()->set_text(body.SerializeAsString());
     header.mutable_item()->set_floats(floats);
     return session_.OnFrame(header, {});
   }
   absl::Status Floats(std::vector<float> values, bool state) {
-    v1::CopyHeader header;
+    v1::ReplicationHeader header;
     header.mutable_floats()->set_state(state);
     return session_.OnFrame(header, Bytes(std::move(values)));
   }
@@ -69,43 +68,43 @@ class CopySessionTest : public testing::Test {
   test::FakeClock clock_;
   Server server_;
   std::shared_ptr<QuietSink> sink_ = std::make_shared<QuietSink>();
-  CopySession session_{server_, sink_};
+  BackupSession session_{server_, sink_};
   uint64_t number_ = 0;
 };
 
-TEST_F(CopySessionTest, TextBeforeTheOriginHasItsOwnLimit) {
-  CopySession stranger(server_, sink_);
-  v1::CopyHeader header;
+TEST_F(BackupSessionTest, TextBeforeTheOriginHasItsOwnLimit) {
+  BackupSession stranger(server_, sink_);
+  v1::ReplicationHeader header;
   header.set_text(std::string(size_t{1} << 20, 't'));
   for (int i = 0; i < 16; ++i) ASSERT_EQ(stranger.OnFrame(header, {}), absl::OkStatus());
   EXPECT_THAT(stranger.OnFrame(header, {}).message(), HasSubstr("a body of more than 16777216 bytes"));
 }
 
-TEST_F(CopySessionTest, AStateWithAllValuesAndSlotsIsAccepted) {
+TEST_F(BackupSessionTest, AStateWithAllValuesAndSlotsIsAccepted) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
-  v1::CopyBody body;
+  v1::ReplicationBody body;
   body.mutable_shard()->set_next_index(1);
   EXPECT_EQ(Item(body, 6), absl::OkStatus());
   EXPECT_EQ(sink_->replicated, number_);
 }
 
-TEST_F(CopySessionTest, AStateOfTheValuesAloneIsRefused) {
+TEST_F(BackupSessionTest, AStateOfTheValuesAloneIsRefused) {
   ASSERT_EQ(Floats({1, 2}, false), absl::OkStatus());
-  v1::CopyBody body;
+  v1::ReplicationBody body;
   body.mutable_shard()->set_next_index(1);
   EXPECT_THAT(Item(body, 2).message(), HasSubstr("a replicated state of 2 values, not 6"));
 }
 
-TEST_F(CopySessionTest, WrittenValuesAndMeansOfAnotherSizeAreRefused) {
+TEST_F(BackupSessionTest, WrittenValuesAndMeansOfAnotherSizeAreRefused) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
-  v1::CopyBody written;
+  v1::ReplicationBody written;
   written.set_written(1);
   EXPECT_THAT(Item(written, 6).message(), HasSubstr("6 replicated values for a server that has 2"));
 }
 
-TEST_F(CopySessionTest, AMeanOfAnotherSizeIsRefused) {
+TEST_F(BackupSessionTest, AMeanOfAnotherSizeIsRefused) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
-  v1::CopyBody body;
+  v1::ReplicationBody body;
   v1::Decision& decision = *body.mutable_entry()->mutable_decision();
   decision.set_index(1);
   decision.mutable_apply()->set_version(1);
@@ -118,64 +117,64 @@ TEST_F(CopySessionTest, AMeanOfAnotherSizeIsRefused) {
   EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 replicated values for a server that has 2"));
 }
 
-TEST_F(CopySessionTest, AStateWithoutValuesIsRefused) {
-  v1::CopyBody body;
+TEST_F(BackupSessionTest, AStateWithoutValuesIsRefused) {
+  v1::ReplicationBody body;
   body.mutable_shard()->set_next_index(1);
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated state of 0 values, not 6"));
 }
 
-TEST_F(CopySessionTest, AWriteWithoutValuesIsRefused) {
-  v1::CopyBody written;
+TEST_F(BackupSessionTest, AWriteWithoutValuesIsRefused) {
+  v1::ReplicationBody written;
   written.set_written(1);
   EXPECT_THAT(Item(written).message(), HasSubstr("0 replicated values for a server that has 2"));
 }
 
 // Sends the states of the parts, and reports the backup as in sync.
-class WholeCopyTest : public CopySessionTest {
+class InSyncBackupTest : public BackupSessionTest {
  protected:
   absl::Status ShardState() {
     EXPECT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
-    v1::CopyBody body;
+    v1::ReplicationBody body;
     body.mutable_shard()->set_next_index(1);
     return Item(body, 6);
   }
   absl::Status SequencerState() {
-    v1::CopyBody body;
+    v1::ReplicationBody body;
     body.mutable_sequencer()->set_next_index(1);
     for (int server = 0; server < 2; ++server) body.mutable_sequencer()->add_executed(0);
     return Item(body);
   }
   absl::Status Whole() {
-    v1::CopyBody body;
-    body.set_whole(true);
+    v1::ReplicationBody body;
+    body.set_in_sync(true);
     return Item(body);
   }
 };
 
-TEST_F(WholeCopyTest, IsInSyncWithTheStatesOfAllParts) {
+TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllParts) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_EQ(Whole(), absl::OkStatus());
-  EXPECT_TRUE(server_.copy_whole());
+  EXPECT_TRUE(server_.backup_in_sync());
 }
 
-TEST_F(WholeCopyTest, IsNotInSyncWithoutTheShardsState) {
+TEST_F(InSyncBackupTest, IsNotInSyncWithoutTheShardsState) {
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_THAT(Whole().message(),
               HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
-  EXPECT_FALSE(server_.copy_whole());
+  EXPECT_FALSE(server_.backup_in_sync());
 }
 
-TEST_F(WholeCopyTest, IsNotInSyncWithoutTheSequencersState) {
+TEST_F(InSyncBackupTest, IsNotInSyncWithoutTheSequencersState) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   EXPECT_THAT(Whole().message(),
               HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
 }
 
-TEST_F(WholeCopyTest, IsNotInSyncAfterAFailure) {
+TEST_F(InSyncBackupTest, IsNotInSyncAfterAFailure) {
   for (const absl::Status& status : {ShardState(), SequencerState(), Whole()})
     ASSERT_EQ(status, absl::OkStatus());
-  v1::CopyBody body;
+  v1::ReplicationBody body;
   v1::Decision& decision = *body.mutable_entry()->mutable_decision();  // its mean does not arrive
   decision.set_index(1);
   decision.mutable_apply()->set_version(1);
@@ -185,14 +184,14 @@ TEST_F(WholeCopyTest, IsNotInSyncAfterAFailure) {
   gradient.set_examples(1);
   EXPECT_THAT(Item(body).message(),
               HasSubstr("the backup of ps/0's shard failed: version 1 needs the push of worker 0"));
-  EXPECT_FALSE(server_.copy_whole());
+  EXPECT_FALSE(server_.backup_in_sync());
 }
 
 struct StrangeEvent {
   void (*fill)(v1::SequencerEvent& event);
   const char* refusal;
 };
-class StrangeEventTest : public CopySessionTest, public testing::WithParamInterface<StrangeEvent> {};
+class StrangeEventTest : public BackupSessionTest, public testing::WithParamInterface<StrangeEvent> {};
 INSTANTIATE_TEST_SUITE_P(
     Sequencer, StrangeEventTest,
     testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
@@ -210,37 +209,37 @@ INSTANTIATE_TEST_SUITE_P(
                                  "a sum of squares of -1"}));
 
 TEST_P(StrangeEventTest, IsRefused) {
-  v1::CopyBody body;
+  v1::ReplicationBody body;
   GetParam().fill(*body.mutable_event());
   EXPECT_THAT(Item(body).message(), HasSubstr(GetParam().refusal));
 }
 
-class CopiedMemberTest : public CopySessionTest, public testing::WithParamInterface<int> {};
-INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, CopiedMemberTest,
+class ReplicatedMemberTest : public BackupSessionTest, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(BeyondTheJobs, ReplicatedMemberTest,
                          testing::Values(-1, std::numeric_limits<int>::min(), 4096,
                                          std::numeric_limits<int>::max()));
 
-TEST_P(CopiedMemberTest, IsRefusedInAnItemOfItsOwn) {
-  v1::CopyBody body;
+TEST_P(ReplicatedMemberTest, IsRefusedInAnItemOfItsOwn) {
+  v1::ReplicationBody body;
   body.mutable_member()->set_worker(GetParam());
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
-TEST_P(CopiedMemberTest, IsRefusedAmongOthers) {
-  v1::CopyBody body;
+TEST_P(ReplicatedMemberTest, IsRefusedAmongOthers) {
+  v1::ReplicationBody body;
   body.mutable_members()->add_members()->set_worker(0);
   body.mutable_members()->add_members()->set_worker(GetParam());
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
-TEST_F(CopySessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
-  v1::CopyBody body;
+TEST_F(BackupSessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
+  v1::ReplicationBody body;
   body.mutable_event()->mutable_join()->set_worker(-1);
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated event of worker -1 of a job of 4096"));
 }
 
 // The job has 4 examples per epoch.
-struct CopiedTicket {
+struct ReplicatedTicket {
   int64_t epoch, first, count;
   v1::Ticket ToProto() const {
     v1::Ticket ticket;
@@ -252,34 +251,35 @@ struct CopiedTicket {
 };
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-class CopiedQueueTest : public CopySessionTest {
+class ReplicatedQueueTest : public BackupSessionTest {
  protected:
-  CopiedQueueTest() {
+  ReplicatedQueueTest() {
     for (int server = 0; server < 2; ++server) body_.mutable_sequencer()->add_executed(0);
     body_.mutable_sequencer()->set_next_index(1);
     queue().set_next(2);
   }
-  v1::CopiedQueue& queue() { return *body_.mutable_sequencer()->mutable_policy()->mutable_queue(); }
+  v1::ReplicatedQueue& queue() { return *body_.mutable_sequencer()->mutable_policy()->mutable_queue(); }
 
-  v1::CopyBody body_;
+  v1::ReplicationBody body_;
 };
 
-TEST_F(CopiedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
-  *queue().add_returned() = CopiedTicket{0, 0, 1}.ToProto();
-  *queue().add_holders()->mutable_current() = CopiedTicket{0, 4, 0}.ToProto();  // the epoch had none left
+TEST_F(ReplicatedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
+  *queue().add_returned() = ReplicatedTicket{0, 0, 1}.ToProto();
+  *queue().add_holders()->mutable_current() = ReplicatedTicket{0, 4, 0}.ToProto();  // the epoch had none left
   EXPECT_EQ(Item(body_), absl::OkStatus());
 }
 
-TEST_F(CopiedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
+TEST_F(ReplicatedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
   queue().set_next(kMax);
   EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMax)));
 }
 
-class StrangeTicketTest : public CopiedQueueTest, public testing::WithParamInterface<CopiedTicket> {};
+class StrangeTicketTest : public ReplicatedQueueTest, public testing::WithParamInterface<ReplicatedTicket> {};
 INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
-                         testing::Values(CopiedTicket{kMax, 0, 1}, CopiedTicket{-1, 0, 1},
-                                         CopiedTicket{0, -1, 1}, CopiedTicket{0, 0, 5}, CopiedTicket{0, 3, 2},
-                                         CopiedTicket{0, 2, -1}, CopiedTicket{0, kMax, 0}));
+                         testing::Values(ReplicatedTicket{kMax, 0, 1}, ReplicatedTicket{-1, 0, 1},
+                                         ReplicatedTicket{0, -1, 1}, ReplicatedTicket{0, 0, 5},
+                                         ReplicatedTicket{0, 3, 2}, ReplicatedTicket{0, 2, -1},
+                                         ReplicatedTicket{0, kMax, 0}));
 
 TEST_P(StrangeTicketTest, IsRefusedAmongReturnedItems) {
   *queue().add_returned() = GetParam().ToProto();
@@ -294,11 +294,11 @@ TEST_P(StrangeTicketTest, IsRefusedAsAWorkersItem) {
 }
 
 // A stream to a backup whose end needs a thread that must not wait here.
-class SlowToEnd final : public CopyStream {
+class SlowToEnd final : public ReplicationStream {
  public:
   explicit SlowToEnd(test::Gate& may_end) : may_end_(may_end) {}
   ~SlowToEnd() override { EXPECT_TRUE(may_end_.Wait()) << "the caller must not wait for this"; }
-  void Send(uint64_t, CopyItem) override {}
+  void Send(uint64_t, ReplicationItem) override {}
 
  private:
   test::Gate& may_end_;
@@ -307,14 +307,14 @@ class SlowToEnd final : public CopyStream {
 TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   test::FakeClock clock;
   test::Gate dialled, may_end;
-  Server server(
-      {.index = 0,
-       .connect_to_leader = nullptr,
-       .connect_to_copy = [&](const std::string&, int, CopyStreamHandler&) -> std::unique_ptr<CopyStream> {
-         dialled.Open();
-         return std::make_unique<SlowToEnd>(may_end);
-       }},
-      clock);
+  Server server({.index = 0,
+                 .connect_to_leader = nullptr,
+                 .connect_to_backup = [&](const std::string&, int,
+                                          ReplicationStreamHandler&) -> std::unique_ptr<ReplicationStream> {
+                   dialled.Open();
+                   return std::make_unique<SlowToEnd>(may_end);
+                 }},
+                clock);
   v1::CreateRequest create;
   v1::Job& job = *create.mutable_job();
   job.set_mode(v1::MODE_SYNC);
@@ -329,16 +329,16 @@ TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   server.OnInitialised(layout);
   ASSERT_TRUE(dialled.Wait());
 
-  v1::CopyBody body;  // from the promoted backup
-  v1::CopyOrigin& origin = *body.mutable_origin();
+  v1::ReplicationBody body;  // from the promoted backup
+  v1::ReplicationOrigin& origin = *body.mutable_origin();
   *origin.mutable_job() = job;
   *origin.mutable_slices() = create.slices();
   origin.set_epoch(1);
-  v1::CopyHeader header;
+  v1::ReplicationHeader header;
   header.mutable_item()->set_number(1);
   header.mutable_item()->set_text(body.SerializeAsString());
   const auto sink = std::make_shared<QuietSink>();
-  CopySession session(server, sink);
+  BackupSession session(server, sink);
   EXPECT_EQ(session.OnFrame(header, {}), absl::OkStatus());
   EXPECT_EQ(sink->replicated, 1u) << "this is a backup now";
   may_end.Open();

@@ -51,12 +51,12 @@ Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGra
 void Shard::SendEntry(const LogEntry& entry, bool with_mean) {
   Replicator* const replicator = replicator_;
   if (replicator == nullptr || !replicator->wants(Replicator::Component::kShard)) return;
-  CopyItem item;
-  v1::CopiedEntry& copied = *item.body.mutable_entry();
-  *copied.mutable_decision() = ToProto(entry);
-  copied.set_mean(with_mean);
+  ReplicationItem item;
+  v1::ReplicatedEntry& replicated = *item.body.mutable_entry();
+  *replicated.mutable_decision() = ToProto(entry);
+  replicated.set_mean(with_mean);
   if (with_mean && mean_->data != nullptr) {
-    copied.set_examples(true);
+    replicated.set_examples(true);
     if (store_.size() > 0) item.floats = {mean_->data};
   }
   replicator->Send(Replicator::Component::kShard, std::move(item));
@@ -77,16 +77,16 @@ void Shard::Capture() {
 }
 
 void Shard::SendState() {
-  CopyItem item;
+  ReplicationItem item;
   item.state = true;
-  v1::CopiedShard& state = *item.body.mutable_shard();
+  v1::ReplicatedShard& state = *item.body.mutable_shard();
   const Values values = store_.current();
   state.set_next_index(executed_ + 1);
   state.set_version(values.version);
   state.set_final_version(final_version_);
   if (const auto rate = store_.changed_learning_rate()) state.set_learning_rate(*rate);
   item.floats = {values.data};
-  if (auto slots = store_.TakeSlotsCopy(); slots != nullptr) item.floats.push_back(std::move(slots));
+  if (auto slots = store_.CopySlotsForBackup(); slots != nullptr) item.floats.push_back(std::move(slots));
   {
     MutexLock lock(mutex_);
     ledger_.Save(*state.mutable_ledger());
@@ -105,48 +105,50 @@ void Shard::SendState() {
   replicator->SendState(Replicator::Component::kShard, std::move(item));
 }
 
-absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr<const AlignedBuffer> state) {
-  if (copied.next_index() < 1 || copied.next_index() > kMaxCounted || copied.version() < 0 ||
-      copied.version() > kMaxCounted) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a replicated state at entry ", copied.next_index(), ", version ", copied.version()));
+absl::Status Shard::RestoreReplica(const v1::ReplicatedShard& replicated,
+                                   std::shared_ptr<const AlignedBuffer> state) {
+  if (replicated.next_index() < 1 || replicated.next_index() > kMaxCounted || replicated.version() < 0 ||
+      replicated.version() > kMaxCounted) {
+    return absl::InvalidArgumentError(absl::StrCat("a replicated state at entry ", replicated.next_index(),
+                                                   ", version ", replicated.version()));
   }
   const int64_t size = state == nullptr ? 0 : state->size();
   if (size != store_.state_pool().buffer_size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a replicated state of ", size, " values, not ", store_.state_pool().buffer_size()));
   }
-  if (copied.duplicates() < 0 || copied.rejected() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a replicated state with ", copied.duplicates(),
-                                                   " duplicates, ", copied.rejected(), " rejected pushes"));
+  if (replicated.duplicates() < 0 || replicated.rejected() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a replicated state with ", replicated.duplicates(),
+                                                   " duplicates, ", replicated.rejected(),
+                                                   " rejected pushes"));
   }
   v1::ConfigChange changed;
-  if (copied.has_learning_rate()) changed.set_learning_rate(copied.learning_rate());
+  if (replicated.has_learning_rate()) changed.set_learning_rate(replicated.learning_rate());
   CAIRN_RETURN_IF_ERROR(FromProto(changed).status());
   std::vector<std::pair<Gradient, int64_t>> deferred;
-  for (const v1::DeferredPush& push : copied.deferred()) {
+  for (const v1::DeferredPush& push : replicated.deferred()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
     deferred.emplace_back(gradient, push.staleness());
   }
   MutexLock lock(mutex_);
   for (const auto& [gradient, staleness] : deferred)
     CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(gradient.key.worker));
-  for (const v1::LedgerEntry& entry : copied.ledger())
+  for (const v1::LedgerEntry& entry : replicated.ledger())
     CAIRN_RETURN_IF_ERROR(entries_.CheckWorker(entry.worker()));
-  next_index_ = copied.next_index();
-  entries_.GoOnFrom(copied.version());
-  ledger_.Restore(copied.ledger());
+  next_index_ = replicated.next_index();
+  entries_.GoOnFrom(replicated.version());
+  ledger_.Restore(replicated.ledger());
   for (const auto& [gradient, staleness] : deferred) {
     staged_[gradient.key].gradient = gradient;
     staged_[gradient.key].applied_staleness = staleness;
     ledger_.Stage(gradient.key);
   }
-  for (const std::string& token : copied.marks()) marks_.KeepNothing(token);
-  duplicates_ = copied.duplicates();
-  rejected_ = copied.rejected();
-  queue_.push_back([this, version = copied.version(), final_version = copied.final_version(),
-                    has_rate = copied.has_learning_rate(), rate = copied.learning_rate(),
-                    executed = copied.next_index() - 1, state = std::move(state)](Replies&) {
+  for (const std::string& token : replicated.marks()) marks_.KeepNothing(token);
+  duplicates_ = replicated.duplicates();
+  rejected_ = replicated.rejected();
+  queue_.push_back([this, version = replicated.version(), final_version = replicated.final_version(),
+                    has_rate = replicated.has_learning_rate(), rate = replicated.learning_rate(),
+                    executed = replicated.next_index() - 1, state = std::move(state)](Replies&) {
     store_.Restore(version, state.get());
     if (has_rate) store_.SetLearningRate(rate);
     final_version_ = final_version;
@@ -155,9 +157,9 @@ absl::Status Shard::RestoreCopied(const v1::CopiedShard& copied, std::shared_ptr
   return absl::OkStatus();
 }
 
-absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& copied,
-                                 std::shared_ptr<const AlignedBuffer> mean) {
-  if (copied.mean() && copied.examples() && mean == nullptr && store_.size() > 0) {
+absl::Status Shard::AppendReplicated(const LogEntry& entry, const v1::ReplicatedEntry& replicated,
+                                     std::shared_ptr<const AlignedBuffer> mean) {
+  if (replicated.mean() && replicated.examples() && mean == nullptr && store_.size() > 0) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " arrived without its mean"));
   }
   if (mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckValues(mean.get()));
@@ -169,15 +171,15 @@ absl::Status Shard::AppendCopied(const LogEntry& entry, const v1::CopiedEntry& c
   CAIRN_RETURN_IF_ERROR(entries_.Admit(entry));
   ++next_index_;
   PendingEntry pending = {.entry = entry};
-  if (copied.mean()) {
-    if (mean == nullptr && copied.examples()) mean = store_.pool().Acquire();  // has no elements
+  if (replicated.mean()) {
+    if (mean == nullptr && replicated.examples()) mean = store_.pool().Acquire();  // has no elements
     pending.mean = UpdateMean{VersionOf(entry), std::move(mean)};
   }
   queue_.push_back(std::move(pending));
   return absl::OkStatus();
 }
 
-absl::Status Shard::WriteCopied(std::shared_ptr<const AlignedBuffer> values) {
+absl::Status Shard::WriteReplicated(std::shared_ptr<const AlignedBuffer> values) {
   CAIRN_RETURN_IF_ERROR(CheckValues(values.get()));
   MutexLock lock(mutex_);
   queue_.push_back([this, values = std::move(values)](Replies&) {
@@ -194,7 +196,7 @@ absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
       absl::StrCat(size, " replicated values for a server that has ", store_.size()));
 }
 
-void Shard::TakePlace() {
+void Shard::Promote() {
   MutexLock lock(mutex_);
   promoted_ = true;
 }

@@ -8,12 +8,12 @@
 
 namespace cairn::ps {
 
-v1::CopiedPolicy ToProto(const PolicyState& state);
+v1::ReplicatedPolicy ToProto(const PolicyState& state);
 // Fails as CheckGradient() does, for a staged gradient.
-absl::StatusOr<PolicyState> FromProto(const v1::CopiedPolicy& proto);
+absl::StatusOr<PolicyState> FromProto(const v1::ReplicatedPolicy& proto);
 
 // INVALID_ARGUMENT, naming the worker, work item or count, for a state that a job with so many workers
 // cannot have.
-absl::Status CheckCopied(const v1::CopiedPolicy& copied, const v1::Job& job, int most_workers);
+absl::Status CheckReplicated(const v1::ReplicatedPolicy& replicated, const v1::Job& job, int most_workers);
 
 }  // namespace cairn::ps

@@ -1,0 +1,101 @@
+#include "tests/support/in_process_backup.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/core/thread.h"
+#include "ps/backup_session.h"
+
+namespace cairn::test {
+namespace {
+
+// The wire of one stream. The backup's server may keep it longer than both ends exist.
+class ReplicationWire final : public ps::ReplicationSink {
+ public:
+  struct Up {
+    uint64_t number;
+    ps::ReplicationItem item;
+  };
+
+  void Answer(const v1::ReplicationAck& answer) override { down.Push(answer); }
+  // Only the first reason is kept.
+  void Close(absl::Status reason) override {
+    {
+      MutexLock lock(mutex_);
+      if (!reason_.has_value()) reason_ = std::move(reason);
+    }
+    up.Close();
+    down.Close();
+  }
+  absl::Status reason() {
+    MutexLock lock(mutex_);
+    return reason_.value_or(absl::OkStatus());
+  }
+
+  Pipe<Up> up;
+  Pipe<v1::ReplicationAck> down;
+
+ private:
+  Mutex mutex_;
+  std::optional<absl::Status> reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+class InProcessReplicationStream final : public ps::ReplicationStream {
+ public:
+  InProcessReplicationStream(const ServerSlot& slot, DelayOptions delay,
+                             ps::ReplicationStreamHandler& handler)
+      : server_(slot.Get()), wire_(std::make_shared<ReplicationWire>()) {
+    if (server_ == nullptr) wire_->Close(absl::UnavailableError("failed to connect: Connection refused"));
+    up_ = Thread("to-copy", [this, delay] { CarryUp(delay); });
+    down_ = Thread("from-copy", [this, delay, &handler] {
+      Delay wait(delay.seed, 1, delay.longest);
+      while (const std::optional<v1::ReplicationAck> answer = wire_->down.Pop()) {
+        wait.Wait();
+        handler.OnAnswer(*answer);
+      }
+      handler.OnClosed(wire_->reason());
+    });
+  }
+  ~InProcessReplicationStream() override {
+    wire_->Close(absl::UnavailableError("the stream was closed"));
+    up_.Join();
+    down_.Join();
+  }
+
+  void Send(uint64_t number, ps::ReplicationItem item) override { wire_->up.Push({number, std::move(item)}); }
+
+ private:
+  void CarryUp(DelayOptions delay) {
+    if (server_ == nullptr) return;
+    ps::BackupSession session(*server_, wire_);
+    Delay wait(delay.seed, 0, delay.longest);
+    while (const std::optional<ReplicationWire::Up> up = wire_->up.Pop()) {
+      wait.Wait();
+      absl::Status status;
+      ps::SplitIntoFrames(up->number, up->item,
+                          [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
+                              const std::shared_ptr<const void>&) {
+                            std::vector<absl::Span<const char>> runs;
+                            for (const auto& run : payload) {
+                              runs.emplace_back(reinterpret_cast<const char*>(run.data()),
+                                                run.size() * sizeof(float));
+                            }
+                            if (status.ok()) status = session.OnFrame(header, runs);
+                          });
+      if (!status.ok()) wire_->Close(std::move(status));
+    }
+  }
+
+  const std::shared_ptr<ps::Server> server_;  // null: it cannot be reached
+  const std::shared_ptr<ReplicationWire> wire_;
+  Thread up_, down_;
+};
+
+}  // namespace
+
+std::unique_ptr<ps::ReplicationStream> DialBackupInProcess(const ServerSlot& slot, DelayOptions delay,
+                                                           ps::ReplicationStreamHandler& handler) {
+  return std::make_unique<InProcessReplicationStream>(slot, delay, handler);
+}
+
+}  // namespace cairn::test
