@@ -86,10 +86,11 @@ absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
   return gradient;
 }
 
-absl::StatusOr<Mark> FromProto(const v1::Mark& proto) {
-  if (proto.token().size() <= kLongestMark) return Mark{.token = proto.token(), .snapshot = proto.snapshot()};
+absl::StatusOr<SnapshotBarrier> FromProto(const v1::SnapshotBarrier& proto) {
+  if (proto.token().size() <= kMaxMarkerLength)
+    return SnapshotBarrier{.token = proto.token(), .snapshot = proto.snapshot()};
   return absl::InvalidArgumentError(
-      absl::StrCat("a marker's name of ", proto.token().size(), " bytes, at most ", kLongestMark));
+      absl::StrCat("a marker's name of ", proto.token().size(), " bytes, at most ", kMaxMarkerLength));
 }
 
 absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto) {
@@ -180,8 +181,8 @@ absl::StatusOr<LogEntry::What> ReadWhat(const v1::Decision& decision) {
       return FromProto(decision.refuse());
     case v1::Decision::kRelease:
       return ReadRelease(decision.release());
-    case v1::Decision::kMark:
-      return ps::FromProto(decision.mark());
+    case v1::Decision::kMarker:
+      return ps::FromProto(decision.marker());
     case v1::Decision::kConfigChange:
       return ps::FromProto(decision.config_change());
     default:
@@ -235,9 +236,9 @@ v1::Decision ToProto(const LogEntry& entry) {
     }
     decision.mutable_measure()->set_norms(measure->norms == Norms::kGradient ? v1::NORMS_GRADIENT
                                                                              : v1::NORMS_LAYER);
-  } else if (const auto* mark = std::get_if<Mark>(&entry.what)) {
-    decision.mutable_mark()->set_token(mark->token);
-    decision.mutable_mark()->set_snapshot(mark->snapshot);
+  } else if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what)) {
+    decision.mutable_marker()->set_token(marker->token);
+    decision.mutable_marker()->set_snapshot(marker->snapshot);
   } else {
     *decision.mutable_config_change() = ToProto(std::get<ConfigChange>(entry.what));
   }

@@ -25,7 +25,7 @@ v1::Decision ToProto(const LogEntry& entry);
 // learning rate.
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision);
 // INVALID_ARGUMENT if the token is too long.
-absl::StatusOr<Mark> FromProto(const v1::Mark& proto);
+absl::StatusOr<SnapshotBarrier> FromProto(const v1::SnapshotBarrier& proto);
 // As CheckConfigChange(), except for the schedule.
 absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto);
 

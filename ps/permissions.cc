@@ -45,7 +45,7 @@ absl::Status Permissions::Check(const v1::LeaveRequest& request, const Server& s
   return Is(task) ? absl::OkStatus() : Denied(absl::StrCat("leave as ", task), task);
 }
 
-absl::Status Permissions::Check(const v1::MarkRequest& request, const Server&) const {
+absl::Status Permissions::Check(const v1::PlaceMarkerRequest& request, const Server&) const {
   if (!request.snapshot()) {
     if (IsChief() || IsOperator() || caller_.HasRole("worker") || caller_.HasRole("evaluator")) {
       return absl::OkStatus();

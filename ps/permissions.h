@@ -30,7 +30,7 @@ class Permissions {
   absl::Status Check(const v1::JoinRequest& request, const Server& server) const;
   absl::Status Check(const v1::HeartbeatRequest& request, const Server& server) const;
   absl::Status Check(const v1::LeaveRequest& request, const Server& server) const;
-  absl::Status Check(const v1::MarkRequest& request, const Server& server) const;
+  absl::Status Check(const v1::PlaceMarkerRequest& request, const Server& server) const;
   absl::Status Check(const v1::ChangeConfigRequest& request, const Server& server) const;
   absl::Status Check(const v1::FinishRequest& request, const Server& server) const;
   // Any caller may ask for a promotion; the backup itself decides whether it is due.

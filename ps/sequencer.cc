@@ -73,7 +73,7 @@ void Sequencer::Leave(int worker, uint64_t incarnation) {
   Deliver(change);
 }
 
-absl::StatusOr<Progress> Sequencer::WriteMark(const Mark& mark) {
+absl::StatusOr<Progress> Sequencer::WriteMarker(const SnapshotBarrier& marker) {
   Progress progress;
   Change change;
   {
@@ -81,11 +81,11 @@ absl::StatusOr<Progress> Sequencer::WriteMark(const Mark& mark) {
     CAIRN_RETURN_IF_ERROR(CheckLogHasRoom());
     if (replicated()) {
       v1::SequencerEvent event;
-      event.mutable_mark()->set_token(mark.token);
-      event.mutable_mark()->set_snapshot(mark.snapshot);
+      event.mutable_marker()->set_token(marker.token);
+      event.mutable_marker()->set_snapshot(marker.snapshot);
       Tell(std::move(event));
     }
-    Append(mark);
+    Append(marker);
     progress = ProgressNow();
     change = Changed();
   }

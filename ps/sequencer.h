@@ -46,9 +46,9 @@
 namespace cairn::ps {
 
 // The maximum size of a marker's token, in bytes.
-inline constexpr size_t kLongestMark = 256;
+inline constexpr size_t kMaxMarkerLength = 256;
 
-struct Mark {
+struct SnapshotBarrier {
   std::string token;
   bool snapshot = false;  // slots are kept with the values
 };
@@ -75,7 +75,7 @@ struct ConfigChange {
 };
 
 struct LogEntry {
-  using What = std::variant<Apply, Refuse, Release, Mark, Measure, ConfigChange>;
+  using What = std::variant<Apply, Refuse, Release, SnapshotBarrier, Measure, ConfigChange>;
   int64_t index = 0;  // from 1
   What what;
   // In a Measure or Apply that follows a Measure: the totals of that Measure over all servers.
@@ -130,9 +130,9 @@ class Sequencer {
   void Leave(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the progress of the job at the marker. RESOURCE_EXHAUSTED, naming the server that lags, if the
   // log is full.
-  absl::StatusOr<Progress> WriteMark(const Mark& mark) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Progress> WriteMarker(const SnapshotBarrier& marker) ABSL_LOCKS_EXCLUDED(mutex_);
   // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
-  // member; RESOURCE_EXHAUSTED as WriteMark(). The numbers of an incarnation rise: a call whose number is not
+  // member; RESOURCE_EXHAUSTED as WriteMarker(). The numbers of an incarnation rise: a call whose number is not
   // above the previous one is a repeat, and has no effect.
   absl::Status ChangeConfig(uint64_t incarnation, int64_t number, const ConfigChange& config_change)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -168,9 +168,9 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
       if (!known(event.executed().server())) break;
       OnExecuted(event.executed().server(), event.executed().index());
       return absl::OkStatus();
-    case v1::SequencerEvent::kMark: {
-      CAIRN_ASSIGN_OR_RETURN(const Mark mark, FromProto(event.mark()));
-      return WriteMark(mark).status();
+    case v1::SequencerEvent::kMarker: {
+      CAIRN_ASSIGN_OR_RETURN(const SnapshotBarrier marker, FromProto(event.marker()));
+      return WriteMarker(marker).status();
     }
     case v1::SequencerEvent::kConfigChange: {
       CAIRN_ASSIGN_OR_RETURN(const ConfigChange config_change,

@@ -219,26 +219,26 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::SequencedJob() const {
   return job_;
 }
 
-void Server::Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply) {
+void Server::PlaceMarker(const v1::PlaceMarkerRequest& request, Reply<v1::PlaceMarkerResponse> reply) {
   const auto job = SequencedJob();
   if (!job.ok()) {
     reply(job.status());
     return;
   }
-  if (request.token().size() > kLongestMark) {
+  if (request.token().size() > kMaxMarkerLength) {
     reply(absl::InvalidArgumentError(
-        absl::StrCat("a marker's name of ", request.token().size(), " bytes, at most ", kLongestMark)));
+        absl::StrCat("a marker's name of ", request.token().size(), " bytes, at most ", kMaxMarkerLength)));
     return;
   }
   const auto progress =
-      (*job)->sequencer()->WriteMark({.token = request.token(), .snapshot = request.snapshot()});
+      (*job)->sequencer()->WriteMarker({.token = request.token(), .snapshot = request.snapshot()});
   if (!progress.ok()) {
     reply(Annotate(progress.status(), name()));
     return;
   }
-  v1::MarkResponse response;
+  v1::PlaceMarkerResponse response;
   if (request.snapshot()) *response.mutable_progress() = ProgressOf(**job, *progress, options_.index);
-  AnswerWhenReplicated<v1::MarkResponse>(*job, std::move(reply), std::move(response));
+  AnswerWhenReplicated<v1::PlaceMarkerResponse>(*job, std::move(reply), std::move(response));
 }
 
 void Server::ChangeConfig(const v1::ChangeConfigRequest& request, Reply<v1::ChangeConfigResponse> reply) {

@@ -81,7 +81,7 @@ class Server {
   void Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply);
   void Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply);
   void Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply);
-  void Mark(const v1::MarkRequest& request, Reply<v1::MarkResponse> reply);
+  void PlaceMarker(const v1::PlaceMarkerRequest& request, Reply<v1::PlaceMarkerResponse> reply);
   void ChangeConfig(const v1::ChangeConfigRequest& request, Reply<v1::ChangeConfigResponse> reply);
   void Finish(const v1::FinishRequest& request, Reply<v1::FinishResponse> reply);
   void Promote(const v1::PromoteRequest& request, Reply<v1::PromoteResponse> reply);

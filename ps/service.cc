@@ -85,12 +85,13 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
     v1::ParameterServer::WithCallbackMethod_Connect<v1::ParameterServer::WithCallbackMethod_Create<
         v1::ParameterServer::WithCallbackMethod_Wait<v1::ParameterServer::WithCallbackMethod_Join<
             v1::ParameterServer::WithCallbackMethod_Heartbeat<v1::ParameterServer::WithCallbackMethod_Leave<
-                v1::ParameterServer::WithCallbackMethod_Mark<v1::ParameterServer::WithCallbackMethod_Finish<
-                    v1::ParameterServer::WithCallbackMethod_ChangeConfig<
-                        v1::ParameterServer::WithCallbackMethod_Follow<
-                            v1::ParameterServer::WithRawCallbackMethod_Replicate<
-                                v1::ParameterServer::WithCallbackMethod_Promote<
-                                    v1::ParameterServer::Service>>>>>>>>>>>>>;
+                v1::ParameterServer::WithCallbackMethod_PlaceMarker<
+                    v1::ParameterServer::WithCallbackMethod_Finish<
+                        v1::ParameterServer::WithCallbackMethod_ChangeConfig<
+                            v1::ParameterServer::WithCallbackMethod_Follow<
+                                v1::ParameterServer::WithRawCallbackMethod_Replicate<
+                                    v1::ParameterServer::WithCallbackMethod_Promote<
+                                        v1::ParameterServer::Service>>>>>>>>>>>>>;
 
 class Service final : public CallbackService {
  public:
@@ -124,9 +125,10 @@ class Service final : public CallbackService {
                                   v1::LeaveResponse* response) override {
     return Call(Find(*context), context, &Server::Leave, request, response);
   }
-  grpc::ServerUnaryReactor* Mark(grpc::CallbackServerContext* context, const v1::MarkRequest* request,
-                                 v1::MarkResponse* response) override {
-    return Call(Find(*context), context, &Server::Mark, request, response);
+  grpc::ServerUnaryReactor* PlaceMarker(grpc::CallbackServerContext* context,
+                                        const v1::PlaceMarkerRequest* request,
+                                        v1::PlaceMarkerResponse* response) override {
+    return Call(Find(*context), context, &Server::PlaceMarker, request, response);
   }
   grpc::ServerUnaryReactor* ChangeConfig(grpc::CallbackServerContext* context,
                                          const v1::ChangeConfigRequest* request,

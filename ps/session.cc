@@ -110,7 +110,7 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
         absl::StrCat("read of ", begin.count(), " elements at ", first, ": this server has ", size));
   }
   const bool whole = first == 0 && begin.count() == 0;
-  if (begin.state() && (begin.mark().empty() || !whole)) {
+  if (begin.state() && (begin.marker().empty() || !whole)) {
     return absl::InvalidArgumentError("a state is read as a whole, at the marker of a snapshot");
   }
   CAIRN_RETURN_IF_ERROR(net::CheckEncoding(begin.encoding()));
@@ -119,9 +119,9 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   }
   if (begin.state() && begin.known_edition() != 0)
     return absl::InvalidArgumentError("a state has no edition");
-  if (begin.mark().size() > kLongestMark) {
+  if (begin.marker().size() > kMaxMarkerLength) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a marker's name of ", begin.mark().size(), " bytes, at most ", kLongestMark));
+        absl::StrCat("a marker's name of ", begin.marker().size(), " bytes, at most ", kMaxMarkerLength));
   }
   return absl::OkStatus();
 }
@@ -266,10 +266,10 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   const int64_t first = begin.offset();
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
   (*job)->shard().Read(
-      begin.mark(), [answer = Answer(sink_, request_id, unanswered_), first, end, size, state = begin.state(),
-                     encoding = begin.encoding(), known_edition = begin.known_edition(),
-                     encoded = (*job)->shard().store().encoded(),
-                     &sent = server_.metrics().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
+      begin.marker(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
+                       state = begin.state(), encoding = begin.encoding(),
+                       known_edition = begin.known_edition(), encoded = (*job)->shard().store().encoded(),
+                       &sent = server_.metrics().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
         if (!result.ok()) {
           answer.SendFailure(result.status());
           return;

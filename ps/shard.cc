@@ -142,14 +142,14 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
   }
 }
 
-void Shard::Read(const std::string& mark, ReadReply reply) {
+void Shard::Read(const std::string& marker, ReadReply reply) {
   Pass("read");
   absl::StatusOr<ReadResult> answer = ReadResult{};
   {
     MutexLock lock(mutex_);
     if (!failure_.ok()) {
       answer = failure_;
-    } else if (mark.empty()) {
+    } else if (marker.empty()) {
       MakeRoom();
       if (absl::Status room = store_.CheckRoomForReader(); !room.ok()) {
         answer = std::move(room);
@@ -158,7 +158,7 @@ void Shard::Read(const std::string& mark, ReadReply reply) {
         answer->finished = finished(answer->values.version);
       }
     } else {
-      auto found = marks_.Read(mark, reply);
+      auto found = markers_.Read(marker, reply);
       if (!found.has_value()) return;
       answer = *std::move(found);
     }
@@ -239,7 +239,7 @@ void Shard::Fail(absl::Status failure) {
       }
     }
     staged_.clear();
-    for (ReadReply& reader : marks_.Clear()) {
+    for (ReadReply& reader : markers_.Clear()) {
       replies.push_back(
           [reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
     }

@@ -43,7 +43,7 @@
 #include "ps/accumulator.h"
 #include "ps/entry_check.h"
 #include "ps/ledger.h"
-#include "ps/marks.h"
+#include "ps/marker_table.h"
 #include "ps/metrics.h"
 #include "ps/replicator.h"
 #include "ps/sequencer.h"
@@ -158,7 +158,7 @@ class Shard final : public LogSink {
   // Without a marker: replies at once with the current values. With a marker: replies with the values at that
   // point of the log, when the log reaches it. ABORTED: the values of that marker are no longer kept.
   // RESOURCE_EXHAUSTED, with the numbers: the memory has no room for a reader, or too many readers wait.
-  void Read(const std::string& mark, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Read(const std::string& marker, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
   // Overwrites the values for which `data` has elements, between two entries of the log. `done` receives the
   // version at that point.
   void Write(std::unique_ptr<Accumulator> data, WriteReply done) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -290,8 +290,8 @@ class Shard final : public LogSink {
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
-  void ExecuteMark(const Mark& mark, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<ReadResult> ReadAtMark(bool snapshot);
+  void ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<ReadResult> ReadAtMarker(bool snapshot);
   // INVALID_ARGUMENT if the number of copied values is not that of this shard.
   absl::Status CheckValues(const AlignedBuffer* values) const;
   // Drops kept values that no reader has fetched, oldest first, until there is room for the next version.
@@ -337,7 +337,7 @@ class Shard final : public LogSink {
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   LogValidator entries_ ABSL_GUARDED_BY(mutex_);  // checks entries as they are appended
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  Marks marks_ ABSL_GUARDED_BY(mutex_);
+  MarkerTable markers_ ABSL_GUARDED_BY(mutex_);
   int64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t rejected_ ABSL_GUARDED_BY(mutex_) = 0;
 };

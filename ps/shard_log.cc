@@ -82,7 +82,7 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
     SendEntry(entry, /*with_mean=*/false);
     if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
     if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
-    if (const auto* mark = std::get_if<Mark>(&entry.what)) ExecuteMark(*mark, replies);
+    if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what)) ExecuteMarker(*marker, replies);
     if (const auto* config_change = std::get_if<ConfigChange>(&entry.what))
       ExecuteConfigChange(*config_change);
   }
@@ -261,7 +261,7 @@ void Shard::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
   Settle(refuse.key, OutcomeOf(refuse.reason), refuse.staleness, values, /*speculative=*/false, replies);
 }
 
-absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
+absl::StatusOr<ReadResult> Shard::ReadAtMarker(bool snapshot) {
   CAIRN_RETURN_IF_ERROR(store_.CheckRoomForReader());
   ReadResult result;
   result.values = store_.current();
@@ -276,24 +276,24 @@ absl::StatusOr<ReadResult> Shard::ReadAtMark(bool snapshot) {
 }
 
 void Shard::MakeRoom() {
-  marks_.DropUntil([this] { return store_.CheckRoomForReader(); });
+  markers_.DropUntil([this] { return store_.CheckRoomForReader(); });
 }
 
-void Shard::ExecuteMark(const Mark& mark, Replies& replies) {
+void Shard::ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) {
   if (port_ == nullptr) {  // a backup: its readers must take a new marker
     MutexLock lock(mutex_);
-    marks_.KeepNothing(mark.token);
+    markers_.KeepNothing(marker.token);
     return;
   }
   {
     MutexLock lock(mutex_);
-    if (mark.snapshot) marks_.DropSnapshots();
+    if (marker.snapshot) markers_.DropSnapshots();
     MakeRoom();
   }
-  const absl::StatusOr<ReadResult> result = ReadAtMark(mark.snapshot);
+  const absl::StatusOr<ReadResult> result = ReadAtMarker(marker.snapshot);
   MutexLock lock(mutex_);
-  std::vector<ReadReply> readers = marks_.TakeReaders(mark.token);
-  if (readers.empty()) marks_.Keep(mark.token, mark.snapshot, result);
+  std::vector<ReadReply> readers = markers_.TakeReaders(marker.token);
+  if (readers.empty()) markers_.Keep(marker.token, marker.snapshot, result);
   for (ReadReply& reply : readers) {
     replies.push_back([reply = std::move(reply), result](const absl::Status& lost) mutable {
       reply(lost.ok() ? std::move(result) : lost);

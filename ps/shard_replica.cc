@@ -96,7 +96,7 @@ void Shard::SendState() {
       *deferred.mutable_gradient() = ToProto(staged.gradient);
       deferred.set_staleness(*staged.applied_staleness);
     }
-    for (const std::string& token : marks_.tokens()) state.add_marks(token);
+    for (const std::string& token : markers_.tokens()) state.add_markers(token);
     state.set_duplicates(duplicates_);
     state.set_rejected(rejected_);
   }
@@ -143,7 +143,7 @@ absl::Status Shard::RestoreReplica(const v1::ReplicatedShard& replicated,
     staged_[gradient.key].applied_staleness = staleness;
     ledger_.Stage(gradient.key);
   }
-  for (const std::string& token : replicated.marks()) marks_.KeepNothing(token);
+  for (const std::string& token : replicated.markers()) markers_.KeepNothing(token);
   duplicates_ = replicated.duplicates();
   rejected_ = replicated.rejected();
   queue_.push_back([this, version = replicated.version(), final_version = replicated.final_version(),

@@ -178,8 +178,8 @@ void ServerPlayer::PlayStep(const Step& step) {
       return Call(&ps::Server::Heartbeat, step.heartbeat());
     case Step::kLeave:
       return Call(&ps::Server::Leave, step.leave());
-    case Step::kMark:
-      return Call(&ps::Server::Mark, step.mark());
+    case Step::kMarker:
+      return Call(&ps::Server::PlaceMarker, step.marker());
     case Step::kConfigChange:
       return Call(&ps::Server::ChangeConfig, step.config_change());
     case Step::kFinish:

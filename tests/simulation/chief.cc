@@ -236,28 +236,28 @@ void Chief::Write() {
 }
 
 void Chief::TakeSnapshot() {
-  mark_ = absl::StrCat("snapshot", ++num_marks_);
-  Mark(0);
+  marker_ = absl::StrCat("snapshot", ++num_markers_);
+  SnapshotBarrier(0);
 }
 
-void Chief::Mark(int part) {
+void Chief::SnapshotBarrier(int part) {
   if (part == (one_log() ? 1 : fleet_.size())) {
     ReadAll();
     return;
   }
-  v1::MarkRequest request;
-  request.set_token(mark_);
+  v1::PlaceMarkerRequest request;
+  request.set_token(marker_);
   request.set_snapshot(true);
-  fleet_.Ask<v1::MarkResponse>(
+  fleet_.Ask<v1::PlaceMarkerResponse>(
       part, away(part), kCall,
-      [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
-      IfLooking<absl::StatusOr<v1::MarkResponse>>([this, part](auto response) {
+      [request](ps::Server& server, auto reply) { server.PlaceMarker(request, std::move(reply)); },
+      IfLooking<absl::StatusOr<v1::PlaceMarkerResponse>>([this, part](auto response) {
         if (!response.ok()) {
           LookAgain(1);
           return;
         }
         if (part == 0) progress_ = response->progress();
-        Mark(part + 1);
+        SnapshotBarrier(part + 1);
       }));
 }
 
@@ -267,19 +267,20 @@ void Chief::ReadAll() {
     const Part& part = parts_[static_cast<size_t>(s)];
     fleet_.Ask<float>(
         s, away(s), 6 * kCall,
-        [layout = part.described.layout(), mark = mark_](ps::Server& server, auto reply) {
+        [layout = part.described.layout(), marker = marker_](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {
             reply(job.status());
             return;
           }
-          (*job)->shard().Read(mark, [reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
-            if (read.ok()) {
-              reply(read->values.data->data()[0]);
-            } else {
-              reply(read.status());
-            }
-          });
+          (*job)->shard().Read(marker,
+                               [reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
+                                 if (read.ok()) {
+                                   reply(read->values.data->data()[0]);
+                                 } else {
+                                   reply(read.status());
+                                 }
+                               });
         },
         IfLooking<absl::StatusOr<float>>([this, s](auto value) {
           if (!value.ok()) {

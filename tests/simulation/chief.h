@@ -47,7 +47,7 @@ class Chief {
   void CheckCreated();
   void Write();
   void TakeSnapshot();
-  void Mark(int part);
+  void SnapshotBarrier(int part);
   void ReadAll();
   v1::CreateRequest Request(int part) const;
   bool away(int part) const { return known_[static_cast<size_t>(part)].away; }
@@ -72,8 +72,8 @@ class Chief {
   int64_t generation_ = -1;  // that it has begun to create
   bool written_ = false;     // it has given all servers their values, of generation_
   int64_t num_seal_keys_ = 0;
-  int64_t num_marks_ = 0;
-  std::string mark_;
+  int64_t num_markers_ = 0;
+  std::string marker_;
   v1::Progress progress_;  // at the mark
   int64_t ready_ = -1;     // the generation that ps/0 has its values of ...
   double ready_at_ = 0;    // ... since then

@@ -24,34 +24,35 @@ void Workers::Pull(int w) {
     for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
     return;
   }
-  v1::MarkRequest request;
+  v1::PlaceMarkerRequest request;
   request.set_token(absl::StrCat(w, "#", worker.life, ".", pull));
-  fleet_.Ask<v1::MarkResponse>(
+  fleet_.Ask<v1::PlaceMarkerResponse>(
       0, away(w, 0), kCall,
-      [request](ps::Server& server, auto reply) { server.Mark(request, std::move(reply)); },
-      As<absl::StatusOr<v1::MarkResponse>>(w, [this, w, pull](absl::StatusOr<v1::MarkResponse> response) {
-        if (At(w).pulls != pull) return;
-        if (response.ok()) {
-          for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
-        } else {
-          ++At(w).pulls;  // this one is given up
-          Persist(w, response.status(), [this, w] { Pull(w); });
-        }
-      }));
+      [request](ps::Server& server, auto reply) { server.PlaceMarker(request, std::move(reply)); },
+      As<absl::StatusOr<v1::PlaceMarkerResponse>>(
+          w, [this, w, pull](absl::StatusOr<v1::PlaceMarkerResponse> response) {
+            if (At(w).pulls != pull) return;
+            if (response.ok()) {
+              for (int s = 0; s < num_servers(); ++s) ReadFrom(w, s, pull);
+            } else {
+              ++At(w).pulls;  // this one is given up
+              Persist(w, response.status(), [this, w] { Pull(w); });
+            }
+          }));
 }
 
 void Workers::ReadFrom(int w, int s, int64_t pull) {
-  const std::string mark = one_log() ? absl::StrCat(w, "#", At(w).life, ".", pull) : std::string();
+  const std::string marker = one_log() ? absl::StrCat(w, "#", At(w).life, ".", pull) : std::string();
   fleet_.Ask<Read>(
       s, away(w, s), kReadLimit,
-      [this, s, mark, layout = At(w).layouts[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
+      [this, s, marker, layout = At(w).layouts[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
         const auto job = server.JobForLayout(layout);
         if (!job.ok()) {
           reply(job.status());
           return;
         }
-        (*job)->shard().Read(mark, [this, s, generation = (*job)->job().generation(),
-                                    reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
+        (*job)->shard().Read(marker, [this, s, generation = (*job)->job().generation(),
+                                      reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
           if (!read.ok()) {
             if (simulation_.setting.server_faults == ServerFaults::kNone) {
               histories_.newest().Violation(

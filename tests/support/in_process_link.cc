@@ -228,9 +228,9 @@ class InProcessStub final : public client::ServerStub {
                      client::Timeout timeout) override {
     return Call(&ps::Server::Leave, request, response, timeout);
   }
-  absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response,
-                    client::Timeout timeout) override {
-    return Call(&ps::Server::Mark, request, response, timeout);
+  absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
+                           client::Timeout timeout) override {
+    return Call(&ps::Server::PlaceMarker, request, response, timeout);
   }
   absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
                             client::Timeout timeout) override {

@@ -145,8 +145,9 @@ class DataChannelStub final : public ServerStub {
   absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response, Timeout timeout) override {
     return other_->Leave(request, response, timeout);
   }
-  absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) override {
-    return other_->Mark(request, response, timeout);
+  absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
+                           Timeout timeout) override {
+    return other_->PlaceMarker(request, response, timeout);
   }
   absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
                             Timeout timeout) override {

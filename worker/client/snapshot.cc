@@ -19,15 +19,16 @@ constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 
 }  // namespace
 
-absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const LearntJob& job, std::string mark) {
-  v1::MarkRequest request;
-  request.set_token(mark);
+absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
+                                                   std::string marker) {
+  v1::PlaceMarkerRequest request;
+  request.set_token(marker);
   request.set_snapshot(true);
   v1::Progress progress;
   const int sequencers = job.one_log ? 1 : connection.num_servers();
   for (int server = 0; server < sequencers; ++server) {
-    v1::MarkResponse response;
-    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).Mark(request, &response, kCallTimeout),
+    v1::PlaceMarkerResponse response;
+    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).PlaceMarker(request, &response, kCallTimeout),
                                    absl::StrCat("snapshot: ", connection.NameOf(server))));
     if (server == 0) {
       progress = response.progress();
@@ -42,10 +43,10 @@ absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const Learnt
     }
   }
   progress.set_version_offset(job.job.resumed().version_offset());
-  return MarkedSnapshot{.job = job, .mark = std::move(mark), .progress = std::move(progress)};
+  return SnapshotMarker{.job = job, .marker = std::move(marker), .progress = std::move(progress)};
 }
 
-absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapshot& marked,
+absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked,
                                       Duration timeout) {
   Snapshot snapshot = {.job = marked.job.job,
                        .progress = marked.progress,
@@ -67,7 +68,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapsh
     sessions.push_back(std::make_unique<ServerSession>(connection.stub(static_cast<int>(i))));
     v1::ClientHeader header;
     header.mutable_read()->set_layout(marked.job.layout_ids[i]);
-    header.mutable_read()->set_mark(marked.mark);
+    header.mutable_read()->set_marker(marked.marker);
     header.mutable_read()->set_state(true);
     CAIRN_RETURN_IF_ERROR(sessions.back()
                               ->Begin(std::move(header),

@@ -1,6 +1,6 @@
 // The state of all servers at one point of the job: values, optimizer slots and progress.
 //
-// A snapshot takes two steps. MarkSnapshot() sets the point: if all servers share one log, it is the same
+// A snapshot takes two steps. PlaceSnapshotMarker() sets the point: if all servers share one log, it is the same
 // version on all of them, and each keeps its state at that version while updates continue; in other
 // asynchronous jobs it is a point between two pushes on each server separately. ReadSnapshot() fetches the
 // state, from any thread.
@@ -19,9 +19,9 @@
 
 namespace cairn::client {
 
-struct MarkedSnapshot {
+struct SnapshotMarker {
   LearntJob job;
-  std::string mark;
+  std::string marker;
   v1::Progress progress;  // the learning rate is not set
 };
 
@@ -36,11 +36,12 @@ struct Snapshot {
   std::vector<Server> servers;
 };
 
-// `mark` must be unique in the life of the job. Makes one call to each server that sequences, with a limit of
+// `marker` must be unique in the life of the job. Makes one call to each server that sequences, with a limit of
 // 10 s each.
-absl::StatusOr<MarkedSnapshot> MarkSnapshot(Connection& connection, const LearntJob& job, std::string mark);
+absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
+                                                   std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
 // a server takes longer than `timeout`.
-absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const MarkedSnapshot& marked, Duration timeout);
+absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout);
 
 }  // namespace cairn::client

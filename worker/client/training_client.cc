@@ -156,13 +156,14 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
 }
 
 absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
-  std::string mark;
+  std::string marker;
   if (job_.one_log) {
-    mark = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
-    v1::MarkRequest request;
-    request.set_token(mark);
-    v1::MarkResponse response;
-    CAIRN_RETURN_IF_ERROR(Annotate(connection_->stub(0).Mark(request, &response, kCallTimeout), "pull"));
+    marker = absl::StrCat(options_.task, "#", incarnation_, ".", ++reads_);
+    v1::PlaceMarkerRequest request;
+    request.set_token(marker);
+    v1::PlaceMarkerResponse response;
+    CAIRN_RETURN_IF_ERROR(
+        Annotate(connection_->stub(0).PlaceMarker(request, &response, kCallTimeout), "pull"));
   }
   std::vector<PendingDone> done(static_cast<size_t>(connection_->num_servers()));
   const bool traced = Wants(options_.trace);
@@ -172,7 +173,7 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     sessions.push_back(std::make_unique<ServerSession>(connection_->stub(server)));
     v1::ClientHeader header;
     header.mutable_read()->set_layout(job_.layout_ids[static_cast<size_t>(server)]);
-    header.mutable_read()->set_mark(mark);
+    header.mutable_read()->set_marker(marker);
     header.mutable_read()->set_encoding(encoding);
     if (encoding == editions_encoding_) {
       header.mutable_read()->set_known_edition(editions_[static_cast<size_t>(server)]);
@@ -385,13 +386,13 @@ void TrainingClient::Leave(v1::LeaveReason reason, const std::string& message) {
   heartbeats_.StopSoon();
 }
 
-absl::StatusOr<MarkedSnapshot> TrainingClient::MarkSnapshot() {
-  return client::MarkSnapshot(*connection_, job_,
-                              absl::StrCat("snapshot ", options_.task, "#", incarnation_, ".", ++reads_));
+absl::StatusOr<SnapshotMarker> TrainingClient::PlaceSnapshotMarker() {
+  return client::PlaceSnapshotMarker(
+      *connection_, job_, absl::StrCat("snapshot ", options_.task, "#", incarnation_, ".", ++reads_));
 }
 
 absl::StatusOr<TakenSnapshot> TrainingClient::TakeSnapshot() {
-  CAIRN_ASSIGN_OR_RETURN(MarkedSnapshot marked, MarkSnapshot());
+  CAIRN_ASSIGN_OR_RETURN(SnapshotMarker marked, PlaceSnapshotMarker());
   const int64_t version = marked.progress.version();
   return TakenSnapshot{.version = version, .read = [this, marked = std::move(marked)](Duration limit) {
                          return ReadSnapshot(*connection_, marked, limit);

@@ -151,7 +151,7 @@ class TrainingClient final : public Exchange {
   absl::Status Write(absl::Span<const float> values) override;
 
   // Marks a snapshot at the current point, to be read with ReadSnapshot(connection(), ...).
-  absl::StatusOr<MarkedSnapshot> MarkSnapshot();
+  absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker();
   absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
   // OK if another snapshot may succeed: a server with the marked snapshot may have failed, and its backup
   // been promoted.

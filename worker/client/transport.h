@@ -63,7 +63,8 @@ class ServerStub {
                                  Timeout timeout) = 0;
   virtual absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
                              Timeout timeout) = 0;
-  virtual absl::Status Mark(const v1::MarkRequest& request, v1::MarkResponse* response, Timeout timeout) = 0;
+  virtual absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
+                                   Timeout timeout) = 0;
   virtual absl::Status ChangeConfig(const v1::ChangeConfigRequest& request,
                                     v1::ChangeConfigResponse* response, Timeout timeout) = 0;
   virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,

@@ -21,7 +21,7 @@
 namespace cairn::worker {
 namespace {
 
-constexpr char kMark[] = ".tfevents.", kOurs[] = ".cairn";
+constexpr char kMarker[] = ".tfevents.", kOurs[] = ".cairn";
 constexpr char kVersion[] = "brain.Event:2";
 
 std::string HostName() {
@@ -118,7 +118,8 @@ absl::Status KeepEvents(const std::string& directory,
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
-    if (absl::StrContains(name, kMark) && absl::EndsWith(name, kOurs)) paths.push_back(entry.path().string());
+    if (absl::StrContains(name, kMarker) && absl::EndsWith(name, kOurs))
+      paths.push_back(entry.path().string());
   }
   if (error && error != std::errc::no_such_file_or_directory) return FileError(error.value(), directory);
   for (const std::string& path : paths) CAIRN_RETURN_IF_ERROR(KeepEventsOf(path, keep));

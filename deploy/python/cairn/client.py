@@ -326,14 +326,14 @@ class Client:
     def pull(self):
         """Returns the current values, {name: array}; in a synchronous job all have the same version."""
         def attempt():
-            mark = ""
+            marker = ""
             if self._one_log:
                 self._reads += 1
-                mark = f"{self.task}#{self._incarnation}.{self._reads}"
-                self._call(0, "Mark", token=mark)
+                marker = f"{self.task}#{self._incarnation}.{self._reads}"
+                self._call(0, "PlaceMarker", token=marker)
             arenas = [np.empty(size, "<f4") for size in self._sizes]
             self._versions = [d["version"] for d in self._on_all(
-                lambda s: self._request(s, {"read": {"layout": self._layouts[s], "mark": mark}}, arena=arenas[s]))]
+                lambda s: self._request(s, {"read": {"layout": self._layouts[s], "marker": marker}}, arena=arenas[s]))]
             return arrays.scatter(arenas, self._slices, self._shapes)
         return self._persist(attempt, self.step_timeout)
 

@@ -254,7 +254,7 @@ TEST(Snapshot, HasOneVersionWhileUpdatesContinue) {
   });
   Memory memory(toy);
   for (int step = 0; step < 30; ++step) {
-    const auto marked = workers[0]->client().MarkSnapshot();
+    const auto marked = workers[0]->client().PlaceSnapshotMarker();
     ASSERT_TRUE(marked.ok()) << marked.status();
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{-1, -1, -1}).ok());
     const auto snapshot = client::ReadSnapshot(workers[0]->client().connection(), *marked, kLimit);
@@ -271,7 +271,7 @@ TEST(Snapshot, IsRefusedWhenTheNextOneHasBegun) {
   InProcessCluster cluster;
   ToyWorkers workers = StartAll(cluster, Job(1));
   client::TrainingClient& client = workers[0]->client();
-  const auto first = client.MarkSnapshot(), second = client.MarkSnapshot();
+  const auto first = client.PlaceSnapshotMarker(), second = client.PlaceSnapshotMarker();
   ASSERT_TRUE(first.ok() && second.ok());
   const auto late = client::ReadSnapshot(client.connection(), *first, kLimit);
   EXPECT_EQ(late.status().code(), absl::StatusCode::kUnavailable);

@@ -32,7 +32,9 @@ class SlowCreator final : public ServerStub {
     return kNotAsked;
   }
   absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return kNotAsked; }
-  absl::Status Mark(const v1::MarkRequest&, v1::MarkResponse*, Timeout) override { return kNotAsked; }
+  absl::Status PlaceMarker(const v1::PlaceMarkerRequest&, v1::PlaceMarkerResponse*, Timeout) override {
+    return kNotAsked;
+  }
   absl::Status ChangeConfig(const v1::ChangeConfigRequest&, v1::ChangeConfigResponse*, Timeout) override {
     return kNotAsked;
   }

@@ -171,7 +171,9 @@ class RecordingStub final : public ServerStub {
   absl::Status Join(const v1::JoinRequest&, v1::JoinResponse*, Timeout) override { return {}; }
   absl::Status Heartbeat(const v1::HeartbeatRequest&, v1::HeartbeatResponse*, Timeout) override { return {}; }
   absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return {}; }
-  absl::Status Mark(const v1::MarkRequest&, v1::MarkResponse*, Timeout) override { return {}; }
+  absl::Status PlaceMarker(const v1::PlaceMarkerRequest&, v1::PlaceMarkerResponse*, Timeout) override {
+    return {};
+  }
   absl::Status ChangeConfig(const v1::ChangeConfigRequest&, v1::ChangeConfigResponse*, Timeout) override {
     return {};
   }

@@ -127,7 +127,7 @@ TEST(Frame, LargerThanTheLimitsIsRefused) {
   EXPECT_FALSE(frame.Decode(InPieces({message.SerializeAsString()}), &header).ok());
 
   v1::ClientFrame long_header;
-  long_header.mutable_header()->mutable_read()->set_mark(
+  long_header.mutable_header()->mutable_read()->set_marker(
       std::string(static_cast<size_t>(kMaxHeaderBytes), 'm'));
   EXPECT_FALSE(frame.Decode(InPieces({long_header.SerializeAsString()}), &header).ok());
 }

@@ -195,7 +195,7 @@ class StrangeEventTest : public BackupSessionTest, public testing::WithParamInte
 INSTANTIATE_TEST_SUITE_P(
     Sequencer, StrangeEventTest,
     testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_mark()->set_token(std::string(257, 'x'));
+                                   event.mutable_marker()->set_token(std::string(257, 'x'));
                                  },
                                  "a marker's name of 257 bytes"},
                     StrangeEvent{[](v1::SequencerEvent& event) {

@@ -51,8 +51,10 @@ TEST(FollowProto, ARefusalKeepsItsOutcomeAndStaleness) {
 }
 
 TEST(FollowProto, AMarkerKeepsItsToken) {
-  EXPECT_EQ(std::get<Mark>(ThroughTheWire({.index = 2, .what = Mark{"worker/1#4.7"}}).what).token,
-            "worker/1#4.7");
+  EXPECT_EQ(
+      std::get<SnapshotBarrier>(ThroughTheWire({.index = 2, .what = SnapshotBarrier{"worker/1#4.7"}}).what)
+          .token,
+      "worker/1#4.7");
 }
 
 TEST(FollowProto, AMeasureKeepsItsGradientsNormsAndTotals) {
@@ -193,7 +195,7 @@ TEST_F(StrangeDecision, ARefusalWithAnotherOutcomeIsRefused) {
 }
 
 TEST_F(StrangeDecision, AMarkerWithALongNameIsRefused) {
-  decision_.mutable_mark()->set_token(std::string(257, 'x'));
+  decision_.mutable_marker()->set_token(std::string(257, 'x'));
   EXPECT_EQ(Refusal(), "decision 7: a marker's name of 257 bytes, at most 256");
 }
 
@@ -203,7 +205,7 @@ TEST_F(StrangeDecision, AnInvalidLearningRateIsRefused) {
 }
 
 TEST_F(StrangeDecision, ASumOfSquaresBelowZeroIsRefused) {
-  decision_.mutable_mark()->set_token("m");
+  decision_.mutable_marker()->set_token("m");
   v1::SliceSquares& known = *decision_.add_known();
   known.set_variable("a");
   known.add_values(-2);
@@ -222,7 +224,7 @@ TEST_F(StrangeDecision, FailsTheFollowersJobAndNamesTheLeader) {
 
 TEST_F(StrangeDecision, OutOfOrderEndsOnlyTheStream) {
   Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
-  decision_.mutable_mark()->set_token("m");
+  decision_.mutable_marker()->set_token("m");
   EXPECT_EQ(Follow(decision_, shard).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(shard.next_index(), 1);
   EXPECT_EQ(shard.failure(), absl::OkStatus());

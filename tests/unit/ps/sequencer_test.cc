@@ -37,8 +37,8 @@ std::string ToText(const LogEntry& entry) {
     return absl::StrCat(entry.index, ": refuse ", refuse->key.worker, ".", refuse->key.incarnation, ".",
                         refuse->key.step);
   }
-  if (const auto* mark = std::get_if<Mark>(&entry.what))
-    return absl::StrCat(entry.index, ": mark ", mark->token);
+  if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what))
+    return absl::StrCat(entry.index, ": mark ", marker->token);
   const auto& config_change = std::get<ConfigChange>(entry.what);
   return absl::StrCat(entry.index, ": ",
                       config_change.end ? "end" : absl::StrCat("rate ", *config_change.learning_rate));
@@ -133,7 +133,7 @@ TEST_F(SequencerTest, APushOfANonMemberIsRefused) {
 TEST_F(SequencerTest, AMarkerIsInTheLogBetweenItsRounds) {
   StageOnBoth(Push(0, 1, 1));
   StageOnBoth(Push(1, 1, 1));
-  EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "here"}).ok());
   StageOnBoth(Push(0, 1, 2, 1));
   StageOnBoth(Push(1, 1, 2, 1));
   EXPECT_THAT(log(), ElementsAre("1: v1 of 0.1.1 1.1.1", "2: mark here", "3: v2 of 0.1.2 1.1.2"));
@@ -161,12 +161,12 @@ TEST_F(SequencerTest, OnlyTheCurrentChiefMayChangeTheConfig) {
 }
 
 TEST_F(SequencerTest, ASubscriberGetsTheLogFromItsPosition) {
-  for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
+  for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMarker({.token = token}).ok());
   const auto follower = std::make_shared<RecordingSink>();
   ASSERT_EQ(sequencer_.Subscribe(1, 2, follower), absl::OkStatus());
   EXPECT_THAT(follower->entries, ElementsAre("2: mark b", "3: mark c"));
   EXPECT_EQ(follower->flushed, 2u);
-  EXPECT_TRUE(sequencer_.WriteMark({.token = "d"}).ok());
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "d"}).ok());
   EXPECT_EQ(follower->entries.back(), "4: mark d");
 }
 
@@ -176,7 +176,7 @@ TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
   ASSERT_EQ(sequencer_.Subscribe(1, 1, new_link), absl::OkStatus());
   sequencer_.Unsubscribe(1, old_link.get());
   EXPECT_THAT(sequencer_.MissingServers(), IsEmpty());
-  EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   EXPECT_THAT(old_link->entries, IsEmpty());
   EXPECT_THAT(new_link->entries, ElementsAre("1: mark a"));
   sequencer_.Unsubscribe(1, new_link.get());
@@ -184,7 +184,7 @@ TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
 }
 
 TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
-  for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMark({.token = token}).ok());
+  for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMarker({.token = token}).ok());
   sequencer_.OnExecuted(0, 3);
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
   sequencer_.OnExecuted(1, 2);
@@ -200,10 +200,10 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
 
 TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
-  ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  ASSERT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   sequencer_.OnExecuted(1, 1000);
   sequencer_.OnExecuted(0, 1);
-  ASSERT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
+  ASSERT_TRUE(sequencer_.WriteMarker({.token = "b"}).ok());
   sequencer_.OnExecuted(0, 2);
   const auto again = std::make_shared<RecordingSink>();
   EXPECT_EQ(sequencer_.Subscribe(1, 2, again), absl::OkStatus());
@@ -211,12 +211,12 @@ TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
 }
 
 TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
-  for (size_t mark = 0; mark < Sequencer::kMaxUnexecuted; ++mark) {
-    ASSERT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  for (size_t marker = 0; marker < Sequencer::kMaxUnexecuted; ++marker) {
+    ASSERT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   }
   const int64_t written = Sequencer::kMaxUnexecuted;
   sequencer_.OnExecuted(0, written);
-  const absl::Status full = sequencer_.WriteMark({.token = "b"}).status();
+  const absl::Status full = sequencer_.WriteMarker({.token = "b"}).status();
   EXPECT_EQ(full, absl::ResourceExhaustedError(
                       "the log holds 16384 entries, at most 16384, that ps/1 has not executed"));
   EXPECT_EQ(sequencer_.ChangeConfig(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
@@ -226,7 +226,7 @@ TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
   StageOnBoth(Push(1, 1, 1));
   EXPECT_EQ(log().back(), "16385: v1 of 0.1.1 1.1.1") << "complete pushes are still decided";
   sequencer_.OnExecuted(1, written);
-  EXPECT_TRUE(sequencer_.WriteMark({.token = "b"}).ok());
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "b"}).ok());
 }
 
 TEST_F(SequencerTest, PushesThatAStalledServerLacksAreNotDecided) {
@@ -237,7 +237,7 @@ TEST_F(SequencerTest, PushesThatAStalledServerLacksAreNotDecided) {
 TEST_F(SequencerTest, AnEndedLogEndsItsSubscriptions) {
   sequencer_.End("the job is being created again");
   EXPECT_TRUE(sink_->ended);
-  EXPECT_TRUE(sequencer_.WriteMark({.token = "a"}).ok());
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   EXPECT_THAT(log(), IsEmpty());
   EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
             absl::UnavailableError("the job is being created again"));
@@ -264,7 +264,7 @@ TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
       {.part = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
-  for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMark({.token = token}).ok());
+  for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMarker({.token = token}).ok());
   ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
   for (const int server : {0, 1}) sequencer.OnExecuted(server, 2);
   EXPECT_EQ(
@@ -311,7 +311,7 @@ TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasTheTotalsOfTheOneBefore) {
 
 TEST_F(MeasuringSequencerTest, DecisionsDuringAnUpdateFollowIt) {
   StageOnBoth(1);
-  EXPECT_TRUE(sequencer_.WriteMark({.token = "here"}).ok());
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "here"}).ok());
   ASSERT_EQ(sequencer_.ChangeConfig(/*incarnation=*/1, /*number=*/1, {.learning_rate = 2.0f}),
             absl::OkStatus());
   StageOnBoth(2);
@@ -486,7 +486,7 @@ TEST_F(ReplicatedSequencerTest, RefusesAnImpossibleMeasure) {
   over.mutable_measuring()->set_norms(1);
   (*complete.mutable_measuring()->mutable_sums())[0] = ToProto(Found(0, 4));
   behind_nothing.clear_measuring();
-  behind_nothing.add_behind()->mutable_mark()->set_token("here");
+  behind_nothing.add_behind()->mutable_marker()->set_token("here");
   for (const v1::ReplicatedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
     EXPECT_EQ(copy_.RestoreReplica(state),
               absl::InvalidArgumentError("a replicated log that does not fit the job"))

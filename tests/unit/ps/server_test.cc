@@ -130,7 +130,8 @@ TEST_F(ServerTest, AnEmptyServerReportsThatItIsEmpty) {
   EXPECT_EQ(Describe().incarnation(), 5u);
   EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Heartbeat(0).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Call(server_, &Server::PlaceMarker, v1::PlaceMarkerRequest()).status().code(),
+            absl::StatusCode::kAborted);
 }
 
 TEST_F(ServerTest, AnUnknownScheduleIsNamed) {
@@ -286,9 +287,9 @@ TEST_F(ServerTest, MoreWaitersThanTheLimitAreRefused) {
 
 TEST_F(ServerTest, AMarkerWithALongNameIsRefused) {
   MakeReady();
-  v1::MarkRequest request;
-  request.set_token(std::string(kLongestMark + 1, 'a'));
-  EXPECT_EQ(Call(server_, &Server::Mark, request).status().code(), absl::StatusCode::kInvalidArgument);
+  v1::PlaceMarkerRequest request;
+  request.set_token(std::string(kMaxMarkerLength + 1, 'a'));
+  EXPECT_EQ(Call(server_, &Server::PlaceMarker, request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ServerTest, AWaitEndsWhenItsConditionHolds) {
@@ -542,7 +543,8 @@ TEST_F(ServerTest, AServerFinishedWithoutAJobRefusesLaterCalls) {
   EXPECT_TRUE(Finish().ok());
   EXPECT_EQ(Create(TrainingJob()).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Join(0).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(Call(server_, &Server::Mark, v1::MarkRequest()).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Call(server_, &Server::PlaceMarker, v1::PlaceMarkerRequest()).status().code(),
+            absl::StatusCode::kAborted);
 }
 
 TEST_F(ServerTest, ShutdownAnswersWaitingAndLaterCalls) {

@@ -207,25 +207,26 @@ TEST_F(SessionTest, MoreOpenRequestsThanTheLimitEndTheStream) {
 }
 
 TEST_F(SessionTest, MoreRequestsThatWaitForTheirAnswerThanTheLimitEndTheStream) {
-  const auto read_at_mark = [&](uint64_t id) {
+  const auto read_at_marker = [&](uint64_t id) {
     v1::ClientHeader header = Header(id);
     header.mutable_read()->set_layout(layout_);
-    header.mutable_read()->set_mark("later");
+    header.mutable_read()->set_marker("later");
     return session_.OnFrame(header, {});
   };
-  for (uint64_t id = 1; id <= 16; ++id) ASSERT_TRUE(read_at_mark(id).ok());
-  EXPECT_EQ(read_at_mark(17),
+  for (uint64_t id = 1; id <= 16; ++id) ASSERT_TRUE(read_at_marker(id).ok());
+  EXPECT_EQ(read_at_marker(17),
             absl::ResourceExhaustedError("more than 16 requests of one session wait for their answer"));
-  v1::MarkRequest mark;
-  mark.set_token("later");
-  server_.Mark(mark, [](absl::StatusOr<v1::MarkResponse> response) { EXPECT_TRUE(response.ok()); });
-  EXPECT_TRUE(read_at_mark(18).ok()) << "the others are answered";
+  v1::PlaceMarkerRequest marker;
+  marker.set_token("later");
+  server_.PlaceMarker(marker,
+                      [](absl::StatusOr<v1::PlaceMarkerResponse> response) { EXPECT_TRUE(response.ok()); });
+  EXPECT_TRUE(read_at_marker(18).ok()) << "the others are answered";
 }
 
 TEST_F(SessionTest, AMarkerWithALongNameFailsTheRequest) {
   v1::ClientHeader header = Header(1);
   header.mutable_read()->set_layout(layout_);
-  header.mutable_read()->set_mark(std::string(kLongestMark + 1, 'a'));
+  header.mutable_read()->set_marker(std::string(kMaxMarkerLength + 1, 'a'));
   ASSERT_TRUE(session_.OnFrame(header, {}).ok());
   EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
 }
@@ -317,12 +318,13 @@ TEST_F(SessionTest, AReadMayBeAnsweredWhenItsSessionIsGone) {
     Session brief(server_, sink_);
     v1::ClientHeader header = Header(9);
     header.mutable_read()->set_layout(layout_);
-    header.mutable_read()->set_mark("later");
+    header.mutable_read()->set_marker("later");
     ASSERT_TRUE(brief.OnFrame(header, {}).ok());
   }
-  v1::MarkRequest mark;
-  mark.set_token("later");
-  server_.Mark(mark, [](absl::StatusOr<v1::MarkResponse> response) { EXPECT_TRUE(response.ok()); });
+  v1::PlaceMarkerRequest marker;
+  marker.set_token("later");
+  server_.PlaceMarker(marker,
+                      [](absl::StatusOr<v1::PlaceMarkerResponse> response) { EXPECT_TRUE(response.ok()); });
   EXPECT_EQ(sink_->done.back().request_id(), 9u);
   EXPECT_THAT(sink_->values, ElementsAre(10, 20));
 }

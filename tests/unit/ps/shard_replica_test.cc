@@ -126,7 +126,7 @@ TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
               HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
   EXPECT_FALSE(copy.Copy(layer, /*with_mean=*/true).ok());
   ASSERT_EQ(copy.Copy(gradient, /*with_mean=*/true), absl::OkStatus());
-  EXPECT_FALSE(copy.Copy({.what = Mark{.token = "between"}}, /*with_mean=*/false).ok());
+  EXPECT_FALSE(copy.Copy({.what = SnapshotBarrier{.token = "between"}}, /*with_mean=*/false).ok());
   EXPECT_FALSE(copy.Copy(gradient, /*with_mean=*/false).ok());
   EXPECT_FALSE(copy.Copy(copy.TheApply(), /*with_mean=*/false).ok());
   ASSERT_EQ(copy.Copy(layer, /*with_mean=*/false), absl::OkStatus());

@@ -41,8 +41,8 @@ class ShardTest : public testing::Test {
     shard_.FinishPush(std::move(push),
                       [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   }
-  void Read(const std::string& mark, ReadAnswer& answer) {
-    shard_.Read(mark, [&answer](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
+  void Read(const std::string& marker, ReadAnswer& answer) {
+    shard_.Read(marker, [&answer](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
   }
   void Decide(LogEntry::What what) {
     shard_.Append({shard_.next_index(), std::move(what)});
@@ -206,8 +206,8 @@ TEST_F(ShardTest, AReadAtAMarkerReturnsTheValuesOfThatPoint) {
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   EXPECT_FALSE(before.has_value());
-  Decide(Mark{.token = "m"});
-  Decide(Mark{.token = "n"});
+  Decide(SnapshotBarrier{.token = "m"});
+  Decide(SnapshotBarrier{.token = "n"});
   Push(Key(0, 2), {1, 1}, first_);
   ApplyRound(2, {Key(0, 2)});
   Read("n", after);  // after the log got there
@@ -222,7 +222,7 @@ TEST_F(ShardTest, AReaderTooLateForItsMarkerIsRefused) {
   for (int64_t version = 1; version <= 100; ++version) {
     Push(Key(0, version), {1, 1}, first_);
     ApplyRound(version, {Key(0, version)});
-    Decide(Mark{.token = absl::StrCat(version)});
+    Decide(SnapshotBarrier{.token = absl::StrCat(version)});
   }
   ReadAnswer late, recent;
   Read("1", late);
@@ -233,7 +233,7 @@ TEST_F(ShardTest, AReaderTooLateForItsMarkerIsRefused) {
 }
 
 TEST_F(ShardTest, ManyMarkersOfOneVersionAreAllKept) {
-  for (int mark = 0; mark < 300; ++mark) Decide(Mark{.token = absl::StrCat(mark)});
+  for (int marker = 0; marker < 300; ++marker) Decide(SnapshotBarrier{.token = absl::StrCat(marker)});
   ReadAnswer first;
   Read("0", first);
   ASSERT_TRUE(first.has_value());
@@ -313,14 +313,14 @@ TEST_F(ShardTest, UndecidedPushesCanBeReportedAgain) {
 }
 
 TEST_F(ShardTest, WaitingReadersOfMarkersAreBounded) {
-  std::vector<ReadAnswer> answers(Marks::kMaxAwaiting);
+  std::vector<ReadAnswer> answers(MarkerTable::kMaxAwaiting);
   for (ReadAnswer& answer : answers) Read("m", answer);
   ReadAnswer refused;
   Read("m", refused);
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->status(),
             absl::ResourceExhaustedError("marker m: 1024 reads wait for markers, at most 1024"));
-  Decide(Mark{.token = "m"});
+  Decide(SnapshotBarrier{.token = "m"});
   for (const ReadAnswer& answer : answers) EXPECT_TRUE(answer->ok());
   ReadAnswer next;
   Read("n", next);
@@ -358,17 +358,17 @@ TEST_F(ShardTest, UndecidedPushesAreBounded) {
 
 // Each reply appends the next entry, so the queue is not empty until the end.
 TEST_F(ShardTest, ExecutionIsReportedEvenIfTheQueueIsNeverEmpty) {
-  constexpr int kMarks = 600;
+  constexpr int kMarkers = 600;
   int64_t reported_before_the_end = 0;
-  for (int mark = 0; mark < kMarks; ++mark) {
-    shard_.Read(absl::StrCat(mark), [&, mark](const absl::StatusOr<ReadResult>&) {
+  for (int marker = 0; marker < kMarkers; ++marker) {
+    shard_.Read(absl::StrCat(marker), [&, marker](const absl::StatusOr<ReadResult>&) {
       reported_before_the_end = port_.executed;
-      if (mark + 1 < kMarks) Decide(Mark{.token = absl::StrCat(mark + 1)});
+      if (marker + 1 < kMarkers) Decide(SnapshotBarrier{.token = absl::StrCat(marker + 1)});
     });
   }
-  Decide(Mark{.token = "0"});
+  Decide(SnapshotBarrier{.token = "0"});
   EXPECT_EQ(reported_before_the_end, 512);
-  EXPECT_EQ(port_.executed, kMarks);
+  EXPECT_EQ(port_.executed, kMarkers);
 }
 
 // A shard of one element under momentum, so with one slot, and with a memory limit in bytes.
@@ -392,9 +392,9 @@ class SmallShard {
     Decide(Apply{.version = next, .contributors = {gradient}});
     return answer;
   }
-  ReadAnswer Read(const std::string& mark) {
+  ReadAnswer Read(const std::string& marker) {
     ReadAnswer answer;
-    shard.Read(mark, [&](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
+    shard.Read(marker, [&](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
     return answer;
   }
   void Decide(LogEntry::What what) {
@@ -412,7 +412,7 @@ constexpr int64_t kNeedsOfOneWorker = 4 * (1 + 2 + 1 + 1 + 2);
 TEST(ShardMemory, TheMemoryNeedsSufficeWhileASnapshotIsRead) {
   SmallShard small(kNeedsOfOneWorker);
   for (int step = 0; step < 3; ++step) {
-    small.Decide(Mark{.token = "snapshot", .snapshot = true});
+    small.Decide(SnapshotBarrier{.token = "snapshot", .snapshot = true});
     const ReadAnswer snapshot = small.Read("snapshot");
     ASSERT_TRUE(snapshot->ok()) << snapshot->status();
     const PushAnswer pushed = small.Step(/*read_values=*/true);
@@ -423,8 +423,8 @@ TEST(ShardMemory, TheMemoryNeedsSufficeWhileASnapshotIsRead) {
 
 TEST(ShardMemory, UnreadVersionsAreDroppedWhenTheMemoryIsNeeded) {
   SmallShard small(kNeedsOfOneWorker);
-  for (int mark = 0; mark < 20; ++mark) {
-    small.Decide(Mark{.token = absl::StrCat(mark)});
+  for (int marker = 0; marker < 20; ++marker) {
+    small.Decide(SnapshotBarrier{.token = absl::StrCat(marker)});
     ASSERT_TRUE(small.Step()->ok());
   }
   const ReadAnswer late = small.Read("0"), recent = small.Read("19");
@@ -457,8 +457,8 @@ TEST(ShardMemory, SlowReadersCauseRefusalsUntilTheyFinish) {
 TEST(ShardMemory, ASnapshotWithoutRoomForItsSlotsIsRefused) {
   // Two slots and two versions fit, but no copy of the slots.
   SmallShard small(4 * (2 + 2), {"Adam", {{"learning_rate", 1}}});
-  small.Decide(Mark{.token = "values"});
-  small.Decide(Mark{.token = "state", .snapshot = true});
+  small.Decide(SnapshotBarrier{.token = "values"});
+  small.Decide(SnapshotBarrier{.token = "state", .snapshot = true});
   EXPECT_TRUE(small.Read("values")->ok());
   EXPECT_THAT(std::string(small.Read("state")->status().message()),
               HasSubstr("no memory for the slots of a snapshot, 8 B"));

@@ -28,7 +28,7 @@ struct ReadResult {
 };
 using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
 
-class Marks {
+class MarkerTable {
  public:
   // Limit on waiting readers, of all markers together. Beyond it: RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxAwaiting = 1024;

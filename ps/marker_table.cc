@@ -1,4 +1,4 @@
-#include "ps/marks.h"
+#include "ps/marker_table.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 // one version.
 constexpr size_t kKeptVersions = 64;
 // Number of markers that are remembered without their values, to refuse readers that arrive too late.
-constexpr size_t kRememberedMarks = 4096;
+constexpr size_t kRememberedMarkers = 4096;
 
 absl::Status NotKept(absl::string_view token) {
   return absl::UnavailableError(absl::StrCat("the values at marker ", token, " are no longer kept"));
@@ -20,7 +20,7 @@ absl::Status NotKept(absl::string_view token) {
 
 }  // namespace
 
-std::optional<absl::StatusOr<ReadResult>> Marks::Read(const std::string& token, ReadReply& reply) {
+std::optional<absl::StatusOr<ReadResult>> MarkerTable::Read(const std::string& token, ReadReply& reply) {
   const auto found =
       std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.token == token; });
   if (found != kept_.end()) {
@@ -37,7 +37,7 @@ std::optional<absl::StatusOr<ReadResult>> Marks::Read(const std::string& token, 
   return std::nullopt;
 }
 
-std::vector<ReadReply> Marks::TakeReaders(const std::string& token) {
+std::vector<ReadReply> MarkerTable::TakeReaders(const std::string& token) {
   const auto found = awaiting_.find(token);
   if (found == awaiting_.end()) return {};
   std::vector<ReadReply> readers = std::move(found->second);
@@ -46,13 +46,13 @@ std::vector<ReadReply> Marks::TakeReaders(const std::string& token) {
   return readers;
 }
 
-void Marks::Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result) {
+void MarkerTable::Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result) {
   kept_.push_back({token, snapshot, std::move(result)});
   DropOld();
-  if (kept_.size() > kRememberedMarks) kept_.pop_front();
+  if (kept_.size() > kRememberedMarkers) kept_.pop_front();
 }
 
-void Marks::DropOld() {
+void MarkerTable::DropOld() {
   size_t versions = 0;
   int64_t last = -1;
   for (auto kept = kept_.rbegin(); kept != kept_.rend(); ++kept) {
@@ -62,19 +62,19 @@ void Marks::DropOld() {
   }
 }
 
-void Marks::KeepNothing(const std::string& token) {
+void MarkerTable::KeepNothing(const std::string& token) {
   Keep(token, /*snapshot=*/false,
        absl::UnavailableError(
            absl::StrCat("the values at marker ", token, " were lost with the server that kept them")));
 }
 
-void Marks::DropSnapshots() {
+void MarkerTable::DropSnapshots() {
   for (Kept& kept : kept_) {
     if (kept.snapshot && kept.result.ok()) kept.result = NotKept(kept.token);
   }
 }
 
-void Marks::DropUntil(absl::FunctionRef<absl::Status()> room) {
+void MarkerTable::DropUntil(absl::FunctionRef<absl::Status()> room) {
   for (Kept& kept : kept_) {
     const absl::Status status = room();
     if (status.ok()) return;
@@ -82,7 +82,7 @@ void Marks::DropUntil(absl::FunctionRef<absl::Status()> room) {
   }
 }
 
-std::vector<ReadReply> Marks::Clear() {
+std::vector<ReadReply> MarkerTable::Clear() {
   std::vector<ReadReply> readers;
   for (auto& [token, replies] : awaiting_) {
     for (ReadReply& reply : replies) readers.push_back(std::move(reply));
@@ -93,7 +93,7 @@ std::vector<ReadReply> Marks::Clear() {
   return readers;
 }
 
-std::vector<std::string> Marks::tokens() const {
+std::vector<std::string> MarkerTable::tokens() const {
   std::vector<std::string> tokens;
   for (const Kept& kept : kept_) tokens.push_back(kept.token);
   return tokens;
