@@ -156,15 +156,15 @@ PolicyConfig PolicyOf(const v1::Job& job, int server) {
     config.initial_clocks[worker] = job.resumed().positions(worker);
   }
   if (!job.dynamic_sharding()) return config;
-  config.data =
-      HandedOut{.queue = {.num_examples = job.num_examples(),
-                          .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
-                          // With a fixed number of steps, the epochs have no limit.
-                          .epochs = job.final_version() > 0 ? 0 : job.epochs()},
-                .resumed = FromProto(job.resumed().data()),
-                .min_workers = std::max(1, job.min_workers()),
-                .elastic = job.elastic(),
-                .elsewhere = server > 0};
+  config.data = DynamicAssignment{
+      .queue = {.num_examples = job.num_examples(),
+                .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
+                // With a fixed number of steps, the epochs have no limit.
+                .epochs = job.final_version() > 0 ? 0 : job.epochs()},
+      .resumed = FromProto(job.resumed().data()),
+      .min_workers = std::max(1, job.min_workers()),
+      .elastic = job.elastic(),
+      .elsewhere = server > 0};
   return config;
 }
 

@@ -36,19 +36,19 @@ UpdateCounters Read(const v1::PolicyCounters& proto) {
   return counters;
 }
 
-void Save(const Ticket& ticket, v1::Ticket& proto) {
-  proto.set_epoch(ticket.epoch);
-  proto.set_first(ticket.first);
-  proto.set_count(ticket.count);
+void Save(const WorkItem& work_item, v1::WorkItem& proto) {
+  proto.set_epoch(work_item.epoch);
+  proto.set_first(work_item.first);
+  proto.set_count(work_item.count);
 }
 
-Ticket Read(const v1::Ticket& proto) {
+WorkItem Read(const v1::WorkItem& proto) {
   return {.epoch = proto.epoch(), .first = proto.first(), .count = proto.count()};
 }
 
 void Save(const PolicyState::Queue& queue, v1::ReplicatedQueue& proto) {
   proto.set_next(queue.work.next);
-  for (const Ticket& ticket : queue.work.returned) Save(ticket, *proto.add_returned());
+  for (const WorkItem& work_item : queue.work.returned) Save(work_item, *proto.add_returned());
   for (const auto& [worker, holder] : queue.work.holders) {
     v1::ReplicatedQueue::Holder& saved = *proto.add_holders();
     saved.set_worker(worker);
@@ -67,7 +67,7 @@ void Save(const PolicyState::Queue& queue, v1::ReplicatedQueue& proto) {
 
 PolicyState::Queue Read(const v1::ReplicatedQueue& proto) {
   PolicyState::Queue queue = {.work = {.next = proto.next()}};
-  for (const v1::Ticket& ticket : proto.returned()) queue.work.returned.insert(Read(ticket));
+  for (const v1::WorkItem& work_item : proto.returned()) queue.work.returned.insert(Read(work_item));
   for (const v1::ReplicatedQueue::Holder& saved : proto.holders()) {
     WorkQueue::Holder& holder = queue.work.holders[saved.worker()];
     if (saved.has_current()) holder.current = Read(saved.current());
@@ -106,23 +106,24 @@ absl::Status CheckWorker(int worker, int most_workers) {
 }
 
 // A work item without examples lies at the end of an epoch.
-absl::Status CheckTicket(const v1::Ticket& ticket, int64_t num_examples) {
-  const bool fits = ticket.epoch() >= 0 && ticket.epoch() < kMaxCounted / num_examples &&
-                    ticket.first() >= 0 && ticket.count() >= 0 && ticket.first() <= num_examples &&
-                    ticket.count() <= num_examples - ticket.first();
+absl::Status CheckWorkItem(const v1::WorkItem& work_item, int64_t num_examples) {
+  const bool fits = work_item.epoch() >= 0 && work_item.epoch() < kMaxCounted / num_examples &&
+                    work_item.first() >= 0 && work_item.count() >= 0 && work_item.first() <= num_examples &&
+                    work_item.count() <= num_examples - work_item.first();
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("replicated: a work item of ", ticket.count(),
-                                                 " examples from ", ticket.first(), " on in epoch ",
-                                                 ticket.epoch(), ", which has ", num_examples));
+  return absl::InvalidArgumentError(absl::StrCat("replicated: a work item of ", work_item.count(),
+                                                 " examples from ", work_item.first(), " on in epoch ",
+                                                 work_item.epoch(), ", which has ", num_examples));
 }
 
 absl::Status CheckQueue(const v1::ReplicatedQueue& queue, int64_t num_examples, int most_workers) {
   CAIRN_RETURN_IF_ERROR(CheckCount("next example", queue.next()));
-  for (const v1::Ticket& ticket : queue.returned()) CAIRN_RETURN_IF_ERROR(CheckTicket(ticket, num_examples));
+  for (const v1::WorkItem& work_item : queue.returned())
+    CAIRN_RETURN_IF_ERROR(CheckWorkItem(work_item, num_examples));
   for (const v1::ReplicatedQueue::Holder& holder : queue.holders()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(holder.worker(), most_workers));
-    CAIRN_RETURN_IF_ERROR(CheckTicket(holder.current(), num_examples));
-    CAIRN_RETURN_IF_ERROR(CheckTicket(holder.next(), num_examples));
+    CAIRN_RETURN_IF_ERROR(CheckWorkItem(holder.current(), num_examples));
+    CAIRN_RETURN_IF_ERROR(CheckWorkItem(holder.next(), num_examples));
   }
   for (const v1::ReplicatedQueue::Member& member : queue.members()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(member.worker(), most_workers));

@@ -299,7 +299,7 @@ bool Server::HasWork(const v1::WaitRequest& request, v1::WaitResponse* response)
   response->set_missing(work.members < least
                             ? absl::StrCat("workers: ", work.members, " of at least ", least, " have joined")
                             : std::string("work that others have not finished yet"));
-  return work.over || !work.tickets.empty();
+  return work.over || !work.work_items.empty();
 }
 
 void Server::CollectWaiters(TimePoint now, Calls& calls) {

@@ -4,11 +4,11 @@ namespace cairn::ps {
 
 v1::Work ToProto(const Work& work) {
   v1::Work proto;
-  for (const Ticket& ticket : work.tickets) {
-    v1::Ticket& entry = *proto.add_tickets();
-    entry.set_epoch(ticket.epoch);
-    entry.set_first(ticket.first);
-    entry.set_count(ticket.count);
+  for (const WorkItem& work_item : work.work_items) {
+    v1::WorkItem& entry = *proto.add_work_items();
+    entry.set_epoch(work_item.epoch);
+    entry.set_first(work_item.first);
+    entry.set_count(work_item.count);
   }
   proto.set_members(work.members);
   proto.set_over(work.over);

@@ -210,7 +210,7 @@ bool Trainer::done() const {
 
 absl::Status Trainer::NoteWork() {
   client::Exchange& client = deps_.client;
-  if (client.work().tickets().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
+  if (client.work().work_items().empty()) CAIRN_RETURN_IF_ERROR(client.AwaitWork());
   const int members = client.work().members();
   if (chief() && members_ > 0 && members != members_)
     LogInfo(Counted(members, "worker"), members == 1 ? " takes" : " take", " part now, ", members_,
@@ -221,7 +221,7 @@ absl::Status Trainer::NoteWork() {
 }
 
 int64_t Trainer::NextEpoch() const {
-  if (dynamic()) return deps_.client.work().tickets(0).epoch();
+  if (dynamic()) return deps_.client.work().work_items(0).epoch();
   return position() / loader_.batches_per_epoch();
 }
 
@@ -233,9 +233,10 @@ const data::Batch& Trainer::NextBatch() {
     ++position_;
     return batch;
   }
-  const auto& tickets = deps_.client.work().tickets();
+  const auto& work_items = deps_.client.work().work_items();
   std::vector<data::Run> runs;
-  for (const v1::Ticket& ticket : tickets) runs.push_back({ticket.epoch(), ticket.first(), ticket.count()});
+  for (const v1::WorkItem& work_item : work_items)
+    runs.push_back({work_item.epoch(), work_item.first(), work_item.count()});
   position_ = runs[0].epoch * deps_.sampler.num_examples + runs[0].first;
   return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
 }

@@ -34,24 +34,24 @@ absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
 }
 
 // Limit for a resumed job: the workers' items, two each, and items that other workers had returned.
-constexpr int64_t kMaxOpenTickets = int64_t{1} << 20;
+constexpr int64_t kMaxOpenWorkItems = int64_t{1} << 20;
 
-absl::Status CheckData(const HandedOut& data) {
+absl::Status CheckData(const DynamicAssignment& data) {
   CAIRN_RETURN_IF_ERROR(AtLeast("num_examples", data.queue.num_examples, 1));
   CAIRN_RETURN_IF_ERROR(AtLeast("batch_size", data.queue.batch_size, 1));
   CAIRN_RETURN_IF_ERROR(AtLeast("epochs", data.queue.epochs, 0));
   CAIRN_RETURN_IF_ERROR(AtLeast("min_workers", data.min_workers, 1));
-  int64_t done = 0, tickets = 0;
+  int64_t done = 0, work_items = 0;
   for (const WorkPosition::Run& run : data.resumed.open) {
     if (run.begin < done || run.count < 1 || run.count > data.resumed.next - run.begin) {
       return absl::InvalidArgumentError(absl::StrCat("resumed at example ", data.resumed.next, ", where ",
                                                      run.count, " from ", run.begin, " on are open"));
     }
     done = run.begin + run.count;
-    tickets += 2 + run.count / data.queue.batch_size;
-    if (tickets > kMaxOpenTickets) {
+    work_items += 2 + run.count / data.queue.batch_size;
+    if (work_items > kMaxOpenWorkItems) {
       return absl::InvalidArgumentError(
-          absl::StrCat("resumed with more than ", kMaxOpenTickets, " open batches"));
+          absl::StrCat("resumed with more than ", kMaxOpenWorkItems, " open batches"));
     }
   }
   return AtLeast("resumed at example", data.resumed.next, 0);
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<UpdatePolicy>> MakePolicy(const PolicyConfig& con
     if (row.mode != config.mode) continue;
     CAIRN_RETURN_IF_ERROR(CheckFields(config));
     if (!config.data.has_value()) return row.make(config);
-    const HandedOut& data = *config.data;
+    const DynamicAssignment& data = *config.data;
     if (data.elsewhere) return std::make_unique<TalliedPolicy>(row.make(config), data.resumed);
     PolicyConfig inner = config;
     if (data.elastic) inner.expected_workers = 1;

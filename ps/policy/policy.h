@@ -112,7 +112,7 @@ struct UpdateCounters {
 // What a worker has to do, with dynamic sharding.
 struct Work {
   // The worker's current item, and the next one for its loader. Empty: the worker waits, or the job is over.
-  std::vector<Ticket> tickets;
+  std::vector<WorkItem> work_items;
   int members = 0;    // workers that take part
   bool over = false;  // no more work will come
 };
@@ -186,7 +186,7 @@ class UpdatePolicy {
 };
 
 // Dynamic sharding.
-struct HandedOut {
+struct DynamicAssignment {
   WorkQueue::Config queue{};
   WorkPosition resumed{};
   int min_workers = 1;  // below this number of workers, no work is assigned
@@ -210,7 +210,7 @@ struct PolicyConfig {
   std::map<int, int64_t> initial_clocks{};  // ssp: [worker], of a restored job; 0 if missing
   // The version of the job's last update. A job restored at or beyond it applies nothing. None: no end.
   std::optional<int64_t> final_version = std::nullopt;
-  std::optional<HandedOut> data = std::nullopt;  // none: each worker has a fixed part
+  std::optional<DynamicAssignment> data = std::nullopt;  // none: each worker has a fixed part
 };
 
 // INVALID_ARGUMENT naming the field, or the mode and the supported modes.

@@ -19,7 +19,7 @@ std::vector<Decision> QueuedPolicy::OnJoin(int worker, uint64_t incarnation) {
     members_[worker] = {.incarnation = incarnation};
   }
   std::vector<Decision> decisions = Followed(policy_->OnJoin(worker, incarnation));
-  members_.at(worker).idle = queue_.TicketsOf(worker).empty();
+  members_.at(worker).idle = queue_.WorkItemsOf(worker).empty();
   GiveToIdle();
   return decisions;
 }
@@ -39,12 +39,13 @@ std::vector<Decision> QueuedPolicy::OnGradient(const Gradient& gradient) {
   if (member != members_.end() && member->second.incarnation == gradient.key.incarnation &&
       gradient.key.step > member->second.last_step) {
     member->second.last_step = gradient.key.step;
-    const std::vector<Ticket> tickets = queue_.TicketsOf(gradient.key.worker);
-    const bool of_ticket = !tickets.empty() && queue_.BeginOf(tickets.front()) == gradient.position &&
-                           tickets.front().count == gradient.examples;
+    const std::vector<WorkItem> work_items = queue_.WorkItemsOf(gradient.key.worker);
+    const bool of_work_item = !work_items.empty() &&
+                              queue_.BeginOf(work_items.front()) == gradient.position &&
+                              work_items.front().count == gradient.examples;
     // Gradients that the wrapped policy will refuse get a better reason from it.
     const bool current = !config_.rounds || gradient.base_version == version();
-    if (!of_ticket && current && !over()) return {Refuse{gradient.key, Refuse::Reason::kNotAMember}};
+    if (!of_work_item && current && !over()) return {Refuse{gradient.key, Refuse::Reason::kNotAMember}};
   }
   return Followed(policy_->OnGradient(gradient));
 }
@@ -98,7 +99,7 @@ void QueuedPolicy::GiveToIdle() {
   if (config_.rounds) queue_.GiveRound(members);
   for (auto& [worker, member] : members_) {
     if (!member.idle) continue;
-    member.idle = config_.rounds ? queue_.TicketsOf(worker).empty() : !queue_.Give(worker);
+    member.idle = config_.rounds ? queue_.WorkItemsOf(worker).empty() : !queue_.Give(worker);
   }
 }
 
@@ -108,8 +109,8 @@ bool QueuedPolicy::over() const {
 }
 
 std::optional<Work> QueuedPolicy::WorkOf(int worker) const {
-  Work work = {.tickets = {}, .members = static_cast<int>(members_.size()), .over = over()};
-  if (members_.count(worker) != 0 && !work.over) work.tickets = queue_.TicketsOf(worker);
+  Work work = {.work_items = {}, .members = static_cast<int>(members_.size()), .over = over()};
+  if (members_.count(worker) != 0 && !work.over) work.work_items = queue_.WorkItemsOf(worker);
   return work;
 }
 

@@ -25,15 +25,15 @@ WorkQueue::WorkQueue(const Config& config, const WorkPosition& resumed)
   }
 }
 
-std::optional<Ticket> WorkQueue::First() const {
+std::optional<WorkItem> WorkQueue::First() const {
   if (!returned_.empty()) return *returned_.begin();
   const int64_t epoch = next_ / config_.num_examples, first = next_ % config_.num_examples;
   if (config_.epochs > 0 && epoch >= config_.epochs) return std::nullopt;
-  return Ticket{epoch, first, std::min(config_.batch_size, config_.num_examples - first)};
+  return WorkItem{epoch, first, std::min(config_.batch_size, config_.num_examples - first)};
 }
 
-std::optional<Ticket> WorkQueue::Take() {
-  const std::optional<Ticket> first = First();
+std::optional<WorkItem> WorkQueue::Take() {
+  const std::optional<WorkItem> first = First();
   if (!returned_.empty()) {
     returned_.erase(returned_.begin());
   } else if (first.has_value()) {
@@ -42,20 +42,20 @@ std::optional<Ticket> WorkQueue::Take() {
   return first;
 }
 
-void WorkQueue::PutBack(std::optional<Ticket>& ticket) {
-  if (ticket.has_value() && ticket->count > 0) returned_.insert(*ticket);
-  ticket.reset();
+void WorkQueue::PutBack(std::optional<WorkItem>& work_item) {
+  if (work_item.has_value() && work_item->count > 0) returned_.insert(*work_item);
+  work_item.reset();
 }
 
-std::optional<Ticket> WorkQueue::TakeFromNext() {
+std::optional<WorkItem> WorkQueue::TakeFromNext() {
   Holder* best = nullptr;
   for (auto& [worker, holder] : holders_) {
     if (holder.next.has_value() && (best == nullptr || *holder.next < *best->next)) best = &holder;
   }
   if (best == nullptr) return std::nullopt;
-  const std::optional<Ticket> ticket = best->next;
+  const std::optional<WorkItem> work_item = best->next;
   best->next.reset();
-  return ticket;
+  return work_item;
 }
 
 bool WorkQueue::Give(int worker) {
@@ -71,7 +71,7 @@ void WorkQueue::GiveRound(absl::Span<const int> workers) {
   for (auto& [worker, holder] : holders_) PutBack(holder.next);
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   const auto epoch_of_first = [this] {
-    const std::optional<Ticket> first = First();
+    const std::optional<WorkItem> first = First();
     return first.has_value() ? first->epoch : kNone;
   };
   int64_t epoch = epoch_of_first();
@@ -80,9 +80,9 @@ void WorkQueue::GiveRound(absl::Span<const int> workers) {
   }
   if (epoch == kNone) return;
   for (int worker : workers) {
-    std::optional<Ticket>& current = holders_[worker].current;
+    std::optional<WorkItem>& current = holders_[worker].current;
     if (current.has_value()) continue;
-    current = epoch_of_first() == epoch ? *Take() : Ticket{epoch, config_.num_examples, 0};
+    current = epoch_of_first() == epoch ? *Take() : WorkItem{epoch, config_.num_examples, 0};
   }
   const int64_t next_epoch = epoch_of_first();
   for (int worker : workers) {
@@ -102,13 +102,13 @@ void WorkQueue::Return(int worker) {
   holders_.erase(found);
 }
 
-std::vector<Ticket> WorkQueue::TicketsOf(int worker) const {
-  std::vector<Ticket> tickets;
+std::vector<WorkItem> WorkQueue::WorkItemsOf(int worker) const {
+  std::vector<WorkItem> work_items;
   const auto found = holders_.find(worker);
-  if (found == holders_.end() || !found->second.current.has_value()) return tickets;
-  tickets.push_back(*found->second.current);
-  if (found->second.next.has_value()) tickets.push_back(*found->second.next);
-  return tickets;
+  if (found == holders_.end() || !found->second.current.has_value()) return work_items;
+  work_items.push_back(*found->second.current);
+  if (found->second.next.has_value()) work_items.push_back(*found->second.next);
+  return work_items;
 }
 
 bool WorkQueue::exhausted() const {
@@ -120,13 +120,13 @@ bool WorkQueue::exhausted() const {
 }
 
 WorkPosition WorkQueue::position() const {
-  std::set<Ticket> open = returned_;
+  std::set<WorkItem> open = returned_;
   for (const auto& [worker, holder] : holders_) {
     if (holder.current.has_value() && holder.current->count > 0) open.insert(*holder.current);
     if (holder.next.has_value()) open.insert(*holder.next);
   }
   WorkPosition position = {.next = next_, .open = {}};
-  for (const Ticket& ticket : open) position.open.push_back({BeginOf(ticket), ticket.count});
+  for (const WorkItem& work_item : open) position.open.push_back({BeginOf(work_item), work_item.count});
   // After the last done example, it makes no difference which examples were assigned.
   while (!position.open.empty() && position.open.back().begin + position.open.back().count == position.next) {
     position.next = position.open.back().begin;

@@ -28,12 +28,12 @@ namespace cairn::ps {
 
 // Positions [first, first + count) in the order of `epoch`. With no examples: a worker's item in a round for
 // which the epoch has none left.
-struct Ticket {
+struct WorkItem {
   int64_t epoch = 0;
   int64_t first = 0;
   int64_t count = 0;
 
-  friend auto operator<=>(const Ticket&, const Ticket&) = default;
+  friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };
 
 // How far the epochs are done. Examples are numbered through all epochs.
@@ -53,12 +53,12 @@ struct WorkPosition {
 class WorkQueue {
  public:
   struct Holder {
-    std::optional<Ticket> current, next;
+    std::optional<WorkItem> current, next;
   };
   // Everything that a queue knows besides its configuration.
   struct State {
     int64_t next = 0;                 // first example never assigned, counted through all epochs
-    std::set<Ticket> returned{};      // items before `next`
+    std::set<WorkItem> returned{};    // items before `next`
     std::map<int, Holder> holders{};  // [worker]
   };
   struct Config {
@@ -87,25 +87,27 @@ class WorkQueue {
   void Return(int worker);
 
   // The current item, then the one ahead; empty if the worker has none.
-  std::vector<Ticket> TicketsOf(int worker) const;
+  std::vector<WorkItem> WorkItemsOf(int worker) const;
   // Nothing is left, in the queue or with a worker.
   bool exhausted() const;
   WorkPosition position() const;
   State Save() const { return {next_, returned_, holders_}; }
   void Restore(State state);
   // The number of the item's first example, counted through all epochs.
-  int64_t BeginOf(const Ticket& ticket) const { return ticket.epoch * config_.num_examples + ticket.first; }
+  int64_t BeginOf(const WorkItem& work_item) const {
+    return work_item.epoch * config_.num_examples + work_item.first;
+  }
 
  private:
   // The first item of the queue; none if the queue is empty.
-  std::optional<Ticket> First() const;
-  std::optional<Ticket> Take();
-  void PutBack(std::optional<Ticket>& ticket);
-  std::optional<Ticket> TakeFromNext();
+  std::optional<WorkItem> First() const;
+  std::optional<WorkItem> Take();
+  void PutBack(std::optional<WorkItem>& work_item);
+  std::optional<WorkItem> TakeFromNext();
 
   const Config config_;
-  int64_t next_;               // first example never assigned, counted through all epochs
-  std::set<Ticket> returned_;  // items before `next_`
+  int64_t next_;                 // first example never assigned, counted through all epochs
+  std::set<WorkItem> returned_;  // items before `next_`
   std::map<int, Holder> holders_;
 };
 

@@ -101,7 +101,7 @@ void Workers::Proceed(int w) {
     Compute(w);
   } else if (At(w).work.over()) {
     Leave(w);
-  } else if (At(w).work.tickets().empty()) {
+  } else if (At(w).work.work_items().empty()) {
     AwaitWork(w);
   } else {
     Compute(w);
@@ -135,9 +135,9 @@ void Workers::Compute(int w) {
     Worker& worker = At(w);
     worker.gradient.key = {.worker = w, .incarnation = worker.incarnation, .step = ++worker.step};
     if (handed_out()) {
-      const v1::Ticket& ticket = worker.work.tickets(0);
-      worker.gradient.examples = ticket.count();
-      worker.gradient.position = ticket.epoch() * rules().num_examples + ticket.first();
+      const v1::WorkItem& work_item = worker.work.work_items(0);
+      worker.gradient.examples = work_item.count();
+      worker.gradient.position = work_item.epoch() * rules().num_examples + work_item.first();
     } else {
       worker.gradient.examples = simulation_.Below(8) == 0 ? 0 : 1 + simulation_.Below(4);
       worker.gradient.position = ++worker.position;
@@ -217,16 +217,16 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
     told.result.values.data.reset();
     if (result->values.data != nullptr) told.value = result->values.data->data()[0];
     checker.Answered(arrival, *result, told.value);
-    const auto ticketed = hands_out.lock();
-    if (ticketed == nullptr) {
+    const auto assigned = hands_out.lock();
+    if (assigned == nullptr) {
       answer(std::move(told));
       return;
     }
-    told.work = ps::ToProto(*ticketed->sequencer()->WorkOf(w));
-    if (ticketed->replicator() == nullptr) {
+    told.work = ps::ToProto(*assigned->sequencer()->WorkOf(w));
+    if (assigned->replicator() == nullptr) {
       answer(std::move(told));
     } else {
-      ticketed->replicator()->WhenReplicated([answer, told](const absl::Status& lost) {
+      assigned->replicator()->WhenReplicated([answer, told](const absl::Status& lost) {
         answer(lost.ok() ? absl::StatusOr<Worker::Answer>(told) : lost);
       });
     }

@@ -58,7 +58,7 @@ class Hand {
   // Computes one work item. False: there are no more.
   absl::StatusOr<bool> Step() {
     if (client().finished()) return false;
-    if (client().work().tickets().empty()) {
+    if (client().work().work_items().empty()) {
       if (absl::Status status = client().AwaitWork(); !status.ok()) return status;
       return !client().finished();
     }
@@ -68,13 +68,13 @@ class Hand {
     return true;
   }
   void Begin() {
-    const v1::Ticket ticket = client().work().tickets(0);
+    const v1::WorkItem work_item = client().work().work_items(0);
     gradient_.assign(static_cast<size_t>(toy_.variables[0].shape.num_elements() * 2), 0);
-    const auto begin = static_cast<size_t>(ticket.epoch() * kExamples + ticket.first());
-    for (size_t i = begin; i < begin + static_cast<size_t>(ticket.count()); ++i) {
+    const auto begin = static_cast<size_t>(work_item.epoch() * kExamples + work_item.first());
+    for (size_t i = begin; i < begin + static_cast<size_t>(work_item.count()); ++i) {
       gradient_[i] = gradient_[i + gradient_.size() / 2] = of_example(static_cast<int64_t>(i));
     }
-    client().BeginStep(gradient_, ticket.count(), static_cast<int64_t>(begin));
+    client().BeginStep(gradient_, work_item.count(), static_cast<int64_t>(begin));
     client().Announce(1);
     client().Announce(0);
   }
@@ -386,7 +386,7 @@ TEST(Elastic, TrainingPausesBelowTheMinimumOfWorkers) {
   EXPECT_EQ(response.missing(), "workers: 1 of at least 2 have joined");
   ASSERT_EQ(other.Enter(), absl::OkStatus());
   EXPECT_EQ(chief.client().AwaitWork(), absl::OkStatus());
-  EXPECT_EQ(chief.client().work().tickets_size(), 2);
+  EXPECT_EQ(chief.client().work().work_items_size(), 2);
 }
 
 TEST(Elastic, AWorkerBeyondTheMaximumWaits) {

@@ -239,14 +239,14 @@ TEST_F(BackupSessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
 }
 
 // The job has 4 examples per epoch.
-struct ReplicatedTicket {
+struct ReplicatedWorkItem {
   int64_t epoch, first, count;
-  v1::Ticket ToProto() const {
-    v1::Ticket ticket;
-    ticket.set_epoch(epoch);
-    ticket.set_first(first);
-    ticket.set_count(count);
-    return ticket;
+  v1::WorkItem ToProto() const {
+    v1::WorkItem work_item;
+    work_item.set_epoch(epoch);
+    work_item.set_first(first);
+    work_item.set_count(count);
+    return work_item;
   }
 };
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -264,8 +264,9 @@ class ReplicatedQueueTest : public BackupSessionTest {
 };
 
 TEST_F(ReplicatedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
-  *queue().add_returned() = ReplicatedTicket{0, 0, 1}.ToProto();
-  *queue().add_holders()->mutable_current() = ReplicatedTicket{0, 4, 0}.ToProto();  // the epoch had none left
+  *queue().add_returned() = ReplicatedWorkItem{0, 0, 1}.ToProto();
+  *queue().add_holders()->mutable_current() =
+      ReplicatedWorkItem{0, 4, 0}.ToProto();  // the epoch had none left
   EXPECT_EQ(Item(body_), absl::OkStatus());
 }
 
@@ -274,20 +275,21 @@ TEST_F(ReplicatedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
   EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMax)));
 }
 
-class StrangeTicketTest : public ReplicatedQueueTest, public testing::WithParamInterface<ReplicatedTicket> {};
-INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeTicketTest,
-                         testing::Values(ReplicatedTicket{kMax, 0, 1}, ReplicatedTicket{-1, 0, 1},
-                                         ReplicatedTicket{0, -1, 1}, ReplicatedTicket{0, 0, 5},
-                                         ReplicatedTicket{0, 3, 2}, ReplicatedTicket{0, 2, -1},
-                                         ReplicatedTicket{0, kMax, 0}));
+class StrangeWorkItemTest : public ReplicatedQueueTest,
+                            public testing::WithParamInterface<ReplicatedWorkItem> {};
+INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeWorkItemTest,
+                         testing::Values(ReplicatedWorkItem{kMax, 0, 1}, ReplicatedWorkItem{-1, 0, 1},
+                                         ReplicatedWorkItem{0, -1, 1}, ReplicatedWorkItem{0, 0, 5},
+                                         ReplicatedWorkItem{0, 3, 2}, ReplicatedWorkItem{0, 2, -1},
+                                         ReplicatedWorkItem{0, kMax, 0}));
 
-TEST_P(StrangeTicketTest, IsRefusedAmongReturnedItems) {
+TEST_P(StrangeWorkItemTest, IsRefusedAmongReturnedItems) {
   *queue().add_returned() = GetParam().ToProto();
   EXPECT_THAT(Item(body_).message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 
-TEST_P(StrangeTicketTest, IsRefusedAsAWorkersItem) {
+TEST_P(StrangeWorkItemTest, IsRefusedAsAWorkersItem) {
   *queue().add_holders()->mutable_next() = GetParam().ToProto();
   EXPECT_THAT(Item(body_).message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));

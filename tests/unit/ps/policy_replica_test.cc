@@ -21,8 +21,8 @@ PolicyConfig ConfigOf(const Way& way) {
   PolicyConfig config = {.mode = way.mode, .expected_workers = 3};
   if (way.mode == "ssp") config.max_staleness = 1;
   if (way.data) {
-    config.data =
-        HandedOut{.queue = {.num_examples = 10, .batch_size = 3, .epochs = 2}, .elsewhere = way.elsewhere};
+    config.data = DynamicAssignment{.queue = {.num_examples = 10, .batch_size = 3, .epochs = 2},
+                                    .elsewhere = way.elsewhere};
   }
   return config;
 }
@@ -33,9 +33,9 @@ std::vector<Decision> PushAll(UpdatePolicy& policy, const std::vector<int>& work
   for (int worker : workers) {
     Gradient gradient = {
         .key = {worker, 1, step}, .base_version = policy.version(), .examples = 3, .position = 3 * step};
-    if (const auto work = policy.WorkOf(worker); work.has_value() && !work->tickets.empty()) {
-      gradient.examples = work->tickets[0].count;
-      gradient.position = work->tickets[0].epoch * 10 + work->tickets[0].first;
+    if (const auto work = policy.WorkOf(worker); work.has_value() && !work->work_items.empty()) {
+      gradient.examples = work->work_items[0].count;
+      gradient.position = work->work_items[0].epoch * 10 + work->work_items[0].first;
     }
     for (Decision& decision : policy.OnGradient(gradient)) all.push_back(std::move(decision));
   }
@@ -73,7 +73,7 @@ TEST_P(PolicyCopy, DecidesLikeTheOriginal) {
       const auto theirs = policy->WorkOf(worker), ours = copy->WorkOf(worker);
       ASSERT_EQ(ours.has_value(), theirs.has_value());
       if (ours.has_value()) {
-        EXPECT_EQ(ours->tickets, theirs->tickets);
+        EXPECT_EQ(ours->work_items, theirs->work_items);
       }
     }
   };

@@ -17,7 +17,8 @@ namespace cairn::ps {
 namespace {
 
 PolicyConfig Config(const std::string& mode, int workers, const WorkQueue::Config& queue) {
-  PolicyConfig config = {.mode = mode, .expected_workers = workers, .data = HandedOut{.queue = queue}};
+  PolicyConfig config = {
+      .mode = mode, .expected_workers = workers, .data = DynamicAssignment{.queue = queue}};
   if (mode == "ssp") config.max_staleness = 1;
   return config;
 }
@@ -30,20 +31,20 @@ class Crew {
   UpdatePolicy& policy() { return *policy_; }
   std::string Join(int worker) { return Note(policy_->OnJoin(worker, ++incarnations_[worker])); }
   std::string Leave(int worker) { return Note(policy_->OnLeave(worker, incarnations_[worker])); }
-  std::vector<Ticket> TicketsOf(int worker) const { return policy_->WorkOf(worker)->tickets; }
+  std::vector<WorkItem> WorkItemsOf(int worker) const { return policy_->WorkOf(worker)->work_items; }
   bool over() const { return policy_->WorkOf(0)->over; }
   // "0:4+2", or nothing.
   std::string Current(int worker) const {
-    const std::vector<Ticket> tickets = TicketsOf(worker);
-    if (tickets.empty()) return "";
-    return absl::StrCat(tickets[0].epoch, ":", tickets[0].first, "+", tickets[0].count);
+    const std::vector<WorkItem> work_items = WorkItemsOf(worker);
+    if (work_items.empty()) return "";
+    return absl::StrCat(work_items[0].epoch, ":", work_items[0].first, "+", work_items[0].count);
   }
-  std::string Push(int worker) { return PushOf(worker, TicketsOf(worker).front()); }
-  std::string PushOf(int worker, const Ticket& ticket) {
-    const int64_t position = ticket.epoch * config_.data->queue.num_examples + ticket.first;
+  std::string Push(int worker) { return PushOf(worker, WorkItemsOf(worker).front()); }
+  std::string PushOf(int worker, const WorkItem& work_item) {
+    const int64_t position = work_item.epoch * config_.data->queue.num_examples + work_item.first;
     return Note(policy_->OnGradient({.key = {worker, incarnations_[worker], ++steps_[worker]},
                                      .base_version = policy_->version(),
-                                     .examples = ticket.count,
+                                     .examples = work_item.count,
                                      .position = position}));
   }
   // How often each example was part of an update.
@@ -249,7 +250,7 @@ TEST_P(AnyNumberOfWorkers, UsesEachExampleOnce) {
         members.insert(worker);
         pushed.erase(worker);
       } else if (members.count(worker) != 0 && pushed.count(worker) == 0 &&
-                 crew.deferred().count(worker) == 0 && !crew.TicketsOf(worker).empty()) {
+                 crew.deferred().count(worker) == 0 && !crew.WorkItemsOf(worker).empty()) {
         crew.Push(worker);
         if (GetParam() == std::string("sync")) pushed.insert(worker);
       }

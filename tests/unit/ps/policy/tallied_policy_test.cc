@@ -11,9 +11,9 @@ using Runs = std::vector<WorkPosition::Run>;
 
 std::unique_ptr<UpdatePolicy> Make(const WorkPosition& resumed = {}) {
   auto policy = MakePolicy({.mode = "async",
-                            .data = HandedOut{.queue = {.num_examples = 100, .batch_size = 10},
-                                              .resumed = resumed,
-                                              .elsewhere = true}})
+                            .data = DynamicAssignment{.queue = {.num_examples = 100, .batch_size = 10},
+                                                      .resumed = resumed,
+                                                      .elsewhere = true}})
                     .value();
   policy->OnJoin(0, 1);
   return policy;

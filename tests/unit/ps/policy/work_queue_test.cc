@@ -14,9 +14,9 @@ namespace {
 using Runs = std::vector<WorkPosition::Run>;
 
 // "0:4+2 0:6+2": in epoch 0 the positions 4 and 5, and ahead 6 and 7.
-std::string TicketsOf(const WorkQueue& queue, int worker) {
-  return absl::StrJoin(queue.TicketsOf(worker), " ", [](std::string* out, const Ticket& ticket) {
-    absl::StrAppend(out, ticket.epoch, ":", ticket.first, "+", ticket.count);
+std::string WorkItemsOf(const WorkQueue& queue, int worker) {
+  return absl::StrJoin(queue.WorkItemsOf(worker), " ", [](std::string* out, const WorkItem& work_item) {
+    absl::StrAppend(out, work_item.epoch, ":", work_item.first, "+", work_item.count);
   });
 }
 
@@ -24,20 +24,20 @@ TEST(WorkQueue, GivesACurrentItemAndOneAhead) {
   WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 1});
   EXPECT_TRUE(queue.Give(0));
   EXPECT_TRUE(queue.Give(1));
-  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 0:2+2");
-  EXPECT_EQ(TicketsOf(queue, 1), "0:4+2 0:6+2");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+2 0:2+2");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:4+2 0:6+2");
   queue.Done(0);
   EXPECT_TRUE(queue.Give(0));
-  EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 0:8+2");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:2+2 0:8+2");
 }
 
 TEST(WorkQueue, CutsTheLastItemOfAnEpoch) {
   WorkQueue queue({.num_examples = 5, .batch_size = 4, .epochs = 2});
   queue.Give(0);
-  EXPECT_EQ(TicketsOf(queue, 0), "0:0+4 0:4+1");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+4 0:4+1");
   queue.Done(0);
   queue.Give(0);
-  EXPECT_EQ(TicketsOf(queue, 0), "0:4+1 1:0+4");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:4+1 1:0+4");
 }
 
 TEST(WorkQueue, GivesReturnedItemsBeforeNewOnes) {
@@ -46,19 +46,19 @@ TEST(WorkQueue, GivesReturnedItemsBeforeNewOnes) {
   queue.Give(1);
   queue.Return(0);
   queue.Give(2);
-  EXPECT_EQ(TicketsOf(queue, 2), "0:0+10 0:10+10");
+  EXPECT_EQ(WorkItemsOf(queue, 2), "0:0+10 0:10+10");
   queue.Done(1);
   queue.Give(1);
-  EXPECT_EQ(TicketsOf(queue, 1), "0:30+10 0:40+10");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:30+10 0:40+10");
 }
 
 TEST(WorkQueue, GivesAnIdleWorkerTheItemAheadOfABusyOne) {
   WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 1});
   queue.Give(0);
-  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 0:2+2");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+2 0:2+2");
   EXPECT_TRUE(queue.Give(1));
-  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2");
-  EXPECT_EQ(TicketsOf(queue, 1), "0:2+2");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+2");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:2+2");
   EXPECT_FALSE(queue.Give(2));
 }
 
@@ -79,7 +79,7 @@ TEST(WorkQueue, WithoutEpochsNeverEnds) {
   WorkQueue queue({.num_examples = 1, .batch_size = 8});
   for (int64_t epoch = 0; epoch < 5; ++epoch) {
     ASSERT_TRUE(queue.Give(0));
-    ASSERT_EQ(queue.TicketsOf(0).front(), (Ticket{epoch, 0, 1}));
+    ASSERT_EQ(queue.WorkItemsOf(0).front(), (WorkItem{epoch, 0, 1}));
     queue.Done(0);
   }
 }
@@ -87,35 +87,35 @@ TEST(WorkQueue, WithoutEpochsNeverEnds) {
 TEST(WorkQueue, GivesARoundInWorkerOrder) {
   WorkQueue queue({.num_examples = 100, .batch_size = 10, .epochs = 1});
   queue.GiveRound({0, 1, 2});
-  EXPECT_EQ(TicketsOf(queue, 0), "0:0+10 0:30+10");
-  EXPECT_EQ(TicketsOf(queue, 1), "0:10+10 0:40+10");
-  EXPECT_EQ(TicketsOf(queue, 2), "0:20+10 0:50+10");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+10 0:30+10");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:10+10 0:40+10");
+  EXPECT_EQ(WorkItemsOf(queue, 2), "0:20+10 0:50+10");
   for (int worker : {2, 0, 1}) queue.Done(worker);
   queue.GiveRound({0, 1, 2});
-  EXPECT_EQ(TicketsOf(queue, 1), "0:40+10 0:70+10") << "the item that it had ahead";
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:40+10 0:70+10") << "the item that it had ahead";
 }
 
 TEST(WorkQueue, ARoundHasItemsOfOneEpoch) {
   WorkQueue queue({.num_examples = 5, .batch_size = 2, .epochs = 2});
   queue.GiveRound({0, 1});
-  EXPECT_EQ(TicketsOf(queue, 1), "0:2+2") << "the round after it has one item";
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:2+2") << "the round after it has one item";
   queue.Done(0);
   queue.Done(1);
   queue.GiveRound({0, 1});
-  EXPECT_EQ(TicketsOf(queue, 0), "0:4+1 1:0+2");
-  EXPECT_EQ(TicketsOf(queue, 1), "0:5+0 1:2+2") << "an item without examples";
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:4+1 1:0+2");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:5+0 1:2+2") << "an item without examples";
   queue.Done(0);
   queue.Done(1);
   queue.GiveRound({0, 1});
-  EXPECT_EQ(TicketsOf(queue, 0), "1:0+2 1:4+1");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "1:0+2 1:4+1");
 }
 
 TEST(WorkQueue, AWorkerThatJoinsARoundGetsAnItemOfItsEpoch) {
   WorkQueue queue({.num_examples = 4, .batch_size = 2, .epochs = 2});
   queue.GiveRound({0, 1});
   queue.GiveRound({0, 1, 2});
-  EXPECT_EQ(TicketsOf(queue, 0), "0:0+2 1:0+2");
-  EXPECT_EQ(TicketsOf(queue, 2), "0:4+0");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+2 1:0+2");
+  EXPECT_EQ(WorkItemsOf(queue, 2), "0:4+0");
 }
 
 TEST(WorkQueue, ADeadWorkersItemsComeBeforeTheNextEpoch) {
@@ -124,7 +124,7 @@ TEST(WorkQueue, ADeadWorkersItemsComeBeforeTheNextEpoch) {
   queue.Return(1);
   queue.Done(0);
   queue.GiveRound({0});
-  EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 1:0+2");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:2+2 1:0+2");
 }
 
 TEST(WorkQueue, ThePositionListsWhatIsNotDone) {
@@ -144,17 +144,17 @@ TEST(WorkQueue, ContinuesFromAPosition) {
   WorkQueue queue({.num_examples = 10, .batch_size = 2, .epochs = 2}, position);
   EXPECT_EQ(queue.position(), position);
   queue.GiveRound({0, 1, 2});
-  EXPECT_EQ(TicketsOf(queue, 0), "0:2+2 1:6+2");
-  EXPECT_EQ(TicketsOf(queue, 1), "0:8+2 1:8+2");
-  EXPECT_EQ(TicketsOf(queue, 2), "0:10+0");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:2+2 1:6+2");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:8+2 1:8+2");
+  EXPECT_EQ(WorkItemsOf(queue, 2), "0:10+0");
 }
 
 TEST(WorkQueue, ContinuesWithAnotherBatchSize) {
   WorkQueue queue({.num_examples = 10, .batch_size = 3, .epochs = 1}, {.next = 10, .open = {{0, 4}, {8, 2}}});
   std::string given;
   while (queue.Give(0)) {
-    const Ticket ticket = queue.TicketsOf(0).front();
-    absl::StrAppend(&given, ticket.first, "+", ticket.count, " ");
+    const WorkItem work_item = queue.WorkItemsOf(0).front();
+    absl::StrAppend(&given, work_item.first, "+", work_item.count, " ");
     queue.Done(0);
   }
   EXPECT_EQ(given, "0+3 3+1 8+2 ");
