@@ -321,8 +321,8 @@ std::vector<Membership::Expired> Server::CollectExpired(TimePoint now, std::vect
     reasons.push_back(
         absl::StrCat(members_.NameOf(gone.worker), " sent no heartbeat for ", job.lease_seconds(), " s"));
   }
-  const bool set_back = job.generation() > 0 && job.has_resumed();
-  if (set_back && state_ == v1::STATE_READY && now - ready_at_ > kReturn) {
+  const bool rolled_back = job.generation() > 0 && job.has_resumed();
+  if (rolled_back && state_ == v1::STATE_READY && now - ready_at_ > kReturn) {
     for (const auto& gone : members_.ExpireAbsent()) {
       reasons.push_back(
           absl::StrCat(members_.NameOf(gone.worker), " did not rejoin within ", kReturn.count(), " s"));

@@ -29,7 +29,7 @@ std::string DrawRunId() {
 
 // Attempts to rejoin without a step in between. A repeated failure has a cause that rejoining does not cure,
 // but servers that are restarted several times need some attempts.
-constexpr int kMaxMendings = 10;
+constexpr int kMaxRecoveries = 10;
 // Less than the 10 s or more that the launcher and Kubernetes wait before they kill a process.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
 
@@ -98,7 +98,7 @@ absl::Status Trainer::Initialise() {
 }
 
 absl::StatusOr<Summary> Trainer::Run() {
-  auto result = TrainAndMend();
+  auto result = TrainAndRecover();
   if (deps_.tensorboard != nullptr) deps_.tensorboard->End(result.ok());
   if (result.ok()) return result;
   absl::Status status = result.status();
@@ -131,16 +131,16 @@ void Trainer::SaveAtStop() {
       ": the same command resumes the job from there");
 }
 
-absl::StatusOr<Summary> Trainer::TrainAndMend() {
+absl::StatusOr<Summary> Trainer::TrainAndRecover() {
   client::Exchange& client = deps_.client;
-  int mendings = 0;  // rejoins without a step in between
+  int recoveries = 0;  // rejoins without a step in between
   absl::Status entered = Enter();
   for (;;) {
     const int64_t entered_at = client.version();
     absl::StatusOr<Summary> result = entered.ok() ? TrainToTheEnd() : absl::StatusOr<Summary>(entered);
     if (result.ok() || stop_ || !client.CanReconnectAfter(result.status())) return result;
-    mendings = client.version() > entered_at ? 0 : mendings + 1;
-    if (mendings > kMaxMendings) return result;
+    recoveries = client.version() > entered_at ? 0 : recoveries + 1;
+    if (recoveries > kMaxRecoveries) return result;
     LogWarning(result.status().message(), "; joining again");
     if (deps_.live_metrics != nullptr) deps_.live_metrics->rejoins.Add();
     entered = Reenter();

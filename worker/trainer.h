@@ -88,7 +88,7 @@ class Trainer {
   // Learns the job and becomes a member, for the first time or again.
   absl::Status Enter();
   absl::Status Reenter();
-  absl::StatusOr<Summary> TrainAndMend();
+  absl::StatusOr<Summary> TrainAndRecover();
   absl::StatusOr<Summary> TrainToTheEnd();
   absl::Status TrainStep();
   absl::StatusOr<Summary> WrapUp();

@@ -25,7 +25,7 @@ Checker::Coverage& Checker::Coverage::operator+=(const Coverage& other) {
   duplicate += other.duplicate;
   examples += other.examples;
   snapshots += other.snapshots;
-  set_back += other.set_back;
+  rolled_back += other.rolled_back;
   return *this;
 }
 

@@ -92,7 +92,7 @@ class Checker {
   // A server has lost its variables, or was replaced by its backup, so state that it alone held is lost.
   void ServerLost() { server_lost_ = true; }
   // All servers restart from `to`, which ends this history.
-  void SetBack(const Start& to);
+  void RollBack(const Start& to);
 
   // The state at the end, when nothing is under way any more.
   struct Final {
@@ -105,7 +105,7 @@ class Checker {
   // --- Counts of events, to be added up over many histories ---
   struct Coverage {
     int64_t updates = 0, accepted = 0, stale = 0, rejected = 0, finished = 0, duplicate = 0;
-    int64_t examples = 0, snapshots = 0, set_back = 0;
+    int64_t examples = 0, snapshots = 0, rolled_back = 0;
     Coverage& operator+=(const Coverage& other);
   };
   const Coverage& coverage() const { return coverage_; }

@@ -48,8 +48,8 @@ void Checker::Snapshot(const v1::Progress& progress, const std::vector<float>& v
   snapshots_[version] = values;
 }
 
-void Checker::SetBack(const Start& to) {
-  ++coverage_.set_back;
+void Checker::RollBack(const Start& to) {
+  ++coverage_.rolled_back;
   const int64_t version = to.progress.version();
   if (!server_lost_ && !arrivals_.empty()) {
     Violation(absl::StrCat("all are set back to version ", version, ", and no server has lost anything"));

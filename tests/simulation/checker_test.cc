@@ -158,14 +158,14 @@ TEST_F(CheckerTest, ASnapshotAndARollbackToItPass) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.ServerLost();
-  checker_.SetBack({.values = {-4}, .progress = At(1, 2)});
+  checker_.RollBack({.values = {-4}, .progress = At(1, 2)});
   EXPECT_THAT(checker_.violations(), IsEmpty());
 }
 
 TEST_F(CheckerTest, FindsARollbackWithoutALoss) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
-  checker_.SetBack({.values = {-4}, .progress = At(1, 2)});
+  checker_.RollBack({.values = {-4}, .progress = At(1, 2)});
   Found("all are set back to version 1, and no server has lost anything");
 }
 
@@ -173,8 +173,8 @@ TEST_F(CheckerTest, FindsARollbackToValuesOfNoSnapshot) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.ServerLost();
-  checker_.SetBack({.values = {-4}, .progress = At(3, 2)});
-  checker_.SetBack({.values = {-3}, .progress = At(1, 2)});
+  checker_.RollBack({.values = {-4}, .progress = At(3, 2)});
+  checker_.RollBack({.values = {-3}, .progress = At(1, 2)});
   Found("all are set back to version 3, of which there is no snapshot");
   Found("all are set back to other values than the snapshot of version 1 has");
 }

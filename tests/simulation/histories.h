@@ -20,7 +20,7 @@ class Histories {
   // The servers learn of this generation of the job. Does nothing if they already have.
   void Begin(int64_t generation, const Start& start) {
     if (checkers_.count(generation) > 0) return;
-    if (!checkers_.empty()) newest().SetBack(start);
+    if (!checkers_.empty()) newest().RollBack(start);
     checkers_[generation] = std::make_unique<Checker>(rules_, start);
   }
   bool begun() const { return !checkers_.empty(); }

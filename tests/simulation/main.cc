@@ -43,12 +43,12 @@ int main(int argc, char** argv) {
       static_cast<long long>(seen.finished), static_cast<long long>(seen.duplicate),
       static_cast<long long>(seen.examples), static_cast<long long>(total.servers_killed),
       static_cast<long long>(total.servers_paused), static_cast<long long>(seen.snapshots),
-      static_cast<long long>(seen.set_back), static_cast<long long>(total.places_taken));
+      static_cast<long long>(seen.rolled_back), static_cast<long long>(total.places_taken));
   // A simulation in which too little happens proves nothing.
   for (const int64_t count :
        {total.deaths, total.pauses, total.breaks, total.deferred, seen.updates, seen.stale, seen.rejected,
         seen.finished, seen.duplicate, seen.examples, seen.snapshots, total.servers_killed,
-        total.servers_paused, seen.set_back, total.places_taken}) {
+        total.servers_paused, seen.rolled_back, total.places_taken}) {
     if (count < static_cast<int64_t>(seeds / 10)) {
       std::printf("too little happened for this to mean anything\n");
       return 1;

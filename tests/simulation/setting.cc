@@ -39,7 +39,7 @@ Setting::Setting(Random& random) {
     if (rules.final_version > 0) rules.epochs = 0;
   }
   const uint32_t faults = chaos_every == 0 ? 0 : random.NextBelow(3);
-  if (faults == 1) server_faults = ServerFaults::kSetBack;
+  if (faults == 1) server_faults = ServerFaults::kRolledBack;
   if (faults == 2 && rules.servers > 1) server_faults = ServerFaults::kReplaced;
   rules.copies = server_faults == ServerFaults::kReplaced;
   // With copies the checker does not know for whom a round waits. All workers stay to the job's end.
@@ -59,7 +59,7 @@ std::string Setting::ToText() const {
     absl::StrAppend(&text, ", ", rules.epochs, " epochs of ", rules.num_examples, " examples handed out by ",
                     batch_size, rules.elastic ? ", elastic" : "");
   }
-  if (server_faults == ServerFaults::kSetBack) absl::StrAppend(&text, ", servers are set back");
+  if (server_faults == ServerFaults::kRolledBack) absl::StrAppend(&text, ", servers are set back");
   if (server_faults == ServerFaults::kReplaced) absl::StrAppend(&text, ", servers have copies");
   if (wait_for_return) absl::StrAppend(&text, ", lost workers are waited for");
   return text;

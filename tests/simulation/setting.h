@@ -13,8 +13,8 @@ inline constexpr double kLease = 10;
 // The faults of servers, besides broken links.
 enum class ServerFaults {
   kNone,
-  kSetBack,   // they die and return without state: all are rolled back to the newest snapshot
-  kReplaced,  // they die, pause and return; each shard's backup is promoted
+  kRolledBack,  // they die and return without state: all are rolled back to the newest snapshot
+  kReplaced,    // they die, pause and return; each shard's backup is promoted
 };
 
 struct Setting {

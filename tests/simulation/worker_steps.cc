@@ -174,7 +174,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
             if (told.ok()) {
               OnAnswer(w, s, gradient.key.step, *told);
             } else {
-              Mend(w, s, told.status());
+              Recover(w, s, told.status());
             }
           });
         },

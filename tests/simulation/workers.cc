@@ -266,7 +266,7 @@ void Workers::Heartbeat(int w) {
                 if (absl::IsAborted(response.status())) {
                   Rejoin(w);
                 } else if (!response.ok() && simulation_.setting.server_faults != ServerFaults::kNone) {
-                  Mend(w, s, absl::UnavailableError("a heartbeat failed"));
+                  Recover(w, s, absl::UnavailableError("a heartbeat failed"));
                 }
               }));
     }
@@ -303,7 +303,7 @@ void Workers::Persist(int w, const absl::Status& failure, std::function<void()> 
   }
 }
 
-void Workers::Mend(int w, int s, const absl::Status& failure) {
+void Workers::Recover(int w, int s, const absl::Status& failure) {
   const auto index = static_cast<size_t>(s);
   Worker& worker = At(w);
   if (worker.looking[index]) return;
@@ -318,7 +318,7 @@ void Workers::Mend(int w, int s, const absl::Status& failure) {
                return;
              }
              if (!found.ok()) {
-               Later(w, 0.5, [this, w, s, failure] { Mend(w, s, failure); });
+               Later(w, 0.5, [this, w, s, failure] { Recover(w, s, failure); });
                return;
              }
              const bool moved = looker.known[index].away != found->known.away;
@@ -351,7 +351,7 @@ void Workers::ProcessDied(int process) {
       if (!At(w).up || At(w).known.empty() || fleet_.ProcessOf(s, away(w, s)) != process) continue;
       BreakStream(w, s);
       if (At(w).pushing)
-        Later(w, Delay(), [this, w, s] { Mend(w, s, absl::UnavailableError("its process died")); });
+        Later(w, Delay(), [this, w, s] { Recover(w, s, absl::UnavailableError("its process died")); });
     }
   }
 }

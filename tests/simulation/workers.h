@@ -102,7 +102,7 @@ class Workers {
   void Persist(int w, const absl::Status& failure, std::function<void()> again);
   void EndForGood(int w, const absl::Status& failure);
   // A server did not take the push, or its heartbeat failed. As StepPushes: finds it, and repeats the push.
-  void Mend(int w, int s, const absl::Status& failure);
+  void Recover(int w, int s, const absl::Status& failure);
   void Pull(int w);
   void ReadFrom(int w, int s, int64_t pull);
   void OnRead(int w, int s, int64_t pull, const Read& read);

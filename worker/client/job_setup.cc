@@ -210,14 +210,14 @@ namespace {
 // What the servers have of the job before the chief creates anything.
 struct Survey {
   int num_ready = 0;
-  std::string run_id;      // of the servers that are ready; empty: none is
-  int64_t generation = 0;  // the highest, of ready servers
-  int64_t begun = -1;      // the highest that was created on a server that is not ready; -1: none
-  int64_t version = 0;     // the highest, of ready servers
-  bool set_back = false;   // the job has been rolled back
-  bool complete = false;   // all servers are ready, in one generation
+  std::string run_id;        // of the servers that are ready; empty: none is
+  int64_t generation = 0;    // the highest, of ready servers
+  int64_t begun = -1;        // the highest that was created on a server that is not ready; -1: none
+  int64_t version = 0;       // the highest, of ready servers
+  bool rolled_back = false;  // the job has been rolled back
+  bool complete = false;     // all servers are ready, in one generation
 
-  bool trained() const { return version > 0 || set_back; }
+  bool trained() const { return version > 0 || rolled_back; }
 };
 
 absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& intended) {
@@ -239,7 +239,7 @@ absl::StatusOr<Survey> TakeSurvey(Connection& connection, const IntendedJob& int
     survey.run_id = response.job().run_id();
     survey.generation = std::max(survey.generation, response.job().generation());
     survey.version = std::max(survey.version, response.version());
-    survey.set_back |= response.job().generation() > 0 && response.job().has_resumed();
+    survey.rolled_back |= response.job().generation() > 0 && response.job().has_resumed();
     same_generation += response.job().generation() == described[0].job().generation() ? 1 : 0;
   }
   survey.complete = same_generation == connection.num_servers();

@@ -155,7 +155,7 @@ class TrainingClient final : public Exchange {
   absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
   // OK if another snapshot may succeed: a server with the marked snapshot may have failed, and its backup
   // been promoted.
-  absl::Status MendSnapshot(const absl::Status& failure) override;
+  absl::Status RecoverSnapshot(const absl::Status& failure) override;
   Connection& connection() { return *connection_; }
 
   // Makes all calls that wait, now and later, fail with `reason`. Any thread.

@@ -65,7 +65,7 @@ RingWriter::Reserved RingWriter::Reserve(size_t count) {
     if (!free.has_value()) return {Outcome::kBroken};
     if (*free >= skipped + count) break;
     if (asked) return {Outcome::kFull};
-    // Ordered with the two steps of GiveBack(): at least one side sees what the other did.
+    // Ordered with the two steps of Release(): at least one side sees what the other did.
     header_.writer_waits.store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
@@ -82,7 +82,7 @@ std::optional<absl::Span<const char>> RingReader::Take(uint64_t position, size_t
   return absl::Span<const char>(data_ + position % bytes_, count);
 }
 
-bool RingReader::GiveBack() {
+bool RingReader::Release() {
   consumed_ = taken_end_;
   header_.consumed.store(consumed_, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);

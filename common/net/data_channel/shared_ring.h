@@ -82,10 +82,10 @@ class RingReader {
   RingReader(const SharedRings& rings, int ring)
       : header_(rings.header(ring)), data_(rings.data(ring)), bytes_(rings.bytes()) {}
 
-  // The run that the writer has announced, valid until GiveBack(); nullopt if there can be no such run.
+  // The run that the writer has announced, valid until Release(); nullopt if there can be no such run.
   std::optional<absl::Span<const char>> Take(uint64_t position, size_t count);
   // Frees the run. Returns true if the writer must be notified.
-  bool GiveBack();
+  bool Release();
 
  private:
   SharedRings::Header& header_;

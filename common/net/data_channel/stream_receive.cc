@@ -225,7 +225,7 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
                                                    prologue.position, ", which is not in the ring"));
   }
   CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(&*run, 1)));
-  if (reader_->GiveBack()) (void)send(credit_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (reader_->Release()) (void)send(credit_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   return absl::OkStatus();
 }
 

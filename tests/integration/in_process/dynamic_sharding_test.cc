@@ -80,14 +80,14 @@ class Hand {
   }
   // Works to the end, or until `enough` returns true after a step.
   void Work(const std::function<bool(int steps)>& enough = nullptr) {
-    int mended = 0;
+    int recoveries = 0;
     for (int steps = 1;; ++steps) {
       const auto more = Step();
       if (more.ok() && !*more) return;
       if (more.ok() && enough && enough(steps)) return;
       if (more.ok()) continue;
       ASSERT_TRUE(client().CanReconnectAfter(more.status())) << more.status();
-      ASSERT_LT(++mended, 20) << more.status();
+      ASSERT_LT(++recoveries, 20) << more.status();
       ASSERT_EQ(client().Reconnect(), absl::OkStatus());
       ASSERT_EQ(Enter(), absl::OkStatus());
     }

@@ -47,12 +47,12 @@ std::vector<float> GradientOf(int64_t version, int worker) {
 // Steps until `version` and recovers from failures; the chief restores lost values from `source`.
 void TrainTo(int64_t version, const v1::Job& job, ToyWorker& worker, int index, Memory& source) {
   client::TrainingClient& client = worker.client();
-  int mended = 0;
+  int recoveries = 0;
   while (client.version() < version) {
     const auto result = worker.Push(GradientOf(client.version(), index));
     if (result.ok()) continue;
     ASSERT_TRUE(client.CanReconnectAfter(result.status())) << result.status();
-    ASSERT_LT(++mended, 20) << result.status();
+    ASSERT_LT(++recoveries, 20) << result.status();
     ASSERT_EQ(client.Reconnect(), absl::OkStatus());
     if (index == 0) {
       ASSERT_EQ(client.Initialise(job, source), absl::OkStatus());

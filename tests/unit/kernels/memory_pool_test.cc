@@ -219,7 +219,7 @@ TEST(MemoryPool, RandomBlocksNeverOverlapAndAreAllFreed) {
     MemoryPool pool(source, WithLimit(8 * kMebibyte, growth));
     Random random(growth ? 2 : 1, "memory_pool");
     std::vector<Held> held;
-    const auto give_back = [&](size_t i) {
+    const auto release = [&](size_t i) {
       const std::string as_filled(static_cast<size_t>(held[i].bytes), held[i].fill);
       ASSERT_EQ(std::memcmp(held[i].block, as_filled.data(), as_filled.size()), 0);
       pool.Free(held[i].block);
@@ -228,7 +228,7 @@ TEST(MemoryPool, RandomBlocksNeverOverlapAndAreAllFreed) {
     };
     for (int step = 0; step < 2000; ++step) {
       if (!held.empty() && random.NextUniform() < 0.48f) {
-        give_back(random.NextBelow(static_cast<uint32_t>(held.size())));
+        release(random.NextBelow(static_cast<uint32_t>(held.size())));
       } else {
         // Mostly small blocks, and some that take a large part of everything.
         const int64_t bytes = random.NextBelow(random.NextUniform() < 0.9f ? 20'000 : 1'000'000);
@@ -240,7 +240,7 @@ TEST(MemoryPool, RandomBlocksNeverOverlapAndAreAllFreed) {
       ASSERT_LE(pool.bytes_in_use(), pool.bytes_taken());
       ASSERT_LE(pool.bytes_taken(), 8 * kMebibyte);
     }
-    while (!held.empty()) give_back(held.size() - 1);
+    while (!held.empty()) release(held.size() - 1);
     EXPECT_EQ(pool.bytes_in_use(), 0);
     EXPECT_TRUE(pool.Allocate(8 * kMebibyte, "all of it").ok()) << "freed blocks have become one again";
   }

@@ -37,7 +37,7 @@ TEST(SharedRing, AFullRingAsksItsReaderForANotification) {
   ASSERT_EQ(ends.writer.Reserve(kBytes / 2).outcome, RingWriter::Outcome::kReserved);
   EXPECT_EQ(ends.writer.Reserve(64).outcome, RingWriter::Outcome::kFull);
   ASSERT_TRUE(ends.reader.Take(first.position, kBytes / 2).has_value());
-  EXPECT_TRUE(ends.reader.GiveBack());
+  EXPECT_TRUE(ends.reader.Release());
   EXPECT_EQ(ends.writer.Reserve(64).outcome, RingWriter::Outcome::kReserved);
 }
 
@@ -45,7 +45,7 @@ TEST(SharedRing, AReaderDoesNotNotifyAWriterThatDoesNotWait) {
   Ends ends;
   const auto reserved = ends.writer.Reserve(64);
   ASSERT_TRUE(ends.reader.Take(reserved.position, 64).has_value());
-  EXPECT_FALSE(ends.reader.GiveBack());
+  EXPECT_FALSE(ends.reader.Release());
 }
 
 TEST(SharedRing, RunsAreContiguousAtTheEndOfTheRing) {
@@ -59,7 +59,7 @@ TEST(SharedRing, RunsAreContiguousAtTheEndOfTheRing) {
     const auto taken = ends.reader.Take(reserved.position, count);
     ASSERT_TRUE(taken.has_value());
     EXPECT_EQ(std::count(taken->begin(), taken->end(), static_cast<char>(i)), static_cast<long>(count));
-    ends.reader.GiveBack();
+    ends.reader.Release();
   }
 }
 
@@ -82,7 +82,7 @@ TEST(SharedRing, PositionsThatWereNotReservedAreRefused) {
   EXPECT_FALSE(ends.reader.Take(~uint64_t{0}, 64).has_value()) << "position overflows";
   EXPECT_FALSE(ends.reader.Take(0, ~size_t{0}).has_value()) << "count overflows";
   ASSERT_TRUE(ends.reader.Take(0, 128).has_value());
-  ends.reader.GiveBack();
+  ends.reader.Release();
   EXPECT_FALSE(ends.reader.Take(64, 64).has_value()) << "already freed";
 }
 
