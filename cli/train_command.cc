@@ -28,9 +28,9 @@
 #include "common/net/local_token.h"
 #include "common/net/seal.h"
 #include "worker/callbacks.h"
-#include "worker/division.h"
 #include "worker/initial_values.h"
 #include "worker/inputs.h"
+#include "worker/model_partition.h"
 #include "worker/options.h"
 #include "worker/output_paths.h"
 
@@ -172,7 +172,7 @@ class TrainCommand final : public Command {
     const auto inputs = CatchOutOfMemory("--data_dir", [&] { return worker::LoadInputs(options_); });
     if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
     if (!inputs.ok()) return Fault(inputs.status().message());
-    const auto division = worker::DivideModel(inputs->model, options_);
+    const auto division = worker::PartitionModel(inputs->model, options_);
     if (!division.ok()) return Fault(division.status().message());
     const absl::Status groups = worker::CheckGroups(*division, options_, num_workers_);
     if (!groups.ok()) return Fault(groups.message());

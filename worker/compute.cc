@@ -29,7 +29,7 @@ class Maker {
  public:
   Maker(const TrainOptions& options, const nn::Model& model, const nn::LossSpec& loss,
         const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers, TraceRecorder* trace,
-        const Seat* seat)
+        const Assignment* assignment)
       : options_(options),
         model_(model),
         loss_(loss),
@@ -37,7 +37,7 @@ class Maker {
         cores_(cores),
         makers_(makers),
         trace_(trace),
-        seat_(seat) {}
+        assignment_(assignment) {}
 
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
@@ -45,7 +45,7 @@ class Maker {
                                                " devices with one thread each are more than this worker's ",
                                                request_.threads, " cores"));
     }
-    if (seat_ != nullptr) {
+    if (assignment_ != nullptr) {
       CAIRN_RETURN_IF_ERROR(MakeOurs());
       return std::move(compute_);
     }
@@ -178,22 +178,22 @@ class Maker {
 
   // Creates this worker's devices for a model that is divided over workers.
   absl::Status MakeOurs() {
-    const Division& division = seat_->division;
+    const ModelPartition& partition = assignment_->partition;
     std::vector<bool> here;
-    for (size_t i = 0; i < division.location_of.size(); ++i)
-      here.push_back(division.task_of(i) == seat_->task);
+    for (size_t i = 0; i < partition.location_of.size(); ++i)
+      here.push_back(partition.task_of(i) == assignment_->task);
     CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
                            PlaceLayers(model_, options_.place, request_, makers_, &here));
     Append(compute_.remarks, placement.remarks);
     Append(compute_.warnings, placement.warnings);
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
-    compute_.locations = {.location_of = division.location_of,
-                          .device_of = std::vector<int>(division.task_of_location.size(), -1),
-                          .task_of = division.task_of_location};
+    compute_.locations = {.location_of = partition.location_of,
+                          .device_of = std::vector<int>(partition.task_of_location.size(), -1),
+                          .task_of = partition.task_of_location};
     for (size_t i = 0; i < here.size(); ++i) {
       if (here[i])
-        compute_.locations.device_of[static_cast<size_t>(division.location_of[i])] = placement.device_of[i];
-      placement.elsewhere.push_back({.job = "worker", .task = seat_->head + division.task_of(i)});
+        compute_.locations.device_of[static_cast<size_t>(partition.location_of[i])] = placement.device_of[i];
+      placement.elsewhere.push_back({.job = "worker", .task = assignment_->leader + partition.task_of(i)});
     }
     compute_.placement = DescribeLayers(model_, placement);
     return absl::OkStatus();
@@ -226,7 +226,7 @@ class Maker {
   const CoreRange cores_;
   const DeviceMakers& makers_;
   TraceRecorder* const trace_;
-  const Seat* const seat_;
+  const Assignment* const assignment_;
   Compute compute_;
 };
 
@@ -243,8 +243,9 @@ int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int6
 
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers, TraceRecorder* trace, const Seat* seat) {
-  return Maker(options, model, loss, request, cores, makers, trace, seat).Make();
+                                    const DeviceMakers& makers, TraceRecorder* trace,
+                                    const Assignment* assignment) {
+  return Maker(options, model, loss, request, cores, makers, trace, assignment).Make();
 }
 
 }  // namespace cairn::worker

@@ -11,12 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "worker/device_choice.h"
-#include "worker/division.h"
+#include "worker/model_partition.h"
 #include "worker/nn/device_thread.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
-#include "worker/nn/pipeline_cells.h"
 #include "worker/nn/replica.h"
+#include "worker/nn/stage_instances.h"
 #include "worker/options.h"
 
 namespace cairn::worker {
@@ -41,13 +41,13 @@ struct CoreRange {
 // The number of micro-batches per batch for a pipeline of `places` devices, unless --micro_batches sets it.
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places);
 
-// `seat`: this worker's position in a model that is divided over workers; null if the model is not divided.
+// `assignment`: this worker's position in a model that is divided over workers; null if the model is not divided.
 // `model` and `trace` (which may be null) must outlive the result. `request.device` is used unless other
 // flags name devices; the rest of `request` applies to every device. INVALID_ARGUMENT naming the flag or the
 // layer that requests a missing device.
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
                                     const DeviceMakers& makers, TraceRecorder* trace = nullptr,
-                                    const Seat* seat = nullptr);
+                                    const Assignment* assignment = nullptr);
 
 }  // namespace cairn::worker

@@ -11,12 +11,12 @@
 #include "common/net/access.h"
 #include "common/net/cluster_spec.h"
 #include "worker/compute.h"
-#include "worker/division.h"
+#include "worker/model_partition.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
 #include "worker/options.h"
 #include "worker/peer_listener.h"
-#include "worker/split/head.h"
+#include "worker/split/stage_leader.h"
 #include "worker/stop_on_signal.h"
 
 namespace cairn::worker {
@@ -25,7 +25,7 @@ namespace cairn::worker {
 struct SplitArgs {
   const TrainOptions& options;
   const net::ResolvedCluster& cluster;
-  const Seat& seat;
+  const Assignment& assignment;
   const nn::Model& model;
   const nn::LossSpec& loss;
   const Compute& compute;
@@ -37,10 +37,10 @@ struct SplitArgs {
 };
 
 // The replica of a stage leader, not yet connected to its stage workers.
-absl::StatusOr<std::unique_ptr<split::Head>> MakeHead(const SplitArgs& args);
+absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& args);
 
-// Serves as a stage worker until the end of training: split::Partner::Serve(). INVALID_ARGUMENT if the port
+// Serves as a stage worker until the end of training: split::StageWorker::Serve(). INVALID_ARGUMENT if the port
 // cannot be opened.
-absl::Status ServeHead(const SplitArgs& args, const ListenFlags& listen);
+absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker

@@ -48,7 +48,6 @@
 #include "worker/data_record.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
-#include "worker/division.h"
 #include "worker/evaluator_task.h"
 #include "worker/export/model_files.h"
 #include "worker/export/model_source.h"
@@ -57,6 +56,7 @@
 #include "worker/job.h"
 #include "worker/layer_placement.h"
 #include "worker/metrics.h"
+#include "worker/model_partition.h"
 #include "worker/output_paths.h"
 #include "worker/peer_listener.h"
 #include "worker/snapshots.h"
@@ -101,7 +101,7 @@ constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
                                    const nn::LossSpec& loss, const net::ResolvedCluster& cluster,
-                                   const Seat* seat, TraceRecorder* trace) {
+                                   const Assignment* assignment, TraceRecorder* trace) {
   const int cores = CoresOf(options, cluster);
   const int local_rank = cluster.spec.local_rank_of(cluster.self);
   return MakeCompute(
@@ -116,7 +116,7 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
        .task = cluster.self,
        .trainer_on_host = local_rank},
       options.deterministic ? CoreRange{.first = local_rank * cores, .count = cores} : CoreRange(),
-      TheBackends(), trace, seat);
+      TheBackends(), trace, assignment);
 }
 
 // Starts the server of --metrics_port; null without the flag. INVALID_ARGUMENT as for HttpServer::Start().
@@ -214,13 +214,14 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
 }
 
 // Runs a stage worker, which computes for the stage leader of its group. It needs neither data nor servers.
-int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster, const Seat& seat,
-               const nn::Model& model, const net::Access& access, const ListenFlags& listen,
-               const TraceFlags& traced, SignalQueue& signals, FaultPoints& faults) {
+int RunStageWorker(const TrainOptions& options, const net::ResolvedCluster& cluster,
+                   const Assignment& assignment, const nn::Model& model, const net::Access& access,
+                   const ListenFlags& listen, const TraceFlags& traced, SignalQueue& signals,
+                   FaultPoints& faults) {
   const auto loss = MakeLoss(options, model);
   if (!loss.ok()) return Fault(loss.status().message());
   TraceSession trace(traced, cluster.self.ToString());
-  auto compute = ComputeFor(options, model, *loss, cluster, &seat, trace.recorder());
+  auto compute = ComputeFor(options, model, *loss, cluster, &assignment, trace.recorder());
   if (!compute.ok()) return Failure(compute.status());
   for (const std::string& warning : compute->warnings) LogWarning(warning);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
@@ -229,17 +230,17 @@ int RunPartner(const TrainOptions& options, const net::ResolvedCluster& cluster,
     for (const std::string& line : compute->placement) LogInfo(line);
   }
   StopOnSignal stop(signals);
-  const absl::Status status = ServeHead({.options = options,
-                                         .cluster = cluster,
-                                         .seat = seat,
-                                         .model = model,
-                                         .loss = *loss,
-                                         .compute = *compute,
-                                         .access = access,
-                                         .stop = stop,
-                                         .trace = trace.recorder(),
-                                         .faults = &faults},
-                                        listen);
+  const absl::Status status = ServeStageLeader({.options = options,
+                                                .cluster = cluster,
+                                                .assignment = assignment,
+                                                .model = model,
+                                                .loss = *loss,
+                                                .compute = *compute,
+                                                .access = access,
+                                                .stop = stop,
+                                                .trace = trace.recorder(),
+                                                .faults = &faults},
+                                               listen);
   if (absl::IsInvalidArgument(status)) return Fault(status.message());
   return static_cast<int>(Report(status, stop.received()));
 }
@@ -275,24 +276,27 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   // Everything that this machine alone can check: faults exit with kUsage.
   const auto described = ReadModelFile(options.model);
   if (!described.ok()) return Fault(described.status().message());
-  const auto seat = FindSeat(*described, options, cluster);
-  if (!seat.ok()) return Fault(seat.status().message());
-  const bool is_partner = seat->has_value() && (*seat)->task > 0;
+  const auto assignment = FindAssignment(*described, options, cluster);
+  if (!assignment.ok()) return Fault(assignment.status().message());
+  const bool is_stage_worker = assignment->has_value() && (*assignment)->task > 0;
   std::vector<net::TaskPort> ports;
-  if (is_partner || options.all_reduce()) ports.push_back(PeerPort(cluster, listen));
-  if (const auto page = net::PortOf(watched); page.has_value() && !is_partner) ports.push_back(*page);
+  if (is_stage_worker || options.all_reduce()) ports.push_back(PeerPort(cluster, listen));
+  if (const auto page = net::PortOf(watched); page.has_value() && !is_stage_worker) ports.push_back(*page);
   if (const auto end = net::AwaitPorts(ports, signals)) return static_cast<int>(*end);
-  if (is_partner) {
-    return RunPartner(options, cluster, **seat, *described, access, listen, traced, signals, faults);
+  if (is_stage_worker) {
+    return RunStageWorker(options, cluster, **assignment, *described, access, listen, traced, signals,
+                          faults);
   }
-  const Seat* const head_seat = seat->has_value() ? &**seat : nullptr;
+  const Assignment* const leader_assignment = assignment->has_value() ? &**assignment : nullptr;
   const auto inputs = CatchOutOfMemory("--data_dir", [&] { return LoadInputs(options); });
   if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
   if (!inputs.ok()) return Fault(inputs.status().message());
   const auto& [model, loss, metrics, data, record] = *inputs;
-  auto job = MakeJob(options, model,
-                     head_seat == nullptr ? cluster.spec : HeadsOf(cluster.spec, head_seat->division.tasks),
-                     data.train->size());
+  auto job =
+      MakeJob(options, model,
+              leader_assignment == nullptr ? cluster.spec
+                                           : LeadersOf(cluster.spec, leader_assignment->partition.tasks),
+              data.train->size());
   if (!job.ok()) return Fault(job.status().message());
   *job->mutable_training_set() = IdentityOf(*data.train);
   const auto self = std::find(job->workers().begin(), job->workers().end(), cluster.self.ToString());
@@ -316,21 +320,21 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const SteadyClock clock;
   TraceSession trace(traced, cluster.self.ToString());
   StopOnSignal stop(signals);
-  auto compute = ComputeFor(options, model, loss, cluster, head_seat, trace.recorder());
+  auto compute = ComputeFor(options, model, loss, cluster, leader_assignment, trace.recorder());
   if (!compute.ok()) return Failure(compute.status());
-  split::Head* head = nullptr;
-  if (head_seat != nullptr) {
-    auto made = MakeHead({.options = options,
-                          .cluster = cluster,
-                          .seat = *head_seat,
-                          .model = model,
-                          .loss = loss,
-                          .compute = *compute,
-                          .access = access,
-                          .stop = stop,
-                          .trace = trace.recorder()});
+  split::StageLeader* leader = nullptr;
+  if (leader_assignment != nullptr) {
+    auto made = MakeLeader({.options = options,
+                            .cluster = cluster,
+                            .assignment = *leader_assignment,
+                            .model = model,
+                            .loss = loss,
+                            .compute = *compute,
+                            .access = access,
+                            .stop = stop,
+                            .trace = trace.recorder()});
     if (!made.ok()) return Failure(made.status());
-    head = made->get();
+    leader = made->get();
     compute->replica = *std::move(made);
   }
   for (const std::string& warning : compute->warnings) LogWarning(warning);
@@ -375,8 +379,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (!pages.ok()) return Fault(pages.status().message());
 
   // From here on failures depend on the cluster.
-  if (head != nullptr) {
-    const absl::Status reached = head->Reach();
+  if (leader != nullptr) {
+    const absl::Status reached = leader->Reach();
     if (!reached.ok()) return static_cast<int>(Report(reached, stop.received()));
   }
   std::unique_ptr<AllReduceTask> ring;
@@ -451,7 +455,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
     return absl::OkStatus();
   });
   if (!made.ok()) return Failure(made);
-  if (head != nullptr) head->SetStep([&client] { return client.version() + 1; });
+  if (leader != nullptr) leader->SetStep([&client] { return client.version() + 1; });
   stop.SetTrainer(&*trainer);
   if (options.deterministic) {
     // Compute threads are created from here on; communication threads exist already.
@@ -461,8 +465,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const absl::Status initialised = chief ? trainer->Initialise() : absl::OkStatus();
   const auto result = initialised.ok() ? trainer->Run() : absl::StatusOr<Summary>(initialised);
   stop.SetTrainer(nullptr);
-  if (head != nullptr)
-    head->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
+  if (leader != nullptr)
+    leader->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
   snapshots.reset();  // it reads over the client's connection
   // The job is invalid, or the servers lack memory for it: both need other flags.
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {

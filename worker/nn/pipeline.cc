@@ -31,7 +31,7 @@ Pipeline::~Pipeline() {
   Unpin();
   OnEach([&](size_t device) {
     for (auto& [examples, prepared] : prepared_) {
-      if (prepared != nullptr) ForPartsOf(device, [&](int stage) { prepared->cells.Destroy(stage); });
+      if (prepared != nullptr) ForPartsOf(device, [&](int stage) { prepared->instances.Destroy(stage); });
     }
     lanes_[device] = nullptr;
   });
@@ -68,7 +68,7 @@ absl::Status Pipeline::MakeLanes() {
     });
     std::sort(variables.begin(), variables.end());
     variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
-    auto lane = PipelineLane::Create(shape_.model, threads_[device]->device(), std::move(variables));
+    auto lane = PipelineDevice::Create(shape_.model, threads_[device]->device(), std::move(variables));
     made[device] = lane.status();
     if (lane.ok()) lanes_[device] = *std::move(lane);
   });
@@ -78,18 +78,19 @@ absl::Status Pipeline::MakeLanes() {
 absl::StatusOr<Pipeline::Prepared*> Pipeline::PreparedFor(int64_t examples) {
   std::unique_ptr<Prepared>& prepared = prepared_[examples];
   if (prepared != nullptr) return prepared.get();
-  PipelineCells cells(shape_, examples, micro_batches_);
-  const int micro_batches = cells.micro_batches();
+  StageInstances instances(shape_, examples, micro_batches_);
+  const int micro_batches = instances.micro_batches();
   auto made =
-      std::unique_ptr<Prepared>(new Prepared{std::move(cells),
+      std::unique_ptr<Prepared>(new Prepared{std::move(instances),
                                              {shape_.stages, shape_.device_of_stage, micro_batches, true},
                                              {shape_.stages, shape_.device_of_stage, micro_batches, false}});
   std::vector<absl::Status> statuses(threads_.size());
   OnEach([&](size_t device) {
-    ForPartsOf(device, [&](int stage) { statuses[device].Update(made->cells.Make(stage, *lanes_[device])); });
+    ForPartsOf(device,
+               [&](int stage) { statuses[device].Update(made->instances.Make(stage, *lanes_[device])); });
   });
   if (const absl::Status fault = FirstFault(statuses); !fault.ok()) {
-    OnEach([&](size_t device) { ForPartsOf(device, [&](int stage) { made->cells.Destroy(stage); }); });
+    OnEach([&](size_t device) { ForPartsOf(device, [&](int stage) { made->instances.Destroy(stage); }); });
     return Annotate(fault, absl::StrCat("a batch of ", examples));
   }
   prepared = std::move(made);
@@ -109,7 +110,7 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
   started();
   for (size_t device = 0; device < threads_.size(); ++device) {
     threads_[device]->Post([&, device] {
-      RunDevice(device, call, prepared->cells, schedule, gradient_queue);
+      RunDevice(device, call, prepared->instances, schedule, gradient_queue);
       gradient_queue.Done();
     });
   }
@@ -119,19 +120,19 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
     running_.reset();
   }
   CAIRN_RETURN_IF_ERROR(schedule.status());
-  return Result{.sums = prepared->cells.sums(), .penalty = prepared->cells.penalty()};
+  return Result{.sums = prepared->instances.sums(), .penalty = prepared->instances.penalty()};
 }
 
 // A device's share of a call, on its thread.
-void Pipeline::RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
-                         GradientQueue& gradient_queue) {
-  PipelineLane& lane = *lanes_[device];
-  const PipelineCells::Call work = {
+void Pipeline::RunDevice(size_t device, const Call& call, StageInstances& instances,
+                         PipelineSchedule& schedule, GradientQueue& gradient_queue) {
+  PipelineDevice& lane = *lanes_[device];
+  const StageInstances::Call work = {
       .inputs = call.inputs, .batch = call.batch, .training = call.training, .outputs = call.outputs};
   schedule.Fail(lane.Begin(call.parameters, call.gradients));  // no effect if the status is OK
   while (const auto task = schedule.Next(static_cast<int>(device))) {
-    absl::Status status = task->backward ? cells.Backward(task->stage, task->micro_batch, lane)
-                                         : cells.Forward(task->stage, task->micro_batch, work, lane);
+    absl::Status status = task->backward ? instances.Backward(task->stage, task->micro_batch, lane)
+                                         : instances.Forward(task->stage, task->micro_batch, work, lane);
     if (status.ok()) status = lane.Announce([&](int variable) { gradient_queue.Announce(variable); });
     if (status.ok()) {
       schedule.Finish(*task);

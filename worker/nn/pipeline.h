@@ -23,10 +23,10 @@
 #include "worker/nn/gradient_queue.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
-#include "worker/nn/pipeline_cells.h"
-#include "worker/nn/pipeline_lane.h"
+#include "worker/nn/pipeline_device.h"
 #include "worker/nn/pipeline_schedule.h"
 #include "worker/nn/remote_stages.h"
+#include "worker/nn/stage_instances.h"
 
 namespace cairn::nn {
 
@@ -90,7 +90,7 @@ class Pipeline {
  private:
   // The stage instances and schedules for one batch size.
   struct Prepared {
-    PipelineCells cells;
+    StageInstances instances;
     PipelineSchedule training, evaluation;
   };
 
@@ -109,7 +109,7 @@ class Pipeline {
   absl::Status MakeLanes();
   absl::StatusOr<Prepared*> PreparedFor(int64_t examples);
   void DropOthers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunDevice(size_t device, const Call& call, PipelineCells& cells, PipelineSchedule& schedule,
+  void RunDevice(size_t device, const Call& call, StageInstances& instances, PipelineSchedule& schedule,
                  GradientQueue& gradient_queue);
   // Runs on every device's thread, one after another, so that everything is created in a fixed order.
   template <typename Work>
@@ -121,7 +121,7 @@ class Pipeline {
 
   const PipelineShape shape_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<PipelineLane>> lanes_;  // [device]; used by its thread
+  std::vector<std::unique_ptr<PipelineDevice>> lanes_;  // [device]; used by its thread
   const int64_t micro_batches_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   DeviceThread* pinned_by_ = nullptr;

@@ -13,8 +13,8 @@
 #include "tests/support/data_sockets.h"
 #include "tests/unit/nn/several_devices.h"
 #include "worker/allreduce/data_link.h"
-#include "worker/split/head.h"
-#include "worker/split/partner.h"
+#include "worker/split/stage_leader.h"
+#include "worker/split/stage_worker.h"
 
 namespace cairn::split {
 namespace {
@@ -83,34 +83,35 @@ v1::SplitPlan Plan(const std::string& model) {
   return plan;
 }
 
-class PartnerProcess {
+class StageWorkerProcess {
  public:
-  PartnerProcess(Slot& slot, const nn::Model& model, const Divided& divided, int task, int64_t micro_batches)
+  StageWorkerProcess(Slot& slot, const nn::Model& model, const Divided& divided, int task,
+                     int64_t micro_batches)
       : slot_(slot), devices_("n") {
     static std::atomic<uint64_t> lives{100};
     const uint64_t life = ++lives;
     net::DataListeners listeners = test::Listeners();
-    partner_ = Partner::Create({.worker = task,
-                                .head = 0,
-                                .head_name = "worker/0 at here:0",
-                                .incarnation = life,
-                                .direct = listeners.address(),
-                                .plan = Plan("m"),
-                                .stop = [this] { return stop_.load(); }},
-                               {.model = model,
-                                .loss = nn::kLogits,
-                                .threads = devices_.pointers(),
-                                .locations = divided.On(task),
-                                .micro_batches = micro_batches})
-                   .value();
-    service_ = std::make_unique<allreduce::DataRingService>(*partner_, std::move(listeners), life);
+    stage_worker_ = StageWorker::Create({.worker = task,
+                                         .leader = 0,
+                                         .head_name = "worker/0 at here:0",
+                                         .incarnation = life,
+                                         .direct = listeners.address(),
+                                         .plan = Plan("m"),
+                                         .stop = [this] { return stop_.load(); }},
+                                        {.model = model,
+                                         .loss = nn::kLogits,
+                                         .threads = devices_.pointers(),
+                                         .locations = divided.On(task),
+                                         .micro_batches = micro_batches})
+                        .value();
+    service_ = std::make_unique<allreduce::DataRingService>(*stage_worker_, std::move(listeners), life);
     {
       MutexLock lock(slot_.mutex);
-      slot_.host = partner_.get();
+      slot_.host = stage_worker_.get();
     }
-    thread_ = Thread("partner", [this] { served_ = partner_->Serve(); });
+    thread_ = Thread("partner", [this] { served_ = stage_worker_->Serve(); });
   }
-  ~PartnerProcess() {
+  ~StageWorkerProcess() {
     stop_ = true;
     thread_.Join();
     Cut();
@@ -119,7 +120,7 @@ class PartnerProcess {
   void Cut() {
     {
       MutexLock lock(slot_.mutex);
-      if (slot_.host == partner_.get()) slot_.host = nullptr;
+      if (slot_.host == stage_worker_.get()) slot_.host = nullptr;
     }
     service_.reset();
   }
@@ -132,7 +133,7 @@ class PartnerProcess {
   Slot& slot_;
   nn::Devices devices_;
   std::atomic<bool> stop_{false};
-  std::unique_ptr<Partner> partner_;
+  std::unique_ptr<StageWorker> stage_worker_;
   std::unique_ptr<allreduce::DataRingService> service_;
   absl::Status served_ = absl::UnknownError("it has not ended");
   Thread thread_;
@@ -147,33 +148,34 @@ class Group {
         micro_batches_(micro_batches),
         slots_(static_cast<size_t>(tasks)),
         devices_("n") {
-    Head::Options options = {.incarnation = 1, .plan = Plan("m"), .partners = {}, .connect_timeout = limit};
+    StageLeader::Options options = {
+        .incarnation = 1, .plan = Plan("m"), .stage_workers = {}, .connect_timeout = limit};
     for (int task = 1; task < tasks; ++task) {
-      options.partners.push_back(
+      options.stage_workers.push_back(
           {.name = absl::StrCat("worker/", task, " at there:", task),
            .worker = task,
            .peer = allreduce::MakeDataPeer(std::make_unique<Greeter>(slots_[static_cast<size_t>(task)]),
                                            "127.0.0.1:1", net::Transport::kShm, nullptr)});
     }
-    head_ = Head::Create(std::move(options), {.model = model,
-                                              .loss = nn::kLogits,
-                                              .threads = devices_.pointers(),
-                                              .locations = divided_.On(0),
-                                              .micro_batches = micro_batches})
-                .value();
-    partners_.resize(static_cast<size_t>(tasks));
+    leader_ = StageLeader::Create(std::move(options), {.model = model,
+                                                       .loss = nn::kLogits,
+                                                       .threads = devices_.pointers(),
+                                                       .locations = divided_.On(0),
+                                                       .micro_batches = micro_batches})
+                  .value();
+    stage_workers_.resize(static_cast<size_t>(tasks));
   }
   void Start(int task) {
     const auto index = static_cast<size_t>(task);
-    partners_[index] =
-        std::make_unique<PartnerProcess>(slots_[index], model_, divided_, task, micro_batches_);
+    stage_workers_[index] =
+        std::make_unique<StageWorkerProcess>(slots_[index], model_, divided_, task, micro_batches_);
   }
   Group& StartAll() {
-    for (int task = 1; task < static_cast<int>(partners_.size()); ++task) Start(task);
+    for (int task = 1; task < static_cast<int>(stage_workers_.size()); ++task) Start(task);
     return *this;
   }
-  Head& head() { return *head_; }
-  PartnerProcess& partner(int task) { return *partners_[static_cast<size_t>(task)]; }
+  StageLeader& leader() { return *leader_; }
+  StageWorkerProcess& stage_worker(int task) { return *stage_workers_[static_cast<size_t>(task)]; }
   Slot& slot(int task) { return slots_[static_cast<size_t>(task)]; }
 
  private:
@@ -182,8 +184,8 @@ class Group {
   const int64_t micro_batches_;
   std::vector<Slot> slots_;
   nn::Devices devices_;
-  std::vector<std::unique_ptr<PartnerProcess>> partners_;
-  std::unique_ptr<Head> head_;
+  std::vector<std::unique_ptr<StageWorkerProcess>> stage_workers_;
+  std::unique_ptr<StageLeader> leader_;
 };
 
 class SplitTest : public testing::Test {
@@ -208,12 +210,12 @@ TEST_F(SplitTest, AStepEqualsThatOfOneDevice) {
         group.StartAll();
         for (const int64_t count : {12, 7, 1, 12}) {
           const Examples examples(*model_, count);
-          ExpectSameStep(RunStep(group.head(), *model_, parameters, examples.Batch()),
+          ExpectSameStep(RunStep(group.leader(), *model_, parameters, examples.Batch()),
                          RunStep(*alone, *model_, parameters, examples.Batch()), 1e-6f);
-          ExpectSameStep(RunStep(group.head(), *model_, parameters, examples.Weighted()),
+          ExpectSameStep(RunStep(group.leader(), *model_, parameters, examples.Weighted()),
                          RunStep(*alone, *model_, parameters, examples.Weighted()), 1e-6f);
           const auto expected = alone->Evaluate(parameters, examples.Batch());
-          const auto got = group.head().Evaluate(parameters, examples.Batch());
+          const auto got = group.leader().Evaluate(parameters, examples.Batch());
           ASSERT_TRUE(got.ok() && expected.ok()) << got.status();
           EXPECT_NEAR(got->sums.loss, expected->sums.loss, 1e-5);
           ExpectNear(got->outputs, expected->outputs, 1e-6f, "output");
@@ -229,7 +231,7 @@ TEST_F(SplitTest, OneMicroBatchGivesTheBitsOfOneDevice) {
     const Examples examples(*model_, 12);
     Group group(*model_, 2, 1);
     group.StartAll();
-    EXPECT_EQ(Train(group.head(), *model_, examples, 5), Train(*Alone(), *model_, examples, 5));
+    EXPECT_EQ(Train(group.leader(), *model_, examples, 5), Train(*Alone(), *model_, examples, 5));
   }
 }
 
@@ -238,7 +240,7 @@ TEST_F(SplitTest, TwentyStepsGiveTheValuesOfOneDevice) {
   const Examples examples(*model_, 12);
   Group group(*model_, 2, 4);
   group.StartAll();
-  ExpectNear(Train(group.head(), *model_, examples, 20), Train(*Alone(), *model_, examples, 20), 1e-5f,
+  ExpectNear(Train(group.leader(), *model_, examples, 20), Train(*Alone(), *model_, examples, 20), 1e-5f,
              "parameter");
 }
 
@@ -251,13 +253,13 @@ TEST_F(SplitTest, ABatchIsRepeatedWhenALostStageWorkerReturns) {
   std::vector<float> gradients(parameters.size());
   std::vector<int> announced(model_->variables().size());
   bool cut = false;
-  const auto result = group.head().ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients),
-                                                   [&](int variable) {
-                                                     ++announced[static_cast<size_t>(variable)];
-                                                     if (std::exchange(cut, true)) return;
-                                                     group.partner(1).Cut();
-                                                     group.Start(1);
-                                                   });
+  const auto result = group.leader().ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients),
+                                                     [&](int variable) {
+                                                       ++announced[static_cast<size_t>(variable)];
+                                                       if (std::exchange(cut, true)) return;
+                                                       group.stage_worker(1).Cut();
+                                                       group.Start(1);
+                                                     });
   ASSERT_TRUE(result.ok()) << result.status();
   const nn::StepResult alone = RunStep(*Alone(), *model_, parameters, examples.Batch());
   ExpectNear(gradients, alone.gradients, 1e-6f, "gradient");
@@ -273,14 +275,14 @@ TEST_F(SplitTest, AnErrorOfAStageWorkerNamesItAndTheNextStepWorks) {
   std::vector<float> gradients(parameters.size());
   examples.labels()[3] = 9;
   const auto status =
-      group.head()
+      group.leader()
           .ForwardBackward(parameters, examples.Batch(), absl::MakeSpan(gradients), [](int) {})
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at there:1"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("from example 2 on: label 9 of example 1"));
   examples.labels()[3] = 0;
-  ExpectSameStep(RunStep(group.head(), *model_, parameters, examples.Batch()),
+  ExpectSameStep(RunStep(group.leader(), *model_, parameters, examples.Batch()),
                  RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
 }
 
@@ -306,7 +308,7 @@ TEST_F(SplitTest, AStageWorkerOfAnotherModelIsRefused) {
 TEST_F(SplitTest, AStageWorkerThatIsNotReachedInTimeIsNamed) {
   Load(nn::kMlp);
   Group group(*model_, 2, 1, std::chrono::milliseconds(1));
-  const absl::Status status = group.head().Reach();
+  const absl::Status status = group.leader().Reach();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker/1 at there:1 was not reached in time: "));
 }
@@ -316,10 +318,10 @@ TEST_F(SplitTest, StageWorkersEndWithTheStatusOfTheStageLeader) {
   for (const absl::Status& end : {absl::OkStatus(), absl::InvalidArgumentError("the loss is nan")}) {
     Group group(*model_, 3, 1);
     group.StartAll();
-    ASSERT_TRUE(group.head().Reach().ok());
-    group.head().End(end);
-    EXPECT_EQ(group.partner(1).Join().code(), end.code());
-    EXPECT_EQ(group.partner(2).Join().code(), end.code());
+    ASSERT_TRUE(group.leader().Reach().ok());
+    group.leader().End(end);
+    EXPECT_EQ(group.stage_worker(1).Join().code(), end.code());
+    EXPECT_EQ(group.stage_worker(2).Join().code(), end.code());
   }
 }
 

@@ -1,4 +1,4 @@
-// A worker that computes pipeline stages of a model for the stage leader (`Head`) of its group. It serves one
+// A worker that computes pipeline stages of a model for the stage leader (`StageLeader`) of its group. It serves one
 // batch after another until the stage leader reports that training is over. It reads no data, and no server
 // knows it.
 //
@@ -36,11 +36,11 @@
 
 namespace cairn::split {
 
-class Partner final : public allreduce::RingHost {
+class StageWorker final : public allreduce::RingHost {
  public:
   struct Options {
     int worker = 0;             // this task's index
-    int head = 0;               // the stage leader's task index
+    int leader = 0;             // the stage leader's task index
     std::string head_name;      // "worker/0 at host:2222"
     uint64_t cluster_hash = 0;  // 0: not compared
     uint64_t incarnation = 0;   // of this process
@@ -56,9 +56,9 @@ class Partner final : public allreduce::RingHost {
     FaultPoints* faults = nullptr;
   };
   // `pipeline`: everything except `remote_stages`.
-  static absl::StatusOr<std::unique_ptr<Partner>> Create(Options options, nn::Pipeline::Options pipeline);
+  static absl::StatusOr<std::unique_ptr<StageWorker>> Create(Options options, nn::Pipeline::Options pipeline);
   // To be destroyed after the listener that calls it.
-  ~Partner() override;
+  ~StageWorker() override;
 
   // Returns OK when the stage leader has reported that training is over, or the failure that it reported.
   // UNAVAILABLE if no stage leader has connected in time.
@@ -77,7 +77,7 @@ class Partner final : public allreduce::RingHost {
   };
   using Flat = std::unique_ptr<float[], Freed>;
 
-  Partner(Options options, const nn::Pipeline::Options& pipeline);
+  StageWorker(Options options, const nn::Pipeline::Options& pipeline);
   void FindNeeds();
   absl::StatusOr<v1::SplitBegin> AwaitBatch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunBatch(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,5 +1,5 @@
 // The stage leader of a group of workers over which a model is divided: the replica that its trainer calls.
-// It computes the pipeline stages of its own task, sends the stage workers (`Partner`) their inputs of every
+// It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of every
 // batch, and receives their gradients.
 //
 // If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values,
@@ -32,9 +32,9 @@
 
 namespace cairn::split {
 
-class Head final : public nn::Replica {
+class StageLeader final : public nn::Replica {
  public:
-  struct PartnerAt {
+  struct StageWorkerAddress {
     std::string name;  // "worker/1 at host:2222"
     int worker = 0;    // its task index
     std::unique_ptr<allreduce::RingPeer> peer;
@@ -44,8 +44,8 @@ class Head final : public nn::Replica {
     uint64_t cluster_hash = 0;  // 0: not compared
     uint64_t incarnation = 0;   // of this process
     v1::SplitPlan plan;
-    std::vector<PartnerAt> partners;            // [task in the group - 1]
-    Duration lease = std::chrono::seconds(10);  // a stage worker that is silent for longer is lost
+    std::vector<StageWorkerAddress> stage_workers;  // [task in the group - 1]
+    Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
     Duration step_timeout = std::chrono::seconds(600);  // for a batch
     // Called with the state of a wait for stage workers. May be null.
@@ -53,8 +53,8 @@ class Head final : public nn::Replica {
     std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
   };
   // `pipeline`: everything except `remote_stages`.
-  static absl::StatusOr<std::unique_ptr<Head>> Create(Options options, nn::Pipeline::Options pipeline);
-  ~Head() override;
+  static absl::StatusOr<std::unique_ptr<StageLeader>> Create(Options options, nn::Pipeline::Options pipeline);
+  ~StageLeader() override;
 
   // Connects to all stage workers, within the connect timeout. UNAVAILABLE, naming the stage worker that was
   // not reached; FAILED_PRECONDITION if one belongs to another cluster or divides another model.
@@ -88,9 +88,9 @@ class Head final : public nn::Replica {
     bool training;
   };
 
-  Head(Options options, const nn::Pipeline::Options& pipeline);
+  StageLeader(Options options, const nn::Pipeline::Options& pipeline);
   void FindNeeds();
-  absl::StatusOr<std::shared_ptr<Link>> Open(size_t partner, TimePoint deadline);
+  absl::StatusOr<std::shared_ptr<Link>> Open(size_t stage_worker, TimePoint deadline);
   absl::Status ReachBy(TimePoint deadline);
   void DropLinks();
   // Destroys the link when no other thread uses it.
@@ -101,10 +101,10 @@ class Head final : public nn::Replica {
   absl::StatusOr<nn::BatchResult> RunOnce(const Batch& batch,
                                           absl::FunctionRef<void(int variable)> on_gradient);
   void Expect(const Batch& batch);
-  void Give(size_t partner, const Batch& batch);
+  void Give(size_t stage_worker, const Batch& batch);
   void SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  std::shared_ptr<Link> link(size_t partner) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<Link> link(size_t stage_worker) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);

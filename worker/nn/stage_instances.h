@@ -11,7 +11,7 @@
 #include "worker/nn/batch.h"
 #include "worker/nn/loss.h"
 #include "worker/nn/model.h"
-#include "worker/nn/pipeline_lane.h"
+#include "worker/nn/pipeline_device.h"
 #include "worker/nn/pipeline_stage.h"
 #include "worker/nn/remote_stages.h"
 
@@ -69,7 +69,7 @@ struct PipelineShape {
   std::vector<Import> Imports() const;
 };
 
-class PipelineCells {
+class StageInstances {
  public:
   // The inputs of one call, and where its results go.
   struct Call {
@@ -79,16 +79,16 @@ class PipelineCells {
     float* outputs = nullptr;  // [examples, output_shape], host memory
   };
 
-  PipelineCells(const PipelineShape& shape, int64_t examples, int64_t micro_batches);
+  StageInstances(const PipelineShape& shape, int64_t examples, int64_t micro_batches);
 
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
   // For one stage, on the thread of the stage's device, `lane`.
-  absl::Status Make(int stage, PipelineLane& lane);
+  absl::Status Make(int stage, PipelineDevice& lane);
   void Destroy(int stage);
-  absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineLane& lane);
-  absl::Status Backward(int stage, int micro_batch, PipelineLane& lane);
+  absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& lane);
+  absl::Status Backward(int stage, int micro_batch, PipelineDevice& lane);
 
   // Valid when all devices are synchronized.
   kernels::LossSums sums() const;
@@ -98,20 +98,20 @@ class PipelineCells {
   int64_t SizeOf(int micro_batch) const {
     return begins_[static_cast<size_t>(micro_batch) + 1] - begins_[static_cast<size_t>(micro_batch)];
   }
-  Cell& At(int stage, int micro_batch) {
-    return cells_[static_cast<size_t>(stage)][static_cast<size_t>(micro_batch)];
+  StageInstance& At(int stage, int micro_batch) {
+    return instances_[static_cast<size_t>(stage)][static_cast<size_t>(micro_batch)];
   }
-  PipelineLane::Contribution ContributionOf(int variable, int stage, int micro_batch) const;
-  absl::Status MakeCell(int stage, int micro_batch, PipelineLane& lane);
-  absl::Status MakeBorders(int stage, Cell& cell, kernels::Device& device) const;
+  PipelineDevice::Contribution ContributionOf(int variable, int stage, int micro_batch) const;
+  absl::Status MakeInstance(int stage, int micro_batch, PipelineDevice& lane);
+  absl::Status MakeBorders(int stage, StageInstance& instance, kernels::Device& device) const;
   absl::Status GatherInputs(int stage, int micro_batch, const Call& call);
-  absl::Status GatherGradients(int stage, int micro_batch, PipelineLane& lane);
+  absl::Status GatherGradients(int stage, int micro_batch, PipelineDevice& lane);
   absl::Status SendToRemoteStages(int stage, int micro_batch, bool backward);
-  absl::Status RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane);
+  absl::Status RunLoss(StageInstance& instance, int micro_batch, const Call& call, PipelineDevice& lane);
 
   const PipelineShape& shape_;
-  const std::vector<int64_t> begins_;     // of the micro-batches, and the end of the last
-  std::vector<std::vector<Cell>> cells_;  // [stage][micro-batch]
+  const std::vector<int64_t> begins_;                  // of the micro-batches, and the end of the last
+  std::vector<std::vector<StageInstance>> instances_;  // [stage][micro-batch]
 };
 
 }  // namespace cairn::nn

@@ -1,4 +1,4 @@
-#include "worker/nn/pipeline_lane.h"
+#include "worker/nn/pipeline_device.h"
 
 #include <algorithm>
 
@@ -13,15 +13,15 @@ int64_t BytesOf(const ModelVariable& variable) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PipelineLane>> PipelineLane::Create(const Model& model,
-                                                                   kernels::Device& device,
-                                                                   std::vector<int> variables) {
-  auto lane = std::unique_ptr<PipelineLane>(new PipelineLane(model, device, std::move(variables)));
+absl::StatusOr<std::unique_ptr<PipelineDevice>> PipelineDevice::Create(const Model& model,
+                                                                       kernels::Device& device,
+                                                                       std::vector<int> variables) {
+  auto lane = std::unique_ptr<PipelineDevice>(new PipelineDevice(model, device, std::move(variables)));
   CAIRN_RETURN_IF_ERROR(lane->AllocateVariables());
   return lane;
 }
 
-absl::Status PipelineLane::AllocateVariables() {
+absl::Status PipelineDevice::AllocateVariables() {
   values_.resize(model_.variables().size());
   sums_.resize(model_.variables().size());
   addends_.resize(model_.variables().size());
@@ -53,7 +53,7 @@ absl::Status PipelineLane::AllocateVariables() {
   return absl::OkStatus();
 }
 
-absl::Status PipelineLane::Begin(absl::Span<const float> parameters, absl::Span<float> gradients) {
+absl::Status PipelineDevice::Begin(absl::Span<const float> parameters, absl::Span<float> gradients) {
   gradients_ = gradients;
   final_.clear();
   for (const int variable : variables_) {
@@ -70,12 +70,12 @@ absl::Status PipelineLane::Begin(absl::Span<const float> parameters, absl::Span<
   return absl::OkStatus();
 }
 
-float* PipelineLane::TargetOf(int variable, const Contribution& contribution) {
+float* PipelineDevice::TargetOf(int variable, const Contribution& contribution) {
   const auto index = static_cast<size_t>(variable);
   return contribution.first && !is_weighted(variable, contribution) ? sums_[index] : addends_[index];
 }
 
-absl::Status PipelineLane::Weigh(int variable, float share, float* to) {
+absl::Status PipelineDevice::Weigh(int variable, float share, float* to) {
   const int64_t elements = VariableOf(variable).shape.num_elements();
   std::unique_ptr<kernels::UnaryOp>& weigher = weighers_[{elements, share}];
   if (weigher == nullptr) {
@@ -86,7 +86,7 @@ absl::Status PipelineLane::Weigh(int variable, float share, float* to) {
   return weigher->Forward(addends_[static_cast<size_t>(variable)], to);
 }
 
-absl::Status PipelineLane::Add(int variable, const Contribution& contribution) {
+absl::Status PipelineDevice::Add(int variable, const Contribution& contribution) {
   const auto index = static_cast<size_t>(variable);
   const float* addend = addends_[index];
   if (is_weighted(variable, contribution)) {
@@ -106,7 +106,7 @@ absl::Status PipelineLane::Add(int variable, const Contribution& contribution) {
   return device_.CopyToHost(sums_[index], gradients_.data() + held.offset, BytesOf(held));
 }
 
-absl::Status PipelineLane::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
+absl::Status PipelineDevice::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
   if (final_.empty()) return absl::OkStatus();
   // on a device with memory of its own, they are still being copied
   CAIRN_RETURN_IF_ERROR(device_.Synchronize());

@@ -24,7 +24,7 @@ namespace cairn::nn {
 
 // A stage instance: one stage for one micro-batch, with its ops, its activations, and the tensors that cross
 // its borders.
-struct Cell {
+struct StageInstance {
   std::unique_ptr<Plan> plan{};
   std::vector<std::optional<DeviceCopy>> inputs{};            // [input] from the host or another device
   std::vector<const float*> input_pointers{};                 // [input] set for the call
@@ -35,11 +35,11 @@ struct Cell {
   std::optional<DeviceCopy> targets{}, weights{};  // used by the last stage
 };
 
-class PipelineLane {
+class PipelineDevice {
  public:
   // `model` and `device` must outlive it.
-  static absl::StatusOr<std::unique_ptr<PipelineLane>> Create(const Model& model, kernels::Device& device,
-                                                              std::vector<int> variables);
+  static absl::StatusOr<std::unique_ptr<PipelineDevice>> Create(const Model& model, kernels::Device& device,
+                                                                std::vector<int> variables);
 
   kernels::Device& device() const { return device_; }
 
@@ -61,7 +61,7 @@ class PipelineLane {
   absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
 
  private:
-  PipelineLane(const Model& model, kernels::Device& device, std::vector<int> variables)
+  PipelineDevice(const Model& model, kernels::Device& device, std::vector<int> variables)
       : model_(model), device_(device), variables_(std::move(variables)) {}
   absl::Status AllocateVariables();
   bool near() const { return device_.host_memory_is_device_memory(); }

@@ -18,7 +18,7 @@
 
 namespace cairn::worker {
 
-struct Division {
+struct ModelPartition {
   int tasks = 1;  // per group; 1: the model is not divided
   // [node of the model] The stage of each node: nodes of one task that request the same device are in one
   // stage.
@@ -34,25 +34,25 @@ struct Division {
 // Divides the model if a device name has a task other than 0; `/job:worker/task:i` is the i-th worker of each
 // group. A layer without a task is placed with its first input, or on task 0 if that is the model's input.
 // INVALID_ARGUMENT: a task of another job, or a task without a layer.
-absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options);
+absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const TrainOptions& options);
 
 // INVALID_ARGUMENT if `workers` workers cannot be split into groups, or if other flags exclude a divided
 // model.
-absl::Status CheckGroups(const Division& division, const TrainOptions& options, int workers);
+absl::Status CheckGroups(const ModelPartition& partition, const TrainOptions& options, int workers);
 
 // A worker's position in a divided model.
-struct Seat {
-  Division division;
+struct Assignment {
+  ModelPartition partition;
   int group = 0;
-  int task = 0;  // within the group; 0: the stage leader
-  int head = 0;  // the stage leader's worker index
+  int task = 0;    // within the group; 0: the stage leader
+  int leader = 0;  // the stage leader's worker index
 };
 // Nullopt if the model is not divided. INVALID_ARGUMENT as for the functions above, and for a cluster with a
 // chief or with gaps in the workers' indices.
-absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const TrainOptions& options,
-                                             const net::ResolvedCluster& cluster);
+absl::StatusOr<std::optional<Assignment>> FindAssignment(const nn::Model& model, const TrainOptions& options,
+                                                         const net::ResolvedCluster& cluster);
 
 // The cluster as the job sees it: of the workers, only the stage leaders.
-net::ClusterSpec HeadsOf(const net::ClusterSpec& cluster, int tasks);
+net::ClusterSpec LeadersOf(const net::ClusterSpec& cluster, int tasks);
 
 }  // namespace cairn::worker

@@ -6,23 +6,23 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "worker/split/head.h"
+#include "worker/split/stage_leader.h"
 
 namespace cairn::split {
 
-struct Head::Link final : allreduce::RingHandler {
-  Link(Head& head_in, size_t partner_in)
-      : head(head_in), partner(partner_in), heard(std::chrono::steady_clock::now()) {}
+struct StageLeader::Link final : allreduce::RingHandler {
+  Link(StageLeader& head_in, size_t partner_in)
+      : leader(head_in), stage_worker(partner_in), heard(std::chrono::steady_clock::now()) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
-    return head.OnFrame(*this, header, payload);
+    return leader.OnFrame(*this, header, payload);
   }
   void OnClosed(const absl::Status& status) override;
 
-  const std::string& name() const { return head.options_.partners[partner].name; }
+  const std::string& name() const { return leader.options_.stage_workers[stage_worker].name; }
 
-  Head& head;
-  const size_t partner;
+  StageLeader& leader;
+  const size_t stage_worker;
   // Guarded by head.mutex_.
   TimePoint heard;
   absl::Status lost;  // why the link is lost; OK while it is not

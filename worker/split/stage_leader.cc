@@ -1,4 +1,4 @@
-#include "worker/split/head.h"
+#include "worker/split/stage_leader.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "worker/split/head_link.h"
+#include "worker/split/leader_link.h"
 #include "worker/split/stage_messages.h"
 
 namespace cairn::split {
@@ -32,7 +32,7 @@ v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {
 
 }  // namespace
 
-Head::Head(Options options, const nn::Pipeline::Options& pipeline)
+StageLeader::StageLeader(Options options, const nn::Pipeline::Options& pipeline)
     : options_(std::move(options)),
       model_(pipeline.model),
       loss_(pipeline.loss),
@@ -40,28 +40,29 @@ Head::Head(Options options, const nn::Pipeline::Options& pipeline)
         SendValues(tensor, values);
       }),
       inputs_(pipeline.model),
-      links_(options_.partners.size()),
+      links_(options_.stage_workers.size()),
       last_beat_(Now()) {}
 
-absl::StatusOr<std::unique_ptr<Head>> Head::Create(Options options, nn::Pipeline::Options pipeline) {
-  std::unique_ptr<Head> head(new Head(std::move(options), pipeline));
-  pipeline.remote_stages = &head->mailbox_;
-  CAIRN_ASSIGN_OR_RETURN(head->pipeline_, nn::Pipeline::Create(pipeline));
-  head->mailbox_.SetPipeline(head->pipeline_.get());
-  head->FindNeeds();
-  head->beats_ =
-      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, head->options_.lease / 4),
-                               [raw = head.get()] { raw->Beat(); });
-  return head;
+absl::StatusOr<std::unique_ptr<StageLeader>> StageLeader::Create(Options options,
+                                                                 nn::Pipeline::Options pipeline) {
+  std::unique_ptr<StageLeader> leader(new StageLeader(std::move(options), pipeline));
+  pipeline.remote_stages = &leader->mailbox_;
+  CAIRN_ASSIGN_OR_RETURN(leader->pipeline_, nn::Pipeline::Create(pipeline));
+  leader->mailbox_.SetPipeline(leader->pipeline_.get());
+  leader->FindNeeds();
+  leader->beats_ =
+      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, leader->options_.lease / 4),
+                               [raw = leader.get()] { raw->Beat(); });
+  return leader;
 }
 
-Head::~Head() {
+StageLeader::~StageLeader() {
   beats_ = nullptr;
   DropLinks();
 }
 
-void Head::FindNeeds() {
-  needs_.resize(options_.partners.size());
+void StageLeader::FindNeeds() {
+  needs_.resize(options_.stage_workers.size());
   const nn::PipelineShape& shape = pipeline_->shape();
   for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
     if (shape.task_of_part[stage] == 0) continue;
@@ -81,21 +82,21 @@ void Head::FindNeeds() {
   }
 }
 
-std::string Head::InStep() const {
+std::string StageLeader::InStep() const {
   MutexLock lock(mutex_);
   return call_step_ == 0 ? "" : absl::StrCat(" in step ", call_step_);
 }
 
-std::shared_ptr<Head::Link> Head::link(size_t partner) {
+std::shared_ptr<StageLeader::Link> StageLeader::link(size_t stage_worker) {
   MutexLock lock(mutex_);
-  return links_[partner];
+  return links_[stage_worker];
 }
 
 // --- A batch ---
 
-absl::StatusOr<nn::BatchResult> Head::ForwardBackward(absl::Span<const float> parameters,
-                                                      const nn::BatchView& batch, absl::Span<float> gradients,
-                                                      absl::FunctionRef<void(int variable)> on_gradient) {
+absl::StatusOr<nn::BatchResult> StageLeader::ForwardBackward(
+    absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
+    absl::FunctionRef<void(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
   CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
   if (batch.examples == 0) {
@@ -105,15 +106,15 @@ absl::StatusOr<nn::BatchResult> Head::ForwardBackward(absl::Span<const float> pa
   return RunUntilDone({parameters, batch, gradients, /*training=*/true}, on_gradient);
 }
 
-absl::StatusOr<nn::BatchResult> Head::Evaluate(absl::Span<const float> parameters,
-                                               const nn::BatchView& batch) {
+absl::StatusOr<nn::BatchResult> StageLeader::Evaluate(absl::Span<const float> parameters,
+                                                      const nn::BatchView& batch) {
   CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
   if (batch.examples == 0) return nn::BatchResult();
   return RunUntilDone({parameters, batch, {}, /*training=*/false}, [](int) {});
 }
 
-absl::StatusOr<nn::BatchResult> Head::RunUntilDone(const Batch& batch,
-                                                   absl::FunctionRef<void(int variable)> on_gradient) {
+absl::StatusOr<nn::BatchResult> StageLeader::RunUntilDone(const Batch& batch,
+                                                          absl::FunctionRef<void(int variable)> on_gradient) {
   std::set<int> told;
   const auto first = [&](int variable) {
     told.insert(variable);
@@ -139,8 +140,8 @@ absl::StatusOr<nn::BatchResult> Head::RunUntilDone(const Batch& batch,
   return result;
 }
 
-absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
-                                              absl::FunctionRef<void(int variable)> on_gradient) {
+absl::StatusOr<nn::BatchResult> StageLeader::RunOnce(const Batch& batch,
+                                                     absl::FunctionRef<void(int variable)> on_gradient) {
   {
     MutexLock lock(mutex_);
     call_step_ = step_ == nullptr ? 0 : step_();
@@ -156,7 +157,7 @@ absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
                                    .gradients = batch.gradients,
                                    .training = batch.training,
                                    .outputs = outputs_.data(),
-                                   .others = static_cast<int>(options_.partners.size())};
+                                   .others = static_cast<int>(options_.stage_workers.size())};
   const auto ours = pipeline_->Run(
       call,
       [&] {
@@ -175,7 +176,7 @@ absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
           }
         }
         if (!lost.ok()) pipeline_->Fail(lost);
-        for (size_t partner = 0; partner < links.size(); ++partner) Give(partner, batch);
+        for (size_t stage_worker = 0; stage_worker < links.size(); ++stage_worker) Give(stage_worker, batch);
       },
       on_gradient);
   nn::Pipeline::Result theirs;
@@ -194,7 +195,7 @@ absl::StatusOr<nn::BatchResult> Head::RunOnce(const Batch& batch,
   return result;
 }
 
-void Head::Expect(const Batch& batch) {
+void StageLeader::Expect(const Batch& batch) {
   incoming_.Clear();
   for (const Needs& needs : needs_) {
     if (needs.last) {
@@ -211,9 +212,9 @@ void Head::Expect(const Batch& batch) {
 }
 
 // Sends only those values that the stage worker does not have yet.
-void Head::Give(size_t partner, const Batch& batch) {
-  const std::shared_ptr<Link> link = this->link(partner);
-  const Needs& needs = needs_[partner];
+void StageLeader::Give(size_t stage_worker, const Batch& batch) {
+  const std::shared_ptr<Link> link = this->link(stage_worker);
+  const Needs& needs = needs_[stage_worker];
   struct Given {
     v1::StageTensorName tensor;
     absl::Span<const float> values;
@@ -263,12 +264,12 @@ void Head::Give(size_t partner, const Batch& batch) {
   begin.set_preceding(preceding);
   SendHeader(*link->stream, header);
   for (Given& given : all) {
-    given.tensor.set_to(static_cast<int>(partner) + 1);
+    given.tensor.set_to(static_cast<int>(stage_worker) + 1);
     SendTensors(*link->stream, std::move(given.tensor), given.values, given.owner);
   }
 }
 
-void Head::SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values) {
+void StageLeader::SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values) {
   const std::shared_ptr<Link> to = link(static_cast<size_t>(tensor.to()) - 1);
   const std::shared_ptr<const float[]> copy = CopyOf(values);
   if (to != nullptr) SendTensors(*to->stream, tensor, {copy.get(), values.size()}, copy);
@@ -276,7 +277,7 @@ void Head::SendValues(const v1::StageTensorName& tensor, absl::Span<const float>
 
 // --- Frames from stage workers ---
 
-absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) {
+absl::Status StageLeader::OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) {
   {
     MutexLock lock(mutex_);
     link.heard = Now();
@@ -295,9 +296,9 @@ absl::Status Head::OnFrame(Link& link, const v1::RingHeader& header, net::Payloa
   }
 }
 
-absl::Status Head::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
+absl::Status StageLeader::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
   if (tensor.to() > 0) {  // for another stage worker
-    if (tensor.to() > static_cast<int>(options_.partners.size())) {
+    if (tensor.to() > static_cast<int>(options_.stage_workers.size())) {
       return absl::InvalidArgumentError(absl::StrCat("split: a piece for task ", tensor.to()));
     }
     const auto floats = static_cast<size_t>(net::PayloadBytes(payload)) / sizeof(float);
@@ -322,7 +323,7 @@ absl::Status Head::OnTensor(const v1::StageTensorName& tensor, net::Payload payl
   }
 }
 
-void Head::OnDone(Link& link, const v1::SplitDone& done) {
+void StageLeader::OnDone(Link& link, const v1::SplitDone& done) {
   if (done.code() != 0) {
     const auto code = static_cast<absl::StatusCode>(done.code());
     const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
@@ -340,7 +341,7 @@ void Head::OnDone(Link& link, const v1::SplitDone& done) {
   pipeline_->OtherDone();
 }
 
-void Head::Lose(Link& link, const absl::Status& why) {
+void StageLeader::Lose(Link& link, const absl::Status& why) {
   bool missed;
   {
     MutexLock lock(mutex_);
@@ -352,7 +353,7 @@ void Head::Lose(Link& link, const absl::Status& why) {
   if (missed) pipeline_->Fail(why);
 }
 
-void Head::Beat() {
+void StageLeader::Beat() {
   std::vector<std::shared_ptr<Link>> links, silent;
   absl::Status late;
   if (stopped()) late = absl::CancelledError("stopped by a signal");
@@ -383,7 +384,7 @@ void Head::Beat() {
 
 // --- The end ---
 
-void Head::End(const absl::Status& status) {
+void StageLeader::End(const absl::Status& status) {
   const bool again = ExitCodeOf(status) == ExitCode::kRetryable || absl::IsCancelled(status);
   if (!again) {
     if (status.ok()) {

@@ -1,4 +1,4 @@
-#include "worker/division.h"
+#include "worker/model_partition.h"
 
 #include <algorithm>
 #include <map>
@@ -20,7 +20,7 @@ absl::Status NotTogether(const char* flag, const char* why) {
 
 }  // namespace
 
-std::string Division::Describe(const nn::Model& model) const {
+std::string ModelPartition::Describe(const nn::Model& model) const {
   std::string text;
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
@@ -30,9 +30,9 @@ std::string Division::Describe(const nn::Model& model) const {
   return text;
 }
 
-absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions& options) {
-  Division division;
-  if (options.mirrored || !options.devices.empty()) return division;
+absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const TrainOptions& options) {
+  ModelPartition partition;
+  if (options.mirrored || !options.devices.empty()) return partition;
   std::vector<std::string> remarks;  // reported by PlaceLayers()
   CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
   std::vector<DeviceName> names;
@@ -43,12 +43,12 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
       return absl::InvalidArgumentError(absl::StrCat(
           one.source, ": a cluster has one replica of each task, replica:0, not replica:", *name->replica));
     }
-    division.tasks = std::max(division.tasks, name->task.value_or(0) + 1);
+    partition.tasks = std::max(partition.tasks, name->task.value_or(0) + 1);
     names.push_back(*std::move(name));
   }
-  if (!division.divided()) return division;
+  if (!partition.divided()) return partition;
   std::map<std::pair<int, std::string>, int> locations;  // by task and device
-  std::vector<int> layers(static_cast<size_t>(division.tasks));
+  std::vector<int> layers(static_cast<size_t>(partition.tasks));
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].job.value_or("worker") != "worker") {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -57,32 +57,32 @@ absl::StatusOr<Division> DivideModel(const nn::Model& model, const TrainOptions&
     const nn::Node& node = model.nodes()[i];
     int task = names[i].task.value_or(-1);
     for (size_t before = 0; before < i && task < 0; ++before) {
-      if (model.nodes()[before].layer == node.layer) task = division.task_of(before);
+      if (model.nodes()[before].layer == node.layer) task = partition.task_of(before);
     }
     if (task < 0)
       task = node.inputs.empty() || node.inputs[0] < 0
                  ? 0
-                 : division.task_of(static_cast<size_t>(node.inputs[0]));
+                 : partition.task_of(static_cast<size_t>(node.inputs[0]));
     const DeviceName device = {.type = names[i].type, .index = names[i].index};
     const auto [location, fresh] =
         locations.try_emplace({task, device.ToString()}, static_cast<int>(locations.size()));
-    if (fresh) division.task_of_location.push_back(task);
-    division.location_of.push_back(location->second);
+    if (fresh) partition.task_of_location.push_back(task);
+    partition.location_of.push_back(location->second);
     ++layers[static_cast<size_t>(task)];
   }
   for (size_t task = 0; task < layers.size(); ++task) {
     if (layers[task] > 0) continue;
     return absl::InvalidArgumentError(absl::StrCat("--place: no layer is on /job:worker/task:", task,
-                                                   ", and some are on /job:worker/task:", division.tasks - 1,
+                                                   ", and some are on /job:worker/task:", partition.tasks - 1,
                                                    ": tasks are numbered from 0 without gaps"));
   }
-  return division;
+  return partition;
 }
 
-absl::Status CheckGroups(const Division& division, const TrainOptions& options, int workers) {
-  if (!division.divided()) return absl::OkStatus();
-  if (workers % division.tasks != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--place divides the model over ", division.tasks,
+absl::Status CheckGroups(const ModelPartition& partition, const TrainOptions& options, int workers) {
+  if (!partition.divided()) return absl::OkStatus();
+  if (workers % partition.tasks != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--place divides the model over ", partition.tasks,
                                                    " workers, and ", Counted(workers, "worker"),
                                                    workers == 1 ? " is" : " are", " not a multiple of that"));
   }
@@ -93,12 +93,12 @@ absl::Status CheckGroups(const Division& division, const TrainOptions& options, 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const TrainOptions& options,
-                                             const net::ResolvedCluster& cluster) {
-  CAIRN_ASSIGN_OR_RETURN(Division division, DivideModel(model, options));
-  if (!division.divided()) return std::nullopt;
+absl::StatusOr<std::optional<Assignment>> FindAssignment(const nn::Model& model, const TrainOptions& options,
+                                                         const net::ResolvedCluster& cluster) {
+  CAIRN_ASSIGN_OR_RETURN(ModelPartition partition, PartitionModel(model, options));
+  if (!partition.divided()) return std::nullopt;
   const std::map<int, net::HostPort>& workers = cluster.spec.tasks("worker");
-  CAIRN_RETURN_IF_ERROR(CheckGroups(division, options, static_cast<int>(workers.size())));
+  CAIRN_RETURN_IF_ERROR(CheckGroups(partition, options, static_cast<int>(workers.size())));
   if (cluster.spec.num_tasks("chief") > 0) {
     return NotTogether(cluster.source.c_str(),
                        "its \"chief\" would belong to no group; worker 0 must be the chief");
@@ -106,12 +106,12 @@ absl::StatusOr<std::optional<Seat>> FindSeat(const nn::Model& model, const Train
   if (workers.empty() || workers.rbegin()->first != static_cast<int>(workers.size()) - 1) {
     return NotTogether(cluster.source.c_str(), "its workers are not numbered from 0 without gaps");
   }
-  const int task = cluster.self.index % division.tasks, group = cluster.self.index / division.tasks;
-  return Seat{
-      .division = std::move(division), .group = group, .task = task, .head = cluster.self.index - task};
+  const int task = cluster.self.index % partition.tasks, group = cluster.self.index / partition.tasks;
+  return Assignment{
+      .partition = std::move(partition), .group = group, .task = task, .leader = cluster.self.index - task};
 }
 
-net::ClusterSpec HeadsOf(const net::ClusterSpec& cluster, int tasks) {
+net::ClusterSpec LeadersOf(const net::ClusterSpec& cluster, int tasks) {
   net::ClusterSpec heads;
   for (const char* job : {"ps", "worker", "evaluator"}) {
     for (const auto& [index, address] : cluster.tasks(job)) {

@@ -1,4 +1,4 @@
-#include "worker/division.h"
+#include "worker/model_partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,17 +16,18 @@ constexpr char kModel[] = R"({"config": {"layers": [
     {"class_name": "Dropout", "config": {"name": "dropout", "rate": 0.5}},
     {"class_name": "Dense", "config": {"name": "dense_1", "units": 2}}]}})";
 
-class DivisionTest : public testing::Test {
+class ModelPartitionTest : public testing::Test {
  protected:
-  absl::StatusOr<Division> Divide(std::vector<std::string> rules) {
+  absl::StatusOr<ModelPartition> Divide(std::vector<std::string> rules) {
     options_.place = std::move(rules);
-    return DivideModel(model_, options_);
+    return PartitionModel(model_, options_);
   }
   std::vector<int> Tasks(std::vector<std::string> rules) {
-    const auto division = Divide(std::move(rules));
-    EXPECT_TRUE(division.ok()) << division.status();
+    const auto partition = Divide(std::move(rules));
+    EXPECT_TRUE(partition.ok()) << partition.status();
     std::vector<int> tasks;
-    for (size_t i = 0; division.ok() && i < model_.nodes().size(); ++i) tasks.push_back(division->task_of(i));
+    for (size_t i = 0; partition.ok() && i < model_.nodes().size(); ++i)
+      tasks.push_back(partition->task_of(i));
     return tasks;
   }
 
@@ -34,69 +35,69 @@ class DivisionTest : public testing::Test {
   TrainOptions options_;
 };
 
-TEST_F(DivisionTest, LayerWithoutATaskIsPlacedWithItsInput) {
+TEST_F(ModelPartitionTest, LayerWithoutATaskIsPlacedWithItsInput) {
   EXPECT_THAT(Tasks({"conv*=/job:worker/task:0", " dense*=/job:worker/task:1"}), ElementsAre(0, 0, 1, 1, 1));
   EXPECT_THAT(Tasks({"dense=/job:worker/task:1", "dense_1=/job:worker/task:0"}), ElementsAre(0, 0, 1, 1, 0));
   EXPECT_THAT(Tasks({"flatten=/task:1", "dense_1=/task:2/cpu:1"}), ElementsAre(0, 1, 1, 1, 2));
 }
 
-TEST_F(DivisionTest, EachDeviceOfATaskIsAStage) {
-  const auto division = Divide({"dense*=/task:1", "dense_1=/task:1/cpu:1"});
-  ASSERT_TRUE(division.ok()) << division.status();
-  EXPECT_THAT(division->location_of, ElementsAre(0, 0, 1, 1, 2));
-  EXPECT_THAT(division->task_of_location, ElementsAre(0, 1, 1));
-  EXPECT_EQ(division->Describe(model_), "conv:0 flatten:0 dense:1 dropout:1 dense_1:1|");
+TEST_F(ModelPartitionTest, EachDeviceOfATaskIsAStage) {
+  const auto partition = Divide({"dense*=/task:1", "dense_1=/task:1/cpu:1"});
+  ASSERT_TRUE(partition.ok()) << partition.status();
+  EXPECT_THAT(partition->location_of, ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_THAT(partition->task_of_location, ElementsAre(0, 1, 1));
+  EXPECT_EQ(partition->Describe(model_), "conv:0 flatten:0 dense:1 dropout:1 dense_1:1|");
 }
 
-TEST_F(DivisionTest, ModelIsNotDividedWithoutOtherTasks) {
+TEST_F(ModelPartitionTest, ModelIsNotDividedWithoutOtherTasks) {
   EXPECT_FALSE(Divide({})->divided());
   EXPECT_FALSE(Divide({"dense=/job:worker/task:0/cpu:0"})->divided());
 }
 
-TEST_F(DivisionTest, TaskWithoutALayerIsNamed) {
+TEST_F(ModelPartitionTest, TaskWithoutALayerIsNamed) {
   EXPECT_THAT(std::string(Divide({"dense=/task:2"}).status().message()),
               HasSubstr("no layer is on /job:worker/task:1, and some are on /job:worker/task:2"));
   EXPECT_THAT(std::string(Divide({"*=/task:1"}).status().message()),
               HasSubstr("no layer is on /job:worker/task:0"));
 }
 
-TEST_F(DivisionTest, TaskOfAnotherJobIsRefused) {
+TEST_F(ModelPartitionTest, TaskOfAnotherJobIsRefused) {
   EXPECT_THAT(
       std::string(Divide({"dense=/job:ps/task:1"}).status().message()),
       HasSubstr("--place 'dense=/job:ps/task:1': a layer must be on a task of the job worker, not of ps"));
 }
 
-TEST_F(DivisionTest, IncompatibleFlagsAndClustersAreRefused) {
-  const Division division = Divide({"dense*=/task:1"}).value();
-  EXPECT_TRUE(CheckGroups(division, options_, 4).ok());
-  EXPECT_EQ(CheckGroups(division, options_, 3).message(),
+TEST_F(ModelPartitionTest, IncompatibleFlagsAndClustersAreRefused) {
+  const ModelPartition partition = Divide({"dense*=/task:1"}).value();
+  EXPECT_TRUE(CheckGroups(partition, options_, 4).ok());
+  EXPECT_EQ(CheckGroups(partition, options_, 3).message(),
             "--place divides the model over 2 workers, and 3 workers are not a multiple of that");
   options_.mode = "allreduce";
-  EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
+  EXPECT_THAT(std::string(CheckGroups(partition, options_, 4).message()),
               HasSubstr("--mode allreduce does not go with"));
   options_.mode = "sync";
   options_.elastic = true;
-  EXPECT_THAT(std::string(CheckGroups(division, options_, 4).message()),
+  EXPECT_THAT(std::string(CheckGroups(partition, options_, 4).message()),
               HasSubstr("--elastic does not go with"));
 }
 
-TEST_F(DivisionTest, GroupsAreConsecutiveWorkersAndStageLeadersAreTheJobsWorkers) {
+TEST_F(ModelPartitionTest, GroupsAreConsecutiveWorkersAndStageLeadersAreTheJobsWorkers) {
   options_.place = {"dense*=/task:1"};
   net::ResolvedCluster cluster = {
       .spec = net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "worker": ["a:1", "b:1", "c:1", "d:1"]})", "test")
                   .value(),
       .self = {"worker", 3},
       .source = "test"};
-  const auto seat = FindSeat(model_, options_, cluster);
-  ASSERT_TRUE(seat.ok() && seat->has_value()) << seat.status();
-  EXPECT_EQ((*seat)->group, 1);
-  EXPECT_EQ((*seat)->task, 1);
-  EXPECT_EQ((*seat)->head, 2);
-  EXPECT_EQ(HeadsOf(cluster.spec, 2).ToJson(), R"({"ps":["p:1"],"worker":{"0":"a:1","2":"c:1"}})");
+  const auto assignment = FindAssignment(model_, options_, cluster);
+  ASSERT_TRUE(assignment.ok() && assignment->has_value()) << assignment.status();
+  EXPECT_EQ((*assignment)->group, 1);
+  EXPECT_EQ((*assignment)->task, 1);
+  EXPECT_EQ((*assignment)->leader, 2);
+  EXPECT_EQ(LeadersOf(cluster.spec, 2).ToJson(), R"({"ps":["p:1"],"worker":{"0":"a:1","2":"c:1"}})");
   cluster.spec =
       net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "chief": ["e:1"], "worker": ["a:1", "b:1"]})", "test")
           .value();
-  EXPECT_THAT(std::string(FindSeat(model_, options_, cluster).status().message()),
+  EXPECT_THAT(std::string(FindAssignment(model_, options_, cluster).status().message()),
               HasSubstr("worker 0 must be the chief"));
 }
 

@@ -1,4 +1,4 @@
-#include "worker/nn/pipeline_cells.h"
+#include "worker/nn/stage_instances.h"
 
 #include <algorithm>
 #include <map>
@@ -99,22 +99,22 @@ std::vector<PipelineShape::Import> PipelineShape::Imports() const {
   return imports;
 }
 
-PipelineCells::PipelineCells(const PipelineShape& shape, int64_t examples, int64_t micro_batches)
+StageInstances::StageInstances(const PipelineShape& shape, int64_t examples, int64_t micro_batches)
     : shape_(shape),
       begins_(EvenParts(examples, std::min(examples, micro_batches))),
-      cells_(shape.stages.size()) {}
+      instances_(shape.stages.size()) {}
 
-absl::Status PipelineCells::Make(int stage, PipelineLane& lane) {
-  cells_[static_cast<size_t>(stage)].resize(static_cast<size_t>(micro_batches()));
-  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeCell(stage, m, lane));
+absl::Status StageInstances::Make(int stage, PipelineDevice& lane) {
+  instances_[static_cast<size_t>(stage)].resize(static_cast<size_t>(micro_batches()));
+  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeInstance(stage, m, lane));
   return absl::OkStatus();
 }
 
-void PipelineCells::Destroy(int stage) {
-  cells_[static_cast<size_t>(stage)].clear();
+void StageInstances::Destroy(int stage) {
+  instances_[static_cast<size_t>(stage)].clear();
 }
 
-PipelineLane::Contribution PipelineCells::ContributionOf(int variable, int stage, int micro_batch) const {
+PipelineDevice::Contribution StageInstances::ContributionOf(int variable, int stage, int micro_batch) const {
   const std::vector<int>& with = shape_.parts_with[static_cast<size_t>(variable)];
   return {.first = micro_batch == 0 && stage == with.back(),
           .last = micro_batch + 1 == micro_batches() && stage == with.front(),
@@ -122,73 +122,73 @@ PipelineLane::Contribution PipelineCells::ContributionOf(int variable, int stage
               static_cast<float>(static_cast<double>(SizeOf(micro_batch)) / static_cast<double>(examples()))};
 }
 
-absl::Status PipelineCells::MakeCell(int stage, int micro_batch, PipelineLane& lane) {
+absl::Status StageInstances::MakeInstance(int stage, int micro_batch, PipelineDevice& lane) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   kernels::Device& device = lane.device();
-  Cell& cell = At(stage, micro_batch);
+  StageInstance& instance = At(stage, micro_batch);
   const int64_t size = SizeOf(micro_batch);
   Plan::Spec spec = {.stage = here, .batch = size, .mean_over = examples()};
   spec.trace = {.recorder = shape_.trace, .device = shape_.device_of_stage[static_cast<size_t>(stage)]};
   for (const int variable : here.variables) {
     if (ContributionOf(variable, stage, micro_batch).first) spec.penalized.push_back(variable);
   }
-  CAIRN_ASSIGN_OR_RETURN(cell.plan, Plan::Create(shape_.model, shape_.loss, device, std::move(spec)));
-  CAIRN_RETURN_IF_ERROR(MakeBorders(stage, cell, device));
+  CAIRN_ASSIGN_OR_RETURN(instance.plan, Plan::Create(shape_.model, shape_.loss, device, std::move(spec)));
+  CAIRN_RETURN_IF_ERROR(MakeBorders(stage, instance, device));
   if (!here.last) return absl::OkStatus();
   const int64_t targets =
       size * MakeLossParams(shape_.loss, shape_.model.output_shape(), size).targets_per_example();
-  CAIRN_ASSIGN_OR_RETURN(cell.targets, DeviceCopy::Create(device, targets, "targets"));
-  CAIRN_ASSIGN_OR_RETURN(cell.weights, DeviceCopy::Create(device, size, "weights"));
+  CAIRN_ASSIGN_OR_RETURN(instance.targets, DeviceCopy::Create(device, targets, "targets"));
+  CAIRN_ASSIGN_OR_RETURN(instance.weights, DeviceCopy::Create(device, size, "weights"));
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::MakeBorders(int stage, Cell& cell, kernels::Device& device) const {
+absl::Status StageInstances::MakeBorders(int stage, StageInstance& instance, kernels::Device& device) const {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
-  cell.input_pointers.resize(here.inputs.size());
-  cell.inputs.resize(here.inputs.size());
-  cell.input_gradients.resize(here.inputs.size());
+  instance.input_pointers.resize(here.inputs.size());
+  instance.inputs.resize(here.inputs.size());
+  instance.input_gradients.resize(here.inputs.size());
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     const int input = here.inputs[i];
     if (input >= 0 && shape_.same_device(PartOfNode(shape_.stages, input), stage)) continue;
-    const int64_t floats = cell.plan->input_floats(i);
-    CAIRN_ASSIGN_OR_RETURN(cell.inputs[i],
+    const int64_t floats = instance.plan->input_floats(i);
+    CAIRN_ASSIGN_OR_RETURN(instance.inputs[i],
                            DeviceCopy::Create(device, floats, "activations from another stage"));
     if (!here.input_needs_gradient[i]) continue;
-    CAIRN_ASSIGN_OR_RETURN(cell.input_gradients[i], HostStaging::Create(device, floats));
+    CAIRN_ASSIGN_OR_RETURN(instance.input_gradients[i], HostStaging::Create(device, floats));
   }
-  cell.outputs.resize(here.outputs.size());
-  cell.output_addends.resize(here.outputs.size());
+  instance.outputs.resize(here.outputs.size());
+  instance.output_addends.resize(here.outputs.size());
   for (size_t i = 0; i < here.outputs.size(); ++i) {
-    const int64_t floats = cell.plan->output_floats(i);
+    const int64_t floats = instance.plan->output_floats(i);
     if (shape_.leaves[static_cast<size_t>(stage)][i]) {
-      CAIRN_ASSIGN_OR_RETURN(cell.outputs[i], HostStaging::Create(device, floats));
+      CAIRN_ASSIGN_OR_RETURN(instance.outputs[i], HostStaging::Create(device, floats));
     }
     if (shape_.readers[static_cast<size_t>(stage)][i].size() > 1) {
-      CAIRN_ASSIGN_OR_RETURN(cell.output_addends[i],
+      CAIRN_ASSIGN_OR_RETURN(instance.output_addends[i],
                              DeviceCopy::Create(device, floats, "gradients from another stage"));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::GatherInputs(int stage, int micro_batch, const Call& call) {
+absl::Status StageInstances::GatherInputs(int stage, int micro_batch, const Call& call) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
-  Cell& cell = At(stage, micro_batch);
+  StageInstance& instance = At(stage, micro_batch);
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     const int input = here.inputs[i];
     if (input < 0) {
       const auto index = static_cast<size_t>(Node::OfModelInput(input));
       const int64_t elements = shape_.model.inputs()[index].shape.num_elements();
-      CAIRN_ASSIGN_OR_RETURN(
-          cell.input_pointers[i],
-          cell.inputs[i]->Upload(call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
-                                 cell.plan->input_floats(i)));
+      CAIRN_ASSIGN_OR_RETURN(instance.input_pointers[i],
+                             instance.inputs[i]->Upload(
+                                 call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
+                                 instance.plan->input_floats(i)));
       continue;
     }
     const int from = PartOfNode(shape_.stages, input);
     const size_t output = OutputOf(shape_.stages[static_cast<size_t>(from)], input);
     if (shape_.same_device(from, stage)) {
-      cell.input_pointers[i] = At(from, micro_batch).plan->output(output);
+      instance.input_pointers[i] = At(from, micro_batch).plan->output(output);
       continue;
     }
     CAIRN_ASSIGN_OR_RETURN(
@@ -197,38 +197,39 @@ absl::Status PipelineCells::GatherInputs(int stage, int micro_batch, const Call&
             ? At(from, micro_batch).outputs[output]->Receive()
             : shape_.remote_stages->Received(
                   {.stage = from, .slot = static_cast<int>(output), .micro_batch = micro_batch}));
-    CAIRN_ASSIGN_OR_RETURN(cell.input_pointers[i], cell.inputs[i]->Upload(host, cell.plan->input_floats(i)));
+    CAIRN_ASSIGN_OR_RETURN(instance.input_pointers[i],
+                           instance.inputs[i]->Upload(host, instance.plan->input_floats(i)));
   }
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::Forward(int stage, int micro_batch, const Call& call, PipelineLane& lane) {
+absl::Status StageInstances::Forward(int stage, int micro_batch, const Call& call, PipelineDevice& lane) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
-  Cell& cell = At(stage, micro_batch);
+  StageInstance& instance = At(stage, micro_batch);
   CAIRN_RETURN_IF_ERROR(GatherInputs(stage, micro_batch, call));
   CAIRN_RETURN_IF_ERROR(lane.device().SeedRandom(
       call.batch.seed, call.batch.first_example + begins_[static_cast<size_t>(micro_batch)]));
-  CAIRN_RETURN_IF_ERROR(cell.plan->Forward(lane.values(), cell.input_pointers, call.training));
-  if (!call.training) CAIRN_RETURN_IF_ERROR(cell.plan->Penalties(lane.values()));
-  if (here.last) return RunLoss(cell, micro_batch, call, lane);
+  CAIRN_RETURN_IF_ERROR(instance.plan->Forward(lane.values(), instance.input_pointers, call.training));
+  if (!call.training) CAIRN_RETURN_IF_ERROR(instance.plan->Penalties(lane.values()));
+  if (here.last) return RunLoss(instance, micro_batch, call, lane);
   for (size_t i = 0; i < here.outputs.size(); ++i) {
-    if (!cell.outputs[i].has_value()) continue;
-    CAIRN_RETURN_IF_ERROR(cell.outputs[i]->Send(cell.plan->output(i)));
+    if (!instance.outputs[i].has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(instance.outputs[i]->Send(instance.plan->output(i)));
   }
   return SendToRemoteStages(stage, micro_batch, /*backward=*/false);
 }
 
 // Sends tensors that the device has just computed. Waits until they are in host memory.
-absl::Status PipelineCells::SendToRemoteStages(int stage, int micro_batch, bool backward) {
-  Cell& cell = At(stage, micro_batch);
+absl::Status StageInstances::SendToRemoteStages(int stage, int micro_batch, bool backward) {
+  StageInstance& instance = At(stage, micro_batch);
   const auto index = static_cast<size_t>(stage);
   for (const PipelineShape::Export& one :
        backward ? shape_.input_gradients_to[index] : shape_.outputs_to[index]) {
     for (const int slot : one.slots) {
       const auto at = static_cast<size_t>(slot);
-      CAIRN_ASSIGN_OR_RETURN(const float* const host,
-                             backward ? cell.input_gradients[at]->Receive() : cell.outputs[at]->Receive());
-      const int64_t floats = backward ? cell.plan->input_floats(at) : cell.plan->output_floats(at);
+      CAIRN_ASSIGN_OR_RETURN(const float* const host, backward ? instance.input_gradients[at]->Receive()
+                                                               : instance.outputs[at]->Receive());
+      const int64_t floats = backward ? instance.plan->input_floats(at) : instance.plan->output_floats(at);
       shape_.remote_stages->Send(
           one.task, {.stage = stage, .slot = slot, .micro_batch = micro_batch, .backward = backward},
           {host, static_cast<size_t>(floats)}, /*completes=*/slot == one.slots.back());
@@ -237,36 +238,37 @@ absl::Status PipelineCells::SendToRemoteStages(int stage, int micro_batch, bool 
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::RunLoss(Cell& cell, int micro_batch, const Call& call, PipelineLane& lane) {
+absl::Status StageInstances::RunLoss(StageInstance& instance, int micro_batch, const Call& call,
+                                     PipelineDevice& lane) {
   const int64_t begin = begins_[static_cast<size_t>(micro_batch)], size = SizeOf(micro_batch);
   const BatchView piece = call.batch.Part(begin, size);
   Plan::Batch batch;
-  CAIRN_ASSIGN_OR_RETURN(
-      batch.targets, cell.targets->Upload(piece.targets.data(), static_cast<int64_t>(piece.targets.size())));
+  CAIRN_ASSIGN_OR_RETURN(batch.targets, instance.targets->Upload(piece.targets.data(),
+                                                                 static_cast<int64_t>(piece.targets.size())));
   if (!piece.weights.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(batch.weights, cell.weights->Upload(piece.weights.data(), size));
+    CAIRN_ASSIGN_OR_RETURN(batch.weights, instance.weights->Upload(piece.weights.data(), size));
   }
-  if (const absl::Status status = cell.plan->Loss(batch, call.training); !status.ok()) {
+  if (const absl::Status status = instance.plan->Loss(batch, call.training); !status.ok()) {
     return begin == 0 ? status : Annotate(status, absl::StrCat("from example ", begin, " on"));
   }
   const int64_t width = shape_.model.output_shape().num_elements();
-  return lane.device().CopyToHost(cell.plan->output(), call.outputs + begin * width,
+  return lane.device().CopyToHost(instance.plan->output(), call.outputs + begin * width,
                                   size * width * int64_t{sizeof(float)});
 }
 
-absl::Status PipelineCells::GatherGradients(int stage, int micro_batch, PipelineLane& lane) {
-  Cell& cell = At(stage, micro_batch);
+absl::Status StageInstances::GatherGradients(int stage, int micro_batch, PipelineDevice& lane) {
+  StageInstance& instance = At(stage, micro_batch);
   const auto& readers = shape_.readers[static_cast<size_t>(stage)];
   for (size_t output = 0; output < readers.size(); ++output) {
-    float* const sum = cell.plan->output_gradient(output);
-    const int64_t floats = cell.plan->output_floats(output);
+    float* const sum = instance.plan->output_gradient(output);
+    const int64_t floats = instance.plan->output_floats(output);
     bool first = true;
     for (const PipelineShape::Reader& reader : readers[output]) {
       const auto input = static_cast<size_t>(reader.input);
       if (shape_.same_device(reader.stage, stage)) {
         const float* const gradient = At(reader.stage, micro_batch).plan->input_gradient(input);
         CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
-                                    : cell.plan->AddToOutputGradient(output, gradient));
+                                    : instance.plan->AddToOutputGradient(output, gradient));
       } else {
         CAIRN_ASSIGN_OR_RETURN(const float* const host,
                                shape_.is_here(reader.stage)
@@ -279,8 +281,8 @@ absl::Status PipelineCells::GatherGradients(int stage, int micro_batch, Pipeline
           CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {
           CAIRN_ASSIGN_OR_RETURN(const float* const addend,
-                                 cell.output_addends[output]->Upload(host, floats));
-          CAIRN_RETURN_IF_ERROR(cell.plan->AddToOutputGradient(output, addend));
+                                 instance.output_addends[output]->Upload(host, floats));
+          CAIRN_RETURN_IF_ERROR(instance.plan->AddToOutputGradient(output, addend));
         }
       }
       first = false;
@@ -289,38 +291,38 @@ absl::Status PipelineCells::GatherGradients(int stage, int micro_batch, Pipeline
   return absl::OkStatus();
 }
 
-absl::Status PipelineCells::Backward(int stage, int micro_batch, PipelineLane& lane) {
+absl::Status StageInstances::Backward(int stage, int micro_batch, PipelineDevice& lane) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
-  Cell& cell = At(stage, micro_batch);
+  StageInstance& instance = At(stage, micro_batch);
   if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(stage, micro_batch, lane));
   std::vector<float*> targets(shape_.model.variables().size());
   for (const int variable : here.variables) {
     targets[static_cast<size_t>(variable)] =
         lane.TargetOf(variable, ContributionOf(variable, stage, micro_batch));
   }
-  CAIRN_RETURN_IF_ERROR(cell.plan->Backward(lane.values(), targets, [&](int variable) {
+  CAIRN_RETURN_IF_ERROR(instance.plan->Backward(lane.values(), targets, [&](int variable) {
     return lane.Add(variable, ContributionOf(variable, stage, micro_batch));
   }));
   for (size_t i = 0; i < here.inputs.size(); ++i) {
-    if (!cell.input_gradients[i].has_value()) continue;
-    CAIRN_RETURN_IF_ERROR(cell.input_gradients[i]->Send(cell.plan->input_gradient(i)));
+    if (!instance.input_gradients[i].has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(instance.input_gradients[i]->Send(instance.plan->input_gradient(i)));
   }
   return SendToRemoteStages(stage, micro_batch, /*backward=*/true);
 }
 
-kernels::LossSums PipelineCells::sums() const {
+kernels::LossSums StageInstances::sums() const {
   kernels::LossSums sums;
-  for (const Cell& cell : cells_.back()) {
-    sums.loss += cell.plan->sums().loss;
-    sums.examples += cell.plan->sums().examples;
+  for (const StageInstance& instance : instances_.back()) {
+    sums.loss += instance.plan->sums().loss;
+    sums.examples += instance.plan->sums().examples;
   }
   return sums;
 }
 
-double PipelineCells::penalty() const {
+double StageInstances::penalty() const {
   double penalty = 0;
-  for (const std::vector<Cell>& stage : cells_) {
-    for (const Cell& cell : stage) penalty += cell.plan->penalty();
+  for (const std::vector<StageInstance>& stage : instances_) {
+    for (const StageInstance& instance : stage) penalty += instance.plan->penalty();
   }
   return penalty;
 }

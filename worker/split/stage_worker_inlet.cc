@@ -1,5 +1,5 @@
 // Handles what arrives at a stage worker: the stage leader's greeting, stream and frames.
-#include "worker/split/partner_inlet.h"
+#include "worker/split/stage_worker_inlet.h"
 
 #include <algorithm>
 #include <utility>
@@ -38,14 +38,14 @@ std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) 
 
 }  // namespace
 
-absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
+absl::Status StageWorker::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
   const auto refuse = [](const auto&... text) {
     return absl::FailedPreconditionError(absl::StrCat(text...));
   };
   CAIRN_RETURN_IF_ERROR(allreduce::CheckCaller(request, options_.cluster_hash));
   if (!request.has_plan()) return refuse("its model is divided over workers, but the caller's is not");
-  if (request.to() != options_.worker || request.from() != options_.head) {
-    return refuse("it is worker ", options_.worker, " of the group of worker ", options_.head,
+  if (request.to() != options_.worker || request.from() != options_.leader) {
+    return refuse("it is worker ", options_.worker, " of the group of worker ", options_.leader,
                   ", and was called as worker ", request.to(), " by worker ", request.from());
   }
   const std::string differences = Differences(options_.plan, request.plan());
@@ -68,14 +68,14 @@ absl::Status Partner::OnGreet(const v1::GreetRequest& request, v1::GreetResponse
   return absl::OkStatus();
 }
 
-std::shared_ptr<allreduce::RingHandler> Partner::OnStream(std::shared_ptr<allreduce::RingStream> back) {
+std::shared_ptr<allreduce::RingHandler> StageWorker::OnStream(std::shared_ptr<allreduce::RingStream> back) {
   return std::make_shared<Inlet>(*this, std::move(back));
 }
 
-absl::Status Partner::OnHello(Inlet& inlet, const v1::RingHello& hello) {
-  if (hello.worker() != options_.head) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("split: a stream of worker ", hello.worker(), " (expected worker ", options_.head, ")"));
+absl::Status StageWorker::OnHello(Inlet& inlet, const v1::RingHello& hello) {
+  if (hello.worker() != options_.leader) {
+    return absl::FailedPreconditionError(absl::StrCat("split: a stream of worker ", hello.worker(),
+                                                      " (expected worker ", options_.leader, ")"));
   }
   MutexLock lock(mutex_);
   if (link_ != nullptr || running_) return absl::AbortedError("another stage leader has connected");
@@ -86,7 +86,7 @@ absl::Status Partner::OnHello(Inlet& inlet, const v1::RingHello& hello) {
   return absl::OkStatus();
 }
 
-absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload) {
+absl::Status StageWorker::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload) {
   if (!inlet.greeted) {
     if (header.has_hello()) return OnHello(inlet, header.hello());
     return absl::InvalidArgumentError("split: a stream begins with Hello");
@@ -120,7 +120,7 @@ absl::Status Partner::OnFrame(Inlet& inlet, const v1::RingHeader& header, net::P
   }
 }
 
-absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
+absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   {
     MutexLock lock(mutex_);
     if (begun_.has_value())
@@ -161,7 +161,7 @@ absl::Status Partner::OnBegin(const v1::SplitBegin& begin) {
   return absl::OkStatus();
 }
 
-absl::Status Partner::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
+absl::Status StageWorker::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
   if (tensor.kind() == v1::SPLIT_KIND_ACTIVATION || tensor.kind() == v1::SPLIT_KIND_ACTIVATION_GRADIENT) {
     return mailbox_.OnTensor(tensor, payload);
   }
@@ -179,7 +179,7 @@ absl::Status Partner::OnTensor(const v1::StageTensorName& tensor, net::Payload p
   return absl::OkStatus();
 }
 
-void Partner::Lose(const allreduce::RingStream* link, const std::string& why) {
+void StageWorker::Lose(const allreduce::RingStream* link, const std::string& why) {
   std::string step;
   {
     MutexLock lock(mutex_);

@@ -1,12 +1,12 @@
-#include "worker/split/partner.h"
+#include "worker/split/stage_worker.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "worker/split/partner_inlet.h"
 #include "worker/split/stage_messages.h"
+#include "worker/split/stage_worker_inlet.h"
 
 namespace cairn::split {
 namespace {
@@ -22,7 +22,7 @@ TimePoint Now() {
 
 }  // namespace
 
-Partner::Partner(Options options, const nn::Pipeline::Options& pipeline)
+StageWorker::StageWorker(Options options, const nn::Pipeline::Options& pipeline)
     : options_(std::move(options)),
       model_(pipeline.model),
       loss_(pipeline.loss),
@@ -39,23 +39,24 @@ Partner::Partner(Options options, const nn::Pipeline::Options& pipeline)
   CAIRN_CHECK(values_ != nullptr && gradients_ != nullptr);
 }
 
-absl::StatusOr<std::unique_ptr<Partner>> Partner::Create(Options options, nn::Pipeline::Options pipeline) {
-  std::unique_ptr<Partner> partner(new Partner(std::move(options), pipeline));
-  pipeline.remote_stages = &partner->mailbox_;
-  CAIRN_ASSIGN_OR_RETURN(partner->pipeline_, nn::Pipeline::Create(pipeline));
-  partner->mailbox_.SetPipeline(partner->pipeline_.get());
-  partner->FindNeeds();
-  partner->beats_ =
-      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, partner->options_.lease / 4),
-                               [raw = partner.get()] { raw->Beat(); });
-  return partner;
+absl::StatusOr<std::unique_ptr<StageWorker>> StageWorker::Create(Options options,
+                                                                 nn::Pipeline::Options pipeline) {
+  std::unique_ptr<StageWorker> stage_worker(new StageWorker(std::move(options), pipeline));
+  pipeline.remote_stages = &stage_worker->mailbox_;
+  CAIRN_ASSIGN_OR_RETURN(stage_worker->pipeline_, nn::Pipeline::Create(pipeline));
+  stage_worker->mailbox_.SetPipeline(stage_worker->pipeline_.get());
+  stage_worker->FindNeeds();
+  stage_worker->beats_ =
+      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, stage_worker->options_.lease / 4),
+                               [raw = stage_worker.get()] { raw->Beat(); });
+  return stage_worker;
 }
 
-Partner::~Partner() {
+StageWorker::~StageWorker() {
   beats_ = nullptr;
 }
 
-void Partner::FindNeeds() {
+void StageWorker::FindNeeds() {
   const nn::PipelineShape& shape = pipeline_->shape();
   for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
     if (!shape.is_here(static_cast<int>(stage))) continue;
@@ -72,12 +73,12 @@ void Partner::FindNeeds() {
   }
 }
 
-absl::Span<float> Partner::ValuesOf(const Flat& flat, int variable) const {
+absl::Span<float> StageWorker::ValuesOf(const Flat& flat, int variable) const {
   const nn::ModelVariable& held = model_.variables()[static_cast<size_t>(variable)];
   return {flat.get() + held.offset, static_cast<size_t>(held.shape.num_elements())};
 }
 
-absl::Status Partner::Serve() {
+absl::Status StageWorker::Serve() {
   for (;;) {
     auto begin = AwaitBatch();
     {
@@ -89,7 +90,7 @@ absl::Status Partner::Serve() {
   }
 }
 
-absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
+absl::StatusOr<v1::SplitBegin> StageWorker::AwaitBatch() {
   MutexLock lock(mutex_);
   TimePoint say_at = Now() + kSayEvery;
   while (!over_.has_value()) {
@@ -113,11 +114,11 @@ absl::StatusOr<v1::SplitBegin> Partner::AwaitBatch() {
   return absl::CancelledError("training is over");
 }
 
-void Partner::RunBatch(const v1::SplitBegin& begin) {
-  std::shared_ptr<allreduce::RingStream> head;
+void StageWorker::RunBatch(const v1::SplitBegin& begin) {
+  std::shared_ptr<allreduce::RingStream> leader;
   {
     MutexLock lock(mutex_);
-    head = link_;
+    leader = link_;
   }
   if (options_.trace != nullptr && begin.training()) options_.trace->AtStep(begin.step());
   const auto floats = static_cast<size_t>(model_.num_parameters());
@@ -146,7 +147,7 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
         bool lost;
         {
           MutexLock lock(mutex_);
-          lost = head == nullptr || link_ != head;
+          lost = leader == nullptr || link_ != leader;
         }
         if (lost) pipeline_->Fail(absl::AbortedError("the stage leader is lost"));
       },
@@ -156,19 +157,19 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
         tensor.set_index(variable);
         const absl::Span<const float> gradient = ValuesOf(gradients_, variable);
         const auto copy = CopyOf(gradient);
-        if (head != nullptr) SendTensors(*head, tensor, {copy.get(), gradient.size()}, copy);
+        if (leader != nullptr) SendTensors(*leader, tensor, {copy.get(), gradient.size()}, copy);
         if (options_.faults != nullptr) options_.faults->Pass("announced");
       });
   if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
   v1::SplitHeader header;
   v1::SplitDone& done = *header.mutable_done();
-  if (result.ok() && last_ && head != nullptr) {
+  if (result.ok() && last_ && leader != nullptr) {
     v1::StageTensorName tensor;
     tensor.set_kind(v1::SPLIT_KIND_OUTPUT);
     const absl::Span<const float> outputs =
         outputs_.span().subspan(0, examples * static_cast<size_t>(model_.output_shape().num_elements()));
     const auto copy = CopyOf(outputs);
-    SendTensors(*head, tensor, {copy.get(), outputs.size()}, copy);
+    SendTensors(*leader, tensor, {copy.get(), outputs.size()}, copy);
   }
   if (result.ok()) {
     done.set_loss(result->sums.loss);
@@ -183,37 +184,37 @@ void Partner::RunBatch(const v1::SplitBegin& begin) {
     running_ = false;
     begun_.reset();
   }
-  if (head != nullptr) SendHeader(*head, header);
+  if (leader != nullptr) SendHeader(*leader, header);
 }
 
-void Partner::Send(const v1::StageTensorName& tensor, absl::Span<const float> values) {
-  std::shared_ptr<allreduce::RingStream> head;
+void StageWorker::Send(const v1::StageTensorName& tensor, absl::Span<const float> values) {
+  std::shared_ptr<allreduce::RingStream> leader;
   {
     MutexLock lock(mutex_);
-    head = link_;
+    leader = link_;
   }
-  if (head == nullptr) return;
+  if (leader == nullptr) return;
   const auto copy = CopyOf(values);
-  SendTensors(*head, tensor, {copy.get(), values.size()}, copy);
+  SendTensors(*leader, tensor, {copy.get(), values.size()}, copy);
 }
 
-void Partner::Beat() {
-  std::shared_ptr<allreduce::RingStream> head;
+void StageWorker::Beat() {
+  std::shared_ptr<allreduce::RingStream> leader;
   bool silent = false;
   {
     MutexLock lock(mutex_);
     const TimePoint now = Now();
     // This process was suspended: what arrived meanwhile has not been read yet.
     if (now - std::exchange(last_beat_, now) > options_.lease / 2) heard_ = now;
-    head = link_;
+    leader = link_;
     silent = now - heard_ > options_.lease;
   }
-  if (head == nullptr) return;
-  SendBeat(*head);
+  if (leader == nullptr) return;
+  SendBeat(*leader);
   if (!silent) return;
   const std::string why = absl::StrCat("not heard from for ", ToSeconds(options_.lease), " s");
-  Lose(head.get(), why);
-  head->End(absl::AbortedError(why));
+  Lose(leader.get(), why);
+  leader->End(absl::AbortedError(why));
 }
 
 }  // namespace cairn::split

@@ -1,5 +1,5 @@
 // How a stage leader connects to its stage workers, and detects that one is lost.
-#include "worker/split/head_link.h"
+#include "worker/split/leader_link.h"
 
 #include <thread>
 #include <utility>
@@ -22,35 +22,36 @@ TimePoint Now() {
 
 }  // namespace
 
-void Head::Link::OnClosed(const absl::Status& status) {
-  const std::string text = absl::StrCat("lost ", name(), head.InStep(), ": ", status.message());
+void StageLeader::Link::OnClosed(const absl::Status& status) {
+  const std::string text = absl::StrCat("lost ", name(), leader.InStep(), ": ", status.message());
   const bool again = allreduce::IsLoss(status) || absl::IsAborted(status);
-  head.Lose(*this, again ? absl::AbortedError(text) : absl::Status(status.code(), text));
+  leader.Lose(*this, again ? absl::AbortedError(text) : absl::Status(status.code(), text));
 }
 
-absl::Status Head::Reach() {
+absl::Status StageLeader::Reach() {
   return ReachBy(Now() + options_.connect_timeout);
 }
 
-absl::Status Head::ReachBy(TimePoint deadline) {
-  for (size_t partner = 0; partner < options_.partners.size(); ++partner) {
+absl::Status StageLeader::ReachBy(TimePoint deadline) {
+  for (size_t stage_worker = 0; stage_worker < options_.stage_workers.size(); ++stage_worker) {
     std::shared_ptr<Link> old;
     {
       MutexLock lock(mutex_);
-      if (links_[partner] != nullptr && links_[partner]->lost.ok()) continue;
-      old = std::exchange(links_[partner], nullptr);
+      if (links_[stage_worker] != nullptr && links_[stage_worker]->lost.ok()) continue;
+      old = std::exchange(links_[stage_worker], nullptr);
     }
     if (old != nullptr) Say(std::string(old->lost.message()));
     Drop(std::move(old));
-    CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<Link> opened, Open(partner, deadline));
+    CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<Link> opened, Open(stage_worker, deadline));
     MutexLock lock(mutex_);
-    links_[partner] = std::move(opened);
+    links_[stage_worker] = std::move(opened);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Head::Link>> Head::Open(size_t partner, TimePoint deadline) {
-  const PartnerAt& at = options_.partners[partner];
+absl::StatusOr<std::shared_ptr<StageLeader::Link>> StageLeader::Open(size_t stage_worker,
+                                                                     TimePoint deadline) {
+  const StageWorkerAddress& at = options_.stage_workers[stage_worker];
   v1::GreetRequest request;
   request.set_protocol(net::kProtocolVersion);
   request.set_cluster_hash(options_.cluster_hash);
@@ -66,7 +67,7 @@ absl::StatusOr<std::shared_ptr<Head::Link>> Head::Open(size_t partner, TimePoint
     v1::GreetResponse response;
     const absl::Status status = at.peer->Greet(request, &response, kGreetTimeout);
     if (status.ok()) {
-      auto link = std::make_shared<Link>(*this, partner);
+      auto link = std::make_shared<Link>(*this, stage_worker);
       link->stream = at.peer->Open(response, *link);
       v1::RingHeader header;
       header.mutable_hello()->set_worker(options_.worker);
@@ -87,8 +88,8 @@ absl::StatusOr<std::shared_ptr<Head::Link>> Head::Open(size_t partner, TimePoint
   }
 }
 
-void Head::DropLinks() {
-  std::vector<std::shared_ptr<Link>> links(options_.partners.size());
+void StageLeader::DropLinks() {
+  std::vector<std::shared_ptr<Link>> links(options_.stage_workers.size());
   {
     MutexLock lock(mutex_);
     links.swap(links_);
@@ -96,7 +97,7 @@ void Head::DropLinks() {
   for (std::shared_ptr<Link>& link : links) Drop(std::move(link));
 }
 
-void Head::Drop(std::shared_ptr<Link> link) {
+void StageLeader::Drop(std::shared_ptr<Link> link) {
   // Other threads hold the link for the length of a Send(), which does not block. The stream's own thread may
   // be one of them, and must not be the one that waits for the stream's end.
   while (link != nullptr && link.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
