@@ -8,8 +8,8 @@
 
 namespace cairn::cli {
 
-std::optional<int64_t> AskStep(const std::vector<std::string>& servers, const net::Access& access,
-                               Duration timeout) {
+std::optional<int64_t> RequestStep(const std::vector<std::string>& servers, const net::Access& access,
+                                   Duration timeout) {
   const TimePoint deadline = std::chrono::steady_clock::now() + timeout;
   const auto credentials = net::CredentialsOf(access);
   std::optional<int64_t> step;

@@ -84,11 +84,11 @@ class MatpowCommand final : public Command {
     for (size_t i = 0; i < 2; ++i) {
       const std::string& name = devices_[std::min(i, devices_.size() - 1)];
       CAIRN_ASSIGN_OR_RETURN(powers[i].thread, Find(name, "--devices", request, backends));
-      Tell(i == 0 ? "a^n" : "b^n", *powers[i].thread);
+      Print(i == 0 ? "a^n" : "b^n", *powers[i].thread);
     }
     CAIRN_ASSIGN_OR_RETURN(nn::DeviceThread* const adder,
                            Find(sum_device_, "--sum_device", request, backends));
-    Tell("sum", *adder);
+    Print("sum", *adder);
     for (size_t i = 0; i < 2; ++i) {
       Fill(powers[i], i);
       powers[i].thread->Run([&] { powers[i].status = Prepare(powers[i]); });
@@ -141,7 +141,7 @@ class MatpowCommand final : public Command {
     return threads_.back().get();
   }
 
-  void Tell(const char* what, const nn::DeviceThread& thread) const {
+  void Print(const char* what, const nn::DeviceThread& thread) const {
     if (log_placement_) std::fprintf(stderr, "%s: %s\n", what, thread.device().Description().c_str());
   }
 

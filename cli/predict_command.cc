@@ -148,7 +148,7 @@ class PredictCommand final : public Command {
       }
     }
     if (const std::string warning = WarnOfThreads(threads_); !warning.empty()) Warn(warning);
-    const absl::Status status = CatchOutOfMemory("the examples", [&] { return PredictAndTell(); });
+    const absl::Status status = CatchOutOfMemory("the examples", [&] { return PredictAndPrint(); });
     if (status.ok()) return 0;
     if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return Fault(status.message());
     std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
@@ -227,7 +227,7 @@ class PredictCommand final : public Command {
     return examples;
   }
 
-  absl::Status PredictAndTell() {
+  absl::Status PredictAndPrint() {
     CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
                            worker::LoadTrainedModel(weights_, options_.model));
     const nn::Model& model = trained.model;
@@ -257,7 +257,7 @@ class PredictCommand final : public Command {
                                             .threads = threads_ > 0 ? threads_ : UsableCores()}));
     if (const std::string warning = worker::NonFiniteOutputs(prediction, *examples.inputs); !warning.empty())
       Warn(warning);
-    CAIRN_RETURN_IF_ERROR(TellOutputs(trained, loss.ok() ? *loss : kNumbers, prediction));
+    CAIRN_RETURN_IF_ERROR(PrintOutputs(trained, loss.ok() ? *loss : kNumbers, prediction));
     if (targets.has_value()) {
       std::printf("%s\n", absl::StrJoin(prediction.metrics, " - ", [](std::string* out, const auto& metric) {
                             absl::StrAppend(out, metric.first, ": ",
@@ -267,8 +267,8 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  absl::Status TellOutputs(const worker::TrainedModel& trained, const nn::LossSpec& loss,
-                           worker::Prediction& prediction) const {
+  absl::Status PrintOutputs(const worker::TrainedModel& trained, const nn::LossSpec& loss,
+                            worker::Prediction& prediction) const {
     const nn::Model& model = trained.model;
     if (!output_.empty()) {
       Shape shape = {prediction.examples};

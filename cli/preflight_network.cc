@@ -130,9 +130,9 @@ class NetworkPreflight {
                     const net::Credentials& credentials) {
     const auto stub = v1::Inspector::NewStub(net::MakeChannel(address.ToString(), credentials));
     v1::ServerStatus server;
-    absl::Status status = Ask(*stub, server);  // opens the connection
+    absl::Status status = Query(*stub, server);  // opens the connection
     const double asked = given_.unix_seconds();
-    if (status.ok()) status = Ask(*stub, server);
+    if (status.ok()) status = Query(*stub, server);
     const double answered = given_.unix_seconds();
     if (!status.ok()) {
       NotReached(task, address, status);
@@ -167,7 +167,7 @@ class NetworkPreflight {
     }
   }
 
-  absl::Status Ask(v1::Inspector::Stub& stub, v1::ServerStatus& server) const {
+  absl::Status Query(v1::Inspector::Stub& stub, v1::ServerStatus& server) const {
     grpc::ClientContext context;
     net::SetDeadline(context, std::chrono::duration_cast<std::chrono::milliseconds>(given_.timeout));
     return net::FromGrpc(stub.Describe(&context, v1::DescribeRequest(), &server));

@@ -64,7 +64,7 @@ class StatusCommand final : public Command {
     const bool watch = !app.get_option("--watch")->empty();
     const bool clears = watch && !json_ && isatty(STDOUT_FILENO) != 0;
     for (;;) {
-      const ClusterView view = {.cluster = cluster->spec, .servers = AskAll(stubs)};
+      const ClusterView view = {.cluster = cluster->spec, .servers = QueryAll(stubs)};
       const std::string text = json_ ? AsJson(view) : AsTable(view);
       std::printf("%s%s%s", clears ? "\x1b[H\x1b[2J" : "", text.c_str(), watch && !json_ ? "\n" : "");
       if (std::fflush(stdout) != 0) return static_cast<int>(ExitCode::kFailure);  // main() logs the reason
@@ -75,18 +75,18 @@ class StatusCommand final : public Command {
 
  private:
   // Queries all servers concurrently, so that a server that does not answer costs at most one time limit.
-  std::vector<absl::StatusOr<v1::ServerStatus>> AskAll(
+  std::vector<absl::StatusOr<v1::ServerStatus>> QueryAll(
       const std::vector<std::unique_ptr<v1::Inspector::Stub>>& stubs) const {
     std::vector<absl::StatusOr<v1::ServerStatus>> answers(stubs.size(), absl::UnknownError("not asked"));
     std::vector<Thread> threads;
     for (size_t i = 0; i < stubs.size(); ++i) {
-      threads.emplace_back("ask", [this, &answers, &stubs, i] { answers[i] = Ask(*stubs[i]); });
+      threads.emplace_back("ask", [this, &answers, &stubs, i] { answers[i] = Query(*stubs[i]); });
     }
     for (Thread& thread : threads) thread.Join();
     return answers;
   }
 
-  absl::StatusOr<v1::ServerStatus> Ask(v1::Inspector::Stub& stub) const {
+  absl::StatusOr<v1::ServerStatus> Query(v1::Inspector::Stub& stub) const {
     grpc::ClientContext context;
     net::SetDeadline(context, std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds_ * 1000)));
     v1::ServerStatus answer;

@@ -78,7 +78,7 @@ int Supervisor::Run(const std::vector<Task>& tasks) {
     StartPlanned();
     OnDeadline();
   }
-  if (!verdict_.empty()) Say(verdict_);
+  if (!verdict_.empty()) Log(verdict_);
   return exit_code_.value_or(0);
 }
 
@@ -108,7 +108,7 @@ bool Supervisor::PlanRestart(Member& member) {
       soon ? std::clamp<Duration>(member.pause * 2, kShortestPause, kLongestPause) : Duration::zero();
   member.restart_at = now + member.pause;
   ++member.restarts;
-  Say(absl::StrCat(member.child->name(), " ", Describe(end), ": restarting it (", member.restarts, " of ",
+  Log(absl::StrCat(member.child->name(), " ", Describe(end), ": restarting it (", member.restarts, " of ",
                    member.task->restarts, ")"));
   return true;
 }
@@ -160,14 +160,14 @@ void Supervisor::WaitForEvents(const SignalQueue& signals) {
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGCHLD) return;  // ReapEnded() checks all children anyway
   if (phase_ == Phase::kStopping || phase_ == Phase::kKilling) {
-    Say(absl::StrCat(SignalName(signal), " again: killing ",
+    Log(absl::StrCat(SignalName(signal), " again: killing ",
                      Counted(static_cast<int64_t>(Running().size()), "task")));
     KillAll();
     return;
   }
   exit_code_ = static_cast<int>(signal == SIGINT ? ExitCode::kInterrupted : ExitCode::kTerminated);
   verdict_ = absl::StrCat("stopped by ", SignalName(signal));
-  Say(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace),
+  Log(absl::StrCat(SignalName(signal), ": stopping within ", Seconds(options_.grace),
                    "; a second signal kills the tasks"));
   Stop(signal == SIGINT ? SIGINT : SIGTERM);
 }
@@ -184,10 +184,10 @@ void Supervisor::ReapEnded() {
     return (CodeOf(*a->child->end()) == kRetryable) < (CodeOf(*b->child->end()) == kRetryable);
   });
   for (Member* member : ended) OnEnd(*member);
-  if (phase_ == Phase::kStopping) TellServers();
+  if (phase_ == Phase::kStopping) NotifyServers();
 }
 
-void Supervisor::TellServers() {
+void Supervisor::NotifyServers() {
   if (servers_told_ || WorkersRunning()) return;
   servers_told_ = true;
   for (const Member* member : Running()) member->child->Signal(stop_signal_);
@@ -199,11 +199,11 @@ void Supervisor::OnEnd(Member& member) {
   if (!child.end()->clean()) {
     if (phase_ == Phase::kRunning && PlanRestart(member)) return;
     if (member.task->may_leave && Left(*child.end())) {
-      Say(absl::StrCat(child.name(), " ", Describe(*child.end()), ": it has left the job"));
+      Log(absl::StrCat(child.name(), " ", Describe(*child.end()), ": it has left the job"));
       return;
     }
     if (chief_done_ && CodeOf(*child.end()) == kRetryable) {
-      Say(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
+      Log(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
       return;
     }
     if (member.role() == Role::kChief && !early_server_.empty() && child.end()->signal == SIGKILL) {
@@ -250,13 +250,13 @@ void Supervisor::OnDeadline() {
       EndWithoutChief(text);
     } else if (chief_done_ && only_untold) {
       exit_code_ = 0;
-      Say(absl::StrCat(text, ": the result is complete, nothing is lost"));
+      Log(absl::StrCat(text, ": the result is complete, nothing is lost"));
       Stop(SIGTERM);
     } else {
       Fail(kFailure, text);
     }
   } else if (phase_ == Phase::kStopping) {
-    Say(absl::StrCat(Names(late), " did not stop within ", Seconds(options_.grace), ": killing"));
+    Log(absl::StrCat(Names(late), " did not stop within ", Seconds(options_.grace), ": killing"));
     KillAll();
   }
 }
@@ -270,13 +270,13 @@ void Supervisor::EnterEnding() {
 
 void Supervisor::Fail(int code, const std::string& text) {
   exit_code_ = code;
-  Say(Running().empty() ? text : absl::StrCat(text, "; stopping the rest"));
+  Log(Running().empty() ? text : absl::StrCat(text, "; stopping the rest"));
   Stop(SIGTERM);
 }
 
 void Supervisor::EndWithoutChief(const std::string& text) {
   exit_code_ = 0;
-  Say(absl::StrCat(text, ", and had stopped ", early_server_, ": the result is complete, nothing is lost"));
+  Log(absl::StrCat(text, ", and had stopped ", early_server_, ": the result is complete, nothing is lost"));
   Stop(SIGTERM);
 }
 
@@ -288,7 +288,7 @@ void Supervisor::Stop(int signal) {
   for (const Member* member : Running()) {
     if (member->role() != Role::kServer) member->child->Signal(signal);
   }
-  TellServers();
+  NotifyServers();
 }
 
 void Supervisor::KillAll() {
@@ -311,7 +311,7 @@ bool Supervisor::WorkersRunning() const {
   });
 }
 
-void Supervisor::Say(const std::string& text) {
+void Supervisor::Log(const std::string& text) {
   Relay(options_.json ? JsonLogLine(options_.program, LogLevel::kWarning, text)
                       : absl::StrCat(options_.program, ": ", text, "\n"));
 }

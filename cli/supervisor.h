@@ -99,14 +99,14 @@ class Supervisor {
   void EndWithoutChief(const std::string& text);
   void Stop(int signal);
   // Forwards the stop signal to the servers once no worker runs.
-  void TellServers();
+  void NotifyServers();
   void KillAll();
 
   std::vector<const Member*> Running() const;
   bool RestartsPlanned() const;
   bool WorkersRunning() const;
   void Relay(const std::string& lines);
-  void Say(const std::string& text);
+  void Log(const std::string& text);
 
   const Options options_;
   std::vector<Member> members_;

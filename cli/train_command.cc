@@ -185,7 +185,7 @@ class TrainCommand final : public Command {
     const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
     if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
-      Say(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
+      Log(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
     return Launch(app);
   }
 
@@ -232,21 +232,21 @@ class TrainCommand final : public Command {
     const LocalTraces traces(trace_, tasks);
     IgnoreBrokenPipes();
     const std::vector<std::string> servers = AddressesOf(*server_ports);
-    if (options_.elastic) SayHowToJoin(servers);
-    if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) SayHowToWatch(servers);
+    if (options_.elastic) PrintHowToJoin(servers);
+    if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) PrintHowToWatch(servers);
     net::Access shown = access_;
     shown.token = token;
     Supervisor supervisor({.program = kProgram,
                            .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
                            .json = options_.log_format == "json",
-                           .progress = [&] { return AskStep(servers, shown, kStepTimeout); }});
+                           .progress = [&] { return RequestStep(servers, shown, kStepTimeout); }});
     return MergeTraces(traces, supervisor.Run(tasks));
   }
 
   // The tasks inherit the raised limit and check for themselves whether it is sufficient.
   absl::Status EnterLimits(const std::string& log_level) const {
     const std::string raised = RaiseDescriptorLimit();
-    if (!raised.empty() && log_level == "info") Say(raised);
+    if (!raised.empty() && log_level == "info") Log(raised);
     return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
   }
 
@@ -262,7 +262,7 @@ class TrainCommand final : public Command {
     if (token.empty() || server_ports.empty()) return std::nullopt;
     auto published = net::LocalToken::Publish(server_ports.front().port(), token);
     if (published.ok()) return *std::move(published);
-    Say(absl::StrCat("other programs cannot find the job token: ", published.status().message()));
+    Log(absl::StrCat("other programs cannot find the job token: ", published.status().message()));
     return std::nullopt;
   }
 
@@ -271,13 +271,13 @@ class TrainCommand final : public Command {
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
-    if (!missing.empty()) Say(absl::StrCat("the timeline is missing ", absl::StrJoin(missing, ", ")));
+    if (!missing.empty()) Log(absl::StrCat("the timeline is missing ", absl::StrJoin(missing, ", ")));
     if (status.ok()) return code;
-    Say(absl::StrCat("--trace_file: ", status.message()));
+    Log(absl::StrCat("--trace_file: ", status.message()));
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
   }
 
-  void Say(const std::string& text, cairn::LogLevel level = cairn::LogLevel::kWarning) const {
+  void Log(const std::string& text, cairn::LogLevel level = cairn::LogLevel::kWarning) const {
     const std::string line = options_.log_format == "json" ? JsonLogLine(kProgram, level, text)
                                                            : absl::StrCat(kProgram, ": ", text, "\n");
     std::fputs(line.c_str(), stderr);
@@ -289,7 +289,7 @@ class TrainCommand final : public Command {
     return addresses;
   }
 
-  void SayHowToJoin(const std::vector<std::string>& servers) const {
+  void PrintHowToJoin(const std::vector<std::string>& servers) const {
     std::fprintf(
         stderr,
         "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
@@ -297,7 +297,7 @@ class TrainCommand final : public Command {
         kProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
   }
 
-  void SayHowToWatch(const std::vector<std::string>& servers) const {
+  void PrintHowToWatch(const std::vector<std::string>& servers) const {
     const std::string text =
         absl::StrCat("watch this job: cairn status --watch --ps_hosts=", absl::StrJoin(servers, ","));
     const bool json = options_.log_format == "json";

@@ -40,7 +40,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
         net::DataStream::Accept(std::move(connection.socket), connection.local && options.shared_memory,
                                 {.incarnation = options.incarnation,
                                  .key = connection.key,
-                                 .rest_above = net::Outbox<int>::kMaxBeforeRest * kFragmentsOfFrame,
+                                 .rest_above = net::Outbox<int>::kMaxBeforeBackpressure * kFragmentsOfFrame,
                                  .stall_limit = kStallLimit,
                                  .idle_limit = kIdleLimit,
                                  .first_limit = kFirstLimit,
@@ -101,7 +101,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
 DataChannelService::DataChannelService(HostedShards& shards, net::DataListeners listeners,
                                        const Options& options)
     : shards_(shards), options_(options), listeners_(std::move(listeners)) {
-  thread_ = Thread("direct-listen", [this] { Listen(); });
+  thread_ = Thread("data-listen", [this] { Listen(); });
 }
 
 DataChannelService::~DataChannelService() {

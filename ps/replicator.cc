@@ -12,9 +12,9 @@
 namespace cairn::ps {
 namespace {
 
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 // At the end of a job, the backup's process may end first; and a stream may have broken only briefly.
-constexpr auto kSayAfter = std::chrono::seconds(2);
+constexpr auto kLogAfter = std::chrono::seconds(2);
 // Limit on the wait for the first answer of a stream, and between two answers. Heartbeats arrive every
 // 200 ms.
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
@@ -319,12 +319,12 @@ void Replicator::Close() {
   Conclude(end);
   MutexLock lock(mutex_);
   const TimePoint now = Now();
-  if (!Over() && now - last_said_ > kSayEvery && now - broken_ > kSayAfter) {
+  if (!Over() && now - last_said_ > kLogEvery && now - broken_ > kLogAfter) {
     last_said_ = now;
     LogWarning("waiting for the backup of ", options_.part, "'s shard on ", options_.backup, ": ",
                net::WhyUnreachable(end));
   }
-  if (now - opened_ > kSayEvery / 2) backoff_.Reset();  // the stream worked for a while
+  if (now - opened_ > kLogEvery / 2) backoff_.Reset();  // the stream worked for a while
   next_open_ = now + (state_ == State::kUnsure ? std::chrono::milliseconds(5) : backoff_.Next());
 }
 
@@ -367,7 +367,7 @@ void Replicator::LogThatBackupIsLost() {
   std::string loss;
   {
     MutexLock lock(mutex_);
-    if (!Over() && Now() - broken_ > kSayAfter) loss = std::exchange(untold_loss_, "");
+    if (!Over() && Now() - broken_ > kLogAfter) loss = std::exchange(untold_loss_, "");
   }
   if (!loss.empty()) LogWarning(loss);
 }

@@ -43,7 +43,7 @@ void Sequencer::Join(int worker, uint64_t incarnation) {
       v1::SequencerEvent event;
       event.mutable_join()->set_worker(worker);
       event.mutable_join()->set_incarnation(incarnation);
-      Tell(std::move(event));
+      Replicate(std::move(event));
     }
     DropPartials(worker, Refuse::Reason::kOldIncarnation);
     known = {.incarnation = incarnation, .member = true};
@@ -63,7 +63,7 @@ void Sequencer::Leave(int worker, uint64_t incarnation) {
       v1::SequencerEvent event;
       event.mutable_leave()->set_worker(worker);
       event.mutable_leave()->set_incarnation(incarnation);
-      Tell(std::move(event));
+      Replicate(std::move(event));
     }
     known.member = false;
     DropPartials(worker, Refuse::Reason::kNotAMember);
@@ -83,7 +83,7 @@ absl::StatusOr<Progress> Sequencer::WriteMarker(const SnapshotBarrier& marker) {
       v1::SequencerEvent event;
       event.mutable_marker()->set_token(marker.token);
       event.mutable_marker()->set_snapshot(marker.snapshot);
-      Tell(std::move(event));
+      Replicate(std::move(event));
     }
     Append(marker);
     progress = ProgressNow();
@@ -129,7 +129,7 @@ absl::Status Sequencer::ChangeConfig(uint64_t incarnation, int64_t number,
       event.mutable_config_change()->set_incarnation(incarnation);
       event.mutable_config_change()->set_number(number);
       *event.mutable_config_change()->mutable_config_change() = ToProto(config_change);
-      Tell(std::move(event));
+      Replicate(std::move(event));
     }
     chief.last_config_change = number;
     Append(config_change);
@@ -236,7 +236,7 @@ void Sequencer::OnStaged(int server, const Gradient& gradient) {
       v1::SequencerEvent event;
       event.mutable_staged()->set_server(server);
       *event.mutable_staged()->mutable_gradient() = ToProto(gradient);
-      Tell(std::move(event));
+      Replicate(std::move(event));
     }
     Worker& worker = workers_[gradient.key.worker];
     if (gradient.key.incarnation != worker.incarnation || !worker.member) {
@@ -276,7 +276,7 @@ void Sequencer::OnSums(int server, Sums sums) {
       v1::SequencerEvent event;
       event.mutable_sums()->set_server(server);
       *event.mutable_sums()->mutable_sums() = ToProto(sums);
-      Tell(std::move(event));
+      Replicate(std::move(event));
     }
     if (!measuring_->sums.emplace(server, std::move(sums)).second) return;
     if (measuring_->sums.size() < servers_.size()) return;
@@ -331,7 +331,7 @@ void Sequencer::OnExecuted(int server, int64_t index) {
     v1::SequencerEvent event;
     event.mutable_executed()->set_server(server);
     event.mutable_executed()->set_index(index);
-    Tell(std::move(event));
+    Replicate(std::move(event));
   }
   Server& follower = servers_[static_cast<size_t>(server)];
   const int64_t given = follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // whatever it reports

@@ -242,10 +242,10 @@ class Sequencer {
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // copied(): whether events must be sent to the backup. Tell() sends one, before each change, so that the
+  // copied(): whether events must be sent to the backup. Replicate() sends one, before each change, so that the
   // backup makes the same change.
   bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Tell(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<LogSink>> Sinks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const LogEntry& EntryAt(int64_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -31,7 +31,7 @@ bool Sequencer::replicated() const {
   return replicator_ != nullptr && replicator_->wants(Replicator::Component::kSequencer);
 }
 
-void Sequencer::Tell(v1::SequencerEvent event) {
+void Sequencer::Replicate(v1::SequencerEvent event) {
   ReplicationItem item;
   *item.body.mutable_event() = std::move(event);
   replicator_->Send(Replicator::Component::kSequencer, std::move(item));

@@ -65,7 +65,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   }
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
-  net::Tell(options_.direct, &response);
+  net::Publish(options_.direct, &response);
   response.set_clock_unix_nanos(TraceClock());
   std::shared_ptr<ActiveJob> job;
   bool outdated;

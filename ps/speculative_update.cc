@@ -22,33 +22,33 @@ SpeculativeUpdate::Member* SpeculativeUpdate::Find(const PushKey& key) {
   return nullptr;
 }
 
-void SpeculativeUpdate::Tell(const Told& told) {
-  for (const auto& [allow, bytes] : told) {
+void SpeculativeUpdate::Notify(const Notifications& notifications) {
+  for (const auto& [allow, bytes] : notifications) {
     if (allow != nullptr) allow(bytes);
   }
 }
 
-SpeculativeUpdate::Told SpeculativeUpdate::Advance(const Member& member, int64_t elements) {
-  Told told;
+SpeculativeUpdate::Notifications SpeculativeUpdate::Advance(const Member& member, int64_t elements) {
+  Notifications notifications;
   const auto index = static_cast<size_t>(&member - round_->members.data());
   for (const RoundFlowControl::Credit& credit_limit : round_->flow_control.Advance(index, elements)) {
-    told.emplace_back(round_->members[credit_limit.member].allow,
-                      static_cast<uint64_t>(credit_limit.more) * sizeof(float));
+    notifications.emplace_back(round_->members[credit_limit.member].allow,
+                               static_cast<uint64_t>(credit_limit.more) * sizeof(float));
   }
-  return told;
+  return notifications;
 }
 
-SpeculativeUpdate::Told SpeculativeUpdate::Spoil() {
-  Told told;
-  if (std::exchange(round_->spoilt, true)) return told;
+SpeculativeUpdate::Notifications SpeculativeUpdate::Spoil() {
+  Notifications notifications;
+  if (std::exchange(round_->spoilt, true)) return notifications;
   for (size_t i = 0; i < round_->members.size(); ++i) {
-    if (round_->flow_control.IsUnderWay(i)) told.emplace_back(round_->members[i].allow, kNoLimit);
+    if (round_->flow_control.IsUnderWay(i)) notifications.emplace_back(round_->members[i].allow, kNoLimit);
   }
-  return told;
+  return notifications;
 }
 
 bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, Allow allow) {
-  Told told;
+  Notifications notifications;
   bool joins = false;
   {
     MutexLock lock(mutex_);
@@ -56,7 +56,7 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, Allow a
     if (member != nullptr && !round_->spoilt) {
       joins = !member->gradient.has_value() && gradient.base_version == round_->base_version &&
               gradient.examples > 0;
-      if (!joins) told = Spoil();
+      if (!joins) notifications = Spoil();
     }
     if (joins) {
       member->gradient = gradient;
@@ -67,25 +67,26 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, Allow a
       const auto index = static_cast<size_t>(member - round_->members.data());
       const int64_t elements = round_->flow_control.Begin(index);
       const bool all = elements == store_.size();  // so that the next push need not wait for credit
-      told.emplace_back(std::move(allow), all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
+      notifications.emplace_back(std::move(allow),
+                                 all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
     } else {
-      told.emplace_back(std::move(allow), kNoLimit);
+      notifications.emplace_back(std::move(allow), kNoLimit);
     }
   }
-  Tell(told);
+  Notify(notifications);
   return joins;
 }
 
 void SpeculativeUpdate::Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end) {
   std::vector<int64_t> ready;
-  Told told;
+  Notifications notifications;
   {
     MutexLock lock(mutex_);
     Member* const member = Find(key);
     if (member == nullptr || round_->spoilt) return;
     if (!member->gradient.has_value() || member->gradient->key != key) return;
     member->data = data;
-    told = Advance(*member, end - begin);
+    notifications = Advance(*member, end - begin);
     for (int64_t chunk = begin / kChunk; chunk * kChunk < end; ++chunk) {
       int64_t& missing = member->missing[static_cast<size_t>(chunk)];
       missing -= std::min(end, (chunk + 1) * kChunk) - std::max(begin, chunk * kChunk);
@@ -93,7 +94,7 @@ void SpeculativeUpdate::Arrived(const PushKey& key, const GradientView& data, in
     }
     if (!ready.empty()) ++making_;
   }
-  Tell(told);
+  Notify(notifications);
   if (ready.empty()) return;
   if (thread_pool_ != nullptr &&
       thread_pool_->TrySchedule([this, ready, worker = key.worker] { Make(ready, worker); }))
@@ -128,27 +129,28 @@ void SpeculativeUpdate::Make(absl::Span<const int64_t> chunks, int worker) {
       well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
     if (!well) break;
   }
-  Told told;
+  Notifications notifications;
   {
     MutexLock lock(mutex_);
     if (well) {
       round_->made += chunks.size();
     } else {
-      told = Spoil();
+      notifications = Spoil();
     }
     if (--making_ == 0) idle_.NotifyAll();
   }
-  Tell(told);
+  Notify(notifications);
 }
 
 void SpeculativeUpdate::Abandon(const PushKey& key) {
-  Told told;
+  Notifications notifications;
   {
     MutexLock lock(mutex_);
     const Member* const member = Find(key);
-    if (member != nullptr && member->gradient.has_value() && member->gradient->key == key) told = Spoil();
+    if (member != nullptr && member->gradient.has_value() && member->gradient->key == key)
+      notifications = Spoil();
   }
-  Tell(told);
+  Notify(notifications);
 }
 
 void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update) {
@@ -166,15 +168,15 @@ void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update
 }
 
 std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
-  Told told;
+  Notifications notifications;
   std::optional<Round> round;
   {
     MutexLock lock(mutex_);
-    if (round_.has_value()) told = Spoil();  // no more pieces are started
-    while (making_ > 0) idle_.Wait(mutex_);  // for the arithmetic of a few pieces
+    if (round_.has_value()) notifications = Spoil();  // no more pieces are started
+    while (making_ > 0) idle_.Wait(mutex_);           // for the arithmetic of a few pieces
     round = std::exchange(round_, std::nullopt);
   }
-  Tell(told);
+  Notify(notifications);
   return round;
 }
 

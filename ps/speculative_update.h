@@ -104,14 +104,14 @@ class SpeculativeUpdate {
   };
 
   // Credits to grant after the lock has been released.
-  using Told = std::vector<std::pair<Allow, uint64_t>>;
-  static void Tell(const Told& told);
+  using Notifications = std::vector<std::pair<Allow, uint64_t>>;
+  static void Notify(const Notifications& notifications);
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // More elements of a member have arrived. Returns the credits that follow.
-  Told Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Notifications Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The prediction is wrong: ends flow control, so that no worker waits.
-  Told Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Notifications Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Computes and sends pieces, joining neighbours: those that `worker` was the last to send, in that worker's
   // order. Ends one call counted by making_.
   void Make(absl::Span<const int64_t> chunks, int worker) ABSL_LOCKS_EXCLUDED(mutex_);

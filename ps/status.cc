@@ -16,7 +16,7 @@
 namespace cairn::ps {
 namespace {
 
-constexpr size_t kToldSlices = 32;
+constexpr size_t kReportedSlices = 32;
 
 v1::MemberState StateOf(const Membership::Member* member) {
   if (member == nullptr) return v1::MEMBER_STATE_EXPECTED;
@@ -46,7 +46,7 @@ void DescribeJob(ActiveJob& job, v1::ServerStatus& status) {
   status.set_variables(static_cast<int64_t>(names.size()));
   std::vector<const net::Slice*> largest;
   for (const net::Slice& slice : store.slices()) largest.push_back(&slice);
-  const size_t told = std::min(largest.size(), kToldSlices);
+  const size_t told = std::min(largest.size(), kReportedSlices);
   std::partial_sort(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(told), largest.end(),
                     [](const net::Slice* a, const net::Slice* b) { return a->elements() > b->elements(); });
   for (size_t i = 0; i < told; ++i) *status.add_largest_slices() = largest[i]->ToProto();

@@ -28,7 +28,7 @@ constexpr auto kReadLimit = std::chrono::seconds(60);
 constexpr int64_t kMaxWorkers = 1 << 20;              // upper bound for a checkpoint's number of workers
 constexpr auto kLockWait = std::chrono::seconds(10);  // for a previous chief to end
 
-void SaySkipped(const absl::Status& damage) {
+void LogSkipped(const absl::Status& damage) {
   LogWarning("skipped a damaged checkpoint: ", damage.message());
 }
 
@@ -37,7 +37,7 @@ void SaySkipped(const absl::Status& damage) {
 absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
   absl::Status damage;
   auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
-    SaySkipped(status);
+    LogSkipped(status);
     damage.Update(status);
   });
   if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
@@ -49,7 +49,7 @@ absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
 // Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
 absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
   if (FileExists(absl::StrCat(directory, "/", kStateFile))) return Checkpoint::Open(directory);
-  return OpenNewest(directory, &SaySkipped);
+  return OpenNewest(directory, &LogSkipped);
 }
 
 // Converts a count of steps from epochs of `per_epoch` steps to epochs of `now_per_epoch`: the same number of

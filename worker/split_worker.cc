@@ -46,7 +46,7 @@ std::vector<nn::DeviceThread*> ThreadsOf(const Compute& compute) {
   return threads;
 }
 
-void TellGroup(const SplitArgs& args) {
+void LogGroup(const SplitArgs& args) {
   std::string stage_workers;
   for (int task = 1; task < args.assignment.partition.tasks; ++task) {
     absl::StrAppend(&stage_workers, task == 1 ? "" : ", ", NameOf(args, args.assignment.leader + task));
@@ -59,7 +59,7 @@ void TellGroup(const SplitArgs& args) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& args) {
-  TellGroup(args);
+  LogGroup(args);
   split::StageLeader::Options options = {.worker = args.cluster.self.index,
                                          .cluster_hash = args.cluster.spec.TrainersHash(),
                                          .incarnation = net::DrawIncarnation(),
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& 
 }
 
 absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) {
-  TellGroup(args);
+  LogGroup(args);
   net::DataListeners direct = ListenForData(args.cluster, args.access, listen, args.options.transport);
   const uint64_t incarnation = net::DrawIncarnation();
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);

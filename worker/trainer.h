@@ -109,7 +109,7 @@ class Trainer {
   absl::Status FillInDeviations(Summary& summary);
   // For an asynchronous job that ended early: logs how many examples of the updates belong to epochs that the
   // chief never reached.
-  void SayWhatWasNotShown(const Summary& summary);
+  void PrintWhatWasNotShown(const Summary& summary);
   // The position of the next batch in the endless sequence of epochs.
   int64_t position() const { return sync() ? PositionAt(deps_.client.version()) : position_; }
   // The position in the data of a synchronous job at a version.
@@ -127,7 +127,7 @@ class Trainer {
   void SaveAtStop();
   void RecordEpoch(const ShownMetrics& metrics);
   // On the chief: passes the counters of the whole cluster since the start of the epoch to the progress line.
-  void TellOfCluster();
+  void LogCluster();
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // On a chief that may reduce the learning rate: reads the servers' rate and sets it on all of them again,
   // in case an earlier chief was lost after it had set the rate on only some.
@@ -161,8 +161,8 @@ class Trainer {
   TimePoint start_;
   int64_t examples_before_ = 0;  // in updates of the whole job, before this run
   v1::Counters epoch_counters_;  // at the start of the current epoch
-  v1::Counters last_counters_;   // as TellOfCluster() received them last
-  TimePoint epoch_start_, tell_at_;
+  v1::Counters last_counters_;   // as LogCluster() received them last
+  TimePoint epoch_start_, report_at_;
 };
 
 }  // namespace cairn::worker

@@ -14,7 +14,7 @@ namespace cairn::worker {
 namespace {
 
 // The interval between queries to ps/0.
-constexpr auto kTellEvery = std::chrono::seconds(2);
+constexpr auto kReportEvery = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void Trainer::StartEpoch(int64_t epoch) {
   epoch_ended_ = false;
   epoch_counters_ = last_counters_;
   epoch_start_ = deps_.clock.Now();
-  tell_at_ = epoch_start_ + kTellEvery;
+  report_at_ = epoch_start_ + kReportEvery;
   int64_t steps_in_all = deps_.options.epochs * loader_.batches_per_epoch();
   if (deps_.options.train_steps > 0 || (sync() && !dynamic())) steps_in_all = deps_.job.final_version();
   // Progress counts batches, and an update has as many batches as there are workers now.
@@ -49,7 +49,7 @@ absl::Status Trainer::EndEpoch() {
     return all.status();
   }
   const ShownMetrics& metrics = *all;
-  TellOfCluster();
+  LogCluster();
   deps_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
@@ -86,9 +86,9 @@ absl::Status Trainer::EvaluateInterruptedEpoch() {
   return absl::OkStatus();
 }
 
-void Trainer::TellOfCluster() {
+void Trainer::LogCluster() {
   const TimePoint now = deps_.clock.Now();
-  tell_at_ = now + kTellEvery;
+  report_at_ = now + kReportEvery;
   const auto counters = deps_.client.ServerCounters();
   if (!counters.ok()) return;  // a server failed: the next step reports it
   last_counters_ = *counters;
@@ -179,7 +179,7 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
     if (deps_.options.train_steps > 0) return absl::OkStatus();
     position = deps_.options.epochs * loader_.batches_per_epoch();
     if (position_ < position) {  // each worker ended early at its own position: nothing was missed
-      SayWhatWasNotShown(summary);
+      PrintWhatWasNotShown(summary);
       return absl::OkStatus();
     }
   }
@@ -190,7 +190,7 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
   return absl::OkStatus();
 }
 
-void Trainer::SayWhatWasNotShown(const Summary& summary) {
+void Trainer::PrintWhatWasNotShown(const Summary& summary) {
   const int64_t beyond = summary.examples - summary.epochs * deps_.sampler.num_examples;
   if (beyond <= 0) return;
   deps_.progress->Say(absl::StrCat("Workers ran ahead of the chief: ", summary.examples,

@@ -7,7 +7,7 @@
 namespace cairn {
 
 ThreadPool::ThreadPool(int size) {
-  for (int i = 1; i < size; ++i) threads_.emplace_back(absl::StrCat("crew-", i), [this, i] { Work(i); });
+  for (int i = 1; i < size; ++i) threads_.emplace_back(absl::StrCat("pool-", i), [this, i] { Work(i); });
 }
 
 ThreadPool::~ThreadPool() {

@@ -64,7 +64,7 @@ Nanos EndOf(const TaskTrace& trace) {
 }
 
 // Sorts the traces and renames all but the last life of each task.
-absl::Status TellLivesApart(std::vector<TaskTrace>& traces) {
+absl::Status DistinguishLives(std::vector<TaskTrace>& traces) {
   std::stable_sort(traces.begin(), traces.end(), [](const TaskTrace& a, const TaskTrace& b) {
     return std::tuple(OrderOf(a.task), a.clock.unix_nanos) < std::tuple(OrderOf(b.task), b.clock.unix_nanos);
   });
@@ -116,7 +116,7 @@ std::vector<int64_t> AlignClocks(const std::vector<TaskTrace>& traces) {
 }
 
 absl::StatusOr<std::string> MergeTraces(std::vector<TaskTrace> traces) {
-  CAIRN_RETURN_IF_ERROR(TellLivesApart(traces));
+  CAIRN_RETURN_IF_ERROR(DistinguishLives(traces));
   const std::vector<int64_t> shifts = AlignClocks(traces);
   std::vector<Nanos> begins;
   for (size_t i = 0; i < traces.size(); ++i) begins.push_back(Nanos(traces[i].clock.unix_nanos) + shifts[i]);

@@ -132,7 +132,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   void Open() { this->StartRead(&incoming_); }
 
   // Any thread, does not block. While the peer does not take what is written, its requests are not read
-  // (Outbox::Rests()).
+  // (Outbox::Backpressured()).
   void Write(Out message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     if (ending_) return;
@@ -156,7 +156,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
       return;
     }
     MutexLock lock(mutex_);
-    if (!outgoing_.Rests()) this->StartRead(&incoming_);
+    if (!outgoing_.Backpressured()) this->StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) final {
     MutexLock lock(mutex_);
@@ -168,7 +168,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
       return;
     }
     if (more) this->StartWrite(&outgoing_.front());
-    if (outgoing_.Wakes()) this->StartRead(&incoming_);
+    if (outgoing_.Resume()) this->StartRead(&incoming_);
   }
   void OnCancel() final { End(grpc::Status::CANCELLED); }
 

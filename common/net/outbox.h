@@ -6,7 +6,7 @@
 // overtaken.
 //
 // Not thread-safe: guarded by the stream's lock. One answer may be many messages, so the content is bounded
-// only by kMaxBeforeRest plus the answers to requests already received.
+// only by kMaxBeforeBackpressure plus the answers to requests already received.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ template <typename Message>
 class Outbox {
  public:
   // Reading of requests pauses while more messages than this wait.
-  static constexpr size_t kMaxBeforeRest = 64;
+  static constexpr size_t kMaxBeforeBackpressure = 64;
 
   // Returns true if the message is the only one, so that the caller must start to write it.
   bool Push(Message message, std::optional<int64_t> rank = std::nullopt) {
@@ -53,10 +53,12 @@ class Outbox {
   }
   void Clear() { messages_.clear(); }
 
-  // To be called before the next request is read: whether to pause instead. If so, Wakes() returns true once
+  // To be called before the next request is read: whether to pause instead. If so, Resume() returns true once
   // when reading should resume.
-  bool Rests() { return resting_ = messages_.size() > kMaxBeforeRest; }
-  bool Wakes() { return resting_ && messages_.size() <= kMaxBeforeRest && std::exchange(resting_, false); }
+  bool Backpressured() { return resting_ = messages_.size() > kMaxBeforeBackpressure; }
+  bool Resume() {
+    return resting_ && messages_.size() <= kMaxBeforeBackpressure && std::exchange(resting_, false);
+  }
 
   bool empty() const { return messages_.empty(); }
   size_t size() const { return messages_.size(); }

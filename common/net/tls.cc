@@ -34,7 +34,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 
 template <auto kFree>
 struct Free {
@@ -274,7 +274,7 @@ void LogRefusedPeers() {
       MutexLock lock(*mutex);
       const TimePoint now = std::chrono::steady_clock::now();
       const auto [last, first] = said->emplace(trouble, now);
-      if (!first && now - last->second < kSayEvery) return;
+      if (!first && now - last->second < kLogEvery) return;
       last->second = now;
     }
     LogWarning("TLS: ", trouble);

@@ -35,7 +35,7 @@ void Chief::Reach(int part) {
   FindAny(simulation_, fleet_, part, known_[static_cast<size_t>(part)],
           IfLooking<absl::StatusOr<Found>>([this, part](auto found) {
             if (!found.ok()) {
-              AskAgain(found.status(), [this, part] { Reach(part); });
+              QueryAgain(found.status(), [this, part] { Reach(part); });
               return;
             }
             known_[static_cast<size_t>(part)] = found->known;
@@ -53,7 +53,7 @@ void Chief::DescribeOne(int part, const std::function<void()>& then) {
   Describe(simulation_, fleet_, part, known_[index],
            IfLooking<absl::StatusOr<Found>>([this, part, index, then](auto found) {
              if (!found.ok()) {
-               AskAgain(found.status(), [this, part, then] { DescribeOne(part, then); });
+               QueryAgain(found.status(), [this, part, then] { DescribeOne(part, then); });
                return;
              }
              if (!found->known.server.IsBefore(known_[index].server)) known_[index] = found->known;
@@ -62,7 +62,7 @@ void Chief::DescribeOne(int part, const std::function<void()>& then) {
            }));
 }
 
-void Chief::AskAgain(const absl::Status& failure, std::function<void()> again) {
+void Chief::QueryAgain(const absl::Status& failure, std::function<void()> again) {
   if (!client::IsTransient(failure)) {
     End(failure);
     return;
@@ -159,7 +159,7 @@ void Chief::Create(int part) {
     return;
   }
   if (newest_.values.empty()) newest_.values.assign(parts_.size(), 0);
-  fleet_.Ask<v1::CreateResponse>(
+  fleet_.Call<v1::CreateResponse>(
       part, away(part), kCall,
       [this, request = Request(part), generation = generation_](ps::Server& server, auto reply) {
         server.Create(request, [this, generation, reply = std::move(reply)](auto response) mutable {
@@ -191,7 +191,7 @@ void Chief::CheckCreated() {
 void Chief::Write() {
   waiting_ = parts_.size();
   for (int s = 0; s < fleet_.size(); ++s) {
-    fleet_.Ask<double>(
+    fleet_.Call<double>(
         s, away(s), kCall,
         [this, s, layout = parts_[static_cast<size_t>(s)].described.layout(),
          value = newest_.values[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
@@ -248,7 +248,7 @@ void Chief::SnapshotBarrier(int part) {
   v1::PlaceMarkerRequest request;
   request.set_token(marker_);
   request.set_snapshot(true);
-  fleet_.Ask<v1::PlaceMarkerResponse>(
+  fleet_.Call<v1::PlaceMarkerResponse>(
       part, away(part), kCall,
       [request](ps::Server& server, auto reply) { server.PlaceMarker(request, std::move(reply)); },
       IfLooking<absl::StatusOr<v1::PlaceMarkerResponse>>([this, part](auto response) {
@@ -265,7 +265,7 @@ void Chief::ReadAll() {
   waiting_ = parts_.size();
   for (int s = 0; s < fleet_.size(); ++s) {
     const Part& part = parts_[static_cast<size_t>(s)];
-    fleet_.Ask<float>(
+    fleet_.Call<float>(
         s, away(s), 6 * kCall,
         [layout = part.described.layout(), marker = marker_](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);

@@ -41,7 +41,7 @@ class Chief {
   void DescribeAll(const std::function<void()>& then);
   void DescribeOne(int part, const std::function<void()>& then);
   // For Reach() and DescribeOne(): calls `again` later after a transient failure; else the chief ends.
-  void AskAgain(const absl::Status& failure, std::function<void()> again);
+  void QueryAgain(const absl::Status& failure, std::function<void()> again);
   void Survey();
   void Create(int part);
   void CheckCreated();

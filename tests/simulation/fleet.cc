@@ -120,7 +120,7 @@ void Fleet::Promote(ps::Server& backup, const v1::PromoteRequest& request,
   });
 }
 
-void Fleet::Tell(int part, bool away, std::function<void(ps::Server&)> what) {
+void Fleet::Post(int part, bool away, std::function<void(ps::Server&)> what) {
   Arrive(simulation_.events.now() + simulation_.Delay(), ProcessOf(part, away),
          [this, part, away, what = std::move(what)] {
            if (ps::Server* const server = At(part, away)) what(*server);
@@ -145,7 +145,7 @@ class Search : public std::enable_shared_from_this<Search> {
   Search(Fleet& fleet, int part, const client::ShardSearch::Options& options, OnFound then)
       : fleet_(fleet), part_(part), known_(options.known), search_(options), then_(std::move(then)) {}
 
-  void Ask() {
+  void Call() {
     const auto question = search_.question();
     if (!question.has_value()) {
       Conclude();
@@ -165,25 +165,25 @@ class Search : public std::enable_shared_from_this<Search> {
     request.set_incarnation(known_.incarnation);
     request.set_epoch(known_.epoch);
     request.set_epoch_seal(known_.epoch_seal);
-    fleet_.Ask<v1::ConnectResponse>(
+    fleet_.Call<v1::ConnectResponse>(
         part_, question.away, question.brief ? kProbe : kCall,
         [request](ps::Server& server, auto reply) { server.Connect(request, std::move(reply)); },
         [self = shared_from_this()](auto response) {
           self->search_.OnConnected(std::move(response));
-          self->Ask();
+          self->Call();
         });
   }
   void Promote(const client::ShardSearch::Question& question) {
     v1::PromoteRequest request;
     request.set_incarnation(known_.incarnation);
-    fleet_.Ask<v1::PromoteResponse>(
+    fleet_.Call<v1::PromoteResponse>(
         part_, question.away, kProbe,
         [&fleet = fleet_, request](ps::Server& server, auto reply) {
           fleet.Promote(server, request, std::move(reply));
         },
         [self = shared_from_this()](auto response) {
           self->search_.OnPromoted(response.status());
-          self->Ask();
+          self->Call();
         });
   }
   void Conclude() {
@@ -210,7 +210,7 @@ void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known,
       client::ShardSearch::Options{
           .away = known.away, .has_backup = simulation.rules().copies, .known = known.server},
       std::move(then))
-      ->Ask();
+      ->Call();
 }
 
 void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
@@ -220,7 +220,7 @@ void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known
                                                         .known = known.server,
                                                         .only_known = known.server.incarnation != 0},
                            std::move(then))
-      ->Ask();
+      ->Call();
 }
 
 }  // namespace cairn::simulation

@@ -77,12 +77,12 @@ class Fleet {
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
 
   // Passes a server, if it is up, an event that needs no answer.
-  void Tell(int part, bool away, std::function<void(ps::Server&)> what);
+  void Post(int part, bool away, std::function<void(ps::Server&)> what);
   // Calls a server, and then `then` with its answer: UNAVAILABLE if the server is down, DEADLINE_EXCEEDED
   // after `limit` seconds.
   template <typename Response>
-  void Ask(int part, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
-           std::function<void(absl::StatusOr<Response>)> then) {
+  void Call(int part, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
+            std::function<void(absl::StatusOr<Response>)> then) {
     auto settled = std::make_shared<bool>(false);
     std::function<void(absl::StatusOr<Response>)> tell =
         [settled, then = std::move(then)](absl::StatusOr<Response> answer) {

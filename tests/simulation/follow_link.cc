@@ -40,26 +40,26 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
 
   void Open() {
     open_ = true;
-    Say([this, next = shard_->next_index()] { Subscribe(next); });
+    Defer([this, next = shard_->next_index()] { Subscribe(next); });
     for (const ps::Gradient& gradient : shard_->StagedGradients()) Staged(gradient);
     if (auto sums = shard_->UnansweredSums()) Summed(*std::move(sums));
     if (simulation_.rules().copies) Watch();
   }
   void Staged(const ps::Gradient& gradient) {
-    Tell([this, proto = ps::ToProto(gradient)](ps::Sequencer& s) {
+    Post([this, proto = ps::ToProto(gradient)](ps::Sequencer& s) {
       s.OnStaged(follower_.part, *ps::FromProto(proto));
     });
   }
   void Summed(const ps::Sums& sums) {
-    Tell([this, proto = ps::ToProto(sums)](ps::Sequencer& s) {
+    Post([this, proto = ps::ToProto(sums)](ps::Sequencer& s) {
       s.OnSums(follower_.part, *ps::FromProto(proto));
     });
   }
   void Executed(int64_t index) {
-    Tell([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.part, index); });
+    Post([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.part, index); });
   }
   void Waiting(int64_t index) {
-    Tell([this, index](ps::Sequencer& s) { s.OnWaiting(follower_.part, index); });
+    Post([this, index](ps::Sequencer& s) { s.OnWaiting(follower_.part, index); });
   }
   // Its job is over.
   void End() {
@@ -85,13 +85,13 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
       }
     });
   }
-  void Say(std::function<void()> what) {
+  void Defer(std::function<void()> what) {
     if (!open_) return;  // said again after the next subscription
     to_leader_.Send(simulation_.events, simulation_.random, simulation_.setting.longest_delay,
                     std::move(what), [this] { return fleet_.AwakeAt(fleet_.ProcessOf(0, away_)); });
   }
-  void Tell(std::function<void(ps::Sequencer&)> what) {
-    Say([this, what = std::move(what)] {
+  void Post(std::function<void(ps::Sequencer&)> what) {
+    Defer([this, what = std::move(what)] {
       if (const auto leader = leader_.lock()) what(*leader->sequencer());
     });
   }

@@ -26,7 +26,7 @@ void Workers::Pull(int w) {
   }
   v1::PlaceMarkerRequest request;
   request.set_token(absl::StrCat(w, "#", worker.life, ".", pull));
-  fleet_.Ask<v1::PlaceMarkerResponse>(
+  fleet_.Call<v1::PlaceMarkerResponse>(
       0, away(w, 0), kCall,
       [request](ps::Server& server, auto reply) { server.PlaceMarker(request, std::move(reply)); },
       As<absl::StatusOr<v1::PlaceMarkerResponse>>(
@@ -43,7 +43,7 @@ void Workers::Pull(int w) {
 
 void Workers::ReadFrom(int w, int s, int64_t pull) {
   const std::string marker = one_log() ? absl::StrCat(w, "#", At(w).life, ".", pull) : std::string();
-  fleet_.Ask<Read>(
+  fleet_.Call<Read>(
       s, away(w, s), kReadLimit,
       [this, s, marker, layout = At(w).layouts[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
         const auto job = server.JobForLayout(layout);
@@ -113,7 +113,7 @@ void Workers::AwaitWork(int w) {
   request.set_condition(v1::CONDITION_WORK);
   request.set_worker(w);
   request.set_wait_seconds(1);
-  fleet_.Ask<v1::WaitResponse>(
+  fleet_.Call<v1::WaitResponse>(
       0, away(w, 0), kCall,
       [request](ps::Server& server, auto reply) { server.Wait(request, std::move(reply)); },
       As<absl::StatusOr<v1::WaitResponse>>(w, [this, w](absl::StatusOr<v1::WaitResponse> response) {
@@ -272,7 +272,7 @@ void Workers::Leave(int w) {
     request.set_worker(w);
     request.set_incarnation(incarnation);
     request.set_reason(v1::LEAVE_REASON_FINISHED);
-    fleet_.Ask<v1::LeaveResponse>(
+    fleet_.Call<v1::LeaveResponse>(
         s, known[static_cast<size_t>(s)].away, kCall,
         [this, w, s, request](ps::Server& server, auto reply) {
           Checker& checker = histories_.OfIncarnation(request.incarnation());

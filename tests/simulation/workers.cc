@@ -176,7 +176,7 @@ void Workers::Join(int w, int s) {
   request.set_incarnation(At(w).incarnation);
   request.set_incarnation_seal(At(w).incarnation_seal);
   request.mutable_process()->set_id(At(w).process);
-  fleet_.Ask<v1::JoinResponse>(
+  fleet_.Call<v1::JoinResponse>(
       s, away(w, s), kCall,
       [this, w, s, request, life = At(w).life](ps::Server& server, auto reply) {
         if (s == 0) {
@@ -247,7 +247,7 @@ void Workers::Heartbeat(int w) {
       v1::HeartbeatRequest request;
       request.set_worker(w);
       request.set_incarnation(At(w).incarnation);
-      fleet_.Ask<v1::HeartbeatResponse>(
+      fleet_.Call<v1::HeartbeatResponse>(
           s, away(w, s), kHeartbeat,
           [this, w, s, request](ps::Server& server, auto reply) {
             server.Heartbeat(request, [&](absl::StatusOr<v1::HeartbeatResponse> response) {
@@ -340,7 +340,7 @@ void Workers::BreakStream(int w, int s) {
   worker.up_way[static_cast<size_t>(s)].Break();
   worker.down_way[static_cast<size_t>(s)].Break();
   if (std::exchange(worker.pushes[static_cast<size_t>(s)], 0) < 2) return;  // as ps/session.cc
-  fleet_.Tell(s, away(w, s), [w, incarnation = worker.incarnation](ps::Server& server) {
+  fleet_.Post(s, away(w, s), [w, incarnation = worker.incarnation](ps::Server& server) {
     server.PushStreamBroke(w, incarnation);
   });
 }

@@ -104,17 +104,17 @@ class DataPeer final : public RingPeer {
     for (auto way = transport_; way != net::Transport::kGrpc; way = net::NextBest(way)) {
       auto stream = DataOutgoing::Open(address_, greeted, way, handler);
       if (stream.ok()) {
-        Say(way);
+        LogTransport(way);
         return *std::move(stream);
       }
       if (absl::IsDeadlineExceeded(stream.status())) break;  // the neighbour does not respond
     }
-    Say(net::Transport::kGrpc);
+    LogTransport(net::Transport::kGrpc);
     return other_->Open(greeted, handler);
   }
 
  private:
-  void Say(net::Transport way) const {
+  void LogTransport(net::Transport way) const {
     if (say_ != nullptr) say_(net::InWords(way));
   }
 

@@ -17,7 +17,7 @@ namespace cairn::allreduce {
 namespace {
 
 constexpr auto kGreetTimeout = std::chrono::milliseconds(2000);
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 // How often a waiting call checks whether to end; and how long a neighbour has to receive the reason why a
 // ring epoch is over.
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
@@ -174,7 +174,7 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoi
   request.set_ring_epoch(ring_epoch);
   *request.mutable_job() = options_.job;
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
-  TimePoint say_at = Now() + kSayEvery;
+  TimePoint log_at = Now() + kLogEvery;
   std::string why;
   for (;;) {
     {
@@ -200,9 +200,9 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoi
     if (Now() >= deadline) {
       return absl::UnavailableError(absl::StrCat(name(right()), " was not reached in time: ", why));
     }
-    if (Now() >= say_at) {
-      Say(absl::StrCat("waiting for ", name(right()), ": ", why));
-      say_at += kSayEvery;
+    if (Now() >= log_at) {
+      LogState(absl::StrCat("waiting for ", name(right()), ": ", why));
+      log_at += kLogEvery;
     }
     MutexLock lock(mutex_);
     const TimePoint wake = std::min(deadline, Now() + backoff.Next());
@@ -235,7 +235,7 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingSta
     right_ = outlet_;
   }
   AddState(ring_epoch, mine);
-  TimePoint say_at = Now() + kSayEvery;
+  TimePoint log_at = Now() + kLogEvery;
   while (Fault(ring_epoch).ok() && !agreed_.has_value()) {
     std::vector<std::string> missing;
     for (int worker = 0; worker < workers(); ++worker) {
@@ -245,9 +245,9 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingSta
         left_ == nullptr ? absl::StrCat(name(left()), " to connect")
                          : absl::StrCat("all workers; not heard from: ", absl::StrJoin(missing, ", "));
     if (Now() >= deadline) return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
-    if (Now() >= say_at) {
-      Say(absl::StrCat("waiting for ", wanted));
-      say_at += kSayEvery;
+    if (Now() >= log_at) {
+      LogState(absl::StrCat("waiting for ", wanted));
+      log_at += kLogEvery;
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
   }

@@ -48,7 +48,7 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   MutexLock lock(mutex_);
   response->set_incarnation(options_.incarnation);
   response->set_ring_epoch(ring_epoch_);
-  net::Tell(options_.direct, response);
+  net::Publish(options_.direct, response);
   return absl::OkStatus();
 }
 

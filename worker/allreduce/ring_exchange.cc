@@ -152,7 +152,7 @@ absl::Status RingExchange::Join() {
                  member_.name(agreement.source));
     }
     TakeOver(agreement.states[static_cast<size_t>(agreement.source)], needs ? state.get() : nullptr);
-    TellHow(agreement);
+    LogTransport(agreement);
     break;
   }
   if (version() < final_version() && !finished_) return absl::OkStatus();

@@ -132,7 +132,7 @@ class RingExchange final : public client::Exchange {
   // worker ends the ring epoch and stops offering its device.
   absl::Status AfterDeviceFault(const absl::Status& fault);
   absl::Status AwaitDeviceSum(Ring::Step& step);
-  void TellHow(const Agreement& agreement);
+  void LogTransport(const Agreement& agreement);
   absl::StatusOr<Ring::Step> AwaitStep();
   absl::Status Apply(const Ring::Step& step);
   // Waits until all workers have the last values.
@@ -155,7 +155,7 @@ class RingExchange final : public client::Exchange {
   std::unique_ptr<DeviceSum> device_sum_;  // null: sums around the ring
   absl::Span<float> device_mean_;          // of the current step
   bool renounced_ = false;                 // the device has failed, and is not offered any more
-  std::string told_;                       // the last log message of TellHow()
+  std::string told_;                       // the last log message of LogTransport()
   std::string run_id_;
   bool has_values_ = false;
   bool trained_ = false;  // has joined a ring

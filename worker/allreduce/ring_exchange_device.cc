@@ -57,7 +57,7 @@ absl::Status RingExchange::AfterDeviceFault(const absl::Status& fault) {
   return why;
 }
 
-void RingExchange::TellHow(const Agreement& agreement) {
+void RingExchange::LogTransport(const Agreement& agreement) {
   std::string how;
   if (!agreement.library.empty()) {
     how =

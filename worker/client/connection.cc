@@ -19,7 +19,7 @@ constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr Timeout kProbe = std::chrono::seconds(1);
 constexpr auto kFirstTry = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
 absl::Status Connection::Reach() {
   const TimePoint start = Now();
   const TimePoint deadline = start + options_.connect_timeout;
-  TimePoint next_said = start + kSayEvery;
+  TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
   std::vector<std::string> reason_of(static_cast<size_t>(num_servers()));
   std::vector<int> unreached;
@@ -87,9 +87,9 @@ absl::Status Connection::Reach() {
           " s: ", absl::StrJoin(reasons, "; ")));
     }
     if (Now() >= next_said) {
-      next_said += kSayEvery;
-      Say(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; "), " (",
-                       HowLong(start, options_.connect_timeout), ")"));
+      next_said += kLogEvery;
+      LogWait(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; "), " (",
+                           HowLong(start, options_.connect_timeout), ")"));
     }
     std::this_thread::sleep_until(std::min<TimePoint>(deadline, Now() + backoff.Next()));
   }
@@ -133,7 +133,8 @@ void Connection::Settle(int server, const ShardSearch::Found& found, bool only_k
     ++settled.moves;
     moved_at_[static_cast<size_t>(server)] = Now();
   }
-  Say(absl::StrCat("the shard of ps/", server, " is served by ", settled.at(found.away).address(), " now"));
+  LogWait(
+      absl::StrCat("the shard of ps/", server, " is served by ", settled.at(found.away).address(), " now"));
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const ShardSearch::Options& options) {
@@ -200,7 +201,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
                                    absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer) {
   const TimePoint start = Now();
   const TimePoint deadline = start + timeout;
-  TimePoint next_said = start + kSayEvery;
+  TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
   for (;;) {
     v1::WaitRequest request;
@@ -228,8 +229,8 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
           "waited ", std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), " s for ", missing));
     }
     if (Now() >= next_said) {
-      next_said += kSayEvery;
-      Say(absl::StrCat("waiting for ", missing, " (", HowLong(start, timeout), ")"));
+      next_said += kLogEvery;
+      LogWait(absl::StrCat("waiting for ", missing, " (", HowLong(start, timeout), ")"));
     }
   }
 }

@@ -89,7 +89,7 @@ class Connection {
   std::string NameOf(int server) const;
   // How long this server's shard has been served elsewhere; zero if it is at home.
   Duration AwayFor(int server) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void Say(const std::string& text) const {
+  void LogWait(const std::string& text) const {
     if (options_.say) options_.say(text);
   }
 

@@ -45,7 +45,7 @@ class Endpoint {
       failed_ = Now();
     }
   }
-  void Say(net::Transport used) {
+  void LogTransport(net::Transport used) {
     {
       MutexLock lock(mutex_);
       if (std::exchange(said_, used) == used) return;
@@ -167,14 +167,14 @@ class DataChannelStub final : public ServerStub {
     for (Way way = endpoint_.way(); way.transport != net::Transport::kGrpc; way = endpoint_.way()) {
       auto stream = DataFrameStream::Open(address(), way, shard_, handler);
       if (stream.ok()) {
-        endpoint_.Say(way.transport);
+        endpoint_.LogTransport(way.transport);
         return *std::move(stream);
       }
       // The server does not respond at the moment, which is no reason to avoid this transport later.
       if (absl::IsDeadlineExceeded(stream.status())) break;
       endpoint_.Fail(way);
     }
-    endpoint_.Say(net::Transport::kGrpc);
+    endpoint_.LogTransport(net::Transport::kGrpc);
     return other_->OpenStream(handler);
   }
 

@@ -19,7 +19,7 @@
 namespace cairn::client {
 namespace {
 
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 // Gradients are sent when this many elements of a server have been announced (256 KiB). Each send wakes
 // threads on both sides, which takes the core from the computation: with 64 KiB, a cluster training small
 // networks was a tenth slower.
@@ -299,7 +299,7 @@ StepPushes::Unanswered StepPushes::FindUnanswered() const {
 // one may depend on the repeated push to another.
 absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
   net::Backoff backoff(StreamOf(options_.task));
-  TimePoint next_said = Now() + kSayEvery;
+  TimePoint next_said = Now() + kLogEvery;
   TimePoint next_complaint = Now();
   absl::Status down;  // a server that was unreachable when its push was to be repeated
   for (;;) {
@@ -317,8 +317,8 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
         if (now >= deadline_)
           return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for()));
         if (now >= next_said) {
-          next_said += kSayEvery;
-          connection_.Say(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
+          next_said += kLogEvery;
+          connection_.LogWait(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
         }
         AwaitChange(unanswered.waiting[0], std::min(deadline_, next_said));
       }
@@ -339,12 +339,12 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
       if (connection_.moves() == moves) return unanswered.failure;
     }
     if (Now() >= next_complaint) {
-      next_complaint = Now() + kSayEvery;
+      next_complaint = Now() + kLogEvery;
       const std::string why =
           down.ok() ? absl::StrCat(unanswered.failure.message())
                     : absl::StrCat(down.message(), " (",
                                    HowLong(deadline_ - options_.step_timeout, options_.step_timeout), ")");
-      connection_.Say(absl::StrCat("step ", step_.number, ": ", why, "; the push will be sent again"));
+      connection_.LogWait(absl::StrCat("step ", step_.number, ": ", why, "; the push will be sent again"));
     }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(options_.failure());
@@ -393,7 +393,7 @@ absl::Status StepPushes::Repeat(int server) {
 
 bool StepPushes::AwaitValues(int variable) {
   // Longer waits are left to Await(), which logs them and repeats pushes.
-  const TimePoint deadline = Now() + kSayEvery;
+  const TimePoint deadline = Now() + kLogEvery;
   const auto failure = [this] {
     if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a shard has moved");
     return options_.failure();

@@ -18,7 +18,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 constexpr auto kBetweenSnapshots = std::chrono::milliseconds(100);
 
 TimePoint Now() {
@@ -130,7 +130,7 @@ absl::Status TrainingClient::PullForStep() {
 absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) {
   const TimePoint start = Now();
   const TimePoint deadline = start + options_.step_timeout;
-  TimePoint next_said = start + kSayEvery;
+  TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task));
   for (;;) {
     const int moves = connection_->moves();
@@ -146,8 +146,8 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
         IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || connection_->moves() != moves;
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
-      next_said += kSayEvery;
-      connection_->Say(
+      next_said += kLogEvery;
+      connection_->LogWait(
           absl::StrCat("trying again (", HowLong(start, options_.step_timeout), "): ", status.message()));
     }
     std::this_thread::sleep_for(backoff.Next());

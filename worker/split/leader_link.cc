@@ -14,7 +14,7 @@ namespace cairn::split {
 namespace {
 
 constexpr auto kGreetTimeout = std::chrono::milliseconds(2000);
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -60,7 +60,7 @@ absl::StatusOr<std::shared_ptr<StageLeader::Link>> StageLeader::Open(size_t stag
   request.set_incarnation(options_.incarnation);
   *request.mutable_plan() = options_.plan;
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
-  TimePoint say_at = Now() + kSayEvery;
+  TimePoint log_at = Now() + kLogEvery;
   std::string why;
   for (;;) {
     if (stopped()) return absl::CancelledError("stopped by a signal");
@@ -80,9 +80,9 @@ absl::StatusOr<std::shared_ptr<StageLeader::Link>> StageLeader::Open(size_t stag
     if (Now() >= deadline) {
       return absl::UnavailableError(absl::StrCat(at.name, " was not reached in time: ", why));
     }
-    if (Now() >= say_at) {
+    if (Now() >= log_at) {
       Say(absl::StrCat("waiting for ", at.name, ": ", why));
-      say_at += kSayEvery;
+      log_at += kLogEvery;
     }
     std::this_thread::sleep_for(std::min<Duration>(backoff.Next(), deadline - Now()));
   }

@@ -11,7 +11,7 @@
 namespace cairn::split {
 namespace {
 
-constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr auto kLogEvery = std::chrono::seconds(10);
 // How often a waiting call checks whether to end.
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
@@ -92,7 +92,7 @@ absl::Status StageWorker::Serve() {
 
 absl::StatusOr<v1::SplitBegin> StageWorker::AwaitBatch() {
   MutexLock lock(mutex_);
-  TimePoint say_at = Now() + kSayEvery;
+  TimePoint log_at = Now() + kLogEvery;
   while (!over_.has_value()) {
     if (options_.stop && options_.stop()) return absl::CancelledError("stopped by a signal");
     if (begun_.has_value() && preceding_ == 0) {
@@ -101,13 +101,13 @@ absl::StatusOr<v1::SplitBegin> StageWorker::AwaitBatch() {
     }
     const TimePoint now = Now();
     if (link_ != nullptr) {
-      say_at = now + kSayEvery;
+      log_at = now + kLogEvery;
     } else if (now > alone_since_ + options_.connect_timeout) {
       return absl::UnavailableError(absl::StrCat("timed out waiting for ", options_.head_name,
                                                  ", the stage leader of this group, to connect"));
-    } else if (now >= say_at) {
+    } else if (now >= log_at) {
       Say(absl::StrCat("waiting for ", options_.head_name, ", the stage leader of this group, to connect"));
-      say_at += kSayEvery;
+      log_at += kLogEvery;
     }
     changed_.WaitUntil(mutex_, now + kLookEvery);
   }

@@ -27,7 +27,7 @@ DataAddress DataAddressIn(const Response& response) {
           .key = response.data_key()};
 }
 template <typename Response>
-void Tell(const DataAddress& address, Response* response) {
+void Publish(const DataAddress& address, Response* response) {
   response->set_local_socket(address.local_socket);
   response->set_data_port(static_cast<uint32_t>(address.port));
   response->set_data_key(address.key);

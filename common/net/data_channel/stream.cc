@@ -198,7 +198,7 @@ void DataStream::Run() {
     said = Receive();
     if (!said.ok()) status = said;
   }
-  SayFarewell(status);
+  SendFarewell(status);
   ShutDown();
   Outbox<Message> unsent;  // destroyed outside the lock
   std::deque<std::shared_ptr<const void>> unread;

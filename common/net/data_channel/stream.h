@@ -251,7 +251,7 @@ class DataStream {
   // Whether the front of the queue, which has not been begun, must wait for credit.
   bool FrontWaits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendReleased() ABSL_LOCKS_EXCLUDED(mutex_);
-  void SayFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Linger() ABSL_LOCKS_EXCLUDED(mutex_);
   // Shuts the socket down: what the other end reads of our memory from now on is invalid, because it may
   // change.

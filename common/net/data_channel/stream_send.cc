@@ -270,7 +270,7 @@ size_t DataStream::SendPages(const Message& message) {
 }
 
 // Sends the other end the status with which the stream ends, if this is possible between two messages.
-void DataStream::SayFarewell(const absl::Status& why) {
+void DataStream::SendFarewell(const absl::Status& why) {
   {
     MutexLock lock(mutex_);
     while (pumping_) stepped_back_.Wait(mutex_);

@@ -12,7 +12,7 @@
 
 namespace cairn::bench {
 
-void Forker::Tell(std::string_view words) const {
+void Forker::Report(std::string_view words) const {
   if (write(words_, words.data(), words.size()) != static_cast<ssize_t>(words.size())) _exit(1);
 }
 

@@ -18,7 +18,7 @@ class Forker {
   Forker(int words, int lifeline) : words_(words), lifeline_(lifeline) {}
   // Once: what the parent must know to reach this process, at most 4096 bytes. Ends this process where nobody
   // is left to hear it.
-  void Tell(std::string_view words) const;
+  void Report(std::string_view words) const;
   // Ends this process, and its threads where they stand, when the parent wants no more of it.
   [[noreturn]] void ExitWhenItIsDone() const;
 

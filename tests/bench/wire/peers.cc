@@ -160,7 +160,7 @@ void Serve(const Forker& parent, const std::string& unix_name, const std::string
   builder.RegisterCallbackGenericService(service.get());
   const auto server = builder.BuildAndStart();
   if (server == nullptr) return;
-  parent.Tell(absl::StrCat(ntohs(address.sin_port), " ", grpc_port));
+  parent.Report(absl::StrCat(ntohs(address.sin_port), " ", grpc_port));
   parent.ExitWhenItIsDone();
 }
 

@@ -119,7 +119,7 @@ void Serve(const Forker& parent, int64_t elements) {
   auto local = net::ListenLocally();
   auto tcp = net::ListenByTcp("127.0.0.1", 0);
   if (!local.ok() || !tcp.ok()) return;
-  parent.Tell(absl::StrCat(tcp->port, " ", local->name));
+  parent.Report(absl::StrCat(tcp->port, " ", local->name));
   net::DataListeners listeners(*std::move(local), *std::move(tcp));
   std::vector<std::unique_ptr<Keeper>> keepers;  // end with the process
   const Thread accepting("accepting", [&] {

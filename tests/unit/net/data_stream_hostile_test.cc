@@ -37,7 +37,7 @@ class HostileClientTest : public DataStreamTest {
     const int passed[] = {rings->descriptor(), credit_.second.get()};
     EXPECT_EQ(SendPassing(raw_, BytesOf(greeting), passed), absl::OkStatus());
   }
-  void Say(const DataPrologue& prologue, absl::string_view rest, absl::Span<const int> passed = {}) {
+  void SendRaw(const DataPrologue& prologue, absl::string_view rest, absl::Span<const int> passed = {}) {
     const std::string said = absl::StrCat(absl::string_view(BytesOf(prologue).data(), sizeof prologue), rest);
     EXPECT_EQ(SendPassing(raw_, {said.data(), said.size()}, passed), absl::OkStatus());
   }
@@ -45,7 +45,7 @@ class HostileClientTest : public DataStreamTest {
   absl::Status AfterSaying(const DataPrologue& prologue, bool offers_memory = false,
                            std::vector<BorrowedRun> runs = {}) {
     Greet(offers_memory);
-    Say(prologue, {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(BorrowedRun)});
+    SendRaw(prologue, {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(BorrowedRun)});
     return at_server_.AwaitEnd();
   }
 
@@ -53,18 +53,20 @@ class HostileClientTest : public DataStreamTest {
     return SharedMemory::Create(bytes, SharedMemory::Access::kRead)->TakeDescriptor();
   }
   // Announces a region; by default with number 1 and one page.
-  void Tell(const FileDescriptor& memory, DataRegion told = {.number = 1, .address = kPlace, .bytes = 4096},
-            std::optional<uint32_t> header_bytes = std::nullopt) {
+  void SendRegion(const FileDescriptor& memory,
+                  DataRegion told = {.number = 1, .address = kPlace, .bytes = 4096},
+                  std::optional<uint32_t> header_bytes = std::nullopt) {
     const int passed[] = {memory.get()};
-    Say({.kind = DataPrologue::kRegion, .header_bytes = header_bytes.value_or(sizeof told)},
-        {BytesOf(told).data(), header_bytes.value_or(sizeof told)}, {passed, memory.valid() ? size_t{1} : 0});
+    SendRaw({.kind = DataPrologue::kRegion, .header_bytes = header_bytes.value_or(sizeof told)},
+            {BytesOf(told).data(), header_bytes.value_or(sizeof told)},
+            {passed, memory.valid() ? size_t{1} : 0});
   }
   absl::Status AfterBorrowing(uint64_t region, BorrowedRun run) {
-    Say({.kind = DataPrologue::kBorrowed,
-         .payload_bytes = static_cast<uint32_t>(run.bytes),
-         .runs = 1,
-         .position = region},
-        {BytesOf(run).data(), sizeof run});
+    SendRaw({.kind = DataPrologue::kBorrowed,
+             .payload_bytes = static_cast<uint32_t>(run.bytes),
+             .runs = 1,
+             .position = region},
+            {BytesOf(run).data(), sizeof run});
     return at_server_.AwaitEnd();
   }
   static constexpr uint64_t kPlace = uint64_t{1} << 40;  // the address of the region in the client
@@ -158,53 +160,53 @@ TEST_P(HostileClientTest, ASocketInPlaceOfSharedMemoryIsRefused) {
 
 TEST_P(HostileClientTest, ARegionForAServerThatDoesNotBorrowEndsTheStream) {
   Greet(/*lends=*/false);
-  Tell(Memory());
+  SendRegion(Memory());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 7"));
 }
 TEST_P(HostileClientTest, AnUnsealedRegionEndsTheStream) {
   Greet(/*lends=*/true);
   const FileDescriptor memory(memfd_create("test", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(memory.get(), 4096), 0);
-  Tell(memory);
+  SendRegion(memory);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 TEST_P(HostileClientTest, AFileInPlaceOfARegionEndsTheStream) {
   Greet(/*lends=*/true);
-  Tell(FileDescriptor(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)));
+  SendRegion(FileDescriptor(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 TEST_P(HostileClientTest, ARegionLargerThanItsMemoryEndsTheStream) {
   Greet(/*lends=*/true);
-  Tell(Memory(), {.number = 1, .address = kPlace, .bytes = 8192});
+  SendRegion(Memory(), {.number = 1, .address = kPlace, .bytes = 8192});
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region of 8192 bytes, but its memory has 4096"));
 }
 TEST_P(HostileClientTest, ARegionSmallerThanItsMemoryEndsTheStream) {
   Greet(/*lends=*/true);
-  Tell(Memory(8192));
+  SendRegion(Memory(8192));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory of 8192 bytes"));
 }
 TEST_P(HostileClientTest, ATruncatedRegionAnnouncementEndsTheStream) {
   Greet(/*lends=*/true);
-  Tell(Memory(), {.number = 1},
-       /*header_bytes=*/8);
+  SendRegion(Memory(), {.number = 1},
+             /*header_bytes=*/8);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("an announcement of 8 bytes for a region"));
 }
 TEST_P(HostileClientTest, ARegionAnnouncedTwiceEndsTheStream) {
   Greet(/*lends=*/true);
-  for (int i = 0; i < 2; ++i) Tell(Memory());
+  for (int i = 0; i < 2; ++i) SendRegion(Memory());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 1 announced with 1 regions mapped"));
 }
 TEST_P(HostileClientTest, TooManyRegionsEndTheStream) {
   Greet(/*lends=*/true);
   for (uint64_t i = 1; i <= 9; ++i) {
-    Tell(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
+    SendRegion(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
   }
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 9 announced with 8 regions mapped"));
 }
 TEST_P(HostileClientTest, DescriptorsWithoutARegionEndTheStream) {
   Greet(/*lends=*/true);
   const int passed[] = {raw_.get(), raw_.get(), raw_.get()};
-  for (int i = 0; i < 3; ++i) Say({.header_bytes = 1}, "h", passed);
+  for (int i = 0; i < 3; ++i) SendRaw({.header_bytes = 1}, "h", passed);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("more descriptors than regions"));
 }
 TEST_P(HostileClientTest, APayloadInAnUnannouncedRegionEndsTheStream) {
@@ -214,7 +216,7 @@ TEST_P(HostileClientTest, APayloadInAnUnannouncedRegionEndsTheStream) {
 }
 TEST_P(HostileClientTest, ARegionWithoutItsDescriptorIsNotUsed) {
   Greet(/*lends=*/true);
-  Tell(FileDescriptor());
+  SendRegion(FileDescriptor());
   EXPECT_THAT(AfterBorrowing(1, {.address = kPlace, .bytes = 64}).message(),
               HasSubstr("region 1, which was not announced"));
 }
@@ -223,7 +225,7 @@ TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
        {BorrowedRun{kPlace - 4, 64}, BorrowedRun{kPlace + 4096 - 60, 64}, BorrowedRun{kPlace + 4096, 4},
         BorrowedRun{~uint64_t{0} - 31, 64}, BorrowedRun{4, 64}}) {
     Greet(/*lends=*/true);
-    Tell(Memory());
+    SendRegion(Memory());
     EXPECT_THAT(AfterBorrowing(1, run).message(), HasSubstr("outside the region")) << run.address;
     EXPECT_EQ(at_server_.messages(), 0u);
     server_.reset();

@@ -54,7 +54,7 @@ class Connection {
   bool connected_ = false;
 };
 
-std::string Ask(int port, const std::string& method, const std::string& path) {
+std::string Query(int port, const std::string& method, const std::string& path) {
   Connection connection(port);
   connection.Send(absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
   return connection.Receive();
@@ -70,19 +70,19 @@ std::unique_ptr<HttpServer> StartEcho() {
 
 TEST(HttpServer, AnswersWithTheHandlersReply) {
   const auto server = StartEcho();
-  const std::string reply = Ask(server->port(), "GET", "/a");
+  const std::string reply = Query(server->port(), "GET", "/a");
   EXPECT_THAT(reply, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(reply, HasSubstr("Content-Type: text/plain; charset=utf-8"));
   EXPECT_THAT(reply, EndsWith("\r\n\r\npath /a"));
-  EXPECT_THAT(Ask(server->port(), "GET", "/none"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Query(server->port(), "GET", "/none"), StartsWith("HTTP/1.1 404"));
 }
 
 TEST(HttpServer, HeadHasNoBodyAndOtherMethodsAreRefused) {
   const auto server = StartEcho();
-  const std::string head = Ask(server->port(), "HEAD", "/a");
+  const std::string head = Query(server->port(), "HEAD", "/a");
   EXPECT_THAT(head, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(head, EndsWith("\r\n\r\n"));
-  EXPECT_THAT(Ask(server->port(), "DELETE", "/a"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Query(server->port(), "DELETE", "/a"), StartsWith("HTTP/1.1 405"));
 }
 
 TEST(HttpServer, SilentClientsDoNotBlockOthers) {
@@ -92,7 +92,7 @@ TEST(HttpServer, SilentClientsDoNotBlockOthers) {
     silent.push_back(std::make_unique<Connection>(server->port()));
     silent.back()->Send("GET /slow");
   }
-  EXPECT_THAT(Ask(server->port(), "GET", "/a"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Query(server->port(), "GET", "/a"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST(HttpServer, ConnectionsBeyondTheLimitAreClosed) {
@@ -102,7 +102,7 @@ TEST(HttpServer, ConnectionsBeyondTheLimitAreClosed) {
     silent.push_back(std::make_unique<Connection>(server->port()));
     silent.back()->Send("GET /slow");
   }
-  EXPECT_EQ(Ask(server->port(), "GET", "/a"), "") << "closed at once";
+  EXPECT_EQ(Query(server->port(), "GET", "/a"), "") << "closed at once";
 }
 
 TEST(HttpServer, AHeaderWithoutEndIsRefused) {
@@ -111,7 +111,7 @@ TEST(HttpServer, AHeaderWithoutEndIsRefused) {
   connection.Send("GET /a HTTP/1.1\r\nX: ");
   connection.Send(std::string(1 << 20, 'x'));
   EXPECT_THAT(connection.Receive(), testing::AnyOf("", HasSubstr(" 431 "), HasSubstr(" 413 ")));
-  EXPECT_THAT(Ask(server->port(), "GET", "/a"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Query(server->port(), "GET", "/a"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST(HttpServer, APortThatIsTakenIsNamed) {

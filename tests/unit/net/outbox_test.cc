@@ -22,15 +22,15 @@ TEST(Outbox, OneMessageIsWrittenAtATime) {
 TEST(Outbox, RequestsOfAStalledReaderAreNotReadUntilItContinues) {
   Outbox<int> outbox;
   size_t asked = 0;
-  while (!outbox.Rests()) {
+  while (!outbox.Backpressured()) {
     ++asked;
     outbox.Push(0);  // the answer to each request, which the reader does not take
   }
-  EXPECT_EQ(asked, Outbox<int>::kMaxBeforeRest + 1);
-  EXPECT_FALSE(outbox.Wakes());
+  EXPECT_EQ(asked, Outbox<int>::kMaxBeforeBackpressure + 1);
+  EXPECT_FALSE(outbox.Resume());
   outbox.Pop();
-  EXPECT_TRUE(outbox.Wakes());
-  EXPECT_FALSE(outbox.Wakes()) << "once";
+  EXPECT_TRUE(outbox.Resume());
+  EXPECT_FALSE(outbox.Resume()) << "once";
 }
 
 std::vector<int> Drained(Outbox<int>& outbox) {

@@ -173,9 +173,9 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
 }
 
 // A client of a server that reports `address` as its data channel.
-class ClientToldOf {
+class ClientWith {
  public:
-  explicit ClientToldOf(const net::DataAddress& address, client::DataChannelOptions options = {})
+  explicit ClientWith(const net::DataAddress& address, client::DataChannelOptions options = {})
       : parts_(std::make_unique<Server>(
                    Server::Options{
                        .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
@@ -206,7 +206,7 @@ class ClientToldOf {
 };
 
 std::string WayTo(const net::DataAddress& address) {
-  return ClientToldOf(address).OpenStream();
+  return ClientWith(address).OpenStream();
 }
 
 TEST(DataChannelService, EachShardOfTheProcessIsReached) {
@@ -275,8 +275,8 @@ TEST(DataChannelService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
   const FileDescriptor fills = net::ConnectByTcp("127.0.0.1", port, std::chrono::seconds(60)).value();
   const auto tried = [&deaf] { return net::AcceptByTcp(deaf).valid(); };
 
-  ClientToldOf patient({.port = port}, {.try_again_after = std::chrono::hours(24)});
-  ClientToldOf impatient({.port = port}, {.try_again_after = Duration(0)});
+  ClientWith patient({.port = port}, {.try_again_after = std::chrono::hours(24)});
+  ClientWith impatient({.port = port}, {.try_again_after = Duration(0)});
   EXPECT_EQ(patient.OpenStream(), "gRPC");
   EXPECT_EQ(impatient.OpenStream(), "gRPC");
   while (tried()) {
