@@ -119,7 +119,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   ThreadPool thread_pool(flags.threads > 0 ? flags.threads : std::min(kDefaultMaxThreads, UsableCores()));
   const uint64_t incarnation = net::DrawIncarnation();
   const net::Transport transport = net::ParseTransport(flags.transport).value();
-  net::DataListeners direct =
+  net::DataListeners data_listeners =
       net::ListenForData(flags.access.tls, transport, address, flags.data_port, "clients");
   const auto make_server = [&, credentials = net::CredentialsOf(flags.access)](int shard) {
     return std::make_unique<Server>(
@@ -134,7 +134,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .thread_pool = &thread_pool,
             .faults = &faults,
             .trace = trace.recorder(),
-            .direct = direct.address(),
+            .data_address = data_listeners.address(),
         },
         clock);
   };
@@ -165,11 +165,12 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   }
   grpc_port.BoundMemory(memory_limit + kMemoryBeside);
   grpc_port.Open();
-  std::optional<DataChannelService> direct_service;
-  if (direct.any()) {
-    direct_service.emplace(shards, std::move(direct),
-                           DataChannelService::Options{.incarnation = incarnation,
-                                                       .shared_memory = transport == net::Transport::kShm});
+  std::optional<DataChannelService> data_channel_service;
+  if (data_listeners.any()) {
+    data_channel_service.emplace(
+        shards, std::move(data_listeners),
+        DataChannelService::Options{.incarnation = incarnation,
+                                    .shared_memory = transport == net::Transport::kShm});
   }
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   LogInfo("memory limit: ", InGiB(static_cast<double>(memory_limit)),
@@ -208,7 +209,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
   grpc_port.Close();
   net::StopServing(*grpc_server);
   shards.Shutdown();
-  if (direct_service.has_value()) direct_service->Stop(kDrain);
+  if (data_channel_service.has_value()) data_channel_service->Stop(kDrain);
   Drain(*grpc_server, signals, *end);
   if (end == ExitCode::kDone) LogInfo("training is over");
   return *end;

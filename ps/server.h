@@ -68,7 +68,7 @@ class Server {
     ThreadPool* thread_pool = nullptr;      // thread pool for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
     TraceRecorder* trace = nullptr;         // as in Shard::Options
-    net::DataAddress direct{};              // where DataChannelService accepts sessions
+    net::DataAddress data_address{};        // where DataChannelService accepts sessions
   };
   // `clock` must outlive the server.
   Server(Options options, const Clock& clock);

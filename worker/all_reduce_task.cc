@@ -29,11 +29,11 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
   }
   const uint64_t incarnation = net::DrawIncarnation();
   std::unique_ptr<allreduce::RingPeer> right;
-  net::DataListeners direct;
+  net::DataListeners data_listeners;
   if (trainers.size() > 1) {
     const std::string& address = addresses[(static_cast<size_t>(args.worker) + 1) % addresses.size()];
     CAIRN_ASSIGN_OR_RETURN(right, MakePeer(address, args.access, args.options.transport));
-    direct = ListenForData(args.cluster, args.access, args.listen, args.options.transport);
+    data_listeners = ListenForData(args.cluster, args.access, args.listen, args.options.transport);
   }
   // NCCL's own connections are neither encrypted nor authenticated.
   kernels::PeerDevice* const device = args.access.tls.any() ? nullptr : args.device;
@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .names = names,
                                        .cluster_hash = spec.TrainersHash(),
                                        .incarnation = incarnation,
-                                       .direct = direct.address(),
+                                       .data_address = data_listeners.address(),
                                        .job = args.job,
                                        .variables = VariablesOf(args.model),
                                        .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                       std::move(right)));
   if (trainers.size() > 1) {
     CAIRN_ASSIGN_OR_RETURN(task->listener_,
-                           PeerListener::Start(task->exchange_->host(), std::move(direct),
+                           PeerListener::Start(task->exchange_->host(), std::move(data_listeners),
                                                {.cluster = args.cluster,
                                                 .access = args.access,
                                                 .listen = args.listen,

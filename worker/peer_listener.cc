@@ -46,7 +46,7 @@ net::DataListeners ListenForData(const net::ResolvedCluster& cluster, const net:
 }
 
 absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::RingHost& host,
-                                                                  net::DataListeners direct,
+                                                                  net::DataListeners data_listeners,
                                                                   const Args& args) {
   const net::TaskId& self = args.cluster.self;
   const net::HostPort& own = args.cluster.spec.tasks(self.job).at(self.index);
@@ -69,9 +69,9 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   listener->port_->Open();
   LogInfo("Started server with target: grpc://", own.host, ":", port);
   net::WarnOfAccess(args.access, address, own.host, args.stakes, "the worker that calls it");
-  if (direct.any()) {
+  if (data_listeners.any()) {
     listener->direct_ =
-        std::make_unique<allreduce::DataRingService>(host, std::move(direct), args.incarnation);
+        std::make_unique<allreduce::DataRingService>(host, std::move(data_listeners), args.incarnation);
   }
   return listener;
 }

@@ -54,7 +54,8 @@ class PeerListener {
   };
   // `host` must outlive the listener. INVALID_ARGUMENT if the port cannot be opened.
   static absl::StatusOr<std::unique_ptr<PeerListener>> Start(allreduce::RingHost& host,
-                                                             net::DataListeners direct, const Args& args);
+                                                             net::DataListeners data_listeners,
+                                                             const Args& args);
   // Gives open streams a moment to end.
   ~PeerListener();
 

@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& 
 
 absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) {
   LogGroup(args);
-  net::DataListeners direct = ListenForData(args.cluster, args.access, listen, args.options.transport);
+  net::DataListeners data_listeners =
+      ListenForData(args.cluster, args.access, listen, args.options.transport);
   const uint64_t incarnation = net::DrawIncarnation();
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
   CAIRN_ASSIGN_OR_RETURN(
@@ -97,7 +98,7 @@ absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) 
                                   .head_name = NameOf(args, args.assignment.leader),
                                   .cluster_hash = args.cluster.spec.TrainersHash(),
                                   .incarnation = incarnation,
-                                  .direct = direct.address(),
+                                  .data_address = data_listeners.address(),
                                   .plan = PlanOf(args),
                                   .lease = FromSeconds(args.options.lease_seconds),
                                   .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
@@ -113,7 +114,7 @@ absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) 
                                   .trace = args.trace}));
   CAIRN_ASSIGN_OR_RETURN(
       const auto listener,
-      PeerListener::Start(*stage_worker, std::move(direct),
+      PeerListener::Start(*stage_worker, std::move(data_listeners),
                           {.cluster = args.cluster,
                            .access = args.access,
                            .listen = listen,

@@ -16,7 +16,7 @@
 namespace cairn::net {
 
 // Incremented when a frame or a call changes its meaning.
-inline constexpr int kProtocolVersion = 7;
+inline constexpr int kProtocolVersion = 8;
 
 // Call metadata: the index of the server whose shard is meant, if it is not the called server's own shard
 // (parameter_server.proto).

@@ -43,7 +43,7 @@ struct Worker {
   std::unique_ptr<Member> member;
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<allreduce::DataRingService> direct;
+  std::unique_ptr<allreduce::DataRingService> data_listeners;
   std::shared_ptr<allreduce::Ring> ring;
 };
 
@@ -61,22 +61,22 @@ class CairnRing {
       Worker one;
       auto right = allreduce::MakeGrpcPeer(address((worker + 1) % workers), net::ChannelCredentialsOf({}));
       right = allreduce::MakeDataPeer(std::move(right), address((worker + 1) % workers), transport, nullptr);
-      net::DataListeners direct = net::ListenForData({}, transport, address(worker), 0, "workers");
+      net::DataListeners data_listeners = net::ListenForData({}, transport, address(worker), 0, "workers");
       const uint64_t incarnation = static_cast<uint64_t>(worker) + 1;
       one.member =
           std::make_unique<Member>(Member::Options{.worker = worker,
                                                    .names = names,
                                                    .task = names[static_cast<size_t>(worker)],
                                                    .incarnation = incarnation,
-                                                   .direct = direct.address(),
+                                                   .data_address = data_listeners.address(),
                                                    .job = job,
                                                    .variables = {{.name = "all", .shape = Shape({size})}},
                                                    .size = size,
                                                    .state_size = size},
                                    std::move(right));
-      if (direct.any()) {
-        one.direct =
-            std::make_unique<allreduce::DataRingService>(*one.member, std::move(direct), incarnation);
+      if (data_listeners.any()) {
+        one.data_listeners =
+            std::make_unique<allreduce::DataRingService>(*one.member, std::move(data_listeners), incarnation);
       }
       one.service = allreduce::MakeRingService(*one.member);
       grpc::ServerBuilder builder;
@@ -107,7 +107,7 @@ class CairnRing {
   ~CairnRing() {
     for (Worker& worker : workers_) worker.member->Complete();
     for (Worker& worker : workers_) {
-      worker.direct.reset();
+      worker.data_listeners.reset();
       worker.server->Shutdown(std::chrono::system_clock::now());
     }
   }

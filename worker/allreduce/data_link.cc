@@ -36,13 +36,14 @@ class DataOutgoing final : public RingStream, net::DataReceiver {
   static absl::StatusOr<std::unique_ptr<RingStream>> Open(const std::string& address,
                                                           const v1::GreetResponse& greeted,
                                                           net::Transport transport, RingHandler& handler) {
-    CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket,
-                           net::ConnectDataChannel(address, transport, net::DataAddressIn(greeted)));
+    CAIRN_ASSIGN_OR_RETURN(
+        FileDescriptor socket,
+        net::ConnectDataChannel(address, transport, net::FromProto(greeted.data_endpoint())));
     const bool shared = transport == net::Transport::kShm;
     std::unique_ptr<DataOutgoing> opened(new DataOutgoing(handler));
     CAIRN_ASSIGN_OR_RETURN(opened->stream_, net::DataStream::Connect(std::move(socket), shared,
                                                                      {.incarnation = greeted.incarnation(),
-                                                                      .key = greeted.data_key(),
+                                                                      .key = greeted.data_endpoint().key(),
                                                                       .offers_memory = shared},
                                                                      *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());

@@ -53,7 +53,7 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
                .task = options_.task,
                .cluster_hash = options_.cluster_hash,
                .incarnation = options_.incarnation,
-               .direct = options_.direct,
+               .data_address = options_.data_address,
                .job = options_.job,
                .variables = options_.variables,
                .size = TotalElements(options_.variables),

@@ -43,9 +43,9 @@ class RingExchange final : public client::Exchange {
     std::string task;                // "worker/0"
     std::vector<std::string> names;  // [worker] "worker/1 at host:2222"
     uint64_t cluster_hash = 0;
-    uint64_t incarnation = 0;   // of this process
-    net::DataAddress direct{};  // Member::Options
-    v1::Job job;                // its run_id is not used
+    uint64_t incarnation = 0;         // of this process
+    net::DataAddress data_address{};  // Member::Options
+    v1::Job job;                      // its run_id is not used
     std::vector<net::VariableInfo> variables;
     Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, at first or again
     Duration step_timeout = std::chrono::seconds(600);     // for one step of all workers

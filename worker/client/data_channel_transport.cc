@@ -30,7 +30,7 @@ class Endpoint {
   }
   // Takes the address from the server's answer to Connect().
   void Learn(const v1::ConnectResponse& response) {
-    const net::DataAddress address = net::DataAddressIn(response);
+    const net::DataAddress address = net::FromProto(response.data_endpoint());
     const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
     MutexLock lock(mutex_);
     const bool given_up = way_.transport != options_.transport && Now() - failed_ >= options_.try_again_after;

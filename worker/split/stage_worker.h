@@ -39,12 +39,12 @@ namespace cairn::split {
 class StageWorker final : public allreduce::RingHost {
  public:
   struct Options {
-    int worker = 0;             // this task's index
-    int leader = 0;             // the stage leader's task index
-    std::string head_name;      // "worker/0 at host:2222"
-    uint64_t cluster_hash = 0;  // 0: not compared
-    uint64_t incarnation = 0;   // of this process
-    net::DataAddress direct{};  // the data channel's address of this worker
+    int worker = 0;                   // this task's index
+    int leader = 0;                   // the stage leader's task index
+    std::string head_name;            // "worker/0 at host:2222"
+    uint64_t cluster_hash = 0;        // 0: not compared
+    uint64_t incarnation = 0;         // of this process
+    net::DataAddress data_address{};  // the data channel's address of this worker
     v1::SplitPlan plan;
     Duration lease = std::chrono::seconds(10);  // a stage leader that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);

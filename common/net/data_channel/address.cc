@@ -8,6 +8,18 @@
 #include "common/net/host_port.h"
 
 namespace cairn::net {
+
+DataAddress FromProto(const v1::DataEndpoint& proto) {
+  return {.local_socket = proto.local_socket(), .port = static_cast<int>(proto.port()), .key = proto.key()};
+}
+
+v1::DataEndpoint ToProto(const DataAddress& address) {
+  v1::DataEndpoint proto;
+  proto.set_local_socket(address.local_socket);
+  proto.set_port(static_cast<uint32_t>(address.port));
+  proto.set_key(address.key);
+  return proto;
+}
 namespace {
 
 // gRPC has just reached the host, so a connection that gets no answer for so long is being dropped by a

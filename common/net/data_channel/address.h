@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cairn/v1/session.pb.h"
 #include "common/core/file_descriptor.h"
 #include "common/net/data_channel/transport.h"
 
@@ -19,19 +20,8 @@ struct DataAddress {
   friend bool operator==(const DataAddress&, const DataAddress&) = default;
 };
 
-// Reads the address from, and writes it to, a response message that announces it.
-template <typename Response>
-DataAddress DataAddressIn(const Response& response) {
-  return {.local_socket = response.local_socket(),
-          .port = static_cast<int>(response.data_port()),
-          .key = response.data_key()};
-}
-template <typename Response>
-void Publish(const DataAddress& address, Response* response) {
-  response->set_local_socket(address.local_socket);
-  response->set_data_port(static_cast<uint32_t>(address.port));
-  response->set_data_key(address.key);
-}
+DataAddress FromProto(const v1::DataEndpoint& proto);
+v1::DataEndpoint ToProto(const DataAddress& address);
 
 // Connects to the task whose gRPC address is `server`, "host:port". UNAVAILABLE, with the reason, if the task
 // does not offer this transport or cannot be reached by it. A TCP connection that is not established within 2

@@ -6,7 +6,7 @@ uses is here; a test holds the numbers and types against the .proto files.
 
 import struct
 
-VERSION = 7  # kProtocolVersion in common/net/grpc_util.h
+VERSION = 8  # kProtocolVersion in common/net/grpc_util.h
 SERVICE = "cairn.v1.ParameterServer"
 MAX_PAYLOAD = 1 << 20  # bytes
 
@@ -14,9 +14,9 @@ MAX_PAYLOAD = 1 << 20  # bytes
 # a list of one of them is a repeated field.
 MESSAGES = {
     "ConnectRequest": {1: ("protocol", "int"), 2: ("cluster_hash", "uint"), 3: ("server", "int"), 4: ("client", "string")},
-    "ConnectResponse": {1: ("protocol", "int"), 2: ("incarnation", "uint"), 3: ("state", "int"), 4: ("failure", "string"),
-                        5: ("job", "Job"), 6: ("layout", "uint"), 7: ("slices", ["VariableSlice"]), 8: ("version", "int"),
-                        11: ("sequences", "int")},
+    "ConnectResponse": {1: ("protocol", "int"), 2: ("incarnation", "uint"), 6: ("state", "int"), 7: ("failure", "string"),
+                        9: ("job", "Job"), 10: ("layout", "uint"), 11: ("slices", ["VariableSlice"]), 13: ("version", "int"),
+                        17: ("sequences", "int")},
     "CreateRequest": {1: ("job", "Job"), 2: ("slices", ["VariableSlice"]), 4: ("seal_key", "bytes")},
     "CreateResponse": {1: ("layout", "uint")},
     "WaitRequest": {1: ("condition", "int"), 2: ("wait_seconds", "double"), 3: ("worker", "int")},

@@ -124,14 +124,14 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
 TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   test::FakeClock clock;
   net::DataListeners listeners = test::Listeners();
-  HostedShards parts(
-      std::make_unique<Server>(
-          Server::Options{
-              .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = listeners.address()},
-          clock),
-      0, nullptr);
+  HostedShards parts(std::make_unique<Server>(Server::Options{.index = 0,
+                                                              .incarnation = 5,
+                                                              .connect_to_leader = nullptr,
+                                                              .data_address = listeners.address()},
+                                              clock),
+                     0, nullptr);
   Server& server = parts.own();
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -178,7 +178,7 @@ class ClientWith {
   explicit ClientWith(const net::DataAddress& address, client::DataChannelOptions options = {})
       : parts_(std::make_unique<Server>(
                    Server::Options{
-                       .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
+                       .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .data_address = address},
                    clock_),
                0, nullptr) {
     options.say = [this](const std::string& how) { by_ = how; };
@@ -214,12 +214,13 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
   net::DataListeners listeners = test::Listeners();
   const auto make_server = [&, address = listeners.address()](int part) {
     return std::make_unique<Server>(
-        Server::Options{.index = part, .incarnation = 5, .connect_to_leader = nullptr, .direct = address},
+        Server::Options{
+            .index = part, .incarnation = 5, .connect_to_leader = nullptr, .data_address = address},
         clock);
   };
   HostedShards parts(make_server(1), 1, make_server);
   Server& other = **parts.ForBackup(0);
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
   std::map<int, uint64_t> layouts;
   for (Server* server : {&parts.own(), &other}) {
     v1::CreateRequest create;
@@ -303,7 +304,7 @@ TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
   EXPECT_EQ(
       WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = address.port, .key = address.key}),
       "TCP");
@@ -315,7 +316,7 @@ TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
   EXPECT_EQ(WayTo(address), "a Unix socket");
 }
 
@@ -325,7 +326,7 @@ TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 6});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 6});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
@@ -336,7 +337,7 @@ TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
   net::DataListeners listeners = test::Listeners();
   net::DataAddress address = listeners.address();
   EXPECT_EQ(address.key.size(), 16u);
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
   address.key = std::string(16, 'x');
   EXPECT_EQ(WayTo(address), "gRPC");
   address.key.clear();
@@ -349,7 +350,7 @@ TEST(DataChannelService, ASessionBeyondTheLimitUsesGrpc) {
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
-  DataChannelService direct(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
+  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 

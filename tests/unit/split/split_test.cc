@@ -95,7 +95,7 @@ class StageWorkerProcess {
                                          .leader = 0,
                                          .head_name = "worker/0 at here:0",
                                          .incarnation = life,
-                                         .direct = listeners.address(),
+                                         .data_address = listeners.address(),
                                          .plan = Plan("m"),
                                          .stop = [this] { return stop_.load(); }},
                                         {.model = model,
