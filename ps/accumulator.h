@@ -66,8 +66,8 @@ class Accumulator {
   bool Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next);
   // Copies elements into buffer_.
   absl::Status Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next);
-  // Records that elements from `begin` on are at `elements`. `next` is the first later element that has been
-  // received, or the end; its place does not change.
+  // Records that the elements from `begin` on are at `elements`. `next`: the first later element that has
+  // been received, or the end; its record does not change.
   void Reference(int64_t begin, const float* elements, int64_t next);
 
   BufferPool& pool_;
@@ -75,7 +75,7 @@ class Accumulator {
   std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
   std::vector<ElementRun> references_;               // as in GradientView; empty while no memory is borrowed
   std::vector<std::shared_ptr<const void>> owners_;  // of the borrowed memory
-  GradientView elements_;                            // none if the elements have changed since it was made
+  GradientView elements_;                            // cached view; none if elements have arrived since
   std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
   int64_t received_ = 0;
   std::pair<int64_t, int64_t> last_{};  // elements [first, second)

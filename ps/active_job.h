@@ -52,7 +52,7 @@ class ActiveJob {
     int index = 0;                        // of the shard
     LeaderConnector connect_to_leader{};  // required if index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, for MemoryNeeds
-    ThreadPool* thread_pool = nullptr;    // thread pool for updates; may be null
+    ThreadPool* thread_pool = nullptr;    // for updates; may be null
     FaultPoints* faults = nullptr;        // as in Shard::Options
     Metrics* metrics = nullptr;           // as in Shard::Options
     TraceRecorder* trace = nullptr;       // as in Shard::Options
@@ -66,7 +66,7 @@ class ActiveJob {
     const Clock* backups_clock = nullptr;                // Replicator::Options::clock
   };
   // INVALID_ARGUMENT, naming the field, for an invalid job. RESOURCE_EXHAUSTED if MemoryNeeds exceed the
-  // limit, naming both and the parts of the sum.
+  // limit, naming the limit and each of the needs.
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
                                                            uint64_t layout, const Host& host);
   // The same shard of the same job as a backup: it makes no decisions and sends no answers

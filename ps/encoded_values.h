@@ -43,7 +43,7 @@ class EncodedValues {
     std::weak_ptr<const AlignedBuffer> source{};
     v1::Encoding encoding = v1::ENCODING_FLOAT32;
     std::shared_ptr<AlignedBuffer> encoded{};  // null: nothing is kept
-    std::set<int64_t> pieces{};                // where they begin
+    std::set<int64_t> pieces{};                // the first element of each encoded piece
     int64_t elements = 0;                      // total in `pieces`
   };
   Kept kept_ ABSL_GUARDED_BY(mutex_);

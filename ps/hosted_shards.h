@@ -18,15 +18,15 @@ class HostedShards {
   // Makes the Server of a shard that is not the process' own.
   using Maker = std::function<std::unique_ptr<Server>(int shard)>;
 
-  // `make` may be null: then the process holds no other shard.
+  // `make` may be null: then the process has no shard but its own.
   HostedShards(std::unique_ptr<Server> own, int own_shard, Maker make)
       : own_(std::move(own)), own_shard_(own_shard), make_(std::move(make)) {}
 
   Server& own() const { return *own_; }
-  // Null if the process holds nothing of the shard.
+  // Null if the process neither serves the shard nor has its backup.
   Server* Find(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Find(), but UNAVAILABLE if the process holds nothing of the shard: a client that knew it here
-  // searches again.
+  // As Find(), but UNAVAILABLE in place of null, so that a client that used the shard here searches for it
+  // again.
   absl::StatusOr<Server*> Serving(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
   // The server for a backup. FAILED_PRECONDITION for a second shard that is not the process' own.
   absl::StatusOr<Server*> ForBackup(int shard) ABSL_LOCKS_EXCLUDED(mutex_);

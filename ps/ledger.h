@@ -26,21 +26,22 @@ class Ledger {
 
   enum class Admission {
     kNew,             // collect it
-    kUnderWay,        // staged and not decided yet: it gets the same answer
+    kUnderWay,        // staged and not decided yet: the repeat gets the same answer
     kDecided,         // answered before: `ruling` is the answer
     kOldIncarnation,  // the worker has been restarted since
   };
   struct Verdict {
     Admission admission;
-    Ruling ruling;  // kDecided: of this step, or of the last one if this one is older
+    Ruling ruling;  // kDecided: the ruling on this step, or on the last step if this one is older
   };
 
-  // How to treat a push, before any of its data is kept.
+  // Decides how to treat a push, before any of its data is stored.
   Verdict Admit(const PushKey& key) const;
 
-  // The push is complete. A newer incarnation replaces the older one. Only after kNew.
+  // Records that the push is complete. A newer incarnation replaces the older one. To be called only after
+  // kNew.
   void Stage(const PushKey& key);
-  // Also for a push that this server has not seen yet: it will be kDecided when it arrives.
+  // Records a decision. If the push has not reached this server yet, it is kDecided when it arrives.
   void Decide(const PushKey& key, v1::Outcome outcome, int64_t version, int64_t staleness);
 
   // The decisions, for the backup. It learns of undecided pushes from their workers.

@@ -33,13 +33,13 @@ class MarkerTable {
   // Limit on waiting readers, of all markers together. Beyond it: RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxAwaiting = 1024;
 
-  // Returns the values kept for `token`, which serve one reader, or the error that explains why they are not
-  // kept. Returns nullopt if the log has not reached the marker: `reply` has then been taken, and waits.
+  // Returns the values stored for `token`, which serve one reader, or an error that explains why there are
+  // none. Returns nullopt if the log has not reached the marker: `reply` is then stored until it has.
   std::optional<absl::StatusOr<ReadResult>> Read(const std::string& token, ReadReply& reply);
   // The log has reached `token`: returns the readers that wait for it. If there are none, Keep() follows.
   std::vector<ReadReply> TakeReaders(const std::string& token);
   void Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result);
-  // For a marker whose values were kept by another server: readers get UNAVAILABLE, and take a new marker.
+  // For a marker whose values another server stored: readers get UNAVAILABLE and must place a new marker.
   void KeepNothing(const std::string& token);
 
   // Drops unread snapshots, because a newer one follows.

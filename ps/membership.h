@@ -1,4 +1,4 @@
-// The workers that take part in a job: leases kept by heartbeats.
+// The workers that take part in a job. Each has a lease, which its heartbeats renew.
 //
 //                 Join                 Leave
 //   (unknown) ──────────► live ─────────────────► left
@@ -31,8 +31,7 @@ class Membership {
 
   // Whether `process` may become `worker` now. A process that waits for the answer asks repeatedly.
   //   kFree     No process is `worker`, or this one is, or the other process has broken its stream of
-  //   pushes or
-  //             has sent no heartbeat for `silence` since the first question.
+  //             pushes or has sent no heartbeat for `silence` since the first question.
   //   kTaken    The other process has sent a heartbeat since the first question: it is alive.
   //   kUnclear  Neither is known yet.
   enum class Availability { kFree, kUnclear, kTaken };

@@ -91,10 +91,11 @@ class Replicator final : private ReplicationStreamHandler {
     std::string backup;  // "ps/0 at host:2222"
     v1::ReplicationOrigin origin;
     std::function<std::unique_ptr<ReplicationStream>(ReplicationStreamHandler&)> dial;
-    // Makes each Part call SendState() soon. Called from the replicator's thread, or from Step(),
-    // until Stop().
+    // Makes each Component call SendState() soon. Called from the replicator's thread, or from Step(), until
+    // Stop().
     std::function<void()> capture;
-    int64_t most_behind_bytes = 0;  // while a backup catches up, answers wait beyond it
+    // While a backup catches up, answers wait if more bytes than this are outstanding.
+    int64_t most_behind_bytes = 0;
     Duration allocating{};  // time that the backup may need to allocate memory, before its first answer
     // Null: the steady clock, and a thread. Otherwise the owner calls Step().
     const Clock* clock = nullptr;
@@ -105,7 +106,8 @@ class Replicator final : private ReplicationStreamHandler {
   void Start() ABSL_LOCKS_EXCLUDED(mutex_);
   // Performs the steps that are due. One thread; after Start(), if the replicator has no thread of its own.
   void Step() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Fails what waits, because the server is stopping, and starts nothing new. Repeats have no effect.
+  // Fails all waiting answers, because the server is stopping, and starts nothing new. Repeats have no
+  // effect.
   void Quit() ABSL_LOCKS_EXCLUDED(mutex_);
   // As Quit(), and blocks until the thread and its stream have ended. Must not be called from a thread that
   // the end of a stream needs.
@@ -189,20 +191,21 @@ class Replicator final : private ReplicationStreamHandler {
   std::array<bool, kComponents> sent_state_ ABSL_GUARDED_BY(mutex_){};
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;        // number of the last item sent, over all streams
   uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item that the backup has
-  // (item, its bytes), not received yet.
+  // (item, its bytes) that the backup has not received yet.
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<uint64_t, Callback>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be received
   std::string fenced_ ABSL_GUARDED_BY(mutex_);                                 // in kFenced: the evidence
   TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
-  // (item, when it was sent), not received yet.
+  // (item, when it was sent) that the backup has not received yet.
   std::deque<std::pair<uint64_t, TimePoint>> echoes_ ABSL_GUARDED_BY(mutex_);
   // Times of Step(). A process that was paused for kSilent counts as awake since it resumed.
   TimePoint last_step_ ABSL_GUARDED_BY(mutex_), awake_since_ ABSL_GUARDED_BY(mutex_);
-  // The backup has heard from us since `heard_`; the connection was seen to break at `broken_`.
+  // When the last item that the backup has received was sent, and when the connection was seen to break.
   TimePoint heard_ ABSL_GUARDED_BY(mutex_), broken_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
-  // ReplicationAck.keeper of the process that agreed last to be the backup, and of the one that answered last.
+  // ReplicationAck.keeper of the last process that agreed to be the backup, and of the last one that
+  // answered.
   uint64_t keeper_ ABSL_GUARDED_BY(mutex_) = 0, answering_ ABSL_GUARDED_BY(mutex_) = 0;
   Thread thread_;
 };

@@ -1,11 +1,11 @@
 // Writes the round log: decides, for all servers of a job, what happens in which order
 // (docs/design/round-log.md).
 //
-// Servers report which pushes they hold completely. When all of them hold a push, it is passed to the policy,
-// whose decisions become entries of one log. Every server executes the entries in order. Therefore an update
-// has the same contributors for all variables, a version means the same on every server, and a marker in the
-// log is a consistent point for reads. In asynchronous jobs each server sequences for itself, with a log of
-// its own, unless updates need norms, which span all servers.
+// Servers report which pushes they have received completely. When all servers have a push, it is passed to
+// the policy, whose decisions become entries of one log. Every server executes the entries in order.
+// Therefore an update has the same contributors for all variables, a version means the same on every server,
+// and a marker in the log is a consistent point for reads. In asynchronous jobs each server sequences for
+// itself, with a log of its own, unless updates need norms, which span all servers.
 //
 // With norms, an update is one Measure per norm, to which all servers report their sums, and then the Apply.
 // Each entry carries the result of the one before. Decisions made meanwhile follow behind the Apply.
@@ -50,7 +50,7 @@ inline constexpr size_t kMaxMarkerLength = 256;
 
 struct SnapshotBarrier {
   std::string token;
-  bool snapshot = false;  // slots are kept with the values
+  bool snapshot = false;  // the slots are stored with the values
 };
 
 // The progress of the job at a point of the log.
@@ -105,7 +105,7 @@ class LogSink {
 class SequencerPort {
  public:
   virtual ~SequencerPort() = default;
-  // The shard holds this push completely. Repeats are harmless.
+  // The shard has received all of this push. Repeats are harmless.
   virtual void ReportStaged(const Gradient& gradient) = 0;
   // The shard has measured its slices. Repeats are harmless.
   virtual void ReportSums(Sums sums) = 0;
@@ -163,7 +163,8 @@ class Sequencer {
   // UNAVAILABLE and `reason`.
   void End(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A push by a worker that is no member is refused through the log, or not answered while the log is full.
+  // A push by a worker that is not a member is refused through the log, or not answered while the log is
+  // full.
   void OnStaged(int server, const Gradient& gradient) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ignored unless `sums` belong to the current Measure and are new.
   void OnSums(int server, Sums sums) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -193,7 +194,7 @@ class Sequencer {
   std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Partial {  // held by some servers, not by all
+  struct Partial {  // staged on some servers, not on all
     Gradient gradient;
     std::set<int> servers;
   };
@@ -229,7 +230,7 @@ class Sequencer {
   // Writes the next entry of the update that is being measured: a Measure, or finally the Apply.
   void WriteMeasured(VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<int> UnmeasuredServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Passes to the sinks the entries that they may have.
+  // Passes to each sink the entries that its server may execute now.
   void Hand() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The backup has everything up to this entry: followers may have it too.
   void Release(int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -242,8 +243,8 @@ class Sequencer {
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // copied(): whether events must be sent to the backup. Replicate() sends one, before each change, so that the
-  // backup makes the same change.
+  // replicated(): whether events must be sent to the backup. Replicate() sends one before each change, so
+  // that the backup makes the same change.
   bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -65,7 +65,7 @@ class Server {
     // Replication runs in KeepUpBackups(), by the given clock, instead of in a thread.
     bool copies_by_calls = false;
     int64_t memory_limit = UsableMemory();  // bytes, of one job: see MemoryNeeds
-    ThreadPool* thread_pool = nullptr;      // thread pool for updates; may be null
+    ThreadPool* thread_pool = nullptr;      // for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
     TraceRecorder* trace = nullptr;         // as in Shard::Options
     net::DataAddress data_address{};        // where DataChannelService accepts sessions
@@ -88,7 +88,7 @@ class Server {
 
   // --- Backup of a shard that another process serves: for the streams of Replicate ---
   // Starts a new backup. ABORTED if this server has been promoted in the caller's place. FAILED_PRECONDITION
-  // if this server holds something else. INVALID_ARGUMENT and RESOURCE_EXHAUSTED as Create().
+  // if this server has another job or serves this shard. INVALID_ARGUMENT and RESOURCE_EXHAUSTED as Create().
   absl::StatusOr<std::shared_ptr<ActiveJob>> OpenBackup(const v1::ReplicationOrigin& origin,
                                                         std::shared_ptr<ReplicationSink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,7 +133,7 @@ class Server {
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
   // With Options::copies_by_calls: one step of replication. Called often, by one thread.
   void KeepUpBackups() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The process was paused: that it received nothing meanwhile does not mean that the others were silent.
+  // The process was paused: silence of other tasks during the pause does not count against them.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // How this task ends: kDone after Finish, or the failure's code when the job has failed and every client
@@ -149,8 +149,8 @@ class Server {
   struct BackupState {
     std::shared_ptr<ReplicationSink> sink;          // null: the stream has ended
     bool has_shard = false, has_sequencer = false;  // the states have arrived
-    bool in_sync = false;                           // in sync
-    int64_t epoch = 0;                              // of the primary
+    bool in_sync = false;
+    int64_t epoch = 0;  // of the primary
     uint64_t last_beat = 0;
     std::deque<std::pair<uint64_t, TimePoint>> beats{};  // sent, and not echoed
     TimePoint heard{};                                   // when the last echoed heartbeat was sent
@@ -171,7 +171,7 @@ class Server {
   void CaptureMembers(Replicator& replicator) ABSL_LOCKS_EXCLUDED(mutex_);
   // Part of Tick(): heartbeats, the first backup in sync, a lost shard, gradients that will not arrive.
   void TickBackups(TimePoint now, const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  // This server now has another job, or none: answers those who wait for `job` with `why`. Tick() ends the
+  // This server now has another job, or none: fails the calls that wait for `job` with `why`. Tick() ends the
   // streams, because ending them may need the thread that calls this.
   void Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void BuryRetired() ABSL_LOCKS_EXCLUDED(mutex_);

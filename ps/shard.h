@@ -73,7 +73,7 @@ struct PushResult {
   int64_t version = 0;  // after the decision
   bool finished = false;
   Values values;  // data is null unless requested
-  // `values` is null: the pieces passed to send_values() are all of them.
+  // `values` is null, because send_values() has received all of them.
   bool sent_early = false;
 };
 
@@ -114,7 +114,7 @@ class Shard final : public LogSink {
     std::vector<net::Slice> slices;
     std::unique_ptr<Optimizer> optimizer;  // null: nothing is trained
     int64_t final_version = 0;             // 0: no end
-    // Each update at the learning rate divided by max(1, staleness of its oldest contributor).
+    // Divides the learning rate of each update by max(1, staleness of its oldest contributor).
     bool staleness_aware_learning_rate = false;
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
@@ -150,13 +150,13 @@ class Shard final : public LogSink {
   // --- Pushes ---
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // The reply is INVALID_ARGUMENT if chunks are missing, RESOURCE_EXHAUSTED if too many pushes wait.
-  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room to hold
-  // them beside the next version.
+  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room for them
+  // beside the next version.
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Reads and writes ---
   // Without a marker: replies at once with the current values. With a marker: replies with the values at that
-  // point of the log, when the log reaches it. ABORTED: the values of that marker are no longer kept.
+  // point of the log, when the log reaches it. ABORTED: the values of that marker have been dropped.
   // RESOURCE_EXHAUSTED, with the numbers: the memory has no room for a reader, or too many readers wait.
   void Read(const std::string& marker, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
   // Overwrites the values for which `data` has elements, between two entries of the log. `done` receives the
@@ -174,7 +174,7 @@ class Shard final : public LogSink {
   // follower reports both when it reconnects to its leader.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The last reported sums, until an entry that uses them has been executed.
+  // The last reported sums; nullopt once an entry that uses them has been executed.
   std::optional<Sums> UnansweredSums() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Replication ---
@@ -194,7 +194,7 @@ class Shard final : public LogSink {
   void Promote() ABSL_LOCKS_EXCLUDED(mutex_);
   // The pushes that the log waits for, because they were lost with the old primary.
   std::vector<PushKey> Missing() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Index of the entry that waits for them; 0 if none does.
+  // The index of the entry that waits for the Missing() pushes; 0 if none does.
   int64_t WaitsAt() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the job: every waiting and future request is answered with `failure`. The first failure is kept.
@@ -213,7 +213,7 @@ class Shard final : public LogSink {
     int64_t queued = 0;
   };
   Load load() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The optimizer's slots, in the order in which a state holds them.
+  // The optimizer's slots, in their order in a complete state.
   std::vector<std::string> slot_names() const;
 
  private:
@@ -237,8 +237,8 @@ class Shard final : public LogSink {
     int64_t version = 0;
     std::shared_ptr<const AlignedBuffer> data;  // null: no contributor has examples
   };
-  // Runs after the lock is released and the backup has received what it reveals. `lost`: the backup never
-  // will.
+  // Runs when the lock has been released and the backup has received everything that the reply reveals.
+  // `lost`: not OK if the backup will never receive it.
   using Reply = absl::AnyInvocable<void(const absl::Status& lost)>;
   using Replies = std::vector<Reply>;
   struct PendingEntry {
@@ -254,7 +254,7 @@ class Shard final : public LogSink {
   void Execute(const LogEntry& entry, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   // The next item to execute; nullopt if the queue is empty or its front waits for gradients.
   std::optional<std::variant<PendingEntry, PendingTask>> Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The contributors of an entry whose gradients are not here.
+  // The contributors of `entry` whose gradients have not arrived here.
   std::vector<PushKey> MissingFor(const LogEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls `reply` now, or when the backup has received everything sent so far.
   void WhenReplicated(Reply reply);
@@ -292,9 +292,10 @@ class Shard final : public LogSink {
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ReadResult> ReadAtMarker(bool snapshot);
-  // INVALID_ARGUMENT if the number of copied values is not that of this shard.
+  // INVALID_ARGUMENT if the replicated values are not as many as this shard has.
   absl::Status CheckValues(const AlignedBuffer* values) const;
-  // Drops kept values that no reader has fetched, oldest first, until there is room for the next version.
+  // Drops the values of markers that no reader has fetched, oldest first, until there is room for the next
+  // version.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteConfigChange(const ConfigChange& config_change);
   // Records the decision about one push in the ledger and answers those who wait for it. `speculative`: the

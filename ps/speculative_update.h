@@ -7,8 +7,8 @@
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
-//                        └ a piece that all members have sent: computed and sent, by the thread pool
-//                          if it has a free place, so that the thread that received it goes on receiving
+//                        └ a piece that all members have sent is computed and sent, by the thread
+//                          pool if one of its threads is free, so that the receiving thread can continue
 //
 // New values and slots are written beside the current ones.
 //
@@ -49,8 +49,8 @@ class SpeculativeUpdate {
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
-  // `store` has an optimizer without norms. `thread_pool`, the thread pool, may be null and outlives this object.
-  // `trace` may be null; it records the pieces as parts of what was received.
+  // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace` may
+  // be null; it records the computation of each piece.
   explicit SpeculativeUpdate(VariableStore& store, ThreadPool* thread_pool = nullptr,
                              TraceRecorder* trace = nullptr);
   // Waits until no piece is being computed.
@@ -66,7 +66,7 @@ class SpeculativeUpdate {
   // earlier ones.
   void Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The push will not be complete.
+  // The push will never be complete.
   void Abandon(const PushKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- The executing thread ---
@@ -91,7 +91,7 @@ class SpeculativeUpdate {
     SendValues send{};
     Allow allow{};
     GradientView data{};
-    std::vector<int64_t> missing{};  // [piece]: elements
+    std::vector<int64_t> missing{};  // [piece]: the number of elements that have not arrived
   };
   struct Round {
     int64_t base_version = 0;
@@ -99,8 +99,8 @@ class SpeculativeUpdate {
     bool spoilt = false;  // the prediction is wrong
     std::vector<Member> members{};
     RoundFlowControl flow_control;
-    std::vector<size_t> waits_for{};  // [piece]: members
-    size_t made = 0;                  // pieces
+    std::vector<size_t> waits_for{};  // [piece]: the number of members that have not sent it
+    size_t made = 0;                  // the number of pieces computed
   };
 
   // Credits to grant after the lock has been released.
@@ -112,8 +112,8 @@ class SpeculativeUpdate {
   Notifications Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The prediction is wrong: ends flow control, so that no worker waits.
   Notifications Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Computes and sends pieces, joining neighbours: those that `worker` was the last to send, in that worker's
-  // order. Ends one call counted by making_.
+  // Computes and sends `chunks`, the pieces that `worker` was the last to send, in the order of its sending;
+  // adjacent pieces are joined. Decrements making_ at the end.
   void Make(absl::Span<const int64_t> chunks, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round, after waiting until no thread works on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);

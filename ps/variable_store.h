@@ -2,8 +2,8 @@
 //
 // An update writes a new buffer and publishes it as a whole. Readers keep the version that they took for as
 // long as they like; they never wait for an update or see part of one. Usually two versions exist, and one
-// more for each that a reader still holds. Therefore readers are admitted only while there is room for the
-// next version.
+// more for each older version that a reader still uses. Therefore readers are admitted only while there is
+// room for the next version.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct Values {
 class VariableStore {
  public:
   // Values start at 0, and slots at the optimizer's initial slot values. `optimizer` outlives the store;
-  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: thread pool for
-  // updates; outlives the store.
+  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: for
+  // updates; may be null; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
                 int64_t memory_limit = std::numeric_limits<int64_t>::max(),
                 ThreadPool* thread_pool = nullptr);
@@ -59,7 +59,7 @@ class VariableStore {
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED, with the numbers, if no new version could be written beside the current one: then no
-  // further reader may hold the current one. Any thread.
+  // further reader may take the current version. Any thread.
   absl::Status CheckRoomForReader() const;
 
   // The input of an update. Only one thread at a time measures, applies and writes.
@@ -110,8 +110,8 @@ class VariableStore {
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> CopySlots();
   // As CopySlots(), but beyond the budget if necessary: for the backup.
   std::shared_ptr<const AlignedBuffer> CopySlotsForBackup();
-  // Restores what another store had at `version`. `state` is from state_pool(); null if there are no values.
-  // Threading as Write().
+  // Restores the state of another store at `version`. `state` is from state_pool(); null if there are no
+  // values. Threading as Write().
   void Restore(int64_t version, const AlignedBuffer* state);
   // The rate set by SetLearningRate(), if any. Any thread.
   std::optional<float> changed_learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -38,7 +38,7 @@ struct Slice {
   std::optional<float> moving_average_momentum{};  // of the whole variable
 
   bool whole() const { return elements() == shape.num_elements(); }
-  // Bands are never cut: see RowsPerBand().
+  // Whether the slice consists of whole bands: see RowsPerBand().
   bool whole_bands() const;
   int64_t elements() const { return (row_end - row_begin) * shape.row_elements(); }
   v1::VariableSlice ToProto() const;

@@ -16,7 +16,7 @@ namespace cairn::ps {
 
 struct WeightedGradient {
   const float* values;  // parallel to the range's values
-  int64_t examples;     // the number of examples that it is the mean of; in [0, 2^32), checked by the caller
+  int64_t examples;     // the number of examples in the mean; in [0, 2^32), checked by the caller
 };
 
 // Ranges must not overlap, except where noted.
@@ -55,7 +55,7 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
 void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, float* mean,
                Isa isa = WidestIsa());
 
-// Adds one term of a mean whose terms are in several places: sum = (sum + weight * gradient) / divisor,
+// Adds one term to a mean that is computed in several calls: sum = (sum + weight * gradient) / divisor,
 // element by element. Starting from 0, with the weights divided by their greatest common divisor and the last
 // divisor equal to their sum, the result is the mean of ApplyMean(), in the order of the calls.
 void AddTerm(const float* gradient, float weight, float divisor, int64_t count, float* sum,

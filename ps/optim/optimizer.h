@@ -29,8 +29,8 @@ struct OptimizerConfig {
   std::optional<ScheduleConfig> schedule{};  // replaces the hyperparameter learning_rate
 };
 
-// Keras' options of every optimizer; 0 is off. At most one of the three clips is on. The order is Keras': the
-// mean gradient is clipped, the values decay, the rule moves them, the average follows.
+// The options that every Keras optimizer has; 0 is off. At most one of the three clips is on. The order is
+// Keras': the mean gradient is clipped, the values decay, the rule moves them, the average follows.
 struct CommonOptions {
   float clipvalue = 0;        // every element of the gradient within [-clipvalue, clipvalue]
   float clipnorm = 0;         // the norm of each variable's gradient at most this
@@ -59,7 +59,7 @@ class Optimizer {
   const CommonOptions& options() const { return options_; }
   // The learning rate of the update that follows `iterations` updates.
   float learning_rate(int64_t iterations) const { return static_cast<float>(learning_rate_(iterations)); }
-  // In the order in which an update takes them; later ones may depend on earlier ones.
+  // The norms that each update takes, in order; later ones may depend on earlier ones.
   absl::Span<const Norms> norms() const { return norms_; }
 
   // The slots of the rule and, with use_ema, "average" as the last one. Each has one float per element.

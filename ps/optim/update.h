@@ -21,7 +21,7 @@ struct UpdateSlice {
   int64_t end = 0;
   std::optional<float> moving_average_momentum{};  // absent: the optimizer; else ApplyMovingAverage()
   // The number of elements whose squares are summed together, from `begin` on. Used if the optimizer needs
-  // norms; then the part belongs to one variable.
+  // norms; the slice then belongs to one variable.
   int64_t band = 0;
 };
 
@@ -55,7 +55,7 @@ class ContributedGradient {
 
 // The totals of the last MeasureSlices() over all servers. Empty before the first.
 struct KnownSquares {
-  std::vector<Squares> of_slice{};  // [part]: the sums of the whole variable that it belongs to
+  std::vector<Squares> of_slice{};  // [slice]: the sums over the slice's whole variable
   double all_gradients = 0;         // Squares::gradient summed over all the job's variables
 };
 
@@ -68,13 +68,13 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
-  // Thread pool that may help, except with the sums of norms and with pieces. Any number of threads gives the
-  // same bits.
+  // Helps with updates, but neither with the sums of norms nor in UpdatePiece(); may be null. Any number of
+  // threads gives the same bits.
   ThreadPool* thread_pool = nullptr;
 };
 
-// The parts' contributions to the sums of `norms`. [part][band]; nothing for moving averages, which have
-// no norms.
+// The contributions of the slices to the sums of `norms`: of_slice[slice][band], empty for a slice with a
+// moving average, which has no norms.
 struct MeasuredSlices {
   int64_t non_finite = kAllFinite;  // otherwise an index in `all`, as in ApplyMean(), and no sums
   std::vector<std::vector<Squares>> of_slice{};

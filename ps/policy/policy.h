@@ -5,13 +5,13 @@
 // One per job, created by the server that decides, which also serialises the calls. Its tests are tables
 // of events.
 //
-//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1 ──held──► Release
+//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1 ──deferred──► Release
 //                │                      │
 //                └──────OnLeave─────────┴──────► Refuse  the worker receives the reason
 //
 // Every gradient is answered by exactly one decision, at once or after a later event: Refuse, Apply or, if
-// the Apply is marked as held, the Release that follows. A repeat (a worker, incarnation and step seen
-// before) is only counted: the first decision stands.
+// the Apply is deferred, the Release that follows. A repeat (a worker, incarnation and step seen before) is
+// only counted: the first decision stands.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ std::string Describe(const PushKey& key);
 struct Gradient {
   PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that it was computed from
-  int64_t examples = 0;      // the number of examples that it is the mean of
+  int64_t examples = 0;      // the number of examples in the mean
   // The number of batches of its data that the worker has completed with this gradient. With dynamic
   // sharding, the number of its work item's first example, counted through all epochs.
   int64_t position = 0;
@@ -85,7 +85,7 @@ struct Refuse {
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
 
-// Answer this push now: its gradient is in an earlier update whose answer was held.
+// Answer this push now: its gradient is in an earlier update, and the answer was deferred.
 struct Release {
   PushKey key;
 

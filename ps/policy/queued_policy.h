@@ -2,9 +2,9 @@
 // an update, and returns to the queue when its worker leaves. Therefore each example of an epoch is in one
 // update, whatever workers join and leave.
 //
-// A worker's items are assigned by the time the worker is answered: when it joins, and when its push is
-// decided or released. A worker that has none then, because others have the last ones or too few workers have
-// joined, gets the next one that becomes free. The update that uses the last item is the job's last.
+// A worker receives its items with an answer: when it joins, and when its push is decided or released. If
+// there is no item for it at that time, because other workers have the last ones or too few workers have
+// joined, it gets the next one that becomes free. The update that uses the last item is the job's last.
 #pragma once
 
 #include <cstdint>

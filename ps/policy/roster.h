@@ -24,8 +24,8 @@ struct VersionWindow {
 class Roster {
  public:
   void Join(int worker, uint64_t incarnation);
-  // False, without effect, if `worker` now lives as another incarnation. A worker that never joined counts as
-  // heard of from now on.
+  // False, without effect, if `worker` now lives as another incarnation. WasHeardOf() is true afterwards,
+  // even if the worker never joined.
   bool Leave(int worker, uint64_t incarnation);
 
   // Whether the worker's current incarnation has pushed this step before.
@@ -34,7 +34,7 @@ class Roster {
   // that the next push of this step is a repeat.
   std::optional<Refuse> Admit(const Gradient& gradient, const VersionWindow& window);
 
-  // Has joined or left at least once.
+  // Whether the worker has joined or left at least once.
   bool WasHeardOf(int worker) const { return workers_.count(worker) != 0; }
   int num_live() const { return num_live_; }
   std::vector<int> LiveWorkers() const;  // ascending
@@ -43,7 +43,7 @@ class Roster {
   void Restore(std::map<int, PolicyState::Worker> workers);
 
  private:
-  std::map<int, PolicyState::Worker> workers_;  // [worker]: all ever heard of
+  std::map<int, PolicyState::Worker> workers_;  // [worker]: all that have joined or left
   int num_live_ = 0;
 };
 

@@ -3,7 +3,7 @@
 // slowest live worker is at most max_staleness clocks behind it.
 //
 //   staged ──► Apply ──not too far ahead──► answered
-//                └─────held──► the slowest worker catches up, or leaves ──► Release: answered
+//                └───deferred──► the slowest worker catches up, or leaves ──► Release: answered
 //
 // A deferred answer carries the values at its Release. Therefore a worker that continues at clock c has seen
 // every update that any worker made at a clock below c - max_staleness. Usually it has seen more, because it
@@ -45,8 +45,8 @@ class SspPolicy final : public UpdatePolicy {
  private:
   VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/std::nullopt}; }
   bool MayGoOn(int worker) const { return ClockOf(worker) - slowest_ <= *config_.max_staleness; }
-  // The slowest clock, over live workers and the expected workers that have not been heard of; those are at
-  // their initial clocks.
+  // Sets slowest_ to the slowest clock of the live workers and of the expected workers that have neither
+  // joined nor left; those are at their initial clocks.
   void FindSlowest();
   void ReleaseAnswerOf(int worker, std::vector<Decision>& decisions);
   // Releases the answers that need not wait any more, in worker order.

@@ -35,7 +35,7 @@ class SyncPolicy final : public UpdatePolicy {
 
  private:
   VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/0}; }
-  bool Started() const;  // every expected worker has been heard of
+  bool Started() const;  // every expected worker has joined or left
   // The number of gradients that the open round needs.
   int RoundSize() const;
   const Gradient* StagedOf(int worker) const;  // null for none

@@ -1,5 +1,5 @@
-// The examples of a job's epochs, assigned to workers as work items (tickets): which worker computes with
-// which examples.
+// The examples of a job's epochs, assigned to workers as work items: which worker computes with which
+// examples.
 //
 // An item is a run of positions in the order of one epoch, at most a batch. Each example of the epochs is in
 // exactly one of these states:
@@ -8,9 +8,10 @@
 //     ▲                │         │
 //     └────Return──────┴─────────┘
 //
-// A worker's next push is made from its current item. The item ahead lets its loader prepare the following
-// batch. Until it is current, it may be assigned to another worker, because each answer contains the worker's
-// whole assignment. Returned items are assigned before new ones: always the first in the order of epochs.
+// A worker's next push is made from its current item. Its second item, the one ahead, lets its loader prepare
+// the following batch. Until that item is current, it may be assigned to another worker, because each answer
+// contains the worker's whole assignment. Returned items are assigned before new ones: always the first in
+// the order of epochs.
 //
 // Owned by a policy, whose caller serialises all calls. Owns no lock, and knows no membership.
 #pragma once
@@ -26,8 +27,8 @@
 
 namespace cairn::ps {
 
-// Positions [first, first + count) in the order of `epoch`. With no examples: a worker's item in a round for
-// which the epoch has none left.
+// Positions [first, first + count) in the order of `epoch`. Without examples: the item of a worker in a round
+// in which the epoch has no examples left for it.
 struct WorkItem {
   int64_t epoch = 0;
   int64_t first = 0;

@@ -1,5 +1,5 @@
-// The steps of one ring epoch, as seen by one worker: who takes part with how many examples, and the mean of
-// the gradients. Independent of the transport: frames go in and out.
+// The steps of one ring epoch, as seen by one worker: how many examples each worker contributes, and the mean
+// of the gradients. Independent of the transport: frames go in and out.
 //
 //   Begin ─► record to the right; the others' records arrive ─┐ all have arrived: the weights are known
 //   Announce... ─► a bucket of the gradient is final ─────────┤
@@ -11,7 +11,7 @@
 // So all workers have the same bits, on every run. A worker without examples adds nothing.
 //
 // Frames come from one thread at a time, Announce from any thread, all other calls from the worker's own. The
-// thread that provides the last thing that a chunk needs does the arithmetic, outside the lock.
+// thread that provides the last input of a chunk does its arithmetic, outside the lock.
 #pragma once
 
 #include <array>
@@ -77,8 +77,8 @@ class Ring {
   // The last step that has begun; initially the version.
   int64_t step() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Take frames from the left neighbour. INVALID_ARGUMENT, with the problem, for a frame that a worker of
-  // this ring does not send at this point. The ring is unusable afterwards.
+  // Take frames from the left neighbour. INVALID_ARGUMENT, with the problem, for a frame that a correct
+  // neighbour would not send at this point. The ring is unusable afterwards.
   absl::Status OnRecord(const v1::StepRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnGradient(const v1::GradientChunk& chunk, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -93,7 +93,7 @@ class Ring {
     kSummed,   // the sum has been passed on
     kMean,     // the mean has arrived
   };
-  // What is known of a step. Data can arrive for the current step and the next one.
+  // The state of a step. Data can arrive for the current step and the next one.
   struct Round {
     int64_t step = 0;
     bool begun = false;

@@ -15,7 +15,7 @@
 // In all other respects this is a synchronous job: the mean over examples, the version, the position in the
 // data, norms and moving averages, checkpoints. The chief provides the first values. After a failure the
 // worker with the highest version provides its values, so no step is computed twice while one worker is left.
-// A round never closes without a worker: it waits for its return.
+// A round never closes without one of the workers: it waits until a lost worker has returned.
 //
 // All calls come from one thread, except Announce and Interrupt (any thread). In steps on devices, Announce
 // comes from that thread too.

@@ -28,7 +28,7 @@ namespace cairn::client {
 struct ListedVariable {
   std::string name;
   Shape shape;
-  std::vector<int> servers;  // that store its rows, in the order of the rows
+  std::vector<int> servers;  // the servers that store its rows, in the order of the rows
 };
 
 class VariableReader;

@@ -10,7 +10,6 @@
 //
 // Used by one thread, or under the caller's lock. Chunks and their payloads are valid and unchanged until the
 // next BeginStep.
-// BeginStep.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ namespace cairn::client {
 
 class CompressedGradients {
  public:
-  // `layout` and `metrics` (may be null) must outlive this object. `encodings` [variable]: variables whose
-  // encoding is not one for gradients only are not compressed here. `topk_fraction`: Job.topk_fraction.
+  // `layout` and `metrics` (may be null) must outlive this object. `encodings` [variable]: only variables
+  // with an encoding for gradients alone are compressed here. `topk_fraction`: Job.topk_fraction.
   CompressedGradients(const net::Layout& layout, std::vector<net::VariableInfo> variables,
                       absl::Span<const v1::Encoding> encodings, double topk_fraction, WireMetrics* metrics);
 
@@ -64,7 +63,8 @@ class CompressedGradients {
   template <typename Body>
   void ForEachChunk(int variable, Body body) const;
   void Encode(int variable, absl::Span<const float> whole);
-  // Replaces `whole` by the part of it that is not sent, and counts both in the metrics.
+  // Writes the part of `whole` that the chunks do not contain to `missing`, unless null, and counts both in
+  // the metrics.
   void Subtract(int variable, absl::Span<const float> whole, float* missing);
 
   const net::Layout& layout_;

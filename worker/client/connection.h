@@ -36,14 +36,14 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Polled several times a second during a wait; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // Makes a stub for server `shard`'s shard where server `host_index` has its backup. Null: backups are not used.
+  // Makes a stub for the backup of shard `shard` on server `host_index`. Null: backups are not used.
   using StubFactory = std::function<std::unique_ptr<ServerStub>(int shard, int host_index)>;
   StubFactory stub_factory{};
   TraceRecorder* trace = nullptr;  // may be null; receives samples of the servers' clocks
 };
 
-// Whether to repeat a request that failed with `status`: the server is unreachable, or lacks memory for the
-// request while it holds those of others.
+// Whether to repeat a request that failed with `status`: the server is unreachable, or its memory is taken by
+// other requests.
 bool IsWorthRepeating(const absl::Status& status);
 
 class Connection {
@@ -60,7 +60,7 @@ class Connection {
   // stub(): where this server's shard is served, as far as known. home(): the server itself.
   ServerStub& stub(int server) { return shard(server).here(); }
   ServerStub& home(int server) { return *shard(server).home; }
-  // Whether the shard is served by the server that had its backup.
+  // Whether the server that had the shard's backup now serves the shard.
   bool away(int server) const { return shard(server).away; }
   // How often the shard has moved. Requests sent before a move are not answered.
   int moves(int server) const { return shard(server).moves; }

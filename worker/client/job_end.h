@@ -18,7 +18,7 @@ bool IsOver(const absl::Status& status);
 absl::Status CheckGoesOn(const v1::ConnectResponse& described);
 
 // Measures how long no server has answered a worker that awaits the end. Time during which this process was
-// suspended, and could not hear of anybody, counts for at most 5 s. The caller passes in the time.
+// suspended and could not receive answers counts for at most 5 s. The caller passes in the time.
 class Silence {
  public:
   explicit Silence(TimePoint now) : looked_at_(now) {}

@@ -2,7 +2,7 @@
 //
 // Thread-safe. Callbacks run on a thread of the transport, or on the thread in ReceiveUntil(), and must not
 // block. After a request's OnDone, or after the session's destructor, none of its callbacks is called and
-// nothing is written to the place of its values.
+// nothing is written to the memory for its values.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ class ServerSession final : private FrameHandler {
   explicit ServerSession(ServerStub& stub);
   ~ServerSession() override;
 
-  // Begins a request; sets `header`'s request_id. Returns the id, which chunks and the end of the request
-  // need (reads have neither). If the stream has ended: returns the reason, and `on_done` is not called.
-  // `values`: null if the request asks for none.
+  // Begins a request; sets `header`'s request_id. Returns the id for SendChunk() and SendEnd() (a read uses
+  // neither). If the stream has ended: returns the reason, and `on_done` is not called. `values`: null if the
+  // request asks for none.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, std::unique_ptr<ChunkSink> values, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // `payload`: spans that together are the elements of `chunk`, at most 1 MiB. Their memory must stay

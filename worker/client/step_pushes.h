@@ -76,8 +76,7 @@ class StepPushes {
   // that the round waits for. ABORTED if a server has been restarted; otherwise the error of
   // Options::failure.
   absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Tells the compression which of the answers count: what it left out of a push that is in no update is not
-  // added to the residual.
+  // Passes to the compression which pushes are in an update. The residuals change only for those.
   void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // After End(): waits until the new values of the variable are in Step::values. Returns false if they will
   // not be before the answers arrive.
@@ -101,7 +100,8 @@ class StepPushes {
     uint64_t request_id = 0;
     int moves = 0;  // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;
-    // Timestamps in nanoseconds, if the step is traced: the first gradient was sent; all were. 0: not yet.
+    // When the first gradient and when all gradients were sent, in nanoseconds, if the step is traced; 0: not
+    // yet.
     int64_t began = 0, sent = 0;
     int64_t bytes = 0;
   };

@@ -37,7 +37,7 @@ class SharedMemory {
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
-  // With which other processes open the memory.
+  // The descriptor with which other processes open the memory.
   const FileDescriptor& descriptor() const { return descriptor_; }
   FileDescriptor TakeDescriptor() { return std::exchange(descriptor_, FileDescriptor()); }
 

@@ -64,9 +64,9 @@ namespace cairn::net {
 class DataReceiver {
  public:
   virtual ~DataReceiver() = default;
-  // The server's end: called once, before the first message, with the client's Options::part. A status other
+  // The server's end: called once, before the first message, with the client's Options::shard. A status other
   // than OK refuses the client.
-  virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
+  virtual absl::Status OnGreeting(int64_t /*shard*/) { return absl::OkStatus(); }
   // Where to put the payload of `bytes` that follows this header on the socket, to save a copy: the next
   // call, OnMessage(), finds it there. Empty: anywhere.
   virtual absl::Span<char> DestinationFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
@@ -170,7 +170,7 @@ class DataStream {
  private:
   struct Message {
     DataPrologue prologue{};
-    std::string header{};  // followed by the payload's LentRuns, if it is borrowed or mapped
+    std::string header{};  // followed by the payload's BorrowedRuns, if it is borrowed or mapped
     // Empty if the payload is borrowed or mapped, and once it is in the ring.
     absl::InlinedVector<absl::Span<const float>, 2> payload{};
     std::shared_ptr<const void> owner{};           // of `payload`
@@ -228,7 +228,7 @@ class DataStream {
   // them.
   static absl::InlinedVector<iovec, 8> UnsentOf(const Message& message, bool with_payload);
   // Sends from the message's payload by reference and returns the bytes taken. 0: the socket has no room, or
-  // pinning is impossible, and holds_ is now false.
+  // pinning is impossible, and pins_ is now false.
   size_t SendPages(const Message& message);
   absl::StatusOr<Blocked> PutIntoRing(Message& message);
   void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -237,7 +237,8 @@ class DataStream {
   // For a caller that receives: waits until there is something to receive. False: `deadline` has passed, or
   // Nudge() was called.
   absl::StatusOr<bool> AwaitReadable(std::chrono::steady_clock::time_point deadline);
-  // Ends receiving by a caller; `status` is the failure it met, if any. False: the stream is ending.
+  // To be called when a caller stops receiving; `status`: the error that it got, or OK. False: the stream is
+  // ending.
   bool StepBack(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
@@ -282,7 +283,7 @@ class DataStream {
   // parsed.
   std::vector<char> in_;
   size_t in_begin_ = 0, in_end_ = 0;
-  // The payload of a message on the socket for which the receiver has no place.
+  // Memory for a payload on the socket, if the receiver has given no destination.
   std::vector<char> payload_;
   absl::Span<char> destination_;
   size_t payload_got_ = 0;
@@ -291,7 +292,7 @@ class DataStream {
   BusyPoll<> caller_waits_;
   // A payload of more than kSmallBytes has arrived since the thread's last wait.
   bool large_ = false;
-  std::vector<FileDescriptor> passed_;  // for the next kRegions
+  std::vector<FileDescriptor> passed_;  // for the next kRegion messages
   bool passed_all_ = true;              // no descriptor was lost, so each belongs to its kRegion
   // [number] Regions of the other end.
   std::map<uint64_t, std::shared_ptr<const MappedRegion>> regions_;
@@ -326,7 +327,7 @@ class DataStream {
   bool resting_ ABSL_GUARDED_BY(mutex_) = false;
   // The events of the socket in watch_.
   uint32_t armed_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Met by a caller that pumped or received.
+  // The error that a caller got while it sent or received.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Thread thread_;
 };
