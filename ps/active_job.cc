@@ -121,9 +121,9 @@ absl::Status CheckJob(const v1::Job& job) {
   if (job.resumed().version_offset() > job.resumed().version() ||
       job.resumed().version_offset() < -kMaxVersionOffset ||
       (job.final_version() > 0 && net::FinalVersionOf(job) < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("job: resumed at version ", job.resumed().version(),
-                                                   ", offset ", job.resumed().version_offset(),
-                                                   ", to end at ", job.final_version(), " and the offset"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job: resumed at version ", job.resumed().version(), ", offset ", job.resumed().version_offset(),
+        ", final version ", job.final_version(), " (without the offset)"));
   }
   if (!(job.lease_seconds() > 0 && job.lease_seconds() <= kLongestLeaseSeconds)) {
     return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(),

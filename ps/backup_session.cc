@@ -61,8 +61,9 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
   const int64_t received = floats == nullptr ? 0 : floats->received();
   if (received != item.floats() || (floats != nullptr && !floats->complete()) ||
       !body.ParseFromString(text)) {
-    return absl::InvalidArgumentError(absl::StrCat("replication: item ", item.number(), " of ", item.floats(),
-                                                   " values came with ", received, ", or is none"));
+    return absl::InvalidArgumentError(absl::StrCat("replication: item ", item.number(), " declares ",
+                                                   item.floats(), " values and came with ", received,
+                                                   ", or its body is malformed"));
   }
   if (!body.has_origin()) {
     if (job_ == nullptr) return absl::InvalidArgumentError("replication: the origin must come first");

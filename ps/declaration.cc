@@ -76,10 +76,10 @@ absl::Status CheckGradient(const Gradient& gradient) {
       gradient.position <= kMaxPosition) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("no possible gradient: worker ", key.worker, " (incarnation ", key.incarnation, "), step ",
-                   key.step, ", from version ", gradient.base_version, ", of ", gradient.examples,
-                   " examples, at position ", gradient.position));
+  return absl::InvalidArgumentError(absl::StrCat("invalid gradient: worker ", key.worker, " (incarnation ",
+                                                 key.incarnation, "), step ", key.step, ", from version ",
+                                                 gradient.base_version, ", of ", gradient.examples,
+                                                 " examples, at position ", gradient.position));
 }
 
 absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer) {

@@ -28,7 +28,7 @@ absl::Status EncodedValues::Keep(const std::shared_ptr<const AlignedBuffer>& val
 
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> EncodedValues::Of(
     const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding) {
-  MutexLock lock(mutex_);  // concurrent callers wait, and find the result
+  MutexLock lock(mutex_);  // concurrent callers wait, and then find the result
   CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
   if (kept_.elements < values->size()) {
     if (!kept_.pieces.empty()) {  // others read these buffers now

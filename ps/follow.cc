@@ -92,8 +92,8 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
     if (message.has_staged()) {
       CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(message.staged()));
       if (gradient.key.worker >= job_->most_workers()) {
-        return absl::InvalidArgumentError(absl::StrCat("ps/", follower_, " holds a push of worker ",
-                                                       gradient.key.worker, " to a job of ",
+        return absl::InvalidArgumentError(absl::StrCat("ps/", follower_, " reports a push of worker ",
+                                                       gradient.key.worker, ", but the number of workers is ",
                                                        job_->most_workers()));
       }
       job_->sequencer()->OnStaged(follower_, gradient);
@@ -142,9 +142,9 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The follower's side: one attempt, from the opening of a stream to its end. While ps/0 stands still nothing
-// is decided. So the outgoing queue is bounded: it holds reports of the pushes that this shard may stage
-// (Shard::kMaxStaged), and of the entries received before.
+// The follower's side: one attempt, from the opening of a stream to its end. While ps/0 makes no progress,
+// nothing is decided. Therefore the outgoing queue is bounded: it holds reports of the pushes that this shard
+// may stage (Shard::kMaxStaged) and of the entries received before.
 class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {

@@ -14,7 +14,7 @@ absl::StatusOr<Server*> HostedShards::Serving(int shard) const {
   Server* const server = Find(shard);
   if (server != nullptr) return server;
   return absl::UnavailableError(
-      absl::StrCat("ps/", own_shard_, " has nothing of ps/", shard, "'s shard now"));
+      absl::StrCat("ps/", own_shard_, " does not serve ps/", shard, "'s shard now"));
 }
 
 absl::StatusOr<Server*> HostedShards::ForBackup(int shard) {
@@ -26,7 +26,7 @@ absl::StatusOr<Server*> HostedShards::ForBackup(int shard) {
   }
   if (other_ == nullptr || shard != other_part_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("ps/", own_shard_, " keeps no backup of ps/", shard, "'s shard"));
+        absl::StrCat("ps/", own_shard_, " has no backup of ps/", shard, "'s shard"));
   }
   return other_.get();
 }

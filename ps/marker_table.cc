@@ -15,7 +15,7 @@ constexpr size_t kKeptVersions = 64;
 constexpr size_t kRememberedMarkers = 4096;
 
 absl::Status NotKept(absl::string_view token) {
-  return absl::UnavailableError(absl::StrCat("the values at marker ", token, " are no longer kept"));
+  return absl::UnavailableError(absl::StrCat("the values at marker ", token, " have been dropped"));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void MarkerTable::DropOld() {
 void MarkerTable::KeepNothing(const std::string& token) {
   Keep(token, /*snapshot=*/false,
        absl::UnavailableError(
-           absl::StrCat("the values at marker ", token, " were lost with the server that kept them")));
+           absl::StrCat("the values at marker ", token, " were lost with the server that stored them")));
 }
 
 void MarkerTable::DropSnapshots() {

@@ -334,7 +334,7 @@ void Replicator::Conclude(const absl::Status& end) {
     MutexLock lock(mutex_);
     const bool gone = KeepsNone(end) || IsGone(end);
     if (Over()) {
-      // It stays so, however the stream has ended.
+      // The state is final, for whatever reason the stream has ended.
     } else if (absl::IsAborted(end)) {
       state_ = State::kFenced;
       fenced_ = absl::StrCat(options_.backup, " has been promoted in place of ", options_.part);

@@ -104,7 +104,7 @@ absl::Status Sequencer::CheckLogHasRoom() const {
                                                    " has not executed"));
 }
 
-// Every decision is in the log, or will precede anything else.
+// Counts all decisions: each is in the log or will precede every later entry.
 Progress Sequencer::ProgressNow() const {
   Progress progress = {.version = policy_->version(), .counters = counters_before_, .positions = positions_};
   progress.counters.Add(policy_->counters());
@@ -334,7 +334,8 @@ void Sequencer::OnExecuted(int server, int64_t index) {
     Replicate(std::move(event));
   }
   Server& follower = servers_[static_cast<size_t>(server)];
-  const int64_t given = follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // whatever it reports
+  const int64_t given =
+      follower.sink == nullptr ? next_index_ - 1 : follower.sent;  // the follower's report may be wrong
   follower.executed = std::max(follower.executed, std::min(index, given));
   int64_t all = follower.executed;
   for (const Server& other : servers_) all = std::min(all, other.executed);

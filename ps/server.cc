@@ -50,8 +50,8 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
     return;
   }
   if (request.server() != options_.index) {
-    reply(absl::FailedPreconditionError(absl::StrCat("this is ", name(), ", and ", request.client(),
-                                                     " takes it for ps/", request.server(),
+    reply(absl::FailedPreconditionError(absl::StrCat("this is ", name(), ", but ", request.client(),
+                                                     " expects ps/", request.server(),
                                                      ": their cluster configurations differ")));
     return;
   }
@@ -117,7 +117,7 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   std::shared_ptr<ActiveJob> replaced;  // destroyed outside the lock
   absl::Status status;
   v1::CreateResponse response;
-  std::shared_ptr<ReplicationSink> replicated;  // its primary's job is created again
+  std::shared_ptr<ReplicationSink> replicated;  // the stream of a backup that is replaced
   Calls calls;
   {
     MutexLock lock(mutex_);
@@ -376,7 +376,7 @@ void Server::Tick() {
     MutexLock lock(mutex_);
     job = job_;
     if (state_ == v1::STATE_BACKUP) {
-      job = nullptr;  // its primary does all this
+      job = nullptr;  // the primary checks leases and measurements
     } else if (job != nullptr && job->job().mode() != v1::MODE_VARIABLES) {
       expired = CollectExpired(now, reasons);
     }

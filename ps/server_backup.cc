@@ -170,7 +170,7 @@ absl::Status Server::OnReplicated(const ReplicationSink* sink, uint64_t number,
     if (state_ != v1::STATE_BACKUP) {
       return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
     }
-    if (backup_.sink.get() != sink) {  // it is being closed
+    if (backup_.sink.get() != sink) {  // this stream is being closed
       return absl::CancelledError(absl::StrCat("ps/", host_index(), " has no backup of ", name(),
                                                "'s shard on this stream any more"));
     }
@@ -246,7 +246,7 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
         backup_.beats.pop_front();
       }
       return absl::OkStatus();
-    default:  // of a Part that has no state here
+    default:  // a Component without a state here
       return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(name(), " has no sequencer to replicate"));

@@ -50,7 +50,7 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
       if (admitted.ok()) response.set_worker(*admitted);
     }
     if (status.ok()) status = CheckSealed(request, response.worker());
-    // If the request has an incarnation, the server that drew it has made this check for all.
+    // If the request has an incarnation, the server that drew it has made this check for all servers.
     if (status.ok() && request.incarnation() == 0) status = CheckAvailable(request, response.worker());
     if (status.ok()) {
       const uint64_t incarnation =

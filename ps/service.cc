@@ -208,13 +208,13 @@ class Service final : public CallbackService {
     return permissions.Check(request, **server);
   }
 
-  // For calls that locate a shard: NOT_FOUND if this process has nothing of it.
+  // For calls that locate a shard: NOT_FOUND if this process does not have it.
   absl::StatusOr<Server*> Locate(const grpc::CallbackServerContext& context) const {
     const std::optional<int> shard = PartOf(context);
     if (!shard.has_value()) return &shards_.own();
     Server* const server = shards_.Find(*shard);
     if (server == nullptr)
-      return absl::NotFoundError(absl::StrCat("nothing of ps/", *shard, "'s shard is here"));
+      return absl::NotFoundError(absl::StrCat("this process does not have ps/", *shard, "'s shard"));
     return server;
   }
   // For all other calls: UNAVAILABLE makes the client search for the shard's server again.

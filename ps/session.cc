@@ -323,7 +323,7 @@ absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::
   if (!open.failure.ok()) return absl::OkStatus();
   if (open.write != nullptr && net::GradientCodecOf(chunk.encoding()) != nullptr) {
     open.failure = absl::InvalidArgumentError(
-        absl::StrCat("values do not travel in ", net::EncodingName(chunk.encoding())));
+        absl::StrCat("values cannot be sent in ", net::EncodingName(chunk.encoding())));
   } else {
     open.failure =
         open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);

@@ -103,12 +103,12 @@ absl::Status Shard::WithMean(const LogEntry& entry, absl::Span<const Gradient> c
       const auto found = staged_.find(gradient.key);
       if (found == staged_.end()) {
         return absl::InternalError(absl::StrCat("version ", version, " needs the ", Describe(gradient.key),
-                                                ", which this server does not hold"));
+                                                ", which this server does not have"));
       }
       views.push_back(found->second.data);
       if (views.back().none() && gradient.examples != 0 && store_.size() > 0) {
-        return absl::InternalError(absl::StrCat("version ", version, " takes the ", Describe(gradient.key),
-                                                ", which stands for ", gradient.examples,
+        return absl::InternalError(absl::StrCat("version ", version, " uses the ", Describe(gradient.key),
+                                                ", computed from ", gradient.examples,
                                                 " examples, but this server received none of its elements"));
       }
       gradients.emplace_back(views.back().runs(), gradient.examples);
@@ -184,7 +184,7 @@ void Shard::ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& rep
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     if (apply.deferred) {
-      Staged& staged = staged_[gradient.key];  // a backup does not have it yet
+      Staged& staged = staged_[gradient.key];  // in a backup, this creates the entry
       staged.gradient = gradient;
       staged.applied_staleness = staleness;
       staged.data = GradientView();
@@ -280,7 +280,7 @@ void Shard::MakeRoom() {
 }
 
 void Shard::ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) {
-  if (port_ == nullptr) {  // a backup: its readers must take a new marker
+  if (port_ == nullptr) {  // a backup: its readers must place a new marker
     MutexLock lock(mutex_);
     markers_.KeepNothing(marker.token);
     return;

@@ -104,7 +104,7 @@ void SpeculativeUpdate::Arrived(const PushKey& key, const GradientView& data, in
 
 void SpeculativeUpdate::Make(absl::Span<const int64_t> chunks, int worker) {
   std::vector<ContributedGradient> gradients;
-  std::vector<GradientView> data;  // keeps the data alive: a member's may be replaced
+  std::vector<GradientView> data;  // keeps the data alive: a member's data may be replaced
   std::vector<const SendValues*> sends;
   bool last_update = false;
   {

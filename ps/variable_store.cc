@@ -104,7 +104,7 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
   absl::InlinedVector<Slot, 4> slot_data;
   for (size_t i = 0; i < slots_.size(); ++i) slot_data.push_back({slots_[i].data(), slots[i].data()});
   KnownSquares known = {.of_slice = {}, .all_gradients = AllGradients(mean.known)};
-  if (!optimizer_->norms().empty()) {  // then each part is one slice
+  if (!optimizer_->norms().empty()) {  // then each UpdateSlice is one net::Slice
     for (const net::Slice& slice : slices_) {
       const auto found = mean.known.find(slice.name);
       known.of_slice.push_back(found == mean.known.end() ? Squares() : found->second);

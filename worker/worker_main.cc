@@ -523,7 +523,7 @@ int Main(int argc, char** argv) {
   if (cluster->self.job == "ps")
     return Fault("--job_name: this program is a worker, a chief or an evaluator, not a ps");
   if (evaluates && options.train_dir.empty()) {
-    return Fault("--train_dir: an evaluator evaluates the checkpoints there; which directory?");
+    return Fault("--train_dir is missing: an evaluator evaluates the checkpoints in it");
   }
   if (cluster->self == cluster->spec.chief()) {
     if (const absl::Status status = CheckOutputPaths(options); !status.ok()) return Fault(status.message());

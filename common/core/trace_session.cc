@@ -53,7 +53,7 @@ void KeepEarlierLife(const std::string& file, const std::string& task) {
   int life = 1;
   while (life < kMaxLives && FileExists(LifeFile(file, life))) ++life;
   if (std::rename(file.c_str(), LifeFile(file, life).c_str()) == 0)
-    LogInfo("timeline of the previous life kept in ", LifeFile(file, life));
+    LogInfo("the timeline of the previous process is now in ", LifeFile(file, life));
 }
 
 }  // namespace

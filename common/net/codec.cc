@@ -171,7 +171,7 @@ const Codec* CodecOf(v1::Encoding encoding) {
 absl::Status CheckEncoding(v1::Encoding encoding) {
   if (encoding == v1::ENCODING_FLOAT32 || CodecOf(encoding) != nullptr) return absl::OkStatus();
   if (GradientCodecOf(encoding) != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("values do not travel in ", EncodingName(encoding)));
+    return absl::InvalidArgumentError(absl::StrCat("values cannot be sent in ", EncodingName(encoding)));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("encoding ", static_cast<int>(encoding), " is unknown here"));
@@ -195,13 +195,13 @@ absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload) {
   const int64_t bytes = PayloadBytes(payload);
   if (chunk.encoding() == v1::ENCODING_FLOAT32) {
     if (bytes == 0 || bytes % static_cast<int64_t>(sizeof(float)) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a run of floats"));
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a list of floats"));
     }
     return bytes / static_cast<int64_t>(sizeof(float));
   }
   CAIRN_RETURN_IF_ERROR(CheckEncoding(chunk.encoding()));
   if (chunk.count() <= 0 || chunk.count() > kMaxPayloadBytes || bytes != BytesOf(chunk)) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a run of ",
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", bytes, " bytes is not a list of ",
                                                    chunk.count(), " numbers in ",
                                                    EncodingName(chunk.encoding())));
   }

@@ -152,7 +152,7 @@ absl::Status DecodedFrame::Decode(const grpc::ByteBuffer& message, google::proto
     if (tag != 0 && (tag != kPayloadTag || !in.ReadVarint32(&payload_bytes))) {
       return absl::InvalidArgumentError("frame: something other than a payload follows the header");
     }
-  }  // gives what it read ahead back to the stream
+  }  // returns the bytes that it read ahead to the stream
   stream.AppendRest(&payload_);
   if (payload_bytes > kMaxPayloadBytes || PayloadBytes(payload()) != payload_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", payload_bytes, " bytes announced, ",

@@ -20,8 +20,8 @@ absl::StatusOr<ReceivedElements> ReceivedElements::Of(const v1::Chunk& chunk, Pa
       chunk.count() > codec.chunk_elements()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a chunk of ", chunk.count(), " elements in ", EncodingName(chunk.encoding()),
-                     " from the ", chunk.phase(), "th of a block on: there are 1 to ", codec.chunk_elements(),
-                     ", and ", codec.block_elements(), " in a block"));
+                     " that begins at element ", chunk.phase(), " of a block: a chunk has 1 to ",
+                     codec.chunk_elements(), " elements, and a block ", codec.block_elements(), " elements"));
   }
   elements.copy_.resize(static_cast<size_t>(PayloadBytes(payload)));
   CAIRN_RETURN_IF_ERROR(CopyPayload(payload, elements.copy_.data()));

@@ -69,7 +69,7 @@ float ScaleTo(float limit, double squared_norm) {
   return norm > limit ? static_cast<float>(limit / norm) : 1;
 }
 
-// UpdateRange::gradient_scale for a part.
+// UpdateRange::gradient_scale for a slice.
 float GradientScale(const Update& update, size_t slice) {
   const CommonOptions& options = update.optimizer.options();
   if (options.global_clipnorm > 0) return ScaleTo(options.global_clipnorm, update.known.all_gradients);
@@ -77,7 +77,7 @@ float GradientScale(const Update& update, size_t slice) {
   return 1;
 }
 
-// Calls body(index, the part's overlap with the window, its range) until it returns something other than
+// Calls body(index, the slice's overlap with the window, its range) until it returns something other than
 // kAllFinite, and returns that, as an index in `all`.
 template <typename Body>
 int64_t ForEachSlice(const Update& update, const Window& window, Body body) {

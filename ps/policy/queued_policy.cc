@@ -83,7 +83,7 @@ std::vector<Decision> QueuedPolicy::Followed(std::vector<Decision> decisions) {
 
 void QueuedPolicy::GiveToIdle() {
   if (over()) return;
-  if (!enough()) {  // items ahead of idle workers are for those that continue
+  if (!enough()) {  // the items of idle workers go to those that continue
     for (const auto& [worker, member] : members_) {
       if (member.idle) queue_.Return(worker);
     }

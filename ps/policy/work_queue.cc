@@ -127,7 +127,7 @@ WorkPosition WorkQueue::position() const {
   }
   WorkPosition position = {.next = next_, .open = {}};
   for (const WorkItem& work_item : open) position.open.push_back({BeginOf(work_item), work_item.count});
-  // After the last done example, it makes no difference which examples were assigned.
+  // Assigned examples after the last done one count as never assigned.
   while (!position.open.empty() && position.open.back().begin + position.open.back().count == position.next) {
     position.next = position.open.back().begin;
     position.open.pop_back();

@@ -48,7 +48,7 @@ class CompressionTest(IntegrationTest):
         for flags, fault in ((["--wire_dtype=int4"], "--wire_dtype: 'int4' is not one of float32"),
                              (["--topk_fraction=0.5"], "--topk_fraction needs --wire_dtype topk"),
                              (["--wire_dtype=topk", "--topk_fraction=2"], "--topk_fraction: "),
-                             (["--wire_dtype=conv*=int8"], r"--wire_dtype: no variable goes by 'conv\*=int8'"),
+                             (["--wire_dtype=conv*=int8"], r"--wire_dtype: no variable uses the rule 'conv\*=int8'"),
                              (["--wire_dtype=int8", "--wire_values=int8"], "--wire_values: ")):
             with self.subTest(flags):
                 self.assert_refused(Cluster(self).start("worker", 0, "--model", MLP, *flags), fault)

@@ -39,7 +39,7 @@ class MismatchTest(IntegrationTest):
         cluster.addresses["ps"].reverse()
         worker = cluster.start("worker", 0, "--model", MLP)
         self.assert_exit(INCOMPATIBLE, worker)
-        self.assertRegex(worker.stderr, "this is ps/[01], and worker/0 takes it for ps/[01]")
+        self.assertRegex(worker.stderr, "this is ps/[01], but worker/0 expects ps/[01]")
 
     def test_a_server_of_another_cluster_is_refused(self):
         cluster = Cluster(self, ps=2, workers=1)

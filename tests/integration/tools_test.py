@@ -265,7 +265,7 @@ class JobTest(IntegrationTest):
         self.assertEqual(lines[-1], f"step 126 - accuracy: {summary['val_accuracy']:.4f} - loss: {summary['val_loss']:.4f}")
         self.assertTrue(list((self.directory / "run/eval").glob("events.out.tfevents.*")))
         refused = self.start("cairn-worker", *flags[:-1], env={"TF_CONFIG": json.dumps(config)})
-        self.assert_refused(refused, "--train_dir: an evaluator evaluates the checkpoints there")
+        self.assert_refused(refused, "--train_dir is missing: an evaluator evaluates the checkpoints in it")
 
     def test_a_server_waits_until_its_predecessor_frees_the_port(self):
         with socket.create_server(("127.0.0.1", 0)) as probe:

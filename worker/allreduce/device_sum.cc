@@ -38,7 +38,7 @@ void DeviceSum::Announce(int variable) {
 void DeviceSum::Weigh(float weight, float total) {
   if (weighed_) return;
   // Division by a power of two is exact at any point. Division by another number must come after the sum, so
-  // that the sum is one of gradients with whole weights.
+  // that gradients are summed with integer weights.
   int exponent = 0;
   const bool exact = std::frexp(total, &exponent) == 0.5f;
   divisor_ = exact ? 1 : total;

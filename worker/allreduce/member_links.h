@@ -16,7 +16,7 @@ struct Member::Outlet final : RingHandler {
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload) override {
     if (!header.has_bye())
-      return absl::InvalidArgumentError("ring: the called worker answers with Bye alone");
+      return absl::InvalidArgumentError("ring: the worker that accepted a stream may only send Bye on it");
     member.OnRightBye();
     return absl::OkStatus();
   }

@@ -20,8 +20,8 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   };
   CAIRN_RETURN_IF_ERROR(CheckCaller(request, options_.cluster_hash));
   if (request.to() != options_.worker || request.from() != left()) {
-    return refuse("it is worker ", options_.worker, " of ", workers(), ", after worker ", left(),
-                  ", and was called as worker ", request.to(), " by worker ", request.from());
+    return refuse("it is worker ", options_.worker, " of ", workers(), ", whose left neighbour is worker ",
+                  left(), ", but was greeted as worker ", request.to(), " by worker ", request.from());
   }
   const std::string differences =
       client::DifferencesFrom({.task = options_.task, .job = options_.job, .variables = options_.variables},
@@ -226,7 +226,7 @@ void Member::OnLeftClosed(int64_t ring_epoch, const absl::Status& status) {
   {
     MutexLock lock(mutex_);
     if (ring_epoch == 0 || ring_epoch != ring_epoch_) return;
-    if (complete_) left_bye_ = true;  // it ended without Bye, and sends nothing more
+    if (complete_) left_bye_ = true;  // the neighbour ended without Bye, and sends nothing more
     changed_.NotifyAll();
     if (left_bye_) return;
     step = InStep();

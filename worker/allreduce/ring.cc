@@ -175,7 +175,7 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(CheckStep(chunk.step(), "a gradient"));
     now = &round(chunk.step());
-    // The owner begins the sum and the last worker makes the mean: neither receives it from elsewhere.
+    // The owner begins the sum and the last worker makes the mean, so they do not receive these.
     const bool from_here = chunk.mean() ? before == plan_.workers - 1 : before == 0;
     if (from_here || now->states[index] != wanted) {
       return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of step ", chunk.step(), ", ",

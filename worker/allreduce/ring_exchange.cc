@@ -147,9 +147,9 @@ absl::Status RingExchange::Join() {
     }
     const bool needs = agreement.Needs(options_.worker);
     if (needs && trained_) {
-      LogWarning("going on from step ",
-                 agreement.states[static_cast<size_t>(agreement.source)].progress().version(), ", like ",
-                 member_.name(agreement.source));
+      LogWarning("resuming from step ",
+                 agreement.states[static_cast<size_t>(agreement.source)].progress().version(),
+                 " with the values of ", member_.name(agreement.source));
     }
     TakeOver(agreement.states[static_cast<size_t>(agreement.source)], needs ? state.get() : nullptr);
     LogTransport(agreement);

@@ -17,7 +17,7 @@
 namespace cairn::worker {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "floats are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "floats are written in memory order");
 
 // The unit of I/O: the checksum of a chunk is computed while the chunk is in the cache.
 constexpr size_t kChunkBytes = size_t{1} << 18;

@@ -18,7 +18,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(30);
-// How often a call is tried because the variables were changed by others during it.
+// How often a call is attempted if other clients change the variables during it.
 constexpr int kTries = 5;
 
 // The time limit of a read or a write.

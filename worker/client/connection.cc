@@ -15,7 +15,7 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-// For an answer of one of two servers if the other may also have it.
+// The time limit of a query to one of two hosts, if the other one may also have the answer.
 constexpr Timeout kProbe = std::chrono::seconds(1);
 constexpr auto kFirstTry = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);

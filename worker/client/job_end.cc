@@ -105,7 +105,7 @@ absl::Status EndServers(Connection& connection) {
     if (connection.away(server)) finish(server, connection.stub(server), kReturnAtEnd);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
-    // A server whose shard moved away has already had a part of that time.
+    // The time during which another server has served the shard counts.
     const Duration had = std::min<Duration>(connection.AwayFor(server), kReturnAtEnd);
     finish(server, connection.home(server), kReturnAtEnd - had);
   }

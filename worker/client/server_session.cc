@@ -59,7 +59,7 @@ void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload
   {
     MutexLock lock(mutex_);
     const auto found = requests_.find(header.request_id());
-    if (found == requests_.end()) return;  // has failed here before its last frame arrived
+    if (found == requests_.end()) return;  // the request failed here before its last frame arrived
     if (header.has_chunk()) {
       ChunkSink* const values = found->second.values.get();
       absl::Status status = values != nullptr ? values->Add(header.chunk(), payload)

@@ -166,7 +166,8 @@ void StepPushes::Answered(int server, absl::StatusOr<v1::Done> result) {
     Rouse();
   } else {
     arrivals_.Close(server);
-    // Nudges no receiver: it waits for the answer of the server whose stream it receives from.
+    // No Nudge() is needed: a caller in ReceiveUntil() waits for the answer on the stream that it reads, and
+    // receives that answer itself.
     changed_.NotifyAll();
   }
 }

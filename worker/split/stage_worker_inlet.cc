@@ -46,7 +46,7 @@ absl::Status StageWorker::OnGreet(const v1::GreetRequest& request, v1::GreetResp
   if (!request.has_plan()) return refuse("its model is divided over workers, but the caller's is not");
   if (request.to() != options_.worker || request.from() != options_.leader) {
     return refuse("it is worker ", options_.worker, " of the group of worker ", options_.leader,
-                  ", and was called as worker ", request.to(), " by worker ", request.from());
+                  ", but was greeted as worker ", request.to(), " by worker ", request.from());
   }
   const std::string differences = Differences(options_.plan, request.plan());
   if (!differences.empty()) return refuse("it divides the model differently from the caller: ", differences);

@@ -81,7 +81,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Open(FileDescriptor memory, Access ac
   struct stat about;
   const int seals = fcntl(memory.get(), F_GET_SEALS);
   struct statfs of;
-  // A seal does not protect hugetlbfs pages: reading one that was taken back may fail.
+  // A seal does not protect hugetlbfs pages: reading a page that the system has reclaimed may fail.
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(memory.get(), &about) != 0 ||
       fstatfs(memory.get(), &of) != 0 || of.f_type == HUGETLBFS_MAGIC) {
     return absl::InvalidArgumentError("the shared memory is not sealed");

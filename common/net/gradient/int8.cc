@@ -68,9 +68,9 @@ class Int8 final : public GradientCodec {
 
   absl::Status Check(const Cut& cut, absl::Span<const char> payload) const override {
     if (static_cast<int64_t>(payload.size()) != MostBytes(cut, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes is not a run of ",
-                                                     cut.count, " numbers in int8, which take ",
-                                                     MostBytes(cut, 0)));
+      return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(),
+                                                     " bytes is not a list of ", cut.count,
+                                                     " numbers in int8, which take ", MostBytes(cut, 0)));
     }
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
       const auto scale = At<float>(payload.data(), block);

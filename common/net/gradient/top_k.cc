@@ -1,7 +1,7 @@
 // Sends the largest elements of a variable by magnitude, unchanged; the others are 0 (A. Aji and K. Heafield,
 // "Sparse communication for distributed gradient descent", 2017).
 //
-//   payload   pairs by rising index: the element's place in the chunk, a 32-bit integer | its float
+//   payload   pairs by rising index: the element's index in the chunk, a 32-bit integer | its float
 #include <array>
 #include <vector>
 
@@ -120,22 +120,22 @@ class TopK final : public GradientCodec {
     const auto bytes = static_cast<int64_t>(payload.size());
     if (bytes % kPairBytes != 0 || bytes / kPairBytes > cut.count) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "a chunk of ", bytes, " bytes is not a run of places and numbers of ", cut.count, " elements"));
+          "a chunk of ", bytes, " bytes is not a list of indices and values of ", cut.count, " elements"));
     }
     int64_t before = -1;
     for (int64_t i = 0; i < bytes / kPairBytes; ++i) {
       const auto pair = At<Pair>(payload.data(), i);
       if (pair.index >= cut.count) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a chunk of the largest elements: one at place ", pair.index, " of ", cut.count));
+            absl::StrCat("a chunk of the largest elements: index ", pair.index, " of ", cut.count));
       }
       if (pair.index <= before) {
-        return absl::InvalidArgumentError(absl::StrCat("a chunk of the largest elements: place ", pair.index,
-                                                       " comes after place ", before));
+        return absl::InvalidArgumentError(
+            absl::StrCat("a chunk of the largest elements: index ", pair.index, " follows index ", before));
       }
       if (!IsFinite(pair.value)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a chunk of the largest elements: ", pair.value, " at place ", pair.index));
+            absl::StrCat("a chunk of the largest elements: ", pair.value, " at index ", pair.index));
       }
       before = pair.index;
     }

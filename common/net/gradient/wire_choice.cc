@@ -50,7 +50,8 @@ absl::StatusOr<std::vector<v1::GradientWire>> ParseGradientWire(absl::string_vie
       return absl::InvalidArgumentError(
           absl::StrCat("'", name, "' is not one of float32, bfloat16, float16, int8, topk, onebit"));
     }
-    if (equals == 0) return absl::InvalidArgumentError(absl::StrCat("'", rule, "': of which variables?"));
+    if (equals == 0)
+      return absl::InvalidArgumentError(absl::StrCat("'", rule, "': the variables before '=' are missing"));
     v1::GradientWire& added = rules.emplace_back();
     added.set_variables(of_all ? "*" : std::string(rule.substr(0, equals)));
     added.set_encoding(*encoding);
@@ -86,8 +87,8 @@ absl::Status CheckGradientWire(const v1::Job& job, absl::Span<const VariableInfo
     const v1::GradientWire& idle = job.gradient_wire(rule);
     if (used[static_cast<size_t>(rule)] || idle.variables() == "*") continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("no variable goes by '", idle.variables(), "=", EncodingName(idle.encoding()),
-                     "': none has such a name, or a later part takes all that do"));
+        absl::StrCat("no variable uses the rule '", idle.variables(), "=", EncodingName(idle.encoding()),
+                     "': no name matches, or a later rule matches all of the same variables"));
   }
   return absl::OkStatus();
 }

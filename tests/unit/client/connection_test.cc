@@ -53,7 +53,7 @@ TEST(Connection, ServersInTheWrongOrderAreDetected) {
   const auto connection = Connection::Open(std::move(stubs), Within(std::chrono::seconds(20)));
   EXPECT_EQ(connection.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(connection.status().message()),
-              HasSubstr("this is ps/1, and worker/0 takes it for ps/0"));
+              HasSubstr("this is ps/1, but worker/0 expects ps/0"));
 }
 
 TEST(Connection, ARestartedServerIsDetected) {

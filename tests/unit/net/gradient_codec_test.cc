@@ -252,7 +252,8 @@ TEST_P(GradientCodecTest, AnImpossibleCountOrPhaseIsRefused) {
   }
   for (const int32_t phase :
        {-1, static_cast<int32_t>(codec().block_elements()), std::numeric_limits<int32_t>::max()}) {
-    EXPECT_THAT(Received(ChunkOf(GetParam(), 5, phase), "12345678").message(), HasSubstr("of a block on"))
+    EXPECT_THAT(Received(ChunkOf(GetParam(), 5, phase), "12345678").message(),
+                HasSubstr(" of a block: a chunk has 1 to "))
         << phase;
   }
 }
@@ -290,15 +291,15 @@ TEST(TopK, IndicesOutOfRangeOutOfOrderOrDuplicateAreRefused) {
   EXPECT_EQ(Received(chunk, Pairs({{0, 1}, {4, 2}})), absl::OkStatus());
   EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(), HasSubstr("place 5 of 5"));
   EXPECT_THAT(Received(chunk, Pairs({{0xffffffff, 2}})).message(), HasSubstr("place 4294967295 of 5"));
-  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {2, 2}})).message(), HasSubstr("place 2 comes after place 3"));
-  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {3, 2}})).message(), HasSubstr("place 3 comes after place 3"));
-  EXPECT_THAT(Received(chunk, Pairs({{3, kNan}})).message(), HasSubstr("nan at place 3"));
+  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {2, 2}})).message(), HasSubstr("index 2 follows index 3"));
+  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {3, 2}})).message(), HasSubstr("index 3 follows index 3"));
+  EXPECT_THAT(Received(chunk, Pairs({{3, kNan}})).message(), HasSubstr("nan at index 3"));
   EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}})).message(),
-              HasSubstr("is not a run of places"));
+              HasSubstr("is not a list of indices"));
 }
 
 TEST(GradientCodec, ValuesHaveNoGradientCodec) {
-  EXPECT_THAT(CheckEncoding(v1::ENCODING_INT8).message(), HasSubstr("values do not travel in int8"));
+  EXPECT_THAT(CheckEncoding(v1::ENCODING_INT8).message(), HasSubstr("values cannot be sent in int8"));
   EXPECT_EQ(GradientCodecOf(v1::ENCODING_BFLOAT16), nullptr);
 }
 

@@ -49,9 +49,9 @@ TEST(WireChoice, ARuleWithoutAMatchingVariableIsRefused) {
   EXPECT_EQ(CheckGradientWire(JobOf("float32,dense*=int8"), kVariables), absl::OkStatus());
   EXPECT_EQ(CheckGradientWire(JobOf("int8,*=topk"), kVariables), absl::OkStatus());
   EXPECT_THAT(CheckGradientWire(JobOf("dens=int8"), kVariables).message(),
-              HasSubstr("no variable goes by 'dens=int8'"));
+              HasSubstr("no variable uses the rule 'dens=int8'"));
   EXPECT_THAT(CheckGradientWire(JobOf("dense*=int8,*=float32"), kVariables).message(),
-              HasSubstr("'dense*=int8': none has such a name, or a later part takes all that do"));
+              HasSubstr("'dense*=int8': no name matches, or a later rule matches all of the same variables"));
 }
 
 TEST(WireChoice, AnUntrustedJobIsChecked) {
@@ -68,7 +68,8 @@ TEST(WireChoice, FaultsOfTheTextAreNamed) {
   EXPECT_THAT(ParseGradientWire("int4").status().message(), HasSubstr("'int4' is not one of float32"));
   EXPECT_THAT(ParseGradientWire("").status().message(), HasSubstr("'' is not one of"));
   EXPECT_THAT(ParseGradientWire("dense*=int8,").status().message(), HasSubstr("'' is not one of"));
-  EXPECT_THAT(ParseGradientWire("=int8").status().message(), HasSubstr("of which variables?"));
+  EXPECT_THAT(ParseGradientWire("=int8").status().message(),
+              HasSubstr("the variables before '=' are missing"));
 }
 
 TEST(WireChoice, DescribesTheChoice) {

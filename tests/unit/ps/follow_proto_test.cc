@@ -136,7 +136,7 @@ TEST(FollowProto, AnImpossibleGradientIsRefusedWithItsNumbers) {
     decision.mutable_apply()->set_version(5);
     *decision.mutable_apply()->add_contributors() = bad;
     EXPECT_THAT(std::string(FromProto(decision).status().message()),
-                testing::StartsWith("decision 7: no possible gradient: worker "))
+                testing::StartsWith("decision 7: invalid gradient: worker "))
         << "row " << row++;
   }
 }
@@ -180,9 +180,9 @@ TEST_F(StrangeDecision, AGradientFromTheUpdatesOwnVersionIsRefused) {
 TEST_F(StrangeDecision, ARefusalOrReleaseOfAnImpossiblePushIsRefused) {
   decision_.mutable_refuse()->set_outcome(v1::OUTCOME_STALE);
   *decision_.mutable_refuse()->mutable_key() = Of(-1).key();
-  EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: no possible gradient: worker -1 "));
+  EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: invalid gradient: worker -1 "));
   *decision_.mutable_release() = Of(-1).key();
-  EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: no possible gradient: worker -1 "));
+  EXPECT_THAT(Refusal(), testing::StartsWith("decision 7: invalid gradient: worker -1 "));
 }
 
 TEST_F(StrangeDecision, ARefusalWithAnotherOutcomeIsRefused) {

@@ -113,7 +113,7 @@ TEST_F(ServerTest, TheHandshakeRefusesOtherProtocolsIndicesAndClusters) {
   request = ConnectFromHere();
   request.set_server(3);
   EXPECT_THAT(MessageOf(Call(server_, &Server::Connect, request).status()),
-              HasSubstr("this is ps/0, and worker/1 takes it for ps/3"));
+              HasSubstr("this is ps/0, but worker/1 expects ps/3"));
 
   request = ConnectFromHere();
   request.set_cluster_hash(18);

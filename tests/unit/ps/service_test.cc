@@ -460,7 +460,7 @@ TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   const auto stub = front.Stub(/*part=*/0);
   v1::JoinResponse joined;
   EXPECT_EQ(stub->Join(v1::JoinRequest(), &joined, std::chrono::seconds(60)),
-            absl::UnavailableError("ps/1 has nothing of ps/0's shard now"));
+            absl::UnavailableError("ps/1 does not serve ps/0's shard now"));
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;

@@ -174,7 +174,7 @@ TEST_F(SessionTest, AMalformedChunkIsCountedAndHasNoEffect) {
   header.mutable_chunk()->set_count(2);
   ASSERT_TRUE(session_.OnFrame(header, Bytes({0})).ok());
   ASSERT_TRUE(End(1).ok());
-  EXPECT_THAT(Last().message(), HasSubstr("is not a run of places and numbers"));
+  EXPECT_THAT(Last().message(), HasSubstr("is not a list of indices and values"));
   EXPECT_EQ(server_.metrics().malformed_chunks.value(), 1);
   EXPECT_EQ(Last().version(), 0);
 }
@@ -188,7 +188,7 @@ TEST_F(SessionTest, AWriteInAnEncodingForGradientsIsRefused) {
   header.mutable_chunk()->set_count(2);
   ASSERT_TRUE(session_.OnFrame(header, {}).ok());
   ASSERT_TRUE(End(1).ok());
-  EXPECT_THAT(Last().message(), HasSubstr("values do not travel in topk"));
+  EXPECT_THAT(Last().message(), HasSubstr("values cannot be sent in topk"));
 }
 
 TEST_F(SessionTest, FramesOfRequestsThatAreNotOpenEndTheStream) {

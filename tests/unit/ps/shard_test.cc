@@ -301,7 +301,7 @@ TEST_F(ShardTest, AnUpdateWithAPushWithoutValuesFailsTheJob) {
   EXPECT_EQ(first_->status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(
       std::string(first_->status().message()),
-      HasSubstr("version 1 takes the push of worker 0 (incarnation 1), step 1, which stands for 1 examples"));
+      HasSubstr("version 1 uses the push of worker 0 (incarnation 1), step 1, computed from 1 examples"));
 }
 
 TEST_F(ShardTest, UndecidedPushesCanBeReportedAgain) {

@@ -302,7 +302,7 @@ TEST_F(SplitTest, AStageWorkerOfAnotherModelIsRefused) {
   *request.mutable_plan() = Plan("m");
   request.set_to(3);
   EXPECT_THAT(std::string(slot.host->OnGreet(request, &response).message()),
-              HasSubstr("it is worker 1 of the group of worker 0, and was called as worker 3 by worker 0"));
+              HasSubstr("it is worker 1 of the group of worker 0, but was greeted as worker 3 by worker 0"));
 }
 
 TEST_F(SplitTest, AStageWorkerThatIsNotReachedInTimeIsNamed) {

@@ -46,7 +46,7 @@ TEST(WireFlags, IncompatibleFlagsAreNamed) {
               HasSubstr("--topk_fraction needs --wire_dtype topk"));
   v1::Job job;
   EXPECT_THAT(SetWire({.dtype = "conv*=int8"}, kVariables, job).message(),
-              HasSubstr("--wire_dtype: no variable goes by 'conv*=int8'"));
+              HasSubstr("--wire_dtype: no variable uses the rule 'conv*=int8'"));
 }
 
 }  // namespace
