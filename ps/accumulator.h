@@ -74,7 +74,7 @@ class Accumulator {
   const bool keeps_borrowed_;
   std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
   std::vector<ElementRun> references_;               // as in GradientView; empty while no memory is borrowed
-  std::vector<std::shared_ptr<const void>> owners_;  // of the borrowed memory
+  std::vector<std::shared_ptr<const void>> owners_;  // the owners of the borrowed memory
   GradientView elements_;                            // cached view; none if elements have arrived since
   std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
   int64_t received_ = 0;

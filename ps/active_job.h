@@ -49,7 +49,7 @@ class ActiveJob {
       std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>, int64_t epoch)>;
   // The server that the job is on.
   struct Host {
-    int index = 0;                        // of the shard
+    int index = 0;                        // the shard's index
     LeaderConnector connect_to_leader{};  // required if index > 0 and something is trained
     int64_t memory_limit = 0;             // bytes, for MemoryNeeds
     ThreadPool* thread_pool = nullptr;    // for updates; may be null
@@ -59,8 +59,8 @@ class ActiveJob {
     std::string seal_key{};               // CreateRequest.seal_key
     // The rest is used if the job has ps_replication.
     int host_index = 0;                                  // index of the server that serves the shard
-    uint64_t incarnation = 0;                            // of the shard
-    int64_t epoch = 0;                                   // of the shard
+    uint64_t incarnation = 0;                            // the shard's incarnation
+    int64_t epoch = 0;                                   // the shard's epoch
     BackupDialer connect_to_backup{};                    // required
     std::function<void(Replicator&)> capture_members{};  // sends the members' state to the replicator
     const Clock* backups_clock = nullptr;                // Replicator::Options::clock

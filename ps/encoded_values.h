@@ -42,7 +42,7 @@ class EncodedValues {
   struct Kept {
     std::weak_ptr<const AlignedBuffer> source{};
     v1::Encoding encoding = v1::ENCODING_FLOAT32;
-    std::shared_ptr<AlignedBuffer> encoded{};  // null: nothing is kept
+    std::shared_ptr<AlignedBuffer> encoded{};  // null: no elements have been encoded
     std::set<int64_t> pieces{};                // the first element of each encoded piece
     int64_t elements = 0;                      // total in `pieces`
   };

@@ -16,8 +16,8 @@
 
 namespace cairn::ps {
 
-// For an entry that makes or measures an update: its contributors, and the version after the update. For
-// other entries: none, and 0.
+// ContributorsOf(): the contributors of the update that the entry makes or measures, or none. VersionOf():
+// the version after that update, or 0.
 absl::Span<const Gradient> ContributorsOf(const LogEntry& entry);
 int64_t VersionOf(const LogEntry& entry);
 

@@ -62,7 +62,7 @@ class MarkerTable {
 
   std::deque<Kept> kept_;  // oldest first
   std::map<std::string, std::vector<ReadReply>> awaiting_;
-  size_t num_awaiting_ = 0;  // in awaiting_
+  size_t num_awaiting_ = 0;  // the number of readers in awaiting_
 };
 
 }  // namespace cairn::ps

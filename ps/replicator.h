@@ -194,8 +194,10 @@ class Replicator final : private ReplicationStreamHandler {
   // (item, its bytes) that the backup has not received yet.
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::pair<uint64_t, Callback>> waiting_ ABSL_GUARDED_BY(mutex_);  // for this item to be received
-  std::string fenced_ ABSL_GUARDED_BY(mutex_);                                 // in kFenced: the evidence
+  // Called when the backup has received this item.
+  std::deque<std::pair<uint64_t, Callback>> waiting_ ABSL_GUARDED_BY(mutex_);
+  // The reason for kFenced; otherwise empty.
+  std::string fenced_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_answer_ ABSL_GUARDED_BY(mutex_);
   // (item, when it was sent) that the backup has not received yet.
   std::deque<std::pair<uint64_t, TimePoint>> echoes_ ABSL_GUARDED_BY(mutex_);

@@ -70,7 +70,7 @@ struct Measure {
 
 // A config change by the chief, from this point of the log on.
 struct ConfigChange {
-  std::optional<float> learning_rate{};  // of all later updates
+  std::optional<float> learning_rate{};  // for all later updates
   bool end = false;                      // the current version is the job's last
 };
 
@@ -208,14 +208,14 @@ class Sequencer {
     std::shared_ptr<LogSink> sink;
     int64_t executed = 0;
     int64_t sent = 0;   // index of the last entry passed to the sink
-    int64_t epoch = 0;  // of the subscriber
+    int64_t epoch = 0;  // the subscriber's epoch
   };
   // The update whose Measure is the last entry of the log.
   struct Measuring {
     explicit Measuring(Apply to_apply) : apply(std::move(to_apply)) {}
     Apply apply;
     size_t norms = 0;                    // index in norms_
-    int64_t index = 0;                   // of the Measure
+    int64_t index = 0;                   // the index of the Measure
     std::map<int, Sums> sums;            // [server that has reported]
     std::optional<TimePoint> seen_at{};  // first seen by CheckMeasuring()
   };

@@ -9,7 +9,7 @@
 // With ps_replication (server_backup.cc), a Server is one shard of the job in one process, and another process
 // has a second Server for the same shard:
 //
-//   EMPTY ──OpenBackup──► COPY ──Promote──► READY ── replaced by its own backup ──► EMPTY
+//   EMPTY ──OpenBackup──► BACKUP ──Promote──► READY ── replaced by its own backup ──► EMPTY
 //
 // Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any
 // thread, outside all locks. Lock order: server, sequencer, shard.
@@ -56,7 +56,7 @@ using Reply = absl::AnyInvocable<void(absl::StatusOr<Response>)>;
 class Server {
  public:
   struct Options {
-    int index = 0;              // of the shard: clients know it as ps/index
+    int index = 0;              // the shard's index: clients know it as ps/index
     int host_index = -1;        // index of the process that serves it; -1: the same as `index`
     uint64_t cluster_hash = 0;  // 0: the clients' hash is not compared
     uint64_t incarnation = 1;   // differs between processes
@@ -150,7 +150,7 @@ class Server {
     std::shared_ptr<ReplicationSink> sink;          // null: the stream has ended
     bool has_shard = false, has_sequencer = false;  // the states have arrived
     bool in_sync = false;
-    int64_t epoch = 0;  // of the primary
+    int64_t epoch = 0;  // the primary's epoch
     uint64_t last_beat = 0;
     std::deque<std::pair<uint64_t, TimePoint>> beats{};  // sent, and not echoed
     TimePoint heard{};                                   // when the last echoed heartbeat was sent
@@ -238,17 +238,17 @@ class Server {
   v1::State state_ ABSL_GUARDED_BY(mutex_) = v1::STATE_EMPTY;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   TimePoint failed_at_ ABSL_GUARDED_BY(mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;  // by Finish with `cancelled_by`
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;  // Finish() has been called with `cancelled_by`
   TimePoint ready_at_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<ActiveJob> job_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<ActiveJob>> retired_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
-  uint64_t incarnation_ ABSL_GUARDED_BY(mutex_);  // of the shard; in a backup, that of the primary
-  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // of the shard, if it is served here
+  uint64_t incarnation_ ABSL_GUARDED_BY(mutex_);  // the shard's incarnation; in a backup, its primary's
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // the shard's epoch, if it is served here
   uint64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;
   bool initialised_ ABSL_GUARDED_BY(mutex_) = false;  // has its values, and waits until the backup is in sync
-  BackupState backup_ ABSL_GUARDED_BY(mutex_);        // in STATE_COPY
+  BackupState backup_ ABSL_GUARDED_BY(mutex_);        // used in STATE_BACKUP
   // The last shard that was served here and has been dropped.
   struct Dropped {
     std::string run_id{};

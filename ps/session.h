@@ -64,8 +64,8 @@ class Session {
     std::shared_ptr<ActiveJob> job;
     std::unique_ptr<OpenPush> push;                       // null for a write
     std::unique_ptr<Accumulator> write;                   // null for a push
-    int worker = 0;                                       // of the push
-    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // of the answer
+    int worker = 0;                                       // the worker that pushes
+    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values
     TraceEvent received{};                                // name empty: not recorded
     bool initialise = false;
     bool state = false;    // the write is of values and slots

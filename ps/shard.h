@@ -243,7 +243,7 @@ class Shard final : public LogSink {
   using Replies = std::vector<Reply>;
   struct PendingEntry {
     LogEntry entry;
-    std::optional<UpdateMean> mean{};  // of an entry received as a backup
+    std::optional<UpdateMean> mean{};  // received with the entry, in a backup
   };
   // Runs between two entries.
   using PendingTask = absl::AnyInvocable<void(Replies&)>;
@@ -322,7 +322,7 @@ class Shard final : public LogSink {
   std::atomic<SequencerPort*> port_{nullptr};       // null in a backup, until it is promoted
   std::atomic<Replicator*> replicator_{nullptr};    // null: there is no backup
   // Used by the executing thread only.
-  std::optional<UpdateMean> mean_;  // of the current update
+  std::optional<UpdateMean> mean_;  // the mean of the current update
   bool measuring_ = false;          // a Measure has been executed, its Apply has not
   bool capture_wanted_ = false;     // capture the state after that Apply
   int64_t executed_ = 0;            // index of the last entry

@@ -173,7 +173,7 @@ std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
   {
     MutexLock lock(mutex_);
     if (round_.has_value()) notifications = Spoil();  // no more pieces are started
-    while (making_ > 0) idle_.Wait(mutex_);           // for the arithmetic of a few pieces
+    while (making_ > 0) idle_.Wait(mutex_);           // takes as long as a few pieces
     round = std::exchange(round_, std::nullopt);
   }
   Notify(notifications);

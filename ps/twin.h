@@ -12,9 +12,9 @@ namespace cairn::ps {
 
 struct TwinQuestion {
   std::string task;           // "ps/0"
-  std::string address;        // of the task, in the cluster's configuration
+  std::string address;        // the task's address in the cluster's configuration
   uint64_t cluster_hash = 0;  // net::ClusterSpec::Hash()
-  uint64_t incarnation = 0;   // of this process
+  uint64_t incarnation = 0;   // this process' incarnation
 };
 
 // Queries the server at the task's address; blocks for at most 2 s. FAILED_PRECONDITION naming the address if

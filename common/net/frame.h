@@ -34,8 +34,8 @@ class BorrowedBytes {
   virtual ~BorrowedBytes() = default;
   virtual size_t size() const = 0;
   // Copies the bytes from offset `begin` on to one destination after another, in one operation. Fails if the
-  // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the bytes are not where it said.
-  // The contents of the destinations are then unspecified.
+  // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the sender has announced an
+  // invalid address. The contents of the destinations are then unspecified.
   virtual absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const = 0;
   // To a single destination.
   absl::Status Read(size_t begin, absl::Span<char> to) const { return Scatter(begin, {&to, 1}); }

@@ -31,11 +31,11 @@ struct VariableInfo {
 // Rows [row_begin, row_end) of a variable, at `offset` of its server's arena.
 struct Slice {
   std::string name;
-  Shape shape;  // of the whole variable
+  Shape shape;  // the shape of the whole variable
   int64_t row_begin = 0;
   int64_t row_end = 0;
   int64_t offset = 0;                              // elements
-  std::optional<float> moving_average_momentum{};  // of the whole variable
+  std::optional<float> moving_average_momentum{};  // as in VariableInfo
 
   bool whole() const { return elements() == shape.num_elements(); }
   // Whether the slice consists of whole bands: see RowsPerBand().

@@ -70,9 +70,9 @@ int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gr
 // Sums of squares, in double, from which norms are computed. The sums of a variable's ranges add up to the
 // squares of its norms.
 struct Squares {
-  double gradient = 0;   // of the mean gradient
-  double values = 0;     // of the values after weight decay
-  double direction = 0;  // of what a layerwise rule left in new_values
+  double gradient = 0;   // sum over the mean gradient
+  double values = 0;     // sum over the values after weight decay
+  double direction = 0;  // sum over the directions that a layerwise rule stores in new_values
 
   Squares& operator+=(const Squares& other);
   friend bool operator==(const Squares&, const Squares&) = default;

@@ -43,7 +43,7 @@ struct CommonOptions {
 
 // Norms of whole variables, which an update needs before it can move their elements.
 enum class Norms {
-  kGradient,  // of the mean gradient: clipnorm, global_clipnorm
+  kGradient,  // norms of the mean gradient: clipnorm, global_clipnorm
   // Of the values, and of the direction in which a layerwise rule moves them: LAMB.
   kLayer,
 };

@@ -20,8 +20,8 @@ namespace cairn::ps {
 struct ScheduleConfig {
   std::string name;
   std::map<std::string, double> numbers;
-  std::vector<double> boundaries{};  // of PiecewiseConstantDecay, in updates
-  std::vector<double> values{};      // of PiecewiseConstantDecay, one more than boundaries
+  std::vector<double> boundaries{};  // for PiecewiseConstantDecay, in updates
+  std::vector<double> values{};      // for PiecewiseConstantDecay, one more than boundaries
 };
 
 // Thread-safe. `iterations` is 0 for a job's first update.

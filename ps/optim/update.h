@@ -1,6 +1,5 @@
-// One update of everything that a server holds. If the optimizer needs norms, it runs in stages:
-// MeasureSlices() for each of Optimizer::norms(), after which the servers of a job add up their sums, and
-// then UpdateSlices().
+// One update of all values of a server. If the optimizer needs norms, it runs in stages: MeasureSlices() for
+// each of Optimizer::norms(), after which the servers of a job add up their sums, and then UpdateSlices().
 #pragma once
 
 #include <cstdint>

@@ -96,7 +96,7 @@ using Decision = std::variant<Apply, Refuse, Release>;
 
 struct UpdateCounters {
   int64_t accepted = 0;       // gradients that went into an update
-  int64_t examples = 0;       // in those
+  int64_t examples = 0;       // the examples in those gradients
   int64_t stale = 0;          // refused as kStale
   int64_t refused_other = 0;  // refused for any other reason
   int64_t duplicate = 0;      // repeats, not counted elsewhere
@@ -105,7 +105,7 @@ struct UpdateCounters {
   std::array<int64_t, 16> staleness_histogram{};  // [staleness]
 
   void Add(const Decision& decision);
-  // Adds the counters of another part of the same job.
+  // Adds the counters of another period of the same job.
   void Add(const UpdateCounters& other);
 };
 
@@ -122,7 +122,7 @@ struct Work {
 struct PolicyState {
   struct Worker {
     uint64_t incarnation = 0;
-    int64_t last_step = std::numeric_limits<int64_t>::min();  // of this incarnation
+    int64_t last_step = std::numeric_limits<int64_t>::min();  // the incarnation's last step
     bool live = false;
   };
   int64_t version = 0;
@@ -206,11 +206,11 @@ struct PolicyConfig {
   // async: a gradient that is more updates behind is refused; none: no limit. ssp: the number of clocks that
   // a worker may be ahead of the slowest; required.
   std::optional<int64_t> max_staleness = std::nullopt;
-  int64_t initial_version = 0;              // of restored variables
+  int64_t initial_version = 0;              // the version of restored variables
   std::map<int, int64_t> initial_clocks{};  // ssp: [worker], of a restored job; 0 if missing
   // The version of the job's last update. A job restored at or beyond it applies nothing. None: no end.
   std::optional<int64_t> final_version = std::nullopt;
-  std::optional<DynamicAssignment> data = std::nullopt;  // none: each worker has a fixed part
+  std::optional<DynamicAssignment> data = std::nullopt;  // none: each worker has a fixed share
 };
 
 // INVALID_ARGUMENT naming the field, or the mode and the supported modes.

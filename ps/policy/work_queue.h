@@ -63,7 +63,7 @@ class WorkQueue {
     std::map<int, Holder> holders{};  // [worker]
   };
   struct Config {
-    int64_t num_examples = 1;  // of each epoch
+    int64_t num_examples = 1;  // the examples of one epoch
     int64_t batch_size = 1;    // examples of an item; fewer at the end of an epoch
     int64_t epochs = 0;        // 0: no end
   };

@@ -15,7 +15,7 @@
 namespace cairn::allreduce {
 
 struct Agreement {
-  std::shared_ptr<Ring> ring;         // at the version of `source`
+  std::shared_ptr<Ring> ring;         // begins at the version of `source`
   std::vector<v1::RingState> states;  // [worker]
   int source = 0;                     // the worker whose values all use
   bool passes = false;                // some worker lacks these values: the source sends them

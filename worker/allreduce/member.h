@@ -46,7 +46,7 @@ class Member final : public RingHost {
     std::vector<std::string> names;   // [worker] "worker/1 at host:2222"
     std::string task;                 // "worker/1": this one
     uint64_t cluster_hash = 0;        // 0: not compared
-    uint64_t incarnation = 0;         // of this process
+    uint64_t incarnation = 0;         // this process' incarnation
     net::DataAddress data_address{};  // the data channel's address of this worker
     v1::Job job;                      // its run_id is not used
     std::vector<net::VariableInfo> variables;
@@ -156,7 +156,7 @@ class Member final : public RingHost {
   // State of the ring epoch.
   std::shared_ptr<RingStream> left_ ABSL_GUARDED_BY(mutex_);  // null: not connected
   uint64_t left_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // of the last greeting that was answered
+  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // the process that sent the last answered greeting
   // Another process that claims to be the left neighbour while the first one's stream is open: its
   // incarnation, and the time of its first greeting.
   uint64_t contender_ ABSL_GUARDED_BY(mutex_) = 0;

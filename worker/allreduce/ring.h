@@ -42,14 +42,14 @@ class Ring {
  public:
   struct Options {
     int worker = 0;       // position in the ring
-    int64_t version = 0;  // of all workers' values: the first step makes version + 1
+    int64_t version = 0;  // the version of all workers' values: the first step makes version + 1
     ChunkPlan plan;
     std::vector<int64_t> variable_begins;  // [variable + 1]: offset of each in the gradient, and the end
   };
   struct Step {
     std::vector<v1::StepRecord> records;  // [worker]
     bool end = false;                     // a worker ended training: there is no mean
-    int64_t examples = 0;                 // of all workers
+    int64_t examples = 0;                 // the sum over all workers
     // The weight of this worker's gradient in the sum, and the divisor of the sum: whole numbers. 0 if there
     // are no examples, or at the end.
     float weight = 0, total = 0;

@@ -43,12 +43,12 @@ class RingExchange final : public client::Exchange {
     std::string task;                // "worker/0"
     std::vector<std::string> names;  // [worker] "worker/1 at host:2222"
     uint64_t cluster_hash = 0;
-    uint64_t incarnation = 0;         // of this process
+    uint64_t incarnation = 0;         // this process' incarnation
     net::DataAddress data_address{};  // Member::Options
     v1::Job job;                      // its run_id is not used
     std::vector<net::VariableInfo> variables;
-    Duration connect_timeout = std::chrono::seconds(300);  // to form the ring, at first or again
-    Duration step_timeout = std::chrono::seconds(600);     // for one step of all workers
+    Duration connect_timeout = std::chrono::seconds(300);  // the limit for forming the ring, each time
+    Duration step_timeout = std::chrono::seconds(600);     // the limit for one step of all workers
     std::function<void(const std::string&)> say{};         // may be null
     ThreadPool* thread_pool = nullptr;      // may be null; helps with updates; must outlive this object
     kernels::PeerDevice* device = nullptr;  // may be null; sums with other workers'; must outlive this object
@@ -151,9 +151,9 @@ class RingExchange final : public client::Exchange {
 
   ps::Values values_;  // the store's current ones
   std::shared_ptr<Ring> ring_;
-  int64_t ring_epoch_ = 0;                 // of ring_
+  int64_t ring_epoch_ = 0;                 // the ring epoch of ring_
   std::unique_ptr<DeviceSum> device_sum_;  // null: sums around the ring
-  absl::Span<float> device_mean_;          // of the current step
+  absl::Span<float> device_mean_;          // the current step's mean
   bool renounced_ = false;                 // the device has failed, and is not offered any more
   std::string told_;                       // the last log message of LogTransport()
   std::string run_id_;

@@ -98,7 +98,8 @@ class VariableReader {
   const std::string name_;
   Client::Located located_;
   std::vector<float> values_;
-  std::vector<uint64_t> editions_;                        // [extent] of values_; 0: not read yet
+  // [extent]: the edition of its values; 0: not read yet.
+  std::vector<uint64_t> editions_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;  // [server]; null: not connected
 };
 

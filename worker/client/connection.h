@@ -64,7 +64,7 @@ class Connection {
   bool away(int server) const { return shard(server).away; }
   // How often the shard has moved. Requests sent before a move are not answered.
   int moves(int server) const { return shard(server).moves; }
-  int moves() const;  // of all shards
+  int moves() const;  // the sum over all shards
   // Whether the job has backups.
   bool replicated() const { return replicated_; }
   const ConnectionOptions& options() const { return options_; }
@@ -99,7 +99,7 @@ class Connection {
     ServerStub& here() const { return at(away); }
 
     std::unique_ptr<ServerStub> home;
-    std::unique_ptr<ServerStub> backup{};  // on the server with the backup; null: none
+    std::unique_ptr<ServerStub> backup{};  // the stub for the server with the backup; null: none
     std::atomic<bool> away{false};         // `backup` serves the shard
     std::atomic<int> moves{0};
   };

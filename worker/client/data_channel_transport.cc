@@ -16,7 +16,7 @@ namespace {
 struct Way {
   net::Transport transport = net::Transport::kGrpc;
   net::DataAddress address;
-  uint64_t incarnation = 0;  // of the process
+  uint64_t incarnation = 0;  // the incarnation of the server's process
 };
 
 // Where a server is, and which transports to it have failed.

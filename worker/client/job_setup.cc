@@ -210,7 +210,7 @@ namespace {
 // What the servers have of the job before the chief creates anything.
 struct Survey {
   int num_ready = 0;
-  std::string run_id;        // of the servers that are ready; empty: none is
+  std::string run_id;        // the run of the servers that are ready; empty: none is
   int64_t generation = 0;    // the highest, of ready servers
   int64_t begun = -1;        // the highest that was created on a server that is not ready; -1: none
   int64_t version = 0;       // the highest, of ready servers

@@ -35,7 +35,7 @@ struct LearntJob {
   v1::Job job;
   net::Layout layout;
   std::vector<std::vector<net::Slice>> slices;  // [server]
-  std::vector<std::string> slots;               // of the optimizer, in the order of the state
+  std::vector<std::string> slots;               // the optimizer's slots, in the order of the state
   std::vector<uint64_t> layout_ids;             // [server]
   // All servers share one log, on ps/0: a version means the same on each of them, and barriers can be read.
   bool one_log = false;

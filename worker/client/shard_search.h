@@ -89,7 +89,7 @@ class ShardSearch {
   const Options options_;
   Step step_ = Step::kFirst;
   absl::StatusOr<v1::ConnectResponse> first_, other_;
-  absl::Status first_refusal_, other_refusal_;  // of Promote
+  absl::Status first_refusal_, other_refusal_;  // the errors of Promote
   absl::StatusOr<Found> result_;
 };
 

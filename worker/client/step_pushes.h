@@ -47,12 +47,13 @@ class StepPushes {
   struct Step {
     int worker = 0;
     uint64_t incarnation = 0;
-    int64_t number = 0;                 // 1 for the first of this client
-    absl::Span<const float> gradients;  // of all variables; valid until all answers have arrived, or Drop()
-    int64_t examples = 0;               // 0: no gradients
-    int64_t position = 0;               // PushBegin.position
+    int64_t number = 0;  // 1 for the first of this client
+    // Gradients of all variables; valid until all answers have arrived, or Drop().
+    absl::Span<const float> gradients;
+    int64_t examples = 0;                     // 0: no gradients
+    int64_t position = 0;                     // PushBegin.position
     absl::Span<const int64_t> base_versions;  // [server], copied
-    absl::Span<float> values;  // of all variables: where answers are received; valid as `gradients`
+    absl::Span<float> values;  // receives the values of all variables; valid as long as `gradients`
   };
 
   // `connection` must outlive this object.
@@ -147,7 +148,7 @@ class StepPushes {
   bool unanswered_ = false;  // a server may still read step_.gradients in place
   std::vector<int64_t> base_versions_;
   bool traced_ = false;
-  TimePoint deadline_;    // of the answers
+  TimePoint deadline_;    // the deadline of the answers
   int moves_at_end_ = 0;  // Connection::moves()
   Arrivals arrivals_;     // outlives the sessions
 

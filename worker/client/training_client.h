@@ -211,7 +211,7 @@ class TrainingClient final : public Exchange {
 
   // Used by the calling thread.
   AlignedBuffer parameters_, incoming_;
-  std::vector<int64_t> versions_;  // [server] of parameters_; equal in a synchronous job
+  std::vector<int64_t> versions_;  // [server]: the version of parameters_; equal in a synchronous job
   // [server] Editions of parameters_ if they came by a pull, otherwise 0; and the encoding of that pull.
   std::vector<uint64_t> editions_;
   v1::Encoding editions_encoding_ = v1::ENCODING_FLOAT32;
@@ -219,7 +219,7 @@ class TrainingClient final : public Exchange {
   v1::Work work_;
   int64_t position_ = 0;
   int64_t step_ = 0;
-  bool push_ended_ = true;  // of step_
+  bool push_ended_ = true;  // whether the push of step_ has ended
   int64_t reads_ = 0;
   int64_t config_changes_ = 0;
 

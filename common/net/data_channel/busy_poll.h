@@ -98,7 +98,7 @@ class BusyPoll {
   BusyPollers<Clock>& pollers_;
   const Options options_;
   int short_waits_ = 0;
-  typename Clock::time_point end_{};  // of the last wait
+  typename Clock::time_point end_{};  // when the last wait ended
 };
 
 }  // namespace cairn::net

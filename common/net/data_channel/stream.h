@@ -85,7 +85,7 @@ class DataStream {
  public:
   static constexpr int64_t kOwnShard = -1;
   struct Options {
-    uint64_t incarnation = 0;  // of the server; both ends must agree
+    uint64_t incarnation = 0;  // the server's; both ends must agree
     // The secret that the server announces over gRPC to the tasks that may open streams (DataAddress::key):
     // kDataKeyBytes, or empty for none. A client with another key is refused.
     std::string key{};
@@ -173,7 +173,7 @@ class DataStream {
     std::string header{};  // followed by the payload's BorrowedRuns, if it is borrowed or mapped
     // Empty if the payload is borrowed or mapped, and once it is in the ring.
     absl::InlinedVector<absl::Span<const float>, 2> payload{};
-    std::shared_ptr<const void> owner{};           // of `payload`
+    std::shared_ptr<const void> owner{};           // keeps the memory of `payload` alive
     std::shared_ptr<const SharedRegion> region{};  // whose descriptor is passed with the message
     size_t sent = 0;                               // bytes of prologue, header and payload
   };
@@ -186,7 +186,7 @@ class DataStream {
   // The smallest average size of a borrowed or mapped run, in bytes.
   static constexpr size_t kMinBorrowedRun = 4096;
   static constexpr size_t kMaxBorrowedRuns = kMaxPayloadBytes / kMinBorrowedRun;
-  static constexpr size_t kMaxRuns = 64;  // in one system call
+  static constexpr size_t kMaxRuns = 64;  // the most runs in one system call
   // How many regions one end maps during the life of a stream. Payloads in other regions are borrowed.
   static constexpr size_t kMaxRegions = 8;
   // How much is read from the socket before the kind of message is known. The rest of a payload is read
@@ -308,7 +308,7 @@ class DataStream {
   std::atomic<bool> ended_{false};
   std::atomic<bool> greeted_;
   std::atomic<bool> progressed_{false};
-  std::atomic<uint64_t> payload_bytes_{0};  // of payloads received
+  std::atomic<uint64_t> payload_bytes_{0};  // the size of all payloads received
 
   Mutex mutex_;
   CondVar stepped_back_;  // signalled when a thread stops pumping or a caller stops receiving

@@ -26,7 +26,7 @@ struct DataGreeting {
   static constexpr uint64_t kMagic = 0x366e726961632d6c;
 
   uint64_t magic = kMagic;
-  uint64_t incarnation = 0;               // of the server; both ends must agree
+  uint64_t incarnation = 0;               // the server's; both ends must agree
   std::array<char, kDataKeyBytes> key{};  // client: the key that the server announced over gRPC
   int64_t shard = -1;                     // client: DataStream::Options::shard
   uint64_t shared = 0;                    // client: it passes shared memory; the server repeats the value

@@ -15,7 +15,7 @@
 namespace cairn::net {
 
 // Parses "int8" or "PATTERN=ENCODING,...", where an encoding alone applies to all variables:
-// "float32,dense*=int8". INVALID_ARGUMENT names the part that is wrong.
+// "float32,dense*=int8". INVALID_ARGUMENT names the invalid rule.
 absl::StatusOr<std::vector<v1::GradientWire>> ParseGradientWire(absl::string_view text);
 
 // The encoding of each variable's gradient [variable], according to Job.gradient_wire.
