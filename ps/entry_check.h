@@ -28,9 +28,10 @@ class LogValidator {
   LogValidator(absl::Span<const Norms> norms, int64_t version, int most_workers)
       : norms_(norms.begin(), norms.end()), most_workers_(most_workers), version_(version) {}
 
-  // INVALID_ARGUMENT, naming the entry and what was expected, without effect, in these cases: the update does
-  // not make the next version; the Measures before an Apply are not one for each of the optimizer's norms, in
-  // order; another entry lies between a Measure and its Apply; the job has no such worker.
+  // Accepts the next entry. INVALID_ARGUMENT, without effect, naming the entry and the expectation, if it
+  // violates one of these rules. Each update makes the next version. An Apply follows one Measure for each of
+  // the optimizer's norms, in order, and no other entry lies between them. All workers are below
+  // most_workers.
   absl::Status Admit(const LogEntry& entry);
   absl::Status CheckWorker(int worker) const;
 

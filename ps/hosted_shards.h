@@ -31,7 +31,8 @@ class HostedShards {
   // The server for a backup. FAILED_PRECONDITION for a second shard that is not the process' own.
   absl::StatusOr<Server*> ForBackup(int shard) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As in Server, for all servers. The process is done when its own server is, and has failed when any has.
+  // As in Server, for all servers. The process is done when its own server is done, and has failed when any
+  // server has failed.
   void Tick();
   void WokeUp();
   std::optional<ExitCode> ended() const;

@@ -17,9 +17,9 @@ class Metrics {
  public:
   Counter received_bytes, sent_bytes;  // payloads: gradients and values
   Counter malformed_chunks;            // received, without effect
-  // Per update. round_seconds: from the arrival of its first gradient to the new version. apply_seconds: the
-  // arithmetic; for a speculative update (speculative_update.h), only the part that was left at the end.
-  // spread_seconds: from the first gradient to the last, if there are several.
+  // Durations per update. round_seconds: from the arrival of its first gradient to the new version.
+  // apply_seconds: the arithmetic; for a speculative update (speculative_update.h), only the part that was
+  // left at the end. spread_seconds: from the first gradient to the last, if there are several.
   Distribution round_seconds{kSecondsLimits}, apply_seconds{kSecondsLimits}, spread_seconds{kSecondsLimits};
 
   struct Lateness {

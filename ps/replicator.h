@@ -13,8 +13,8 @@
 // the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
 // answered.
 //
-// In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume when its
-// process is gone (connection refused), when it agrees to start over, or when its right to be promoted has
+// In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume in three
+// cases: its process is gone (connection refused); it agrees to start over; or its right to be promoted has
 // expired (kRight after our last echo) and this process was not just paused. A process that is gone or was
 // restarted cannot report whether it had been promoted. It had not been promoted if it is known to have heard
 // from us less than kSilent before it ended.

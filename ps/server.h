@@ -136,8 +136,8 @@ class Server {
   // The process was paused: silence of other tasks during the pause does not count against them.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // How this task ends: kDone after Finish, or the failure's code when the job has failed and every client
-  // has been notified. kDone also if the failure is that an operator cancelled the job.
+  // How this task ends. kDone after Finish, and if an operator cancelled the job. If the job has failed
+  // otherwise, the failure's code, once every client has been notified.
   std::optional<ExitCode> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Answers every waiting call with UNAVAILABLE, and all later ones too.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,5 +1,6 @@
-// Speculative updates: computes the update of a synchronous round piece by piece while its gradients arrive,
-// and sends the pieces to the workers while they still send, so that both directions of a link are busy.
+// Speculative updates: computes the update of a synchronous round piece by piece while its gradients arrive.
+// Sends the pieces to the workers while these still send gradients, so that both directions of a link are
+// busy.
 //
 // The prediction: the workers of the last update, from the same version on, make the next one too. If the log
 // decides otherwise, the pieces are discarded before any version contains them, and the update is made in the

@@ -74,9 +74,9 @@ class VariableStore {
   // bands. Publishes nothing. INVALID_ARGUMENT as ApplyMean().
   absl::StatusOr<std::vector<SliceSquares>> Measure(Norms norms, const Mean& mean);
   // Applies an update and publishes version + 1: the mean, then the optimizer or, for a slice that has one,
-  // its moving average. INVALID_ARGUMENT, naming the variable, if the mean is not finite: nothing is
-  // published, but slots may be spoilt, so the caller must end the job. Values written by Write() after a
-  // layer's norms were measured are updated with the norms from before.
+  // its moving average. INVALID_ARGUMENT, naming the variable, if the mean is not finite. Nothing is
+  // published then, but slots may be partly updated, so the caller must end the job. Values written by
+  // Write() after a layer's norms were measured are updated with the norms from before.
   absl::Status ApplyMean(const Mean& mean);
 
   // Begins a speculative update, for an optimizer without norms. It is computed beside the current version
@@ -89,7 +89,8 @@ class VariableStore {
   void PublishSpeculative();
   void DropSpeculative() { speculative_.reset(); }
 
-  // Replaces the optimizer's learning rate for all later updates. Only by the thread that calls ApplyMean().
+  // Replaces the optimizer's learning rate for all later updates. To be called by the thread that calls
+  // ApplyMean().
   void SetLearningRate(float rate) ABSL_LOCKS_EXCLUDED(mutex_);
   // The learning rate of the next update; 0 if nothing is trained. Any thread.
   float learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);

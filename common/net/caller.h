@@ -29,7 +29,7 @@ class Caller {
  public:
   // May make every call: for servers that do not distinguish callers.
   static Caller Anyone() { return Caller(); }
-  // From the names of a certificate. A "cairn:" URI that is no task grants nothing.
+  // The caller with these names in its certificate. A "cairn:" URI that is no task grants nothing.
   static Caller Of(const CertificateNames& names);
 
   // Whether a name of the certificate stands for a task. False for Anyone().

@@ -37,8 +37,8 @@ class ClusterSpec {
   // evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
   static absl::StatusOr<ClusterSpec> FromJobs(const nlohmann::json& jobs, absl::string_view source,
                                               const std::optional<TaskId>& self, bool needs_servers = true);
-  // Adds one task. Refuses, without changing anything, an unknown job, a task that exists already, an address
-  // that another task has, and a second chief.
+  // Adds one task. An error, without effect, for an unknown job, a task or address that exists already, or a
+  // second chief.
   absl::Status Add(const TaskId& task, const HostPort& address);
 
   // The tasks of a job by index, possibly with gaps; empty if the cluster lacks the job.
@@ -89,10 +89,11 @@ struct ResolvedCluster {
   std::string source;  // "flags", "cluster.json", "TF_CONFIG"
 };
 
-// Determines the cluster. Flags with hosts take precedence over --cluster, and that over `tf_config` (the
-// value of the environment variable; null if unset). --job_name and --task_index override the task that a
-// TF_CONFIG names, in a file or in the environment. An evaluator needs no cluster. `require_task`: false for
-// a command that only connects to the cluster (`cairn var`); its `self` stays empty.
+// Determines the cluster. Flags with hosts take precedence over --cluster, which takes precedence over
+// `tf_config` (the value of the environment variable; null if unset). --job_name and --task_index override
+// the task that a TF_CONFIG names, in a file or in the environment. An evaluator needs no cluster.
+// `require_task`: false for a command that only connects to the cluster (`cairn var`); its `self` stays
+// empty.
 absl::StatusOr<ResolvedCluster> ResolveCluster(const ClusterFlags& flags, const char* tf_config,
                                                bool require_task = true);
 

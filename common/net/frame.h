@@ -37,7 +37,7 @@ class BorrowedBytes {
   // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the sender has announced an
   // invalid address. The contents of the destinations are then unspecified.
   virtual absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const = 0;
-  // To a single destination.
+  // Copies to a single destination.
   absl::Status Read(size_t begin, absl::Span<char> to) const { return Scatter(begin, {&to, 1}); }
 
   // The bytes in place, if they are mapped; they stay valid after the end of the stream. The sender does not

@@ -1,6 +1,6 @@
-// Shares the token of a job that `cairn train` runs on this machine with the user's other programs: in a file
-// that only the user can read, named after the port of the job's first server. `cairn status`, `cairn var`
-// and workers that join later find the token there.
+// Shares the token of a job that `cairn train` runs on this machine with the user's other programs. The token
+// is in a file that only the user can read, named after the port of the job's first server. `cairn status`,
+// `cairn var` and workers that join later find the token there.
 #pragma once
 
 #include <string>

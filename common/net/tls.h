@@ -39,9 +39,9 @@ struct TlsFiles {
 
 void AddTlsFlags(CLI::App& app, TlsFiles& files);
 
-// INVALID_ARGUMENT naming the flags that are missing, or the file and the fault: it cannot be read, has no
-// PEM, the key belongs to another certificate, the certificate is not from the CA or is not valid now. OK if
-// no file is given.
+// INVALID_ARGUMENT naming the missing flags, or the file and its fault: it cannot be read or is not PEM, the
+// key belongs to another certificate, or the certificate is not from the CA or not valid now. OK if no file
+// is given.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
 // INVALID_ARGUMENT listing the names in the certificate, if a client that knows this task as `host` would

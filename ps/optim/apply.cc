@@ -111,8 +111,8 @@ int64_t FirstNonFinite(const float* values, int64_t count, Isa isa) {
 // The number of partial sums in SumOfSquares(): two vectors of the widest instruction set.
 constexpr int64_t kLanes = 16;
 
-// Elements i, i + kLanes, i + 2 kLanes, ... are added in one lane, and then the lanes in pairs: the same
-// order for all instruction sets.
+// Adds elements i, i + kLanes, i + 2 kLanes, ... in one lane, and then the lanes in pairs. The order is the
+// same for all instruction sets.
 double SumOfSquares(const float* values, int64_t count, Isa isa) {
   return RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
     double lanes[kLanes] = {};

@@ -12,8 +12,8 @@
 namespace cairn::ps {
 namespace {
 
-// Minimum number of elements for which waking the thread pool pays off; and the unit in which the work is
-// divided, a multiple of any page size and of what a processor fetches at once.
+// The minimum number of elements for which waking the thread pool pays off. Also the unit in which the work
+// is divided: a multiple of every page size and of the size of a hardware prefetch.
 constexpr int64_t kWorthSharing = int64_t{128} << 10;
 constexpr int64_t kCut = int64_t{4} << 10;
 
@@ -77,8 +77,8 @@ float GradientScale(const Update& update, size_t slice) {
   return 1;
 }
 
-// Calls body(index, the slice's overlap with the window, its range) until it returns something other than
-// kAllFinite, and returns that, as an index in `all`.
+// Calls body(index, the slice's overlap with the window, its range) until a result differs from kAllFinite.
+// Returns that result as an index in `all`, otherwise kAllFinite.
 template <typename Body>
 int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;

@@ -35,9 +35,10 @@ struct ElementRun {
 // A worker's gradient, parallel to all values of a server, in any number of memory blocks. Borrowed.
 class ContributedGradient {
  public:
-  // In one block. `examples` as in WeightedGradient.
+  // A gradient in one block. `examples` as in WeightedGradient.
   ContributedGradient(const float* values, int64_t examples) : whole_{0, values}, examples_(examples) {}
-  // In runs with rising `begin`, the first of which has element 0. Without examples there may be no runs.
+  // A gradient in runs with rising `begin`, of which the first begins at 0. Without examples there may be no
+  // runs.
   ContributedGradient(absl::Span<const ElementRun> runs, int64_t examples)
       : runs_(runs), examples_(examples) {}
 

@@ -9,9 +9,9 @@
 //                │                      │
 //                └──────OnLeave─────────┴──────► Refuse  the worker receives the reason
 //
-// Every gradient is answered by exactly one decision, at once or after a later event: Refuse, Apply or, if
-// the Apply is deferred, the Release that follows. A repeat (a worker, incarnation and step seen before) is
-// only counted: the first decision stands.
+// Exactly one decision answers each gradient, at once or after a later event: Refuse, Apply or, if the Apply
+// is deferred, the Release that follows. A repeat (a worker, incarnation and step seen before) is only
+// counted: the first decision stands.
 #pragma once
 
 #include <array>

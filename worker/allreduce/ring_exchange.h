@@ -1,11 +1,11 @@
-// A worker's side of training without servers: the workers average their gradients around a ring, and each
-// applies the optimizer to the mean, so all of them have the same values, to the bit.
+// A worker's side of training without servers. The workers average their gradients around a ring, and each
+// applies the optimizer to the mean, so that all of them have the same values, to the bit.
 //
 //   BeginStep ─► Ring::Begin         FinishStep ─► Ring::Await ─► optimizer ─► version + 1
 //   Announce  ─► Ring::Announce                        └─ ABORTED: a worker is lost; Reconnect, Join
 //
-// After the last step two rounds without a gradient go round the ring: the first when all workers have made
-// the last step, the second when the chief has saved, evaluated and reported the result.
+// After the last step, two rounds without a gradient follow. The first ends when all workers have made the
+// last step, the second when the chief has saved, evaluated and reported the result.
 //
 // If every worker has a device that can sum with the others', the devices sum the gradients (device_sum.h)
 // and only the records go round the ring. A fault of that sum is handled like a lost worker: the ring epoch

@@ -1,8 +1,8 @@
 // Tracks which new values of a step have arrived, so that a forward pass can begin before all of them have.
 //
 // The threads of the streams write values to their final place; the caller reads them after Await(). Values
-// that the caller may have read are never overwritten: a second arrival (after a wrong prediction of a round
-// by the server, or after a repeated push) is refused, and the values are no longer intact.
+// that the caller may have read are never overwritten. A second arrival (after a wrong prediction of a round
+// by the server, or after a repeated push) is refused, and intact() is then false.
 //
 // Thread-safe. The only callback called under the lock is Await()'s `failure`; it must not take a lock that a
 // caller of the other methods holds.

@@ -1,6 +1,6 @@
-// Encodes a worker's gradients with lossy encodings for gradients (such as top-k) and writes them as chunks,
-// with error feedback: the residual, which the encoding leaves out, is kept here and added to the variable's
-// next gradient, so it arrives late instead of being lost.
+// Encodes a worker's gradients with lossy encodings for gradients (such as top-k) and writes them as chunks.
+// Applies error feedback: what the encoding leaves out, the residual, is added to the variable's next
+// gradient, so that it arrives late instead of being lost.
 //
 //   BeginStep ─► Compress (each variable once) ─► EndStep
 //

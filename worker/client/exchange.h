@@ -82,8 +82,8 @@ class Exchange {
   virtual void BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) = 0;
   // Whether the workers' devices sum gradients among themselves, as of the last Join(). If so, steps begin
   // with BeginStepOnDevice(): `gradients` are in the memory of this worker's device and undefined after the
-  // step; `mean`, on the host, is written until FinishStep() returns, or, if the step fails earlier, until
-  // Join() or Leave() returns.
+  // step. `mean` is on the host; it is written until FinishStep() returns or, if the step fails earlier,
+  // until Join() or Leave() returns.
   virtual bool adds_up_on_device() const { return false; }
   virtual void BeginStepOnDevice(absl::Span<float> /*gradients*/, absl::Span<float> /*mean*/,
                                  int64_t /*examples*/) {}

@@ -1,7 +1,6 @@
-// Renews a worker's leases on all servers, and reports what the answers say: that the job has failed or is
-// over, that the lease has expired, or that another server serves a shard now. Each server has a thread of
-// its own, so that a server that does not respond, and the search for its backup, cost no lease on other
-// servers.
+// Renews a worker's leases on all servers, and reports what it learns from the answers: the job has failed or
+// is over, the lease has expired, or another server serves a shard now. Each server has a thread of its own,
+// so that a server that does not respond, and the search for its backup, cost no lease on other servers.
 #pragma once
 
 #include <chrono>
@@ -40,7 +39,7 @@ class Heartbeats {
       : connection_(connection), options_(std::move(options)) {}
   ~Heartbeats() { Stop(); }
 
-  // To be called when stopped.
+  // To be called only while stopped.
   void Start(const Member& member) ABSL_LOCKS_EXCLUDED(mutex_);
   // Stops the threads and clears failure() and waiting_for(). Takes at most the timeout of one heartbeat (a
   // quarter of the lease) plus one search for a moved shard.

@@ -1,5 +1,5 @@
 // Setup before training: the chief declares the job and writes the first values; all workers learn the job.
-// Also writes all values, at any time.
+// WriteState() can also replace all values later.
 #pragma once
 
 #include <cstdint>

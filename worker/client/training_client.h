@@ -146,7 +146,7 @@ class TrainingClient final : public Exchange {
   // Ends the job for all workers: from the same version on (with the same exception) no server makes another
   // update. Afterwards finished() is true and parameters() are the last values.
   absl::Status EndTraining() override;
-  // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. For use while no
+  // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. To be used while no
   // other worker trains.
   absl::Status Write(absl::Span<const float> values) override;
 

@@ -64,8 +64,8 @@ absl::Status PeerMemory::Read(absl::Span<const BorrowedRun> runs, uint64_t begin
     for (const absl::Span<char>& place : places) begin += place.size();
     to.remove_prefix(places.size());
   }
-  // Checked after the copy, even if the copy failed: a peer that has closed the socket may have overwritten
-  // the memory, and the process ID of one that has ended may belong to another process.
+  // Checked after the copy, even if the copy failed. A peer that has closed the socket may have overwritten
+  // the memory. The process ID of a peer that has ended may belong to another process.
   CAIRN_RETURN_IF_ERROR(CheckPeer());
   return copied;
 }

@@ -18,11 +18,11 @@
 //     { kRegion: a buffer to map, with its descriptor }, answered by { kMapped }
 //   and the server: { kAllowed: credit, for flow control }...
 //
-// Each end has one thread, which receives, and sends what other threads have queued. To spare the wake-up of
-// another thread, which would dominate the cost of a small request, a small message is sent by the calling
-// thread, and a client's thread that waits for an answer may receive it itself (ReceiveUntil). Whatever the
-// other end sends is considered hostile (shared_ring.h). An end that goes away closes its socket, which the
-// other end notices at once.
+// Each end has one thread, which receives, and sends what other threads have queued. Waking another thread
+// would dominate the cost of a small request. Therefore the calling thread sends small messages itself, and a
+// client's thread that waits for an answer may receive it itself (ReceiveUntil). Whatever the other end sends
+// is considered hostile (shared_ring.h). An end that goes away closes its socket, which the other end notices
+// at once.
 #pragma once
 
 #include <sys/uio.h>
@@ -137,10 +137,11 @@ class DataStream {
   // urgent ones overtake them.
   int64_t PieceOf(FloatSpans payload) const;
   // Queues a message with a payload of at most PieceOf() floats, or one that is borrowed or mapped; does not
-  // block. The payload must stay unchanged until `owner`, which keeps its memory alive, is released or,
-  // without an owner, until the stream has ended; a payload in a SharedBuffer for longer, if the receiver
-  // uses it in place (shared_buffer.h). Messages are sent in the order of the calls, or by rank (Outbox);
-  // borrowed and mapped payloads have no rank. Any thread. After the end of the stream nothing is sent.
+  // block. `owner` keeps the payload's memory alive. The payload must stay unchanged until `owner` is
+  // released or, without an owner, until the stream has ended. A payload in a SharedBuffer must stay
+  // unchanged for longer if the receiver uses it in place (shared_buffer.h). Messages are sent in the order
+  // of the calls, or by rank (Outbox); borrowed and mapped payloads have no rank. Any thread. After the end
+  // of the stream nothing is sent.
   void Send(absl::Span<const char> header, FloatSpans payload, std::shared_ptr<const void> owner,
             std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -218,9 +219,9 @@ class DataStream {
   // Sends what is queued until something blocks, at most `most` messages. One thread at a time: pumping_.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
-  // How this payload would be sent without being copied: the number of the region that contains it and that
-  // the other end has mapped; 0 if the other end would borrow it; nullopt if neither. Announces a region that
-  // the other end does not know.
+  // How this payload would be sent without a copy. Returns the number of the mapped region that contains it,
+  // 0 if the other end would borrow it, or nullopt if it must be copied. Announces a region that the other
+  // end does not know.
   std::optional<uint64_t> BorrowedFrom(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether this payload would be pinned.
   bool Pins(FloatSpans payload) const;
@@ -266,8 +267,8 @@ class DataStream {
   const bool within_host_;
   FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller that receives
   FileDescriptor watch_;         // an epoll instance, of the stream's thread
-  // Constant once the first message is sent or received. credit_ is a socket over which each end wakes the
-  // other's writer, if it waits, when its own reader has freed room in the ring.
+  // Constant once the first message is sent or received. Over the socket credit_, each end wakes the other
+  // end's waiting writer when its own reader has freed room in the ring.
   std::unique_ptr<SharedRings> rings_;
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // used by the thread that pumps

@@ -9,7 +9,8 @@
 
 namespace cairn::net {
 
-// From the last resort to the best. A transport that is not available is replaced by the one before it.
+// Ordered from the last resort to the best transport. A transport that is not available is replaced by the
+// one before it.
 enum class Transport {
   kGrpc,  // the gRPC stream that carries everything else
   kTcp,   // a separate TCP socket
