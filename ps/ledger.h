@@ -44,7 +44,7 @@ class Ledger {
   // Records a decision. If the push has not reached this server yet, it is kDecided when it arrives.
   void Decide(const PushKey& key, v1::Outcome outcome, int64_t version, int64_t staleness);
 
-  // The decisions, for the backup. It learns of undecided pushes from their workers.
+  // Saves the decisions for the backup. Workers send undecided pushes to the backup again.
   void Save(google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries) const;
   void Restore(const google::protobuf::RepeatedPtrField<v1::LedgerEntry>& entries);
 

@@ -9,8 +9,8 @@
 //
 //   any state ──► kFenced: the backup has been promoted, or may have been before its process ended
 //
-// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait until
-// the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
+// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait
+// until the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
 // answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume in three
@@ -19,9 +19,9 @@
 // restarted cannot report whether it had been promoted. It had not been promoted if it is known to have heard
 // from us less than kSilent before it ended.
 //
-// One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenReplicated() run outside the lock,
-// in the caller's or a stream's thread, and must not block. Knows no gRPC. The work is a sequence of steps
-// that do not block; they run in the replicator's own thread or, in simulated time, in calls of Step().
+// One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenReplicated() run outside the
+// lock, in the caller's or a stream's thread, and must not block. Knows no gRPC. The work is a sequence of
+// steps that do not block; they run in the replicator's own thread or, in simulated time, in calls of Step().
 #pragma once
 
 #include <array>

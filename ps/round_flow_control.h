@@ -1,7 +1,7 @@
 // Flow control of a round: keeps the workers in step while they send their gradients. TCP does not share a
-// server's link evenly: of eight workers, the first finishes when the last has sent half. But no piece of a
-// speculative update can be computed and sent before all workers have sent it. Therefore no worker may be far
-// ahead of the slowest one: the link then carries what is needed next.
+// server's link evenly: of eight workers, the first finishes when the last has sent only half. However, a
+// piece of a speculative update can only be computed when all workers have sent it. Therefore no worker may
+// be far ahead of the slowest one: the link then carries what is needed next.
 //
 // Nobody waits for a worker that begins late or stands still, because an idle link would not make that worker
 // faster. Credit is advice: it lapses if no more arrives for a while (net::CreditLimit), so no round depends

@@ -10,13 +10,13 @@
 // With norms, an update is one Measure per norm, to which all servers report their sums, and then the Apply.
 // Each entry carries the result of the one before. Decisions made meanwhile follow behind the Apply.
 //
-// The log keeps the entries that some server has not executed. While one server stands still, the log grows
-// by at most one push per worker, because no push is decided without that server. Requests of clients are not
-// limited in this way: from kMaxUnexecuted entries on they are refused.
+// The log keeps the entries that some server has not executed. While one server makes no progress, the log
+// grows by at most one push per worker, because no push is decided without that server. Requests of clients
+// are not limited in this way: from kMaxUnexecuted entries on they are refused.
 //
 // With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
-// order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the backup
-// has it: no follower has executed an entry that a promoted backup does not know.
+// order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the
+// backup has it: no follower has executed an entry that a promoted backup does not know.
 //
 // One per job, on ps/0; in asynchronous jobs, one on each server. Thread-safe.
 #pragma once
@@ -132,8 +132,8 @@ class Sequencer {
   // log is full.
   absl::StatusOr<Progress> WriteMarker(const SnapshotBarrier& marker) ABSL_LOCKS_EXCLUDED(mutex_);
   // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
-  // member; RESOURCE_EXHAUSTED as WriteMarker(). The numbers of an incarnation rise: a call whose number is not
-  // above the previous one is a repeat, and has no effect.
+  // member; RESOURCE_EXHAUSTED as WriteMarker(). The numbers of an incarnation rise: a call whose number is
+  // not above the previous one is a repeat, and has no effect.
   absl::Status ChangeConfig(uint64_t incarnation, int64_t number, const ConfigChange& config_change)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -244,7 +244,7 @@ void Shard::Fail(absl::Status failure) {
           [reply = std::move(reader), failure](const absl::Status&) mutable { reply(failure); });
     }
   }
-  for (Reply& reply : replies) reply(absl::OkStatus());  // needs no backup: nothing is lost with this server
+  for (Reply& reply : replies) reply(absl::OkStatus());  // failures need not wait for the backup
 }
 
 absl::Status Shard::failure() const {

@@ -80,8 +80,8 @@ class TrainingClient final : public Exchange {
   // Becomes a member, starts heartbeats and pulls the values: sets parameters(), version() and position().
   absl::Status Join() override;
   // After a step or another call failed with ABORTED: gives up the membership and connects to all servers
-  // again, whichever processes they are now. Initialise() and WaitReady() follow. Fails after Interrupt(),
-  // and if the servers cannot be reached within their time limit.
+  // again, including restarted ones. Initialise() and WaitReady() follow. Fails after Interrupt(), and if the
+  // servers cannot be reached within their time limit.
   absl::Status Reconnect() override;
   // Reconnect() can recover this worker's membership. It can recover a server's lost variables if the chief
   // keeps snapshots, or if this worker had not joined yet.

@@ -133,8 +133,8 @@ class DataStream {
     return BorrowedFrom(payload).has_value();
   }
   // The best number of floats to send at a time of this payload, if it is neither borrowed nor mapped
-  // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let more
-  // urgent ones overtake them.
+  // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let
+  // more urgent ones overtake them.
   int64_t PieceOf(FloatSpans payload) const;
   // Queues a message with a payload of at most PieceOf() floats, or one that is borrowed or mapped; does not
   // block. `owner` keeps the payload's memory alive. The payload must stay unchanged until `owner` is

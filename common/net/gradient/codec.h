@@ -39,8 +39,8 @@ class GradientCodec {
   // Whether the encoding drops so much that the sender must keep it (error feedback).
   virtual bool wants_feedback() const = 0;
 
-  // Selects the `most` largest elements by magnitude, of equal ones the first, and no zeros. Selects all for
-  // encodings that send all elements.
+  // Selects the `most` largest elements by magnitude: the first among equal ones, and never a zero. Selects
+  // all for encodings that send all elements.
   virtual Selection Select(absl::Span<const float> variable, int64_t most) const = 0;
   // The maximum result of Encode() if `most` elements of the variable are selected.
   virtual int64_t MostBytes(const Cut& cut, int64_t most) const = 0;
