@@ -164,7 +164,7 @@ class TrainCommand final : public Command {
     if (!access.ok()) return Fault(access.message());
     if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
-      return Fault(absl::StrCat("--metrics_port: no ", num_servers_ + num_workers_, " ports from ",
+      return Fault(absl::StrCat("--metrics_port: there are no ", num_servers_ + num_workers_, " ports from ",
                                 *metrics_.port, " on, one for each task"));
     }
     if (const absl::Status status = worker::CheckOutputPaths(options_); !status.ok())

@@ -44,7 +44,7 @@ absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes) {
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs) {
   if (inputs.size() < 2 || inputs.size() > static_cast<size_t>(Broadcast::kMaxInputs)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(inputs.size(), " inputs of different shapes, expected 2 to ", Broadcast::kMaxInputs));
+        absl::StrCat("cannot broadcast ", inputs.size(), " inputs, only 2 to ", Broadcast::kMaxInputs));
   }
   std::vector<Shape> shapes;
   for (const TensorDesc& input : inputs) {

@@ -66,7 +66,8 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
                                                    ", or its body is malformed"));
   }
   if (!body.has_origin()) {
-    if (job_ == nullptr) return absl::InvalidArgumentError("replication: the origin must come first");
+    if (job_ == nullptr)
+      return absl::InvalidArgumentError("replication: the first message must describe the job (origin)");
     return server_.OnReplicated(sink_.get(), item.number(), body,
                                 floats == nullptr ? nullptr : floats->Take().buffer());
   }

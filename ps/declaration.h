@@ -16,9 +16,9 @@ namespace cairn::ps {
 // declared twice or is invalid.
 absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request);
 
-// A job in MODE_VARIABLES with the contents of `job`, followed by `added` with the request's values.
-// ALREADY_EXISTS, naming the variable, if it exists; INVALID_ARGUMENT if the values do not fit;
-// RESOURCE_EXHAUSTED if the memory does not suffice.
+// Makes a job in MODE_VARIABLES that has the variables of `job` and, after them, the slices `added`, whose values
+// are in `request`. ALREADY_EXISTS: a variable of that name exists; the error names it. INVALID_ARGUMENT: the
+// values do not fit the slices. RESOURCE_EXHAUSTED: the memory limit.
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
                                                          std::vector<net::Slice> added, uint64_t layout);
 

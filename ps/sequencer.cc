@@ -154,8 +154,7 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
       const std::string asked =
           absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
                        ", but the log here has entries ", first, " to ", next_index_ - 1);
-      // With replication, one of the two has been replaced: the follower if it is behind, otherwise
-      // this server.
+      // With replication, a backup was promoted: the follower's if the follower is behind, otherwise ours.
       return replicator_ != nullptr ? absl::UnavailableError(asked) : absl::FailedPreconditionError(asked);
     }
     subscriber.epoch = epoch;

@@ -150,10 +150,10 @@ class Sequencer {
   // caller must look for the current leader and subscribe again:
   // - The log has ended.
   // - A later epoch of the shard has subscribed.
-  // - With replication: the entries before `next_index` were not written here, so our backup, now promoted,
-  //   has written them.
-  // - With replication: the log no longer keeps the entries from `next_index` on, because the subscriber's
-  //   backup, now promoted, has executed them.
+  // - With replication: the log ends before `next_index`. This server's backup has been promoted, and wrote the
+  //   entries that the subscriber has.
+  // - With replication: the log begins after `next_index`. The subscriber's backup has been promoted, and
+  //   executed the entries that the subscriber lacks.
   absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Has an effect only if `sink` is still subscribed.

@@ -129,7 +129,7 @@ class Server {
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobToFollow(const std::string& run_id, int64_t generation) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Expires leases and waits. The owner calls it several times a second.
+  // Ends the leases and the waiting calls whose time is over. The owner calls it several times a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
   // With Options::copies_by_calls: one step of replication. Called often, by one thread.
   void KeepUpBackups() ABSL_LOCKS_EXCLUDED(mutex_);

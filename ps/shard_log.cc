@@ -46,7 +46,7 @@ void Shard::ExecuteQueue() {
       }
     }
     Replies replies;
-    const bool traced = Wants(trace());  // checked now: an update may begin the next step
+    const bool traced = Wants(trace());  // read before the update, which may begin another step
     if (auto* task = std::get_if<PendingTask>(&*next)) {
       if (speculative_ != nullptr) speculative_->Drop();
       (*task)(replies);

@@ -24,10 +24,11 @@ absl::Status ValidateAllReduce(const TrainOptions& options) {
   if (options.data_sharding == "dynamic")
     return refuse("--data_sharding dynamic", "there is no server to assign the data");
   if (options.ps_replication > 0) return refuse("--ps_replication", "there are no servers");
-  if (options.wire.dtype != "float32") return refuse("--wire_dtype", "sums travel as float32");
+  if (options.wire.dtype != "float32") return refuse("--wire_dtype", "the ring sends its sums as float32");
   if (options.wire.values != "auto")
     return refuse("--wire_values", "every worker computes the values itself");
-  if (options.wire.topk_fraction.has_value()) return refuse("--topk_fraction", "sums travel as float32");
+  if (options.wire.topk_fraction.has_value())
+    return refuse("--topk_fraction", "the ring sends its sums as float32");
   return absl::OkStatus();
 }
 

@@ -49,8 +49,8 @@ class CpuEmbedding final : public LinearOp {
 
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params) {
   if (params.indices < 1 || params.rows < 1 || params.width < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(params.indices, " rows of a table [", params.rows, ",", params.width, "]"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot look up ", params.indices, " rows in a table [",
+                                                   params.rows, ",", params.width, "]"));
   }
   return std::make_unique<CpuEmbedding>(params);
 }

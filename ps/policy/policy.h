@@ -100,7 +100,7 @@ struct UpdateCounters {
   int64_t stale = 0;          // refused as kStale
   int64_t refused_other = 0;  // refused for any other reason
   int64_t duplicate = 0;      // repeats, not counted elsewhere
-  int64_t staleness_max = 0;  // over the accepted ones
+  int64_t staleness_max = 0;  // of an accepted gradient
   // Accepted gradients by staleness; the last entry also counts all larger values.
   std::array<int64_t, 16> staleness_histogram{};  // [staleness]
 

@@ -85,8 +85,8 @@ class StepPushes {
   // Whether the values that AwaitValues() announced are those of the answers. Otherwise the values are
   // incomplete.
   bool values_intact() const { return arrivals_.intact(); }
-  // Closes the streams: nothing of a step is sent or received any more. Gradients in a SharedBuffer then have
-  // new pages (SharedBuffer::Renew).
+  // Closes the streams, so that no data of a step is sent or received after it. Replaces the pages of a gradient
+  // in a SharedBuffer (SharedBuffer::Renew): a server may still read the old ones.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Makes waiting calls check Options::failure, and where shards are served, again.

@@ -189,7 +189,7 @@ class TrainingClient final : public Exchange {
   absl::Status ChangeConfig(const v1::ConfigChange& config_change);
   // Reads all values into incoming_ and swaps it in. UNAVAILABLE if a stream broke.
   absl::Status PullOnce(v1::Encoding encoding);
-  // Pulls values with the encoding of the answers to pushes.
+  // Pulls the values, encoded as they are in answers to pushes.
   absl::Status PullForStep();
   absl::StatusOr<StepResult> AwaitAnswers();
   // The reason of Interrupt(); OK: not called.

@@ -122,8 +122,8 @@ class SetReader {
     const std::string& path;
   };
 
-  // Returns true if the first record is the header. If the comment before it names as many columns, that is
-  // the header.
+  // Returns true if the first record is the header. A comment before the first record is the header instead if
+  // it has as many fields as that record.
   absl::StatusOr<bool> TakeFirst(const Beginning& file) {
     const CsvFields comment(file.comment.begin(), file.comment.end());
     const bool in_comment = comment.size() == file.record.size() && IsCsvHeader(comment, options_) &&

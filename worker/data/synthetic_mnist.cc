@@ -42,7 +42,7 @@ const std::vector<std::vector<Model>>& Models() {
       // 3: round; with a flat top
       {{{{14, 14}, {40, -8}, {90, 2}, {86, 44}, {40, 48, kCorner}, {92, 50}, {100, 96}, {46, 110}, {8, 86}}},
        {{{14, 2}, {82, 2, kCorner}, {44, 42, kCorner}, {94, 46}, {96, 98}, {44, 110}, {8, 88}}}},
-      // 4: open; closed
+      // 4, with an open and with a closed top
       {{{{24, 2}, {12, 56, kCorner}, {90, 56}},
         {{70, 14}, {64, 100}}},
        {{{64, 100}, {64, 0, kCorner}, {6, 66, kCorner}, {94, 66}}}},

@@ -124,7 +124,7 @@ absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   {
     MutexLock lock(mutex_);
     if (begun_.has_value())
-      return absl::InvalidArgumentError("split: a batch before the last one is finished");
+      return absl::InvalidArgumentError("split: a batch begins before the previous batch has finished");
   }
   const int64_t examples = begin.examples();
   if (examples < 1 || examples > kMaxExamples || begin.preceding() < 0) {

@@ -64,7 +64,7 @@ class TensorBoardWriter {
     std::optional<double> learning_rate{};
     NamedValues metrics{};                 // "val_..." are validation's
     absl::Span<const float> parameters{};  // at `version`, in the order of the model's variables
-    // In the same order: of the chief's last batch, or the mean of all workers.
+    // Parallel to `parameters`: the gradients of the chief's last batch, or the mean of all workers' gradients.
     absl::Span<const float> last_gradients{};
   };
   void OnEpochEnd(const Epoch& epoch);

@@ -289,8 +289,8 @@ std::string Pairs(const std::vector<std::pair<uint32_t, float>>& pairs) {
 TEST(TopK, IndicesOutOfRangeOutOfOrderOrDuplicateAreRefused) {
   const v1::Chunk chunk = ChunkOf(v1::ENCODING_TOPK, 5);
   EXPECT_EQ(Received(chunk, Pairs({{0, 1}, {4, 2}})), absl::OkStatus());
-  EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(), HasSubstr("place 5 of 5"));
-  EXPECT_THAT(Received(chunk, Pairs({{0xffffffff, 2}})).message(), HasSubstr("place 4294967295 of 5"));
+  EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(), HasSubstr("index 5 of 5"));
+  EXPECT_THAT(Received(chunk, Pairs({{0xffffffff, 2}})).message(), HasSubstr("index 4294967295 of 5"));
   EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {2, 2}})).message(), HasSubstr("index 2 follows index 3"));
   EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {3, 2}})).message(), HasSubstr("index 3 follows index 3"));
   EXPECT_THAT(Received(chunk, Pairs({{3, kNan}})).message(), HasSubstr("nan at index 3"));
