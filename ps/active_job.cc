@@ -357,7 +357,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   origin.set_epoch(epoch);
   origin.set_seal_key(host_.seal_key);
   replicator_ = std::make_unique<Replicator>(Replicator::Options{
-      .part = absl::StrCat("ps/", host_.index),
+      .shard = absl::StrCat("ps/", host_.index),
       .backup = backup_name(),
       .origin = std::move(origin),
       .dial =

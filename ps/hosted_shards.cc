@@ -7,7 +7,7 @@ namespace cairn::ps {
 Server* HostedShards::Find(int shard) const {
   if (shard == own_shard_) return own_.get();
   MutexLock lock(mutex_);
-  return shard == other_part_ ? other_.get() : nullptr;
+  return shard == other_shard_ ? other_.get() : nullptr;
 }
 
 absl::StatusOr<Server*> HostedShards::Serving(int shard) const {
@@ -22,9 +22,9 @@ absl::StatusOr<Server*> HostedShards::ForBackup(int shard) {
   MutexLock lock(mutex_);
   if (other_ == nullptr && make_ != nullptr && shard >= 0) {
     other_ = make_(shard);
-    other_part_ = shard;
+    other_shard_ = shard;
   }
-  if (other_ == nullptr || shard != other_part_) {
+  if (other_ == nullptr || shard != other_shard_) {
     return absl::FailedPreconditionError(
         absl::StrCat("ps/", own_shard_, " has no backup of ps/", shard, "'s shard"));
   }

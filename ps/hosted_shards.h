@@ -45,7 +45,7 @@ class HostedShards {
   const int own_shard_;
   const Maker make_;
   mutable Mutex mutex_;
-  int other_part_ ABSL_GUARDED_BY(mutex_) = -1;
+  int other_shard_ ABSL_GUARDED_BY(mutex_) = -1;
   std::unique_ptr<Server> other_ ABSL_GUARDED_BY(mutex_);  // set once
 };
 

@@ -33,7 +33,7 @@ bool IsGone(const absl::Status& end) {
 
 int64_t BytesOf(const ReplicationItem& item) {
   int64_t floats = 0;
-  for (const auto& part : item.floats) floats += part->size();
+  for (const auto& shard : item.floats) floats += shard->size();
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
@@ -41,7 +41,7 @@ int64_t BytesOf(const ReplicationItem& item) {
 
 Replicator::Replicator(Options options)
     : options_(std::move(options)),
-      backoff_(StreamOf(options_.part), std::chrono::milliseconds(20), std::chrono::milliseconds(1000)) {
+      backoff_(StreamOf(options_.shard), std::chrono::milliseconds(20), std::chrono::milliseconds(1000)) {
   opened_ = next_open_ = last_said_ = last_step_ = awake_since_ = Now();
 }
 
@@ -87,22 +87,22 @@ void Replicator::Quit() {
   Make(std::move(calls));
 }
 
-bool Replicator::wants(Component part) const {
+bool Replicator::wants(Component shard) const {
   MutexLock lock(mutex_);
-  return stream_ != nullptr && sent_state_[static_cast<size_t>(part)];
+  return stream_ != nullptr && sent_state_[static_cast<size_t>(shard)];
 }
 
-void Replicator::SendState(Component part, ReplicationItem item) {
+void Replicator::SendState(Component shard, ReplicationItem item) {
   MutexLock lock(mutex_);
   if (stream_ == nullptr) return;
   SendNow(std::move(item));
-  sent_state_[static_cast<size_t>(part)] = true;
+  sent_state_[static_cast<size_t>(shard)] = true;
   Wake();
 }
 
-void Replicator::Send(Component part, ReplicationItem item) {
+void Replicator::Send(Component shard, ReplicationItem item) {
   MutexLock lock(mutex_);
-  if (stream_ != nullptr && sent_state_[static_cast<size_t>(part)]) SendNow(std::move(item));
+  if (stream_ != nullptr && sent_state_[static_cast<size_t>(shard)]) SendNow(std::move(item));
 }
 
 uint64_t Replicator::SendNow(ReplicationItem item) {
@@ -131,7 +131,7 @@ void Replicator::WhenReplicated(Callback then) {
   {
     MutexLock lock(mutex_);
     if (Over()) {
-      lost = absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"));
+      lost = absl::UnavailableError(absl::StrCat("this server does not serve ", options_.shard, " any more"));
     } else if (AnswersWait() && (replicated_ < last_ || state_ == State::kUnsure)) {
       waiting_.emplace_back(last_, std::move(then));
       return;
@@ -143,8 +143,9 @@ void Replicator::WhenReplicated(Callback then) {
 Replicator::Calls Replicator::Due() {
   Calls calls;
   const absl::Status lost =
-      Over() ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.part, " any more"))
-             : absl::OkStatus();
+      Over()
+          ? absl::UnavailableError(absl::StrCat("this server does not serve ", options_.shard, " any more"))
+          : absl::OkStatus();
   const bool all = !AnswersWait();
   while (!waiting_.empty() && (all || (state_ != State::kUnsure && waiting_.front().first <= replicated_))) {
     calls.emplace_back(std::move(waiting_.front().second), lost);
@@ -233,7 +234,7 @@ bool Replicator::MayHaveBeenReplaced() const {
 void Replicator::Fence() {
   state_ = State::kFenced;
   fenced_ = absl::StrCat(options_.backup, ", whose process has ended, may have been promoted in place of ",
-                         options_.part, ", which it had not heard from for ",
+                         options_.shard, ", which it had not heard from for ",
                          absl::FormatDuration(absl::FromChrono(broken_ - heard_)));
 }
 
@@ -267,7 +268,7 @@ void Replicator::BecomeInSync() {
       untold_loss_.clear();
     }
   }
-  LogInfo(options_.part, "'s shard is in sync with its backup on ", options_.backup);
+  LogInfo(options_.shard, "'s shard is in sync with its backup on ", options_.backup);
 }
 
 bool Replicator::Advance() {
@@ -321,7 +322,7 @@ void Replicator::Close() {
   const TimePoint now = Now();
   if (!Over() && now - last_said_ > kLogEvery && now - broken_ > kLogAfter) {
     last_said_ = now;
-    LogWarning("waiting for the backup of ", options_.part, "'s shard on ", options_.backup, ": ",
+    LogWarning("waiting for the backup of ", options_.shard, "'s shard on ", options_.backup, ": ",
                net::WhyUnreachable(end));
   }
   if (now - opened_ > kLogEvery / 2) backoff_.Reset();  // the stream worked for a while
@@ -337,13 +338,13 @@ void Replicator::Conclude(const absl::Status& end) {
       // The state is final, for whatever reason the stream has ended.
     } else if (absl::IsAborted(end)) {
       state_ = State::kFenced;
-      fenced_ = absl::StrCat(options_.backup, " has been promoted in place of ", options_.part);
+      fenced_ = absl::StrCat(options_.backup, " has been promoted in place of ", options_.shard);
     } else if (state_ == State::kUnsure && gone && MayHaveBeenReplaced()) {
       Fence();
     } else if (state_ == State::kCatchingUp || gone || MayGoOnAlone()) {
       state_ = State::kAlone;
       if (!std::exchange(has_lost_backup_, true)) {
-        untold_loss_ = absl::StrCat(options_.part, "'s shard has no backup now: ", options_.backup, ": ",
+        untold_loss_ = absl::StrCat(options_.shard, "'s shard has no backup now: ", options_.backup, ": ",
                                     net::WhyUnreachable(end));
       }
     }

@@ -87,7 +87,7 @@ class Replicator final : private ReplicationStreamHandler {
   static constexpr size_t kComponents = 3;
 
   struct Options {
-    std::string part;    // "ps/1", for messages
+    std::string shard;   // "ps/1", for messages
     std::string backup;  // "ps/0 at host:2222"
     v1::ReplicationOrigin origin;
     std::function<std::unique_ptr<ReplicationStream>(ReplicationStreamHandler&)> dial;
@@ -113,11 +113,11 @@ class Replicator final : private ReplicationStreamHandler {
   // the end of a stream needs.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether `part` has sent its state on the current stream, so that its items are wanted. Other items
+  // Whether `shard` has sent its state on the current stream, so that its items are wanted. Other items
   // are dropped.
-  bool wants(Component part) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void SendState(Component part, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Send(Component part, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool wants(Component shard) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendState(Component shard, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(Component shard, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
   void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
 

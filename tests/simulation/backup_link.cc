@@ -14,14 +14,14 @@ class ReplicationWire final : public Link,
                               public ps::ReplicationSink,
                               public std::enable_shared_from_this<ReplicationWire> {
  public:
-  ReplicationWire(Simulation& simulation, Fleet& fleet, int part, int from,
+  ReplicationWire(Simulation& simulation, Fleet& fleet, int shard, int from,
                   ps::ReplicationStreamHandler& handler)
       : simulation_(simulation),
         fleet_(fleet),
-        part_(part),
+        part_(shard),
         from_(from),
-        away_(from == part),
-        to_(fleet.ProcessOf(part, away_)),
+        away_(from == shard),
+        to_(fleet.ProcessOf(shard, away_)),
         handler_(&handler) {}
 
   void Open() {
@@ -123,9 +123,9 @@ class BackupLink final : public ps::ReplicationStream {
 
 }  // namespace
 
-std::unique_ptr<ps::ReplicationStream> DialBackup(Simulation& simulation, Fleet& fleet, int part, int from,
+std::unique_ptr<ps::ReplicationStream> DialBackup(Simulation& simulation, Fleet& fleet, int shard, int from,
                                                   ps::ReplicationStreamHandler& handler) {
-  auto wire = std::make_shared<ReplicationWire>(simulation, fleet, part, from, handler);
+  auto wire = std::make_shared<ReplicationWire>(simulation, fleet, shard, from, handler);
   fleet.Add(wire);
   return std::make_unique<BackupLink>(std::move(wire));
 }

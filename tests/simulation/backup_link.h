@@ -8,7 +8,7 @@
 namespace cairn::simulation {
 
 // `from`: the process of the primary.
-std::unique_ptr<ps::ReplicationStream> DialBackup(Simulation& simulation, Fleet& fleet, int part, int from,
+std::unique_ptr<ps::ReplicationStream> DialBackup(Simulation& simulation, Fleet& fleet, int shard, int from,
                                                   ps::ReplicationStreamHandler& handler);
 
 }  // namespace cairn::simulation

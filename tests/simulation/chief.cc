@@ -26,38 +26,38 @@ void Chief::LookAgain(double seconds) {
 }
 
 void Chief::Look() {
-  parts_.assign(known_.size(), {});
+  shards_.assign(known_.size(), {});
   waiting_ = known_.size();
-  for (int part = 0; part < fleet_.size(); ++part) Reach(part);
+  for (int shard = 0; shard < fleet_.size(); ++shard) Reach(shard);
 }
 
-void Chief::Reach(int part) {
-  FindAny(simulation_, fleet_, part, known_[static_cast<size_t>(part)],
-          IfLooking<absl::StatusOr<Found>>([this, part](auto found) {
+void Chief::Reach(int shard) {
+  FindAny(simulation_, fleet_, shard, known_[static_cast<size_t>(shard)],
+          IfLooking<absl::StatusOr<Found>>([this, shard](auto found) {
             if (!found.ok()) {
-              QueryAgain(found.status(), [this, part] { Reach(part); });
+              QueryAgain(found.status(), [this, shard] { Reach(shard); });
               return;
             }
-            known_[static_cast<size_t>(part)] = found->known;
+            known_[static_cast<size_t>(shard)] = found->known;
             if (--waiting_ == 0) DescribeAll([this] { Survey(); });
           }));
 }
 
 void Chief::DescribeAll(const std::function<void()>& then) {
   waiting_ = known_.size();
-  for (int part = 0; part < fleet_.size(); ++part) DescribeOne(part, then);
+  for (int shard = 0; shard < fleet_.size(); ++shard) DescribeOne(shard, then);
 }
 
-void Chief::DescribeOne(int part, const std::function<void()>& then) {
-  const auto index = static_cast<size_t>(part);
-  Describe(simulation_, fleet_, part, known_[index],
-           IfLooking<absl::StatusOr<Found>>([this, part, index, then](auto found) {
+void Chief::DescribeOne(int shard, const std::function<void()>& then) {
+  const auto index = static_cast<size_t>(shard);
+  Describe(simulation_, fleet_, shard, known_[index],
+           IfLooking<absl::StatusOr<Found>>([this, shard, index, then](auto found) {
              if (!found.ok()) {
-               QueryAgain(found.status(), [this, part, then] { DescribeOne(part, then); });
+               QueryAgain(found.status(), [this, shard, then] { DescribeOne(shard, then); });
                return;
              }
              if (!found->known.server.IsBefore(known_[index].server)) known_[index] = found->known;
-             parts_[index].described = found->response;
+             shards_[index].described = found->response;
              if (--waiting_ == 0) then();
            }));
 }
@@ -85,15 +85,15 @@ void Chief::End(const absl::Status& status) {
 void Chief::Survey() {
   int64_t generation = -1, begun = -1;
   size_t ready = 0, same = 0;
-  for (const Part& each : parts_) {
+  for (const Shard& each : shards_) {
     if (each.described.state() == v1::STATE_INITIALISING || each.described.state() == v1::STATE_BACKUP)
       begun = std::max(begun, each.described.job().generation());
     if (each.described.state() != v1::STATE_READY) continue;
     ++ready;
     generation = std::max(generation, each.described.job().generation());
-    same += each.described.job().generation() == parts_[0].described.job().generation() ? 1 : 0;
+    same += each.described.job().generation() == shards_[0].described.job().generation() ? 1 : 0;
   }
-  all_ready_ = ready == parts_.size() && same == parts_.size();
+  all_ready_ = ready == shards_.size() && same == shards_.size();
   if (all_ready_) {
     if (simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(2) == 0) {
       TakeSnapshot();
@@ -104,7 +104,7 @@ void Chief::Survey() {
   }
   // A first copy is on its way: the live chief waits for it.
   bool initialising = written_;
-  for (const Part& each : parts_) {
+  for (const Shard& each : shards_) {
     initialising &=
         each.described.state() == v1::STATE_READY || each.described.state() == v1::STATE_INITIALISING;
     initialising &= each.described.job().generation() == generation_;
@@ -119,7 +119,7 @@ void Chief::Survey() {
   Create(0);
 }
 
-v1::CreateRequest Chief::Request(int part) const {
+v1::CreateRequest Chief::Request(int shard) const {
   const Rules& rules = simulation_.rules();
   v1::CreateRequest request;
   v1::Job& job = *request.mutable_job();
@@ -148,38 +148,38 @@ v1::CreateRequest Chief::Request(int part) const {
   job.set_ps_replication(rules.copies ? 1 : 0);
   if (generation_ > 0) *job.mutable_resumed() = newest_.progress;
   // One element on each server, the same on all.
-  for (const net::Slice& slice : ps::Vectors({{absl::StrCat("v", part), 1}}))
+  for (const net::Slice& slice : ps::Vectors({{absl::StrCat("v", shard), 1}}))
     *request.add_slices() = slice.ToProto();
   return request;
 }
 
-void Chief::Create(int part) {
-  if (part == fleet_.size()) {
+void Chief::Create(int shard) {
+  if (shard == fleet_.size()) {
     DescribeAll([this] { CheckCreated(); });
     return;
   }
-  if (newest_.values.empty()) newest_.values.assign(parts_.size(), 0);
+  if (newest_.values.empty()) newest_.values.assign(shards_.size(), 0);
   fleet_.Call<v1::CreateResponse>(
-      part, away(part), kCall,
-      [this, request = Request(part), generation = generation_](ps::Server& server, auto reply) {
+      shard, away(shard), kCall,
+      [this, request = Request(shard), generation = generation_](ps::Server& server, auto reply) {
         server.Create(request, [this, generation, reply = std::move(reply)](auto response) mutable {
           if (response.ok()) histories_.Begin(generation, newest_);
           reply(std::move(response));
         });
       },
-      IfLooking<absl::StatusOr<v1::CreateResponse>>([this, part](auto response) {
+      IfLooking<absl::StatusOr<v1::CreateResponse>>([this, shard](auto response) {
         const bool dies =
             simulation_.setting.server_faults != ServerFaults::kNone && simulation_.Below(15) == 0;
         if (!response.ok() || dies) {
           End(dies ? absl::UnavailableError("it dies") : response.status());
         } else {
-          Create(part + 1);
+          Create(shard + 1);
         }
       }));
 }
 
 void Chief::CheckCreated() {
-  for (const Part& each : parts_) {
+  for (const Shard& each : shards_) {
     if (each.described.job().generation() == generation_ && each.described.state() != v1::STATE_EMPTY)
       continue;
     End(absl::AbortedError("a server has lost what was created on it"));
@@ -189,11 +189,11 @@ void Chief::CheckCreated() {
 }
 
 void Chief::Write() {
-  waiting_ = parts_.size();
+  waiting_ = shards_.size();
   for (int s = 0; s < fleet_.size(); ++s) {
     fleet_.Call<double>(
         s, away(s), kCall,
-        [this, s, layout = parts_[static_cast<size_t>(s)].described.layout(),
+        [this, s, layout = shards_[static_cast<size_t>(s)].described.layout(),
          value = newest_.values[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {
@@ -240,8 +240,8 @@ void Chief::TakeSnapshot() {
   SnapshotBarrier(0);
 }
 
-void Chief::SnapshotBarrier(int part) {
-  if (part == (one_log() ? 1 : fleet_.size())) {
+void Chief::SnapshotBarrier(int shard) {
+  if (shard == (one_log() ? 1 : fleet_.size())) {
     ReadAll();
     return;
   }
@@ -249,25 +249,25 @@ void Chief::SnapshotBarrier(int part) {
   request.set_token(marker_);
   request.set_snapshot(true);
   fleet_.Call<v1::PlaceMarkerResponse>(
-      part, away(part), kCall,
+      shard, away(shard), kCall,
       [request](ps::Server& server, auto reply) { server.PlaceMarker(request, std::move(reply)); },
-      IfLooking<absl::StatusOr<v1::PlaceMarkerResponse>>([this, part](auto response) {
+      IfLooking<absl::StatusOr<v1::PlaceMarkerResponse>>([this, shard](auto response) {
         if (!response.ok()) {
           LookAgain(1);
           return;
         }
-        if (part == 0) progress_ = response->progress();
-        SnapshotBarrier(part + 1);
+        if (shard == 0) progress_ = response->progress();
+        SnapshotBarrier(shard + 1);
       }));
 }
 
 void Chief::ReadAll() {
-  waiting_ = parts_.size();
+  waiting_ = shards_.size();
   for (int s = 0; s < fleet_.size(); ++s) {
-    const Part& part = parts_[static_cast<size_t>(s)];
+    const Shard& shard = shards_[static_cast<size_t>(s)];
     fleet_.Call<float>(
         s, away(s), 6 * kCall,
-        [layout = part.described.layout(), marker = marker_](ps::Server& server, auto reply) {
+        [layout = shard.described.layout(), marker = marker_](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {
             reply(job.status());
@@ -287,12 +287,12 @@ void Chief::ReadAll() {
             LookAgain(1);
             return;
           }
-          parts_[static_cast<size_t>(s)].value = *value;
+          shards_[static_cast<size_t>(s)].value = *value;
           if (--waiting_ > 0) return;
           newest_.progress = progress_;
           newest_.values.clear();
-          for (const Part& read : parts_) newest_.values.push_back(read.value);
-          histories_.Of(parts_[0].described.job().generation()).Snapshot(newest_.progress, newest_.values);
+          for (const Shard& read : shards_) newest_.values.push_back(read.value);
+          histories_.Of(shards_[0].described.job().generation()).Snapshot(newest_.progress, newest_.values);
           LookAgain(simulation_.UpTo(10));
         }));
   }

@@ -28,7 +28,7 @@ class Chief {
   bool ReturnIsOver(double now) const;
 
  private:
-  struct Part {
+  struct Shard {
     v1::ConnectResponse described;
     float value = 0;  // of the snapshot that is being read
   };
@@ -37,20 +37,20 @@ class Chief {
   void LookAgain(double seconds);
   // A call has failed. As with the client, the chief's process ends, and is restarted if that may help.
   void End(const absl::Status& status);
-  void Reach(int part);
+  void Reach(int shard);
   void DescribeAll(const std::function<void()>& then);
-  void DescribeOne(int part, const std::function<void()>& then);
+  void DescribeOne(int shard, const std::function<void()>& then);
   // For Reach() and DescribeOne(): calls `again` later after a transient failure; else the chief ends.
   void QueryAgain(const absl::Status& failure, std::function<void()> again);
   void Survey();
-  void Create(int part);
+  void Create(int shard);
   void CheckCreated();
   void Write();
   void TakeSnapshot();
-  void SnapshotBarrier(int part);
+  void SnapshotBarrier(int shard);
   void ReadAll();
-  v1::CreateRequest Request(int part) const;
-  bool away(int part) const { return known_[static_cast<size_t>(part)].away; }
+  v1::CreateRequest Request(int shard) const;
+  bool away(int shard) const { return known_[static_cast<size_t>(shard)].away; }
   bool one_log() const { return simulation_.rules().mode != v1::MODE_ASYNC || !simulation_.rules().rate_one; }
   // Does `what`, unless this look is over: the chief has given it up, or has died.
   template <typename Argument>
@@ -64,9 +64,9 @@ class Chief {
   Fleet& fleet_;
   Histories& histories_;
   int64_t look_ = 0;
-  size_t waiting_ = 0;        // for so many servers' answers
-  std::vector<Known> known_;  // [server]
-  std::vector<Part> parts_;   // [server], of this look
+  size_t waiting_ = 0;         // for so many servers' answers
+  std::vector<Known> known_;   // [server]
+  std::vector<Shard> shards_;  // [server], of this look
   bool all_ready_ = false;
   Start newest_;             // snapshot; at first, where the job begins
   int64_t generation_ = -1;  // that it has begun to create

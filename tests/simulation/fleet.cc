@@ -24,26 +24,26 @@ Fleet::~Fleet() {
   for (int process = 0; process < size(); ++process) Kill(process);
 }
 
-ps::Server* Fleet::At(int part, bool away) const {
-  const Process& process = Of(ProcessOf(part, away));
-  return process.up ? process.parts->Find(part) : nullptr;
+ps::Server* Fleet::At(int shard, bool away) const {
+  const Process& process = Of(ProcessOf(shard, away));
+  return process.up ? process.parts->Find(shard) : nullptr;
 }
 
-absl::StatusOr<ps::Server*> Fleet::ForBackup(int part, bool away) {
-  Process& process = Of(ProcessOf(part, away));
+absl::StatusOr<ps::Server*> Fleet::ForBackup(int shard, bool away) {
+  Process& process = Of(ProcessOf(shard, away));
   if (!process.up) return absl::UnavailableError("failed to connect: Connection refused");
-  return process.parts->ForBackup(part);
+  return process.parts->ForBackup(shard);
 }
 
-std::unique_ptr<ps::Server> Fleet::MakeServer(int part, int process, uint64_t incarnation) {
+std::unique_ptr<ps::Server> Fleet::MakeServer(int shard, int process, uint64_t incarnation) {
   return std::make_unique<ps::Server>(
       ps::Server::Options{
-          .index = part,
+          .index = shard,
           .host_index = process,
           .incarnation = incarnation,
           .connect_to_leader =
-              [this, part, process](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
-                return FollowLeader(simulation_, *this, {.part = part, .process = process, .epoch = epoch},
+              [this, shard, process](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
+                return FollowLeader(simulation_, *this, {.shard = shard, .process = process, .epoch = epoch},
                                     job, std::move(shard));
               },
           .connect_to_backup =
@@ -60,7 +60,7 @@ void Fleet::Restart(int index) {
   const uint64_t incarnation = ++last_incarnation_ << 32;
   process.parts = std::make_unique<ps::HostedShards>(
       MakeServer(index, index, incarnation), index,
-      [this, index, incarnation](int part) { return MakeServer(part, index, incarnation); });
+      [this, index, incarnation](int shard) { return MakeServer(shard, index, incarnation); });
   process.paused_until = 0;
   process.up = true;
 }
@@ -106,8 +106,8 @@ void Fleet::Tick() {
 void Fleet::KeepUpBackups() {
   for (int process = 0; process < size(); ++process) {
     if (!IsUp(process) || AwakeAt(process) > simulation_.events.now()) continue;
-    for (const int part : {process, (process + size() - 1) % size()}) {
-      if (ps::Server* const server = Of(process).parts->Find(part)) server->KeepUpBackups();
+    for (const int shard : {process, (process + size() - 1) % size()}) {
+      if (ps::Server* const server = Of(process).parts->Find(shard)) server->KeepUpBackups();
     }
   }
 }
@@ -120,10 +120,10 @@ void Fleet::Promote(ps::Server& backup, const v1::PromoteRequest& request,
   });
 }
 
-void Fleet::Post(int part, bool away, std::function<void(ps::Server&)> what) {
-  Arrive(simulation_.events.now() + simulation_.Delay(), ProcessOf(part, away),
-         [this, part, away, what = std::move(what)] {
-           if (ps::Server* const server = At(part, away)) what(*server);
+void Fleet::Post(int shard, bool away, std::function<void(ps::Server&)> what) {
+  Arrive(simulation_.events.now() + simulation_.Delay(), ProcessOf(shard, away),
+         [this, shard, away, what = std::move(what)] {
+           if (ps::Server* const server = At(shard, away)) what(*server);
          });
 }
 
@@ -142,8 +142,8 @@ namespace {
 // Kept alive by the calls whose answers it waits for.
 class Search : public std::enable_shared_from_this<Search> {
  public:
-  Search(Fleet& fleet, int part, const client::ShardSearch::Options& options, OnFound then)
-      : fleet_(fleet), part_(part), known_(options.known), search_(options), then_(std::move(then)) {}
+  Search(Fleet& fleet, int shard, const client::ShardSearch::Options& options, OnFound then)
+      : fleet_(fleet), part_(shard), known_(options.known), search_(options), then_(std::move(then)) {}
 
   void Call() {
     const auto question = search_.question();
@@ -204,17 +204,17 @@ class Search : public std::enable_shared_from_this<Search> {
 
 }  // namespace
 
-void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
+void FindAny(Simulation& simulation, Fleet& fleet, int shard, const Known& known, OnFound then) {
   std::make_shared<Search>(
-      fleet, part,
+      fleet, shard,
       client::ShardSearch::Options{
           .away = known.away, .has_backup = simulation.rules().copies, .known = known.server},
       std::move(then))
       ->Call();
 }
 
-void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then) {
-  std::make_shared<Search>(fleet, part,
+void Describe(Simulation& simulation, Fleet& fleet, int shard, const Known& known, OnFound then) {
+  std::make_shared<Search>(fleet, shard,
                            client::ShardSearch::Options{.away = known.away,
                                                         .has_backup = simulation.rules().copies,
                                                         .known = known.server,

@@ -55,11 +55,11 @@ class Fleet {
 
   int size() const { return static_cast<int>(processes_.size()); }
   // The process of a part: its own one or, with `away`, that of its backup.
-  int ProcessOf(int part, bool away) const { return away ? (part + 1) % size() : part; }
+  int ProcessOf(int shard, bool away) const { return away ? (shard + 1) % size() : shard; }
   // Null: the process is down, or holds nothing of the part.
-  ps::Server* At(int part, bool away) const;
+  ps::Server* At(int shard, bool away) const;
   // The server that keeps the part's backup. UNAVAILABLE if its process is down.
-  absl::StatusOr<ps::Server*> ForBackup(int part, bool away);
+  absl::StatusOr<ps::Server*> ForBackup(int shard, bool away);
   bool IsUp(int process) const { return Of(process).up; }
   double AwakeAt(int process) const { return Of(process).paused_until; }
   // Answers that servers give now are lost, because their process dies.
@@ -77,11 +77,11 @@ class Fleet {
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
 
   // Passes a server, if it is up, an event that needs no answer.
-  void Post(int part, bool away, std::function<void(ps::Server&)> what);
+  void Post(int shard, bool away, std::function<void(ps::Server&)> what);
   // Calls a server, and then `then` with its answer: UNAVAILABLE if the server is down, DEADLINE_EXCEEDED
   // after `limit` seconds.
   template <typename Response>
-  void Call(int part, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
+  void Call(int shard, bool away, double limit, std::function<void(ps::Server&, ps::Reply<Response>)> call,
             std::function<void(absl::StatusOr<Response>)> then) {
     auto settled = std::make_shared<bool>(false);
     std::function<void(absl::StatusOr<Response>)> tell =
@@ -90,21 +90,21 @@ class Fleet {
         };
     Events& events = simulation_.events;
     events.After(limit, [tell] { tell(absl::DeadlineExceededError("no answer in time")); });
-    Arrive(events.now() + simulation_.Delay(), ProcessOf(part, away), [this, part, away, call, tell] {
-      ps::Server* const server = At(part, away);
+    Arrive(events.now() + simulation_.Delay(), ProcessOf(shard, away), [this, shard, away, call, tell] {
+      ps::Server* const server = At(shard, away);
       const auto answer = [this, tell](absl::StatusOr<Response> response) {
         if (dying_) response = absl::UnavailableError("the connection broke");
         simulation_.events.After(simulation_.Delay(), [tell, response] { tell(response); });
       };
       if (server != nullptr) {
         call(*server, answer);
-      } else if (!IsUp(ProcessOf(part, away))) {
+      } else if (!IsUp(ProcessOf(shard, away))) {
         answer(absl::UnavailableError("failed to connect: Connection refused"));
       } else if (std::is_same_v<Response, v1::ConnectResponse> ||
                  std::is_same_v<Response, v1::PromoteResponse>) {  // as ps/service.cc
         answer(absl::NotFoundError("nothing of the part is here"));
       } else {
-        answer(Of(ProcessOf(part, away)).parts->Serving(part).status());
+        answer(Of(ProcessOf(shard, away)).parts->Serving(shard).status());
       }
     });
   }
@@ -118,7 +118,7 @@ class Fleet {
   const Process& Of(int process) const { return processes_[static_cast<size_t>(process)]; }
   Process& Of(int process) { return processes_[static_cast<size_t>(process)]; }
   // `incarnation`: of the process.
-  std::unique_ptr<ps::Server> MakeServer(int part, int process, uint64_t incarnation);
+  std::unique_ptr<ps::Server> MakeServer(int shard, int process, uint64_t incarnation);
   void Arrive(double at, int process, std::function<void()> what);
 
   Simulation& simulation_;
@@ -142,7 +142,7 @@ struct Found {
 // whatever is at home. Describe() accepts who is known alone, where somebody is: ABORTED when that server's
 // variables are lost.
 using OnFound = std::function<void(absl::StatusOr<Found>)>;
-void FindAny(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then);
-void Describe(Simulation& simulation, Fleet& fleet, int part, const Known& known, OnFound then);
+void FindAny(Simulation& simulation, Fleet& fleet, int shard, const Known& known, OnFound then);
+void Describe(Simulation& simulation, Fleet& fleet, int shard, const Known& known, OnFound then);
 
 }  // namespace cairn::simulation

@@ -33,7 +33,7 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
   }
   void Unsubscribe() {
     if (stream_ != nullptr) *std::exchange(stream_, nullptr) = false;
-    if (const auto leader = leader_.lock()) leader->sequencer()->Unsubscribe(follower_.part, sink_.get());
+    if (const auto leader = leader_.lock()) leader->sequencer()->Unsubscribe(follower_.shard, sink_.get());
     leader_.reset();
     sink_.reset();
   }
@@ -47,19 +47,19 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
   }
   void Staged(const ps::Gradient& gradient) {
     Post([this, proto = ps::ToProto(gradient)](ps::Sequencer& s) {
-      s.OnStaged(follower_.part, *ps::FromProto(proto));
+      s.OnStaged(follower_.shard, *ps::FromProto(proto));
     });
   }
   void Summed(const ps::Sums& sums) {
     Post([this, proto = ps::ToProto(sums)](ps::Sequencer& s) {
-      s.OnSums(follower_.part, *ps::FromProto(proto));
+      s.OnSums(follower_.shard, *ps::FromProto(proto));
     });
   }
   void Executed(int64_t index) {
-    Post([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.part, index); });
+    Post([this, index](ps::Sequencer& s) { s.OnExecuted(follower_.shard, index); });
   }
   void Waiting(int64_t index) {
-    Post([this, index](ps::Sequencer& s) { s.OnWaiting(follower_.part, index); });
+    Post([this, index](ps::Sequencer& s) { s.OnWaiting(follower_.shard, index); });
   }
   // Its job is over.
   void End() {
@@ -169,7 +169,7 @@ void FollowLink::Subscribe(int64_t next) {
   leader_ = *job;
   stream_ = std::make_shared<bool>(true);
   sink_ = std::make_shared<Sink>(shared_from_this(), stream_);
-  const absl::Status status = (*job)->sequencer()->Subscribe(follower_.part, next, sink_, follower_.epoch);
+  const absl::Status status = (*job)->sequencer()->Subscribe(follower_.shard, next, sink_, follower_.epoch);
   if (absl::IsFailedPrecondition(status)) {
     shard_->Fail(absl::AbortedError(status.message()));
   } else if (!status.ok()) {

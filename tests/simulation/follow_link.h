@@ -8,7 +8,7 @@
 namespace cairn::simulation {
 
 struct Follower {
-  int part, process;
+  int shard, process;
   int64_t epoch;
 };
 std::unique_ptr<ps::SequencerPort> FollowLeader(Simulation& simulation, Fleet& fleet,

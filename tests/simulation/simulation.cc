@@ -127,22 +127,22 @@ class World {
   // No server may say that the job has failed.
   void CheckFailures() {
     if (!histories_.begun()) return;
-    for (int part = 0; part < fleet_.size(); ++part) {
+    for (int shard = 0; shard < fleet_.size(); ++shard) {
       for (const bool away : {false, true}) {
         if (away && !replaced()) continue;
-        const v1::ConnectResponse response = Describe(part, away);
+        const v1::ConnectResponse response = Describe(shard, away);
         if (response.state() == v1::STATE_FAILED) {
-          histories_.newest().Violation(absl::StrCat("ps/", part, " fails: ", response.failure()));
+          histories_.newest().Violation(absl::StrCat("ps/", shard, " fails: ", response.failure()));
         }
       }
     }
   }
-  v1::ConnectResponse Describe(int part, bool away) {
+  v1::ConnectResponse Describe(int shard, bool away) {
     v1::ConnectResponse described;
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
-    request.set_server(part);
-    if (ps::Server* const server = fleet_.At(part, away); server != nullptr) {
+    request.set_server(shard);
+    if (ps::Server* const server = fleet_.At(shard, away); server != nullptr) {
       server->Connect(request, [&](absl::StatusOr<v1::ConnectResponse> response) {
         if (response.ok()) described = *std::move(response);
       });
@@ -158,28 +158,28 @@ class World {
 
   void End() {
     Checker::Final final;
-    for (int part = 0; part < fleet_.size(); ++part) {
+    for (int shard = 0; shard < fleet_.size(); ++shard) {
       v1::ConnectResponse served;
       bool away = false;
       for (const bool there : {false, true}) {
         if (there && !replaced()) continue;
-        const v1::ConnectResponse response = Describe(part, there);
+        const v1::ConnectResponse response = Describe(shard, there);
         if (response.state() != v1::STATE_READY) continue;
         if (served.state() == v1::STATE_READY) {
-          histories_.newest().Violation(absl::StrCat("ps/", part, "'s part is served at two places"));
+          histories_.newest().Violation(absl::StrCat("ps/", shard, "'s part is served at two places"));
         }
         served = response;
         away = there;
       }
       if (served.state() != v1::STATE_READY) {
-        histories_.newest().Violation(absl::StrCat("ps/", part, "'s part is served nowhere at the end"));
+        histories_.newest().Violation(absl::StrCat("ps/", shard, "'s part is served nowhere at the end"));
         return;
       }
       outcome_.places_taken += served.epoch();
-      const auto job = fleet_.At(part, away)->JobForLayout(served.layout());
+      const auto job = fleet_.At(shard, away)->JobForLayout(served.layout());
       final.versions.push_back(served.version());
       final.values.push_back((*job)->shard().store().current().data->data()[0]);
-      if (part == 0) final.counters = served.counters();
+      if (shard == 0) final.counters = served.counters();
     }
     histories_.newest().Ended(final);
   }

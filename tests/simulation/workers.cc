@@ -12,11 +12,11 @@ namespace {
 
 constexpr double kHeartbeat = kLease / 4;
 
-int64_t GenerationAt(ps::Server& server, int part) {
+int64_t GenerationAt(ps::Server& server, int shard) {
   int64_t generation = -1;
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
-  request.set_server(part);
+  request.set_server(shard);
   server.Connect(request, [&](absl::StatusOr<v1::ConnectResponse> response) {
     if (response.ok() && response->state() == v1::STATE_READY) generation = response->job().generation();
   });

@@ -76,20 +76,20 @@ void InProcessCluster::Restart(int server) {
   slots_[static_cast<size_t>(server)]->Set(MakeServer(server, server, incarnation));
 }
 
-std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int part, int host_index, uint64_t incarnation) {
-  const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(part),
+std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int shard, int host_index, uint64_t incarnation) {
+  const DelayOptions delay = {.seed = options_.seed + static_cast<uint64_t>(shard),
                               .longest = options_.longest_delay};
   ps::Server::Options options = {
-      .index = part,
+      .index = shard,
       .host_index = host_index,
       .cluster_hash = 0,
       .incarnation = incarnation,
       .connect_to_leader =
-          [this, part, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
+          [this, shard, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
             std::vector<const ServerSlot*> leaders = {slots_[0].get()};
             if (job.ps_replication() > 0) leaders.push_back(backups_[0].get());
-            return FollowInProcess(std::move(leaders), part, job, std::move(shard), epoch, delay,
-                                   *breakers_[static_cast<size_t>(part)]);
+            return FollowInProcess(std::move(leaders), shard, job, std::move(shard), epoch, delay,
+                                   *breakers_[static_cast<size_t>(shard)]);
           },
       .connect_to_backup =
           [this, host_index, delay](const std::string&, int of, ps::ReplicationStreamHandler& handler) {
@@ -109,15 +109,15 @@ std::vector<std::unique_ptr<client::ServerStub>> InProcessCluster::Stubs(const s
 
 std::function<std::unique_ptr<client::ServerStub>(int, int)> InProcessCluster::StubFactoryFor(
     const std::string& client) {
-  return [this, client](int part, int) { return backup_link(client, part).NewStub(); };
+  return [this, client](int shard, int) { return backup_link(client, shard).NewStub(); };
 }
 
 Link& InProcessCluster::link(const std::string& client, int server) {
   return LinkTo(client, server, *slots_[static_cast<size_t>(server)], server);
 }
 
-Link& InProcessCluster::backup_link(const std::string& client, int part) {
-  return LinkTo(client, options_.servers + part, *backups_[static_cast<size_t>(part)], After(part));
+Link& InProcessCluster::backup_link(const std::string& client, int shard) {
+  return LinkTo(client, options_.servers + shard, *backups_[static_cast<size_t>(shard)], After(shard));
 }
 
 Link& InProcessCluster::LinkTo(const std::string& client, int key, const ServerSlot& slot, int host_index) {

@@ -43,8 +43,8 @@ class InProcessCluster {
 
   int num_servers() const { return options_.servers; }
   std::shared_ptr<ps::Server> server(int index) { return slots_[static_cast<size_t>(index)]->Get(); }
-  // The server of `part` in the next process: its backup, or its primary after a promotion.
-  std::shared_ptr<ps::Server> backup_of(int part) { return backups_[static_cast<size_t>(part)]->Get(); }
+  // The server of `shard` in the next process: its backup, or its primary after a promotion.
+  std::shared_ptr<ps::Server> backup_of(int shard) { return backups_[static_cast<size_t>(shard)]->Get(); }
 
   // The stubs by which `client` ("worker/0") reaches the servers, by server. Every call returns stubs over
   // the same links.
@@ -59,7 +59,7 @@ class InProcessCluster {
   int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
   // The link from `client` to the backup of a part.
-  Link& backup_link(const std::string& client, int part) ABSL_LOCKS_EXCLUDED(mutex_);
+  Link& backup_link(const std::string& client, int shard) ABSL_LOCKS_EXCLUDED(mutex_);
   // The process ends as if killed, and all streams to it break.
   void Kill(int server);
   // Starts a new process without state at the same address.
@@ -70,7 +70,7 @@ class InProcessCluster {
 
  private:
   int After(int server) const { return (server + 1) % options_.servers; }
-  std::shared_ptr<ps::Server> MakeServer(int part, int host_index, uint64_t incarnation);
+  std::shared_ptr<ps::Server> MakeServer(int shard, int host_index, uint64_t incarnation);
   Link& LinkTo(const std::string& client, int key, const ServerSlot& slot, int host_index)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

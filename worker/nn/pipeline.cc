@@ -11,7 +11,7 @@ namespace cairn::nn {
 Pipeline::Pipeline(const Options& options)
     : shape_(options.model, options.loss, options.locations, options.trace, options.remote_stages),
       threads_(options.threads.begin(), options.threads.end()),
-      lanes_(options.threads.size()),
+      pipeline_devices_(options.threads.size()),
       micro_batches_(options.micro_batches) {}
 
 absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
                      " computes in float16, whose loss scaling needs the whole model on one device"));
   }
   std::unique_ptr<Pipeline> pipeline(new Pipeline(options));
-  CAIRN_RETURN_IF_ERROR(pipeline->MakeLanes());
+  CAIRN_RETURN_IF_ERROR(pipeline->MakeDevices());
   return pipeline;
 }
 
@@ -33,7 +33,7 @@ Pipeline::~Pipeline() {
     for (auto& [examples, prepared] : prepared_) {
       if (prepared != nullptr) ForPartsOf(device, [&](int stage) { prepared->instances.Destroy(stage); });
     }
-    lanes_[device] = nullptr;
+    pipeline_devices_[device] = nullptr;
   });
 }
 
@@ -58,7 +58,7 @@ absl::Status Pipeline::FirstFault(const std::vector<absl::Status>& statuses) con
   return absl::OkStatus();
 }
 
-absl::Status Pipeline::MakeLanes() {
+absl::Status Pipeline::MakeDevices() {
   std::vector<absl::Status> made(threads_.size());
   OnEach([&](size_t device) {
     std::vector<int> variables;
@@ -68,9 +68,10 @@ absl::Status Pipeline::MakeLanes() {
     });
     std::sort(variables.begin(), variables.end());
     variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
-    auto lane = PipelineDevice::Create(shape_.model, threads_[device]->device(), std::move(variables));
-    made[device] = lane.status();
-    if (lane.ok()) lanes_[device] = *std::move(lane);
+    auto pipeline_device =
+        PipelineDevice::Create(shape_.model, threads_[device]->device(), std::move(variables));
+    made[device] = pipeline_device.status();
+    if (pipeline_device.ok()) pipeline_devices_[device] = *std::move(pipeline_device);
   });
   return FirstFault(made);
 }
@@ -86,8 +87,9 @@ absl::StatusOr<Pipeline::Prepared*> Pipeline::PreparedFor(int64_t examples) {
                                              {shape_.stages, shape_.device_of_stage, micro_batches, false}});
   std::vector<absl::Status> statuses(threads_.size());
   OnEach([&](size_t device) {
-    ForPartsOf(device,
-               [&](int stage) { statuses[device].Update(made->instances.Make(stage, *lanes_[device])); });
+    ForPartsOf(device, [&](int stage) {
+      statuses[device].Update(made->instances.Make(stage, *pipeline_devices_[device]));
+    });
   });
   if (const absl::Status fault = FirstFault(statuses); !fault.ok()) {
     OnEach([&](size_t device) { ForPartsOf(device, [&](int stage) { made->instances.Destroy(stage); }); });
@@ -126,21 +128,23 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
 // A device's share of a call, on its thread.
 void Pipeline::RunDevice(size_t device, const Call& call, StageInstances& instances,
                          PipelineSchedule& schedule, GradientQueue& gradient_queue) {
-  PipelineDevice& lane = *lanes_[device];
+  PipelineDevice& pipeline_device = *pipeline_devices_[device];
   const StageInstances::Call work = {
       .inputs = call.inputs, .batch = call.batch, .training = call.training, .outputs = call.outputs};
-  schedule.Fail(lane.Begin(call.parameters, call.gradients));  // no effect if the status is OK
+  schedule.Fail(pipeline_device.Begin(call.parameters, call.gradients));  // no effect if the status is OK
   while (const auto task = schedule.Next(static_cast<int>(device))) {
-    absl::Status status = task->backward ? instances.Backward(task->stage, task->micro_batch, lane)
-                                         : instances.Forward(task->stage, task->micro_batch, work, lane);
-    if (status.ok()) status = lane.Announce([&](int variable) { gradient_queue.Announce(variable); });
+    absl::Status status = task->backward
+                              ? instances.Backward(task->stage, task->micro_batch, pipeline_device)
+                              : instances.Forward(task->stage, task->micro_batch, work, pipeline_device);
+    if (status.ok())
+      status = pipeline_device.Announce([&](int variable) { gradient_queue.Announce(variable); });
     if (status.ok()) {
       schedule.Finish(*task);
     } else {
       schedule.Fail(status);
     }
   }
-  schedule.Fail(lane.device().Synchronize());
+  schedule.Fail(pipeline_device.device().Synchronize());
   if (schedule.status().ok()) return;
   MutexLock lock(mutex_);
   DropOthers();

@@ -106,7 +106,7 @@ class Pipeline {
   };
 
   explicit Pipeline(const Options& options);
-  absl::Status MakeLanes();
+  absl::Status MakeDevices();
   absl::StatusOr<Prepared*> PreparedFor(int64_t examples);
   void DropOthers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunDevice(size_t device, const Call& call, StageInstances& instances, PipelineSchedule& schedule,
@@ -121,7 +121,7 @@ class Pipeline {
 
   const PipelineShape shape_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<PipelineDevice>> lanes_;  // [device]; used by its thread
+  std::vector<std::unique_ptr<PipelineDevice>> pipeline_devices_;  // [device]; used by its thread
   const int64_t micro_batches_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   DeviceThread* pinned_by_ = nullptr;

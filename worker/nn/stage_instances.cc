@@ -38,16 +38,16 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
       trace(of_trace),
       remote_stages(of_remote_stages),
       stages(SplitModel(of_model, locations.location_of)) {
-  parts_with.resize(model.variables().size());
+  stages_with.resize(model.variables().size());
   readers.resize(stages.size());
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto location =
         static_cast<size_t>(locations.location_of[static_cast<size_t>(stages[stage].begin)]);
     device_of_stage.push_back(locations.device_of[location]);
-    task_of_part.push_back(locations.task_of[location]);
-    if (device_of_stage.back() >= 0) task = task_of_part.back();
+    task_of_stage.push_back(locations.task_of[location]);
+    if (device_of_stage.back() >= 0) task = task_of_stage.back();
     for (const int variable : stages[stage].variables) {
-      parts_with[static_cast<size_t>(variable)].push_back(static_cast<int>(stage));
+      stages_with[static_cast<size_t>(variable)].push_back(static_cast<int>(stage));
     }
     readers[stage].resize(stages[stage].outputs.size());
     leaves.emplace_back(stages[stage].outputs.size());
@@ -61,10 +61,10 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
       const auto from = static_cast<size_t>(PartOfNode(stages, node));
       const size_t output = OutputOf(stages[from], node);
       if (device_of_stage[from] != device_of_stage[stage]) leaves[from][output] = true;
-      const bool crosses = task_of_part[from] != task_of_part[stage];
-      if (crosses) outputs[from][task_of_part[stage]].insert(static_cast<int>(output));
+      const bool crosses = task_of_stage[from] != task_of_stage[stage];
+      if (crosses) outputs[from][task_of_stage[stage]].insert(static_cast<int>(output));
       if (!stages[stage].input_needs_gradient[input]) continue;
-      if (crosses) gradients[stage][task_of_part[from]].insert(static_cast<int>(input));
+      if (crosses) gradients[stage][task_of_stage[from]].insert(static_cast<int>(input));
       readers[from][output].push_back({static_cast<int>(stage), static_cast<int>(input)});
     }
   }
@@ -104,9 +104,9 @@ StageInstances::StageInstances(const PipelineShape& shape, int64_t examples, int
       begins_(EvenParts(examples, std::min(examples, micro_batches))),
       instances_(shape.stages.size()) {}
 
-absl::Status StageInstances::Make(int stage, PipelineDevice& lane) {
+absl::Status StageInstances::Make(int stage, PipelineDevice& pipeline_device) {
   instances_[static_cast<size_t>(stage)].resize(static_cast<size_t>(micro_batches()));
-  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeInstance(stage, m, lane));
+  for (int m = 0; m < micro_batches(); ++m) CAIRN_RETURN_IF_ERROR(MakeInstance(stage, m, pipeline_device));
   return absl::OkStatus();
 }
 
@@ -115,16 +115,16 @@ void StageInstances::Destroy(int stage) {
 }
 
 PipelineDevice::Contribution StageInstances::ContributionOf(int variable, int stage, int micro_batch) const {
-  const std::vector<int>& with = shape_.parts_with[static_cast<size_t>(variable)];
+  const std::vector<int>& with = shape_.stages_with[static_cast<size_t>(variable)];
   return {.first = micro_batch == 0 && stage == with.back(),
           .last = micro_batch + 1 == micro_batches() && stage == with.front(),
           .share =
               static_cast<float>(static_cast<double>(SizeOf(micro_batch)) / static_cast<double>(examples()))};
 }
 
-absl::Status StageInstances::MakeInstance(int stage, int micro_batch, PipelineDevice& lane) {
+absl::Status StageInstances::MakeInstance(int stage, int micro_batch, PipelineDevice& pipeline_device) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
-  kernels::Device& device = lane.device();
+  kernels::Device& device = pipeline_device.device();
   StageInstance& instance = At(stage, micro_batch);
   const int64_t size = SizeOf(micro_batch);
   Plan::Spec spec = {.stage = here, .batch = size, .mean_over = examples()};
@@ -203,15 +203,17 @@ absl::Status StageInstances::GatherInputs(int stage, int micro_batch, const Call
   return absl::OkStatus();
 }
 
-absl::Status StageInstances::Forward(int stage, int micro_batch, const Call& call, PipelineDevice& lane) {
+absl::Status StageInstances::Forward(int stage, int micro_batch, const Call& call,
+                                     PipelineDevice& pipeline_device) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   StageInstance& instance = At(stage, micro_batch);
   CAIRN_RETURN_IF_ERROR(GatherInputs(stage, micro_batch, call));
-  CAIRN_RETURN_IF_ERROR(lane.device().SeedRandom(
+  CAIRN_RETURN_IF_ERROR(pipeline_device.device().SeedRandom(
       call.batch.seed, call.batch.first_example + begins_[static_cast<size_t>(micro_batch)]));
-  CAIRN_RETURN_IF_ERROR(instance.plan->Forward(lane.values(), instance.input_pointers, call.training));
-  if (!call.training) CAIRN_RETURN_IF_ERROR(instance.plan->Penalties(lane.values()));
-  if (here.last) return RunLoss(instance, micro_batch, call, lane);
+  CAIRN_RETURN_IF_ERROR(
+      instance.plan->Forward(pipeline_device.values(), instance.input_pointers, call.training));
+  if (!call.training) CAIRN_RETURN_IF_ERROR(instance.plan->Penalties(pipeline_device.values()));
+  if (here.last) return RunLoss(instance, micro_batch, call, pipeline_device);
   for (size_t i = 0; i < here.outputs.size(); ++i) {
     if (!instance.outputs[i].has_value()) continue;
     CAIRN_RETURN_IF_ERROR(instance.outputs[i]->Send(instance.plan->output(i)));
@@ -239,7 +241,7 @@ absl::Status StageInstances::SendToRemoteStages(int stage, int micro_batch, bool
 }
 
 absl::Status StageInstances::RunLoss(StageInstance& instance, int micro_batch, const Call& call,
-                                     PipelineDevice& lane) {
+                                     PipelineDevice& pipeline_device) {
   const int64_t begin = begins_[static_cast<size_t>(micro_batch)], size = SizeOf(micro_batch);
   const BatchView piece = call.batch.Part(begin, size);
   Plan::Batch batch;
@@ -252,11 +254,11 @@ absl::Status StageInstances::RunLoss(StageInstance& instance, int micro_batch, c
     return begin == 0 ? status : Annotate(status, absl::StrCat("from example ", begin, " on"));
   }
   const int64_t width = shape_.model.output_shape().num_elements();
-  return lane.device().CopyToHost(instance.plan->output(), call.outputs + begin * width,
-                                  size * width * int64_t{sizeof(float)});
+  return pipeline_device.device().CopyToHost(instance.plan->output(), call.outputs + begin * width,
+                                             size * width * int64_t{sizeof(float)});
 }
 
-absl::Status StageInstances::GatherGradients(int stage, int micro_batch, PipelineDevice& lane) {
+absl::Status StageInstances::GatherGradients(int stage, int micro_batch, PipelineDevice& pipeline_device) {
   StageInstance& instance = At(stage, micro_batch);
   const auto& readers = shape_.readers[static_cast<size_t>(stage)];
   for (size_t output = 0; output < readers.size(); ++output) {
@@ -267,7 +269,7 @@ absl::Status StageInstances::GatherGradients(int stage, int micro_batch, Pipelin
       const auto input = static_cast<size_t>(reader.input);
       if (shape_.same_device(reader.stage, stage)) {
         const float* const gradient = At(reader.stage, micro_batch).plan->input_gradient(input);
-        CAIRN_RETURN_IF_ERROR(first ? lane.device().CopyOnDevice(gradient, sum, floats)
+        CAIRN_RETURN_IF_ERROR(first ? pipeline_device.device().CopyOnDevice(gradient, sum, floats)
                                     : instance.plan->AddToOutputGradient(output, gradient));
       } else {
         CAIRN_ASSIGN_OR_RETURN(const float* const host,
@@ -278,7 +280,8 @@ absl::Status StageInstances::GatherGradients(int stage, int micro_batch, Pipelin
                                                                      .micro_batch = micro_batch,
                                                                      .backward = true}));
         if (first) {
-          CAIRN_RETURN_IF_ERROR(lane.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
+          CAIRN_RETURN_IF_ERROR(
+              pipeline_device.device().CopyToDevice(host, sum, floats * int64_t{sizeof(float)}));
         } else {
           CAIRN_ASSIGN_OR_RETURN(const float* const addend,
                                  instance.output_addends[output]->Upload(host, floats));
@@ -291,17 +294,17 @@ absl::Status StageInstances::GatherGradients(int stage, int micro_batch, Pipelin
   return absl::OkStatus();
 }
 
-absl::Status StageInstances::Backward(int stage, int micro_batch, PipelineDevice& lane) {
+absl::Status StageInstances::Backward(int stage, int micro_batch, PipelineDevice& pipeline_device) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   StageInstance& instance = At(stage, micro_batch);
-  if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(stage, micro_batch, lane));
+  if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(stage, micro_batch, pipeline_device));
   std::vector<float*> targets(shape_.model.variables().size());
   for (const int variable : here.variables) {
     targets[static_cast<size_t>(variable)] =
-        lane.TargetOf(variable, ContributionOf(variable, stage, micro_batch));
+        pipeline_device.TargetOf(variable, ContributionOf(variable, stage, micro_batch));
   }
-  CAIRN_RETURN_IF_ERROR(instance.plan->Backward(lane.values(), targets, [&](int variable) {
-    return lane.Add(variable, ContributionOf(variable, stage, micro_batch));
+  CAIRN_RETURN_IF_ERROR(instance.plan->Backward(pipeline_device.values(), targets, [&](int variable) {
+    return pipeline_device.Add(variable, ContributionOf(variable, stage, micro_batch));
   }));
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     if (!instance.input_gradients[i].has_value()) continue;

@@ -48,9 +48,9 @@ struct PipelineShape {
   RemoteStages* const remote_stages;
   std::vector<PipelineStage> stages;
   std::vector<int> device_of_stage;  // -1: in another process
-  std::vector<int> task_of_part;
-  int task = 0;                              // this process
-  std::vector<std::vector<int>> parts_with;  // [variable of the model] ascending
+  std::vector<int> task_of_stage;
+  int task = 0;                               // this process
+  std::vector<std::vector<int>> stages_with;  // [variable of the model] ascending
   // [stage][output] the readers that return a gradient, last stage first: the order in which they are added.
   std::vector<std::vector<std::vector<Reader>>> readers;
   // [stage][output] whether another device reads it.
@@ -84,11 +84,11 @@ class StageInstances {
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
-  // For one stage, on the thread of the stage's device, `lane`.
-  absl::Status Make(int stage, PipelineDevice& lane);
+  // For one stage, on the thread of the stage's device, `pipeline_device`.
+  absl::Status Make(int stage, PipelineDevice& pipeline_device);
   void Destroy(int stage);
-  absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& lane);
-  absl::Status Backward(int stage, int micro_batch, PipelineDevice& lane);
+  absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);
+  absl::Status Backward(int stage, int micro_batch, PipelineDevice& pipeline_device);
 
   // Valid when all devices are synchronized.
   kernels::LossSums sums() const;
@@ -102,12 +102,13 @@ class StageInstances {
     return instances_[static_cast<size_t>(stage)][static_cast<size_t>(micro_batch)];
   }
   PipelineDevice::Contribution ContributionOf(int variable, int stage, int micro_batch) const;
-  absl::Status MakeInstance(int stage, int micro_batch, PipelineDevice& lane);
+  absl::Status MakeInstance(int stage, int micro_batch, PipelineDevice& pipeline_device);
   absl::Status MakeBorders(int stage, StageInstance& instance, kernels::Device& device) const;
   absl::Status GatherInputs(int stage, int micro_batch, const Call& call);
-  absl::Status GatherGradients(int stage, int micro_batch, PipelineDevice& lane);
+  absl::Status GatherGradients(int stage, int micro_batch, PipelineDevice& pipeline_device);
   absl::Status SendToRemoteStages(int stage, int micro_batch, bool backward);
-  absl::Status RunLoss(StageInstance& instance, int micro_batch, const Call& call, PipelineDevice& lane);
+  absl::Status RunLoss(StageInstance& instance, int micro_batch, const Call& call,
+                       PipelineDevice& pipeline_device);
 
   const PipelineShape& shape_;
   const std::vector<int64_t> begins_;                  // of the micro-batches, and the end of the last

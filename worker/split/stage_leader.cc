@@ -65,8 +65,8 @@ void StageLeader::FindNeeds() {
   needs_.resize(options_.stage_workers.size());
   const nn::PipelineShape& shape = pipeline_->shape();
   for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
-    if (shape.task_of_part[stage] == 0) continue;
-    Needs& needs = needs_[static_cast<size_t>(shape.task_of_part[stage]) - 1];
+    if (shape.task_of_stage[stage] == 0) continue;
+    Needs& needs = needs_[static_cast<size_t>(shape.task_of_stage[stage]) - 1];
     needs.last = needs.last || shape.stages[stage].last;
     needs.variables.insert(needs.variables.end(), shape.stages[stage].variables.begin(),
                            shape.stages[stage].variables.end());

@@ -110,7 +110,7 @@ class ReplicatorTest : public testing::Test {
   test::FakeClock clock_;
   Copy copy_;
   std::optional<absl::Status> told_;
-  Replicator replicator_{{.part = "ps/0",
+  Replicator replicator_{{.shard = "ps/0",
                           .backup = "ps/1 at host:2",
                           .origin = {},
                           .dial = [this](ReplicationStreamHandler& handler) { return copy_.Dial(handler); },
@@ -254,7 +254,7 @@ TEST_F(ReplicatorTest, ReportsNothingAfterItWasStopped) {
 TEST(ReplicatorOfLargeValues, ABackupThatIsAllocatingGetsMoreTime) {
   test::FakeClock clock;
   Copy copy;
-  Replicator replicator({.part = "ps/0",
+  Replicator replicator({.shard = "ps/0",
                          .backup = "ps/1 at host:2",
                          .origin = {},
                          .dial = [&](ReplicationStreamHandler& handler) { return copy.Dial(handler); },

@@ -251,7 +251,7 @@ TEST_F(SequencerTest, AFollowerWithAnOldEpochIsRefused) {
 
 TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
   Replicator replicator(
-      {.part = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
+      {.shard = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
   EXPECT_EQ(
@@ -261,7 +261,7 @@ TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
 
 TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
   Replicator replicator(
-      {.part = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
+      {.shard = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
   sequencer.ReplicateTo(&replicator, /*own_server=*/0);
   for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMarker({.token = token}).ok());

@@ -104,11 +104,11 @@ class Front {
 
   // Calls that have not ended by then are cancelled.
   void Stop(std::chrono::milliseconds limit) { server_->Shutdown(std::chrono::system_clock::now() + limit); }
-  // A client's stub. `part`: the index of a further shard that the process serves.
-  std::unique_ptr<client::ServerStub> Stub(std::optional<int> part = std::nullopt,
+  // A client's stub. `shard`: the index of a further shard that the process serves.
+  std::unique_ptr<client::ServerStub> Stub(std::optional<int> shard = std::nullopt,
                                            const std::string& token = "") const {
     return client::MakeGrpcStub(absl::StrCat("127.0.0.1:", port_),
-                                {grpc::InsecureChannelCredentials(), token}, part);
+                                {grpc::InsecureChannelCredentials(), token}, shard);
   }
 
  private:
@@ -212,10 +212,10 @@ std::string WayTo(const net::DataAddress& address) {
 TEST(DataChannelService, EachShardOfTheProcessIsReached) {
   test::FakeClock clock;
   net::DataListeners listeners = test::Listeners();
-  const auto make_server = [&, address = listeners.address()](int part) {
+  const auto make_server = [&, address = listeners.address()](int shard) {
     return std::make_unique<Server>(
         Server::Options{
-            .index = part, .incarnation = 5, .connect_to_leader = nullptr, .data_address = address},
+            .index = shard, .incarnation = 5, .connect_to_leader = nullptr, .data_address = address},
         clock);
   };
   HostedShards parts(make_server(1), 1, make_server);
@@ -234,13 +234,13 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
   }
   const auto service = MakeService(parts);
   const Front front(*service);
-  for (const int part : {0, 1}) {
+  for (const int shard : {0, 1}) {
     std::string by;
     const auto stub = client::MakeDataChannelStub(
-        front.Stub(part), {.shard = part, .say = [&by](const std::string& how) { by = how; }});
+        front.Stub(shard), {.shard = shard, .say = [&by](const std::string& how) { by = how; }});
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
-    request.set_server(part);
+    request.set_server(shard);
     v1::ConnectResponse response;
     ASSERT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
     StandingReader reader;
@@ -248,10 +248,10 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
     auto stream = stub->OpenStream(reader);
     v1::ClientHeader header;
     header.set_request_id(1);
-    header.mutable_read()->set_layout(layouts[part]);
+    header.mutable_read()->set_layout(layouts[shard]);
     stream->Send(header, {});
     EXPECT_TRUE(reader.AwaitDone(1));
-    EXPECT_EQ(reader.bytes(), part == 0 ? 12 : 8);
+    EXPECT_EQ(reader.bytes(), shard == 0 ? 12 : 8);
     stream.reset();
     EXPECT_EQ(by, "shared memory");
   }

@@ -247,7 +247,7 @@ TEST(ReplicatedShard, SendsACopyOfASingleBorrowedGradient) {
   RecordingPort port;
   Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1)});
   shard.ConnectTo(&port);
-  Replicator replicator({.part = "ps/0",
+  Replicator replicator({.shard = "ps/0",
                          .backup = "ps/1 at host:2",
                          .origin = {},
                          .dial = [&](ReplicationStreamHandler& handler) { return sent.Dial(handler); },
