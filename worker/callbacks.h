@@ -48,8 +48,8 @@ class Callbacks {
 
   // The parameters to restore when training has ended; empty: none.
   absl::Span<const float> best_parameters() const { return best_parameters_; }
-  // The epoch of best_parameters(), from 1, also if they are not restored; without early stopping, the epoch
-  // that was saved last.
+  // The epoch of best_parameters(), counted from 1, whether or not they are restored. Without early stopping:
+  // the epoch that was saved last.
   std::optional<int64_t> best_epoch() const { return best_epoch_; }
 
  private:

@@ -32,7 +32,7 @@ struct SplitArgs {
   const net::Access& access;
   const StopOnSignal& stop;
   TraceRecorder* trace = nullptr;  // may be null
-  // May be null. A stage worker passes "announced" with each of its gradients, and "computed".
+  // May be null. A stage worker passes "announced" for each of its gradients, and "computed" for each batch.
   FaultPoints* faults = nullptr;
 };
 

@@ -147,7 +147,7 @@ absl::Status RingExchange::Join() {
     }
     const bool needs = agreement.Needs(options_.worker);
     if (needs && trained_) {
-      LogWarning("going on from step ",
+      LogWarning("resuming from step ",
                  agreement.states[static_cast<size_t>(agreement.source)].progress().version(), ", like ",
                  member_.name(agreement.source));
     }

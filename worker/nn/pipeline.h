@@ -52,7 +52,7 @@ class Pipeline {
     absl::Span<const float> parameters;
     // [model input] The inputs of the whole batch; only those that this process's stages read are needed.
     absl::Span<const float* const> inputs;
-    // With targets and weights if the last stage is in this process.
+    // Includes targets and weights if the last stage is in this process.
     BatchView batch;
     absl::Span<float> gradients;  // as parameters; empty in an evaluation
     bool training = false;

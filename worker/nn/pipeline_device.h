@@ -1,5 +1,5 @@
 // A device worker of a divided model: one device, its variables, and the work of its stages. Owned by the
-// pipeline, used by the device's thread, except for the tensors that a Cell passes on.
+// pipeline, used by the device's thread, except for the tensors that a StageInstance passes on.
 //
 // A device with memory of its own holds only the variables of its stages. Gradients of micro-batches are
 // added up where the device computes, in the order of the micro-batches.
@@ -30,7 +30,7 @@ struct StageInstance {
   std::vector<const float*> input_pointers{};                 // [input] set for the call
   std::vector<std::optional<HostStaging>> outputs{};          // [output] to another device
   std::vector<std::optional<HostStaging>> input_gradients{};  // [input] to another device
-  // [output] the gradient from a second reader, on its way to that of the first.
+  // [output] The gradient that a further reader on another device returns, before it is added.
   std::vector<std::optional<DeviceCopy>> output_addends{};
   std::optional<DeviceCopy> targets{}, weights{};  // used by the last stage
 };

@@ -1,6 +1,6 @@
-// A worker that computes pipeline stages of a model for the stage leader (`StageLeader`) of its group. It serves one
-// batch after another until the stage leader reports that training is over. It reads no data, and no server
-// knows it.
+// A worker that computes pipeline stages of a model for the stage leader (`StageLeader`) of its group. It
+// serves one batch after another until the stage leader reports that training is over. It reads no data, and
+// the servers do not know it.
 //
 //            hello                      begin, and the data it announces            done
 //   alone ─────────► has a leader ─────────────────────────────────────► computes ─────────► has a leader
@@ -114,7 +114,7 @@ class StageWorker final : public allreduce::RingHost {
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<allreduce::RingStream> link_ ABSL_GUARDED_BY(mutex_);  // null: alone
-  TimePoint heard_ ABSL_GUARDED_BY(mutex_);  // when the stage leader was last heard
+  TimePoint heard_ ABSL_GUARDED_BY(mutex_);  // when the last frame of the stage leader arrived
   TimePoint alone_since_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is finished
   // Elements that must arrive before the batch runs.
