@@ -18,7 +18,7 @@ struct Pair {
   float a, b;
 };
 
-// Adds both numbers. The numbers of rows do not matter.
+// Adds both numbers; the row counts do not matter here.
 struct MergeSums {
   static __device__ void Merge(float /*count*/, float /*share*/, Pair& into, const Pair& other) {
     into.a += other.a;

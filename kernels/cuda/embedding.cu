@@ -233,7 +233,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
   }
   if (params.indices >= kMaxFaultIndices || params.rows >= kMaxFaultIndices) {
     return absl::UnimplementedError(absl::StrCat(params.indices, " indices in a table of ", params.rows,
-                                                 " rows: more than 32 bits count"));
+                                                 " rows: both must be below 2^32"));
   }
   CAIRN_ASSIGN_OR_RETURN(auto fault, Fault::Create());
   CAIRN_ASSIGN_OR_RETURN(auto heads, context.Allocate(params.rows, "embedding: lists of indices"));

@@ -1,5 +1,5 @@
-// The memory of one device: slabs from the driver, which are split into blocks. To allocate a slab stalls the
-// device; to allocate a block costs a search. Used by the device's thread only.
+// The memory of one device: slabs from the driver, which are split into blocks. Allocating a slab stalls the
+// device; allocating a block only costs a search. Used by the device's thread only.
 #pragma once
 
 #include <cstdint>
