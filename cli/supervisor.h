@@ -49,7 +49,7 @@ class Supervisor {
     bool clears_line = false;
     bool json = false;                          // log lines are JSON objects, like those of the children
     Duration grace = std::chrono::seconds(10);  // between the stop signal and SIGKILL
-    // Between the end of the chief or of a server and the end of all tasks.
+    // The time limit from the end of the chief or of a server to the end of all tasks.
     Duration end_limit = std::chrono::seconds(30);
     // Returns the job's step, or nothing if it is unknown. Called after a task has failed; may block for one
     // second.

@@ -144,7 +144,7 @@ class TrainCommand final : public Command {
       for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
         if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
           continue;  // --ps=0 agrees with the mode
-        return Fault(absl::StrCat(flag, " does not go with --mode allreduce: there are no servers"));
+        return Fault(absl::StrCat(flag, " does not go with --mode allreduce, which has no servers"));
       }
       num_servers_ = 0;
     } else if (num_servers_ == 0) {
@@ -271,7 +271,7 @@ class TrainCommand final : public Command {
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
-    if (!missing.empty()) Log(absl::StrCat("the timeline is missing ", absl::StrJoin(missing, ", ")));
+    if (!missing.empty()) Log(absl::StrCat("the timeline lacks the tasks ", absl::StrJoin(missing, ", ")));
     if (status.ok()) return code;
     Log(absl::StrCat("--trace_file: ", status.message()));
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);

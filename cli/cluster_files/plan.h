@@ -26,7 +26,7 @@ struct ClusterPlan {
   std::string model{};       // contents of the model file; Kubernetes only; empty: provided by the user
   std::string data_claim{};  // Kubernetes: volume claim with the data; empty: synthetic digits
   std::vector<std::string> worker_flags{};  // as given: "--epochs=5"
-  std::string command{};                    // that generates the same file; written at its start
+  std::string command{};                    // the command that generates the same file; written at its start
 };
 
 // The addresses of the tasks: `hosts` round-robin, or ps0, ps1, worker0, ... without hosts.
