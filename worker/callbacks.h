@@ -24,9 +24,9 @@ namespace cairn::worker {
 
 class Callbacks {
  public:
-  // `metrics` are the model's; each one exists as "val_..." too if `validation` says that a validation set is
-  // evaluated. INVALID_ARGUMENT if --monitor names none of them, or if the --save_best file cannot be
-  // written. `model` must outlive the object.
+  // `metrics` are the model's. With `validation`, each of them also exists as "val_...", for the validation
+  // set. INVALID_ARGUMENT if --monitor names none of them, or if the --save_best file cannot be written.
+  // `model` must outlive the object.
   static absl::StatusOr<Callbacks> Create(const TrainOptions& options, const nn::Model& model,
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 

@@ -1,5 +1,5 @@
 // A queue of variables whose gradients are final. The threads of several devices fill it, and the thread that
-// called the replica waits for its entries. Each call of a replica has a queue of its own. Only that thread
+// called the replica waits for its entries. Each call of a replica has its own queue. Only that thread
 // constructs it and calls Await(); the other calls are safe from any thread.
 #pragma once
 

@@ -41,8 +41,9 @@ constexpr Row kActivations[] = {
     {"tanh", {.function = {.kind = Activation::kTanh}}},
 };
 
-// A plain name, or the name in an object as some versions of Keras 3 write it. Of {"class_name": "function",
-// "config": "relu"} and {"class_name": "ReLU", "config": {...}} only the first has no options of its own.
+// A plain name, or the name in an object as some versions of Keras 3 write it: "relu" of {"class_name":
+// "function", "config": "relu"}, and "ReLU" of {"class_name": "ReLU", "config": {...}}, whose config has the
+// options.
 const json& NameOf(const json& value) {
   static const json* const kFunction = new json("function");
   if (!value.is_object() || !value.contains("config") || !value.contains("class_name")) return value;
