@@ -2,7 +2,7 @@
 // `cairn plan`.
 //
 // The model of a step follows worker/README.md and ps/README.md. All workers are alike and begin together.
-// Every task has a machine and a full-duplex link of its own, and nothing else uses them. A worker computes
+// Every task has its own machine and its own full-duplex link, which nothing else uses. A worker computes
 // forward, one third of the computation, then backward; it sends gradients from the end of forward on, during
 // backward.
 //

@@ -1,4 +1,4 @@
-// Element-wise functions over all floats of a tensor, in any layout, by loops of our own.
+// Element-wise functions over all floats of a tensor, in any layout, with our own loops.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

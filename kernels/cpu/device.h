@@ -1,4 +1,4 @@
-// The CPU backend: oneDNN for convolutions and matrix products, loops of our own for the rest.
+// The CPU backend: oneDNN for convolutions and matrix products, our own loops for the rest.
 #pragma once
 
 #include <cstdint>

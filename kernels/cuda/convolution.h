@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(Context& context,
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(Context& context,
                                                                   const ConvolutionParams& params);
 
-// With kernels of our own, for all shapes: fast if a channel is combined with few others, as in depthwise
+// With our own kernels, for all shapes: fast if a channel is combined with few others, as in depthwise
 // convolutions.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDirectConvolution(Context& context,
                                                                    const ConvolutionParams& params);

@@ -35,7 +35,7 @@ struct Largest {
     pixel = at;
     any = true;
   }
-  // Joins the part that follows.
+  // Merges the result of the part that follows.
   __device__ void Join(const Largest& next) {
     if (next.any) Take(next.value, next.pixel);
   }

@@ -49,7 +49,7 @@ class MemoryPool {
   // `block` comes from Allocate().
   void Free(void* block);
 
-  int64_t bytes_in_use() const { return in_use_; }  // whole blocks
+  int64_t bytes_in_use() const { return in_use_; }  // the blocks' sizes, padding included
   int64_t bytes_taken() const { return taken_; }
 
  private:
