@@ -26,7 +26,7 @@ struct Summary {
   std::optional<int64_t> examples_missed;
   // With dynamic sharding: examples that are in some server's updates twice; otherwise 0.
   int64_t examples_repeated = 0;
-  double seconds = 0;  // of training including evaluation, on the chief's clock
+  double seconds = 0;  // duration of training and evaluation, on the chief's clock
   double examples_per_second = 0;
   // The running means of training over the chief's share of the last epoch; with a validation set, also
   // "val_loss", ... of the final parameters.

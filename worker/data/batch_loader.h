@@ -91,7 +91,7 @@ class BatchLoader {
   // Constant after construction.
   const Dataset& dataset_;
   const Augmentation augmentation_;
-  const uint64_t seed_;  // of the augmentation
+  const uint64_t seed_;  // seed of the augmentation
   const int64_t example_elements_;
   const int64_t batches_per_epoch_;
   const int64_t batch_size_;

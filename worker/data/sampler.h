@@ -60,7 +60,7 @@ class Sampler {
   void Order(int64_t epoch);
 
   const SamplerOptions options_;
-  const int64_t positions_;  // of an epoch over all workers: num_examples, padded or truncated
+  const int64_t positions_;  // per epoch, over all workers: num_examples, padded or truncated
   const int64_t batches_per_epoch_;
   int64_t cached_epoch_ = -1;
   std::vector<uint32_t> order_;  // [num_examples], the permutation of cached_epoch_

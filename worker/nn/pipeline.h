@@ -62,7 +62,7 @@ class Pipeline {
   };
   struct Result {
     kernels::LossSums sums{};  // if the last stage is in this process
-    double penalty = 0;        // of this process's stages
+    double penalty = 0;        // the sum for this process's stages
   };
   // Computes this process's stages of a batch. `started` is called before any computation: from then until
   // Run() returns, reports of other processes are accepted. `on_gradient`: see Replica::ForwardBackward().

@@ -50,7 +50,7 @@ class PipelineDevice {
 
   // How an instance's gradient of a variable contributes to the batch's.
   struct Contribution {
-    bool first = true, last = true;  // of all instances with the variable
+    bool first = true, last = true;  // whether it is the first, the last contribution to the variable
     float share = 1;                 // fraction of the batch's examples
   };
   // Where the instance's backward pass writes its gradient.

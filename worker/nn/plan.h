@@ -125,7 +125,7 @@ class Plan {
     std::unique_ptr<LayerOp> op{};
     std::vector<int> inputs{};  // indices of values
     int output = -1;
-    std::vector<int> variables{};  // of the model
+    std::vector<int> variables{};  // indices in the model
     // [input] True if the value's gradient already exists when this step's backward pass runs, so this step
     // adds to it.
     std::vector<bool> adds{};

@@ -110,7 +110,7 @@ class StageInstances {
   absl::Status RunLoss(StageInstance& instance, int micro_batch, const Call& call, PipelineDevice& lane);
 
   const PipelineShape& shape_;
-  const std::vector<int64_t> begins_;                  // of the micro-batches, and the end of the last
+  const std::vector<int64_t> begins_;                  // start of each micro-batch, and the end of the last
   std::vector<std::vector<StageInstance>> instances_;  // [stage][micro-batch]
 };
 

@@ -57,7 +57,7 @@ class Mailbox final : public nn::RemoteStages {
 
   Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // of the current call
+  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // work that is complete in the current call
 };
 
 }  // namespace cairn::split

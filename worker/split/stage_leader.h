@@ -42,12 +42,12 @@ class StageLeader final : public nn::Replica {
   struct Options {
     int worker = 0;             // this task's index
     uint64_t cluster_hash = 0;  // 0: not compared
-    uint64_t incarnation = 0;   // of this process
+    uint64_t incarnation = 0;   // this process
     v1::SplitPlan plan;
     std::vector<StageWorkerAddress> stage_workers;  // [task in the group - 1]
     Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
-    Duration step_timeout = std::chrono::seconds(600);  // for a batch
+    Duration step_timeout = std::chrono::seconds(600);  // limit for one batch
     // Called with the state of a wait for stage workers. May be null.
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
@@ -78,7 +78,7 @@ class StageLeader final : public nn::Replica {
   struct Link;
   // What the stages of a stage worker need.
   struct Needs {
-    std::vector<int> variables, inputs;  // of the model, ascending
+    std::vector<int> variables, inputs;  // indices in the model, ascending
     bool last = false;                   // has the end of the model
   };
   struct Batch {
@@ -127,7 +127,7 @@ class StageLeader final : public nn::Replica {
   std::unique_ptr<nn::Pipeline> pipeline_;
   nn::InputSplitter inputs_;
   Incoming incoming_;
-  AlignedBuffer outputs_;  // of the batch
+  AlignedBuffer outputs_;  // the outputs of the batch
   AlignedBuffer again_;    // gradients of a repeated batch
 
   mutable Mutex mutex_;

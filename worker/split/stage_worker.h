@@ -43,7 +43,7 @@ class StageWorker final : public allreduce::RingHost {
     int leader = 0;                   // the stage leader's task index
     std::string head_name;            // "worker/0 at host:2222"
     uint64_t cluster_hash = 0;        // 0: not compared
-    uint64_t incarnation = 0;         // of this process
+    uint64_t incarnation = 0;         // this process
     net::DataAddress data_address{};  // the data channel's address of this worker
     v1::SplitPlan plan;
     Duration lease = std::chrono::seconds(10);  // a stage leader that is silent for longer is lost
