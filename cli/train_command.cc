@@ -63,7 +63,8 @@ absl::StatusOr<std::string> ProgramDirectory() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
-    return absl::InternalError(absl::StrCat("cannot tell where cairn is installed: ", error.message()));
+    return absl::InternalError(
+        absl::StrCat("cannot find the directory in which cairn is installed: ", error.message()));
   for (const char* program : {"cairn-ps", "cairn-worker"}) {
     const std::string path = self.parent_path() / program;
     if (access(path.c_str(), X_OK) != 0)

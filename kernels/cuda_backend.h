@@ -33,7 +33,7 @@ struct CudaOptions {
   // Allocates memory in ever larger slabs, so that larger batches later find memory. False: allocates only
   // what the model needs.
   bool allow_growth = false;
-  double memory_fraction = 1;  // of the card's memory, in (0, 1]: the limit
+  double memory_fraction = 1;  // the limit, as a fraction of the card's memory, in (0, 1]
 };
 
 // A description for the user.

@@ -222,7 +222,7 @@ class BatchNorm {
 // Over the last axis. gamma and beta are [width], or null for 1 and 0.
 struct LayerNormParams {
   int64_t rows = 0, width = 0;
-  ElementType type = ElementType::kFloat32;  // of x and y
+  ElementType type = ElementType::kFloat32;  // the type of x and y
   float epsilon = 1e-3f;
   bool scale = true, center = true;
 };

@@ -15,7 +15,7 @@ struct CpuDeviceInfo {
   std::string processor;        // "AMD EPYC 9B45"
   std::string instruction_set;  // "AVX-512", "AVX2" or "no AVX2"
   std::string library;          // "oneDNN 2.6.3"
-  int64_t memory_bytes = 0;     // of the machine
+  int64_t memory_bytes = 0;     // the machine's memory
 };
 CpuDeviceInfo DescribeCpu();
 

@@ -29,8 +29,8 @@ struct ConvolutionShape {
 
 struct ConvolutionParams {
   ConvolutionShape shape;
-  ElementType type = ElementType::kFloat32;  // of source and destination
-  bool bias = false, relu = false;           // of Forward
+  ElementType type = ElementType::kFloat32;  // the type of source and destination
+  bool bias = false, relu = false;           // whether Forward() adds a bias, applies a relu
   // Which of the maps are needed; BackwardKernel always is.
   bool forward = true, backward_source = true;
 };

@@ -15,7 +15,7 @@ namespace cairn::kernels::cuda {
 
 class MemoryPool {
  public:
-  static constexpr int64_t kAlignment = 256;  // of every block, in bytes
+  static constexpr int64_t kAlignment = 256;  // alignment of every block, in bytes
   // Sizes are rounded up to whole vectors, which kernels read and write.
   static constexpr int64_t kPadding = 16;
 

@@ -241,8 +241,9 @@ class Client:
     def init(self, values, *, optimizer="SGD", mode="sync", max_staleness=None, lease=10.0):
         """Joins the job and returns the initial values.
 
-        Worker 0 gives servers that are empty `values`, {name: array}, and the optimizer, Keras' object or its name;
-        the others wait for it, and give values for their shapes alone. `mode`: sync, async or ssp.
+        If the servers have no job, worker 0 creates it with `values`, {name: array}, and with the optimizer, Keras'
+        object or its name. The other workers wait for the job; only the shapes of their values are used. `mode`: sync,
+        async or ssp.
         """
         if mode not in _MODES:
             raise Error(f"mode is {mode!r}, must be one of {', '.join(_MODES)}", grpc.StatusCode.INVALID_ARGUMENT)
