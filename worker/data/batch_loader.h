@@ -81,7 +81,7 @@ class BatchLoader {
   };
 
   void Prepare();
-  // Schedules `piece` next, and `ahead` after it. Batches of them that are ready or being filled are kept.
+  // Schedules `piece` next, and `ahead` after it. Keeps their batches that are ready or being filled.
   const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fill(const Piece& piece, Batch& batch);
 

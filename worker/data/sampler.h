@@ -45,7 +45,7 @@ class Sampler {
 
   // Batches per epoch: the same for every worker, at least 1.
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
-  // How many of them contain examples of this worker: under kExact perhaps one less.
+  // The number of batches per epoch that contain examples of this worker: under kExact perhaps one less.
   int64_t batches_with_examples() const;
   // The number of examples that all workers together have seen after each has done its first `position`
   // batches of the endless sequence of epochs.

@@ -32,7 +32,7 @@ class Mailbox final : public nn::RemoteStages {
   // Sends a tensor to the task that `tensor` names. Any thread; must not block.
   using SendFunction = std::function<void(const v1::StageTensorName& tensor, absl::Span<const float> values)>;
   explicit Mailbox(SendFunction send) : send_(std::move(send)) {}
-  // To be called once, before the first call; `pipeline` must outlive the calls.
+  // Must be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
 
   // Expects a batch of this many examples: fragments of its tensors may arrive from now on. No other batch

@@ -57,7 +57,7 @@ class StageWorker final : public allreduce::RingHost {
   };
   // `pipeline`: everything except `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageWorker>> Create(Options options, nn::Pipeline::Options pipeline);
-  // To be destroyed after the listener that calls it.
+  // Must be destroyed after the listener that calls it.
   ~StageWorker() override;
 
   // Returns OK when the stage leader has reported that training is over, or the failure that it reported.
