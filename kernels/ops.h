@@ -308,7 +308,8 @@ enum class LossKind {
 struct LossParams {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t batch = 0;
-  // The number of examples for the mean, of which the batch is a part; 0: the batch.
+  // The number of examples over which the loss is a mean, if the batch is only a part of them. 0: those of
+  // the batch.
   int64_t mean_over = 0;
   int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of a segmented image
   int64_t width = 0;

@@ -68,7 +68,7 @@ def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeou
         if text is None:
             raise Error("connect() needs servers, or TF_CONFIG in the environment", grpc.StatusCode.INVALID_ARGUMENT)
         if worker is not None or workers is not None:
-            raise Error("connect() without servers takes worker and workers from TF_CONFIG: pass servers, or omit them too",
+            raise Error("connect() without servers takes worker and workers from TF_CONFIG: omit them too",
                         grpc.StatusCode.INVALID_ARGUMENT)
         with _refusing():
             described = cluster.from_tf_config(text)
