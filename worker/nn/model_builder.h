@@ -44,8 +44,8 @@ class ModelBuilder {
 
   // Returns the input's index for Node::inputs.
   int AddInput(const std::string& name, const Shape& shape);
-  // Adds a call of `layer` on the values of `inputs`, and returns the node's index. A layer that was called
-  // before keeps its variables: INVALID_ARGUMENT if its inputs have other shapes now.
+  // Adds a call of `layer` on the values of `inputs`, and returns the node's index. If the layer was called
+  // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
 
   const Shape& ShapeOf(int value) const;
