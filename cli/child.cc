@@ -54,12 +54,12 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const Args& args) {
   const std::vector<char*> command = Pointers(args.command);
   const std::vector<char*> environment = Pointers(args.environment);
   int output[2], trouble[2];
-  if (pipe2(output, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
+  if (pipe2(output, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
   if (pipe2(trouble, O_CLOEXEC) != 0) {
     const int reason = errno;
     close(output[0]);
     close(output[1]);
-    return absl::ErrnoToStatus(reason, "cannot make a pipe");
+    return absl::ErrnoToStatus(reason, "cannot create a pipe");
   }
 
   const pid_t parent = getpid();

@@ -64,18 +64,18 @@ bool ConsistsOf(absl::string_view text, absl::string_view marks) {
 // Checks image references by the rules of Docker, and names by those of Kubernetes.
 absl::Status CheckReferences(const ClusterPlan& plan) {
   const auto refuse = [](const char* flag, const std::string& value, const char* what) {
-    return absl::InvalidArgumentError(absl::StrCat(flag, ": '", value, "' is no ", what));
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": '", value, "' is not ", what));
   };
   if (!ConsistsOf(plan.image, "-_./:") || !absl::ascii_isalnum(static_cast<unsigned char>(plan.image[0]))) {
     return refuse("--image", plan.image,
-                  "name of an image: letters, digits and -_./:, a letter or digit first");
+                  "an image name: letters, digits and -_./:, beginning with a letter or digit");
   }
   if (!ConsistsOf(plan.tag, "-_.") || plan.tag.size() > 128 || absl::StrContains("-.", plan.tag[0])) {
     return refuse("--tag", plan.tag,
-                  "tag of an image: at most 128 letters, digits and -_., none of -. first");
+                  "an image tag: at most 128 letters, digits and -_., not beginning with - or .");
   }
   if (!plan.data_claim.empty() && (!ConsistsOf(plan.data_claim, "-.") || plan.data_claim.size() > 253)) {
-    return refuse("--data_claim", plan.data_claim, "name in Kubernetes: letters, digits, - and .");
+    return refuse("--data_claim", plan.data_claim, "a Kubernetes name: letters, digits, - and .");
   }
   return absl::OkStatus();
 }
@@ -84,10 +84,10 @@ absl::Status CheckReferences(const ClusterPlan& plan) {
 absl::Status CheckIsText(const ClusterPlan& plan) {
   for (const std::string& flag : plan.worker_flags) {
     if (!IsUtf8(flag))
-      return absl::InvalidArgumentError(absl::StrCat(absl::CHexEscape(flag), ": is no UTF-8"));
+      return absl::InvalidArgumentError(absl::StrCat(absl::CHexEscape(flag), ": is not UTF-8"));
   }
   if (!IsUtf8(plan.model))
-    return absl::InvalidArgumentError("--model: the file is no text; give the model's JSON");
+    return absl::InvalidArgumentError("--model: the file is not text; only the model's JSON can be included");
   return absl::OkStatus();
 }
 

@@ -14,7 +14,8 @@ class Command {
   virtual ~Command() = default;
   // Declares its flags on `app`, once, before the command line is read.
   virtual void Declare(CLI::App& app) = 0;
-  // Does the work with the flags that were read; returns the exit code. `app` is the one that Declare saw.
+  // Does the work with the flags that were read; returns the exit code. `app` is the argument that Declare()
+  // got.
   virtual int Run(const CLI::App& app) = 0;
 };
 

@@ -13,8 +13,8 @@ namespace cairn::cli {
 
 class FaultFilter {
  public:
-  // Complete lines of the tasks' output without those errors ("E1126 01:23:54.326 ps/0] the job failed: ...")
-  // whose text another line has shown. All other lines pass.
+  // Returns the complete `lines` of the tasks' output without the errors ("E1126 01:23:54.326 ps/0] the job
+  // failed: ...") whose text an earlier line has shown. All other lines pass.
   std::string Pass(absl::string_view lines);
 
  private:

@@ -16,7 +16,7 @@ struct LocalClusterArgs {
   std::string model;                     // path
   std::vector<std::string> train_flags;  // for every worker, as given: "--epochs=5"
   std::string summary;                   // --summary of the chief; empty: none
-  std::string server_memory_limit;       // of each server, as given: "4GiB"; empty: its default
+  std::string server_memory_limit;       // per server, as given: "4GiB"; empty: the default of cairn-ps
   std::vector<std::string> tls_flags;    // for every task, as given: "--tls_cert=a.pem"
   // --metrics_host, and --metrics_port of the first task; the other tasks use the following ports. 0: any
   // free port for each task; none: no metrics.
@@ -24,9 +24,9 @@ struct LocalClusterArgs {
   std::optional<int> metrics_port{};
   std::string log_level;
   std::string log_format = "text";
-  int threads = 1;                       // of each worker
-  int server_restarts = 0;               // of each server after a failure
-  int worker_restarts = 0;               // of each worker
+  int threads = 1;                       // per worker
+  int server_restarts = 0;               // restarts after failures, per server
+  int worker_restarts = 0;               // restarts after failures, per worker
   bool elastic = false;                  // workers except the chief may leave
   bool workers_listen = false;           // workers listen on their ports for other workers
   std::vector<std::string> environment;  // "NAME=value": of this process

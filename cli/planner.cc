@@ -17,14 +17,14 @@
 namespace cairn::cli {
 namespace {
 
-// Gradients are sent from so many bytes on: what is left to send when backward ends.
+// Gradients are sent in chunks of at least this many bytes: when backward ends, one chunk is left to send.
 constexpr double kLastChunk = 256 << 10;
 constexpr double kForward = 1.0 / 3;
 constexpr double kNearlyBest = 1.02;
 
 using Unit = std::pair<absl::string_view, double>;
 
-// A number above 0 and, behind it, one of `units`.
+// Parses a number above 0 that is followed by one of `units`.
 absl::StatusOr<double> ParseWithUnit(absl::string_view text, absl::Span<const Unit> units,
                                      absl::string_view example) {
   const absl::string_view given = text;

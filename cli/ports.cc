@@ -12,7 +12,7 @@ namespace cairn::cli {
 
 absl::StatusOr<ReservedPort> ReservedPort::Reserve() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
+  if (socket < 0) return absl::ErrnoToStatus(errno, "cannot create a socket");
   ReservedPort reserved(socket, 0);
   const int one = 1;
   sockaddr_in address{};

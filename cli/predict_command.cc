@@ -278,7 +278,7 @@ class PredictCommand final : public Command {
     if (model.output_shape().rank() > 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("outputs ", model.output_shape().ToString(),
-                       " are no line for each example: --output FILE.npy takes them"));
+                       " do not fit on one line per example: write them to a file with --output FILE.npy"));
     }
     const int64_t width = model.output_shape().num_elements();
     worker::ToProbabilities(loss, width, absl::MakeSpan(prediction.outputs));

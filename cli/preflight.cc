@@ -111,7 +111,7 @@ class Preflight {
       if (!inputs.ok()) {
         Fault("data", inputs.status().message(),
               FileExists(options_.data_dir)
-                  ? "correct the data, or the flag that says how it is read"
+                  ? "correct the data, or the flag that determines how it is read"
                   : "--data_dir must name a directory or file that this machine can read");
         return;
       }

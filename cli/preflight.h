@@ -23,7 +23,7 @@ struct Finding {
   std::string subject;   // "ps/1", "data", "model"
   bool fault = false;    // false: the check passed
   std::string what;      // the observation
-  std::string remedy{};  // of a fault: how to fix it
+  std::string remedy{};  // how to fix the fault
 };
 
 struct Examination {
@@ -36,8 +36,9 @@ struct Examination {
 
   // The environment; tests replace it.
   worker::DeviceMakers backends{};
-  std::function<double()> unix_seconds{};                                             // local clock
-  std::function<absl::StatusOr<int64_t>(const std::string& directory)> free_bytes{};  // on its file system
+  std::function<double()> unix_seconds{};  // local clock
+  // The free space of the file system that contains `directory`.
+  std::function<absl::StatusOr<int64_t>(const std::string& directory)> free_bytes{};
 };
 
 // An Examination with the backends, clock and disks of this machine.

@@ -120,7 +120,7 @@ class NetworkPreflight {
       const auto [known, added] = task_at_.emplace(one, task);
       if (added || known->second == task) continue;
       Fault(task, absl::StrCat(address.ToString(), " is ", one, ", and so is ", known->second),
-            "give each task an address of its own");
+            "give each task its own address");
       return false;
     }
     return true;
@@ -207,7 +207,7 @@ class NetworkPreflight {
     if (reason.empty()) {
       Ok("port", absl::StrCat(port, " is free here"));
     } else {
-      Fault("port", absl::StrCat(port, ", on which ", self.ToString(), " listens, is taken here: ", reason),
+      Fault("port", absl::StrCat(port, ", the port of ", self.ToString(), ", is taken here: ", reason),
             "stop the process that uses it (`ss -ltnp` lists it), or give the task another port in the "
             "cluster");
     }

@@ -49,7 +49,7 @@ class Supervisor {
     bool clears_line = false;
     bool json = false;                          // log lines are JSON objects, like those of the children
     Duration grace = std::chrono::seconds(10);  // between the stop signal and SIGKILL
-    // Between the end of the chief or of a server and the end of all tasks.
+    // The time limit from the end of the chief or of a server to the end of all tasks.
     Duration end_limit = std::chrono::seconds(30);
     // Returns the job's step, or nothing if it is unknown. Called after a task has failed; may block for one
     // second.
@@ -76,7 +76,7 @@ class Supervisor {
     TimePoint started_at;
     int restarts = 0;
     int fruitless = 0;                      // failures in a row without a step of the job in between
-    std::optional<int64_t> step{};          // of the job when the task last failed
+    std::optional<int64_t> step{};          // the job's step when the task last failed
     Duration pause{};                       // delay of the last restart
     std::optional<TimePoint> restart_at{};  // set while a restart is planned
   };
@@ -112,7 +112,7 @@ class Supervisor {
   std::vector<Member> members_;
   FaultFilter faults_;
   Phase phase_ = Phase::kRunning;
-  std::optional<TimePoint> deadline_;  // of the current phase
+  std::optional<TimePoint> deadline_;  // the end of the current phase
   int stop_signal_ = 0;
   bool servers_told_ = false;     // kStopping: the servers have received the signal
   bool chief_done_ = false;       // it exited with 0: its result is printed, and no other task is needed

@@ -63,7 +63,8 @@ absl::StatusOr<std::string> ProgramDirectory() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
-    return absl::InternalError(absl::StrCat("cannot tell where cairn is installed: ", error.message()));
+    return absl::InternalError(
+        absl::StrCat("cannot find the directory in which cairn is installed: ", error.message()));
   for (const char* program : {"cairn-ps", "cairn-worker"}) {
     const std::string path = self.parent_path() / program;
     if (access(path.c_str(), X_OK) != 0)
@@ -144,7 +145,7 @@ class TrainCommand final : public Command {
       for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
         if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
           continue;  // --ps=0 agrees with the mode
-        return Fault(absl::StrCat(flag, " does not go with --mode allreduce: there are no servers"));
+        return Fault(absl::StrCat(flag, " does not go with --mode allreduce, which has no servers"));
       }
       num_servers_ = 0;
     } else if (num_servers_ == 0) {
@@ -271,7 +272,7 @@ class TrainCommand final : public Command {
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
-    if (!missing.empty()) Log(absl::StrCat("the timeline is missing ", absl::StrJoin(missing, ", ")));
+    if (!missing.empty()) Log(absl::StrCat("the timeline lacks the tasks ", absl::StrJoin(missing, ", ")));
     if (status.ok()) return code;
     Log(absl::StrCat("--trace_file: ", status.message()));
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);

@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<float>> ParseValues(const std::string& text) {
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     float value = 0;
     if (!absl::SimpleAtof(part, &value)) {
-      return absl::InvalidArgumentError(absl::StrCat("'", part, "' is no number"));
+      return absl::InvalidArgumentError(absl::StrCat("'", part, "' is not a number"));
     }
     values.push_back(value);
   }

@@ -52,7 +52,7 @@ absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs) {
     if (input.layout == Layout::kRowMajor && input.type == inputs[0].type && input.shape.num_elements() > 0)
       continue;
     return absl::InvalidArgumentError(absl::StrCat("inputs ", inputs[0].ToString(), " and ", input.ToString(),
-                                                   ": expected row-major ones of one type"));
+                                                   ": expected row-major inputs of one type"));
   }
   CAIRN_ASSIGN_OR_RETURN(const Shape output, BroadcastShape(shapes));
   if (output.rank() > Broadcast::kMaxAxes) {

@@ -17,7 +17,7 @@ struct Broadcast {
   static constexpr int kMaxAxes = 8, kMaxInputs = 32;
 
   int inputs = 0, axes = 0;
-  int64_t elements = 0;  // of the output
+  int64_t elements = 0;  // elements of the output
   // Extents of the output. Adjacent axes that are broadcast alike for every input are merged.
   int64_t extents[kMaxAxes] = {};
   // [input][axis] In elements; 0 along an axis over which the input is repeated.

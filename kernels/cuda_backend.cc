@@ -90,7 +90,7 @@ absl::StatusOr<Precision> ParsePrecision(absl::string_view name) {
   for (const PrecisionName& row : kPrecisions) {
     if (name == row.name) return row.precision;
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", name, "' is none of fp32, tf32, bf16, fp16"));
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not one of fp32, tf32, bf16, fp16"));
 }
 
 std::string CudaDeviceInfo::ToString() const {

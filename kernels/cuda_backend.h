@@ -1,4 +1,4 @@
-// Loads the CUDA backend, the shared library libcairn_cuda.so, at run time. So one build of the programs
+// Loads the CUDA backend, the shared library libcairn_cuda.so, at run time, so that one build of the programs
 // serves machines with and without CUDA. Any thread.
 #pragma once
 
@@ -30,10 +30,10 @@ absl::StatusOr<Precision> ParsePrecision(absl::string_view name);
 struct CudaOptions {
   int index = 0;  // among the visible devices
   Precision precision = Precision::kTensorFloat32;
-  // Allocates memory in large slabs ahead of its use, so that larger batches later find some; false: only
+  // Allocates memory in ever larger slabs, so that larger batches later find memory. False: allocates only
   // what the model needs.
   bool allow_growth = false;
-  double memory_fraction = 1;  // of the card's memory, in (0, 1]: the limit
+  double memory_fraction = 1;  // the limit, as a fraction of the card's memory, in (0, 1]
 };
 
 // A description for the user.
@@ -64,16 +64,16 @@ struct CudaBackend {
 inline constexpr char kCudaBackendSymbol[] = "cairn_cuda_backend";  // const CudaBackend* (), extern "C"
 
 // These functions use the library next to the running program, in ../lib or ../lib/cairn relative to it, or
-// in the system's library path. Errors say in one line why there is no usable GPU. NOT_FOUND: nothing is
-// there to use, because this installation has no CUDA backend, or there is no driver or no device (with that
-// index). FAILED_PRECONDITION: something is there and cannot be used, because a library of NVIDIA is missing,
-// the backend is from another build, or the driver is too old.
+// in the system's library path. Errors say in one line why there is no usable GPU. NOT_FOUND: this
+// installation has no CUDA backend, or the machine has no driver or no device (with that index).
+// FAILED_PRECONDITION: a library of NVIDIA is missing, the backend is from another build, or the driver is
+// too old.
 absl::StatusOr<int> CountCudaDevices();  // at least 1
 absl::StatusOr<CudaDeviceInfo> DescribeCudaDevice(int index);
 // Also RESOURCE_EXHAUSTED, if the card has no memory left.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& options);
 // A group of at least two devices, independent of the Device objects created for them. Initializes each
-// device, and lets all sum some known numbers as a test. NOT_FOUND without NCCL; FAILED_PRECONDITION,
+// device, and tests the group with a sum of known numbers. NOT_FOUND without NCCL; FAILED_PRECONDITION,
 // INTERNAL or DEADLINE_EXCEEDED (after half a minute) if NCCL does not work.
 absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const int> indices);
 // The device for sums with devices of other processes. NOT_FOUND without NCCL; FAILED_PRECONDITION if NCCL

@@ -222,7 +222,7 @@ class BatchNorm {
 // Over the last axis. gamma and beta are [width], or null for 1 and 0.
 struct LayerNormParams {
   int64_t rows = 0, width = 0;
-  ElementType type = ElementType::kFloat32;  // of x and y
+  ElementType type = ElementType::kFloat32;  // the type of x and y
   float epsilon = 1e-3f;
   bool scale = true, center = true;
 };
@@ -308,7 +308,8 @@ enum class LossKind {
 struct LossParams {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t batch = 0;
-  // The number of examples for the mean, of which the batch is a part; 0: the batch.
+  // The number of examples over which the loss is a mean, if the batch is only a part of them. 0: those of
+  // the batch.
   int64_t mean_over = 0;
   int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of a segmented image
   int64_t width = 0;

@@ -15,8 +15,8 @@ struct Windows {
 
 absl::StatusOr<Shape> Slide(const Shape& input, const Windows& windows, int64_t channels) {
   if (input.rank() != 4) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input ", input.ToString(), " is no image: expected [batch, height, width, channels]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input ", input.ToString(), " is not an image: expected [batch, height, width, channels]"));
   }
   const int64_t smallest = std::min({input[0], input[1], input[2], input[3], windows.height, windows.width,
                                      windows.stride_height, windows.stride_width, channels});

@@ -24,9 +24,9 @@ namespace cairn::worker {
 
 class Callbacks {
  public:
-  // `metrics` are the model's; each one exists as "val_..." too if `validation` says that a validation set is
-  // evaluated. INVALID_ARGUMENT if --monitor names none of them, or if the --save_best file cannot be
-  // written. `model` must outlive the object.
+  // `metrics` are the model's. With `validation`, each of them also exists as "val_...", for the validation
+  // set. INVALID_ARGUMENT if --monitor names none of them, or if the --save_best file cannot be written.
+  // `model` must outlive the object.
   static absl::StatusOr<Callbacks> Create(const TrainOptions& options, const nn::Model& model,
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 
@@ -48,8 +48,8 @@ class Callbacks {
 
   // The parameters to restore when training has ended; empty: none.
   absl::Span<const float> best_parameters() const { return best_parameters_; }
-  // The epoch of best_parameters(), from 1, also if they are not restored; without early stopping, the epoch
-  // that was saved last.
+  // The epoch of best_parameters(), counted from 1, whether or not they are restored. Without early stopping:
+  // the epoch that was saved last.
   std::optional<int64_t> best_epoch() const { return best_epoch_; }
 
  private:

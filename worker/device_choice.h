@@ -44,7 +44,7 @@ DeviceMakers TheBackends();
 struct DeviceRequest {
   std::string device = "auto";  // "auto" or a DeviceName
   bool allow_soft_placement = false;
-  kernels::CudaOptions cuda{};  // without the index
+  kernels::CudaOptions cuda{};  // the index is not set
   int cpu_devices = 1;          // logical devices that share the CPU, its threads and its memory
   int threads = 1;              // in all CPU devices together; each has at least one
   net::TaskId task{};

@@ -13,7 +13,7 @@ class App;
 
 namespace cairn::worker {
 
-// Adds all of them; they are parsed into `options`.
+// Adds all device flags; they are parsed into `options`.
 void AddDeviceFlags(CLI::App& app, TrainOptions& options);
 // INVALID_ARGUMENT naming the flags that exclude each other.
 absl::Status ValidateDeviceFlags(const TrainOptions& options);

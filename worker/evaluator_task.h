@@ -16,19 +16,19 @@
 namespace cairn::worker {
 
 struct EvaluatorTask {
-  const TrainOptions& options;  // --train_dir is given
+  const TrainOptions& options;  // --train_dir must be set
   const Inputs& inputs;
   nn::Replica& replica;
-  Duration patience;           // without a new checkpoint
+  Duration patience;           // the longest time without a new checkpoint
   std::function<bool()> stop;  // polled often, also during an evaluation
 };
 
-// Evaluates each checkpoint of --train_dir once, in the order of steps, on the validation set, or on all of a
-// data set without one. Each evaluation prints a line to stdout and writes, for TensorBoard,
-// `evaluation_<metric>_vs_iterations` to <train_dir>/eval. OK once the job's last step has been evaluated, or
-// no checkpoint has appeared for `patience` since the last one. DEADLINE_EXCEEDED if none has appeared at
-// all; FAILED_PRECONDITION for a checkpoint of another model, or of other data; CANCELLED after `stop`
-// returned true.
+// Evaluates each checkpoint of --train_dir once, in the order of steps, on the validation set, or on all
+// examples if the data set has no validation set. Each evaluation prints a line to stdout and writes, for
+// TensorBoard, `evaluation_<metric>_vs_iterations` to <train_dir>/eval. OK once the job's last step has been
+// evaluated, or no checkpoint has appeared for `patience` since the last one. DEADLINE_EXCEEDED if none has
+// appeared at all; FAILED_PRECONDITION for a checkpoint of another model, or of other data; CANCELLED after
+// `stop` returned true.
 absl::Status RunEvaluator(const EvaluatorTask& task);
 
 }  // namespace cairn::worker

@@ -15,7 +15,7 @@
 namespace cairn::worker {
 
 // OUT_OF_RANGE (exit code 1) naming `source`, the variable, the first value that is NaN or infinite, and its
-// place: "weights.safetensors: 'dense/bias'[3] is nan". `parameters` in the model's flat order.
+// position: "weights.safetensors: 'dense/bias'[3] is nan". `parameters` are in the model's flat order.
 absl::Status CheckFinite(const nn::Model& model, absl::Span<const float> parameters,
                          absl::string_view source);
 
@@ -24,8 +24,8 @@ struct NonFiniteStep {
   const nn::Model& model;
   absl::Span<const float> parameters;  // at the start of the step, in the model's flat order
   const nn::BatchView& batch;
-  absl::Span<const uint32_t> rows;  // [examples] places in the data set
-  absl::string_view data;           // where the data set is
+  absl::Span<const uint32_t> rows;  // [examples] indices in the data set
+  absl::string_view data;           // the path of the data set
   std::string layer;                // the first one whose output is not finite; empty: none, or unknown
 };
 

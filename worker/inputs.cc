@@ -71,10 +71,10 @@ absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
   return source.empty() ? DataRecord() : ReadDataRecord(source);
 }
 
-// Checks that the job's data agrees with what it continues. INVALID_ARGUMENT if inputs or classes mean
-// something else than in the training of the resumed checkpoint, or classes something else than for the
-// values of --init_from. Inputs may mean something else than for those values; the difference is added to
-// `remarks`.
+// Checks the job's data against the run that it resumes, and against the values of --init_from.
+// INVALID_ARGUMENT if inputs or classes have another meaning than in the resumed run, or classes have another
+// meaning than for the values of --init_from. Inputs may have another meaning than for those values; the
+// difference is added to `remarks`.
 absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
                          const DataRecord& now, std::vector<std::string>& remarks) {
   if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);

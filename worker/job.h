@@ -28,8 +28,7 @@ int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num
 // The number of batches per epoch and worker.
 int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
 
-// The loss: flags override the model file's compile_config. INVALID_ARGUMENT naming what neither of them
-// gives.
+// The loss: flags override the model file's compile_config. INVALID_ARGUMENT if neither of them names a loss.
 absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
 // The metrics that are reported in addition to `loss`; none is required.
 absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,

@@ -42,11 +42,11 @@ struct LayerPlacement {
   std::vector<std::string> remarks{}, warnings{};
 };
 
-// Places each layer on the device that AskedDevices() gives, else on `request.device`. Open parts of a name
-// are taken from `request.device`. INVALID_ARGUMENT: a rule that matches no layer; a device that does not
-// exist (TensorFlow's message, with those that do), unless `request.allow_soft_placement` is set. `here`
-// [node of the model], for a model that is divided over workers, marks this worker's layers: the others are
-// left out, and tasks in names are ignored. Null: all layers are here.
+// Places each layer on the device that AskedDevices() returns for it, else on `request.device`. Open parts of
+// a name are taken from `request.device`. INVALID_ARGUMENT: a rule that matches no layer; a device that does
+// not exist (TensorFlow's message, with the devices that do exist), unless `request.allow_soft_placement` is
+// set. `here` [node of the model], for a model that is divided over workers, marks this worker's layers: the
+// others are left out, and tasks in names are ignored. Null: all layers are on this worker.
 absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
                                            const DeviceRequest& request, const DeviceMakers& makers,
                                            const std::vector<bool>* here = nullptr);

@@ -47,7 +47,7 @@ class WorkerMetrics {
   client::WireMetrics wire;                     // updated by the client
   Counter rejoins;                              // times that the worker lost its membership and joined again
   Counter checkpoints, checkpoints_failed;      // on the chief
-  std::atomic<int64_t> checkpoint_version{-1};  // of the newest checkpoint; -1: none
+  std::atomic<int64_t> checkpoint_version{-1};  // the newest checkpoint's; -1: none
   std::atomic<double> checkpoint_unix_seconds{0};
 
   struct Now {

@@ -23,16 +23,18 @@ class App;
 namespace cairn::worker {
 
 struct TrainOptions {
-  // Model and data.
-  std::string model;     // --model: Keras JSON or .keras file
+  // Grouped as in --help, with a few exceptions.
+
+  // Model.
+  std::string model;  // --model: Keras JSON or .keras file
+
+  // Data.
   std::string data_dir;  // --data_dir
   // --input_scale; NaN: the default of data::DataOptions.
   float input_scale = std::numeric_limits<float>::quiet_NaN();
   int64_t limit_examples = 0;  // --limit_examples: use only the first N of each set; 0: all
-
-  // How the data is read.
-  char csv_separator = 0;    // --csv_separator; 0: comma, semicolon or tab, detected from the first file
-  std::string label_column;  // --label_column: of CSV and TFRecord; empty: label, y, target, ...
+  char csv_separator = 0;      // --csv_separator; 0: comma, semicolon or tab, detected from the first file
+  std::string label_column;    // --label_column: of CSV and TFRecord; empty: label, y, target, ...
   // --feature_column A,B: of CSV and TFRecord; empty: all, or image, x, ...
   std::vector<std::string> feature_columns;
   std::optional<float> missing_value;      // --missing_value: for empty CSV fields; nullopt: they are errors
@@ -40,13 +42,12 @@ struct TrainOptions {
   std::map<int64_t, float> class_weights;  // --class_weight CLASS:WEIGHT,...; other classes weigh 1
   data::Augmentation augmentation;         // --augment flip,crop:PIXELS,shift:PART: of training images
 
-  // Duration.
+  // Training.
   int64_t batch_size = 32;  // --batch_size: per worker
   int64_t epochs = 1;       // --epochs
   int64_t train_steps = 0;  // --train_steps: global steps; 0: determined by --epochs
 
-  // How updates are made.
-
+  // Synchronization.
   // --mode sync|async|ssp|allreduce; --sync_replicas and --nosync_replicas select the first two.
   std::string mode = "async";
   bool all_reduce() const { return mode == "allreduce"; }  // a job without servers
@@ -55,28 +56,34 @@ struct TrainOptions {
   // worker may be ahead of the slowest.
   int64_t max_staleness = -1;
   bool staleness_aware_learning_rate = false;  // --staleness_aware_learning_rate: divided by the staleness
-  std::string optimizer;                       // --optimizer: overrides the model file's
+
+  // Optimizer.
+  std::string optimizer;                // --optimizer: overrides the model file's
   std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
   std::optional<double> momentum;       // --momentum
   // --clipvalue --clipnorm --global_clipnorm: at most one; replaces the one in the model file; 0: none.
   std::optional<double> clipvalue, clipnorm, global_clipnorm;
   std::optional<double> weight_decay;  // --weight_decay
-  std::string loss;                    // --loss: overrides the model file's
-  std::string metrics;                 // --metrics: names, comma-separated; overrides the model file's
-  uint64_t seed = 0;                   // --seed
-  std::string shard_tail = "exact";    // --shard_tail exact|pad|drop
-  bool shuffle = true;                 // --shuffle / --noshuffle
 
-  // Workers and their shares of the data.
-  WireFlags wire;             // --wire_dtype --wire_values --topk_fraction
+  // Loss, metrics, and the order of the data.
+  std::string loss;                  // --loss: overrides the model file's
+  std::string metrics;               // --metrics: names, comma-separated; overrides the model file's
+  uint64_t seed = 0;                 // --seed
+  std::string shard_tail = "exact";  // --shard_tail exact|pad|drop
+  bool shuffle = true;               // --shuffle / --noshuffle
+
+  // Gradient compression.
+  WireFlags wire;  // --wire_dtype --wire_values --topk_fraction
+
+  // Elastic training.
   std::string data_sharding;  // --data_sharding static|dynamic; empty: static; dynamic with --elastic
   bool elastic = false;       // --elastic: workers may join and leave a running job
   int64_t min_workers = 1;    // --min_workers: an elastic job pauses while it has fewer
   int64_t max_workers = 0;    // --max_workers: more workers wait to join an elastic job; 0: no limit
   bool dynamic_sharding() const { return elastic || data_sharding == "dynamic"; }
 
-  // Decisions at the end of each epoch: Keras' EarlyStopping, ReduceLROnPlateau and
-  // ModelCheckpoint(save_best_only=True), see worker/callbacks.h.
+  // Callbacks: Keras' EarlyStopping, ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), see
+  // worker/callbacks.h.
   std::string monitor = "val_loss";                // --monitor: a metric that the progress line shows
   std::string monitor_mode = "auto";               // --monitor_mode auto|min|max
   std::optional<double> min_delta;                 // --min_delta; nullopt: 0 to stop, 0.0001 to reduce
@@ -90,7 +97,7 @@ struct TrainOptions {
   double min_learning_rate = 0;                    // --min_learning_rate
   std::string save_best;                           // --save_best FILE.safetensors; empty: none
 
-  // Checkpoints, resuming, and failures.
+  // Checkpoints and resume.
   std::string train_dir;        // --train_dir: directory of the checkpoints; empty: none are written
   int64_t save_steps = 0;       // --save_steps: steps between checkpoints; 0: by time only
   double save_secs = 60;        // --save_secs: seconds between checkpoints; 0: by steps only
@@ -98,20 +105,25 @@ struct TrainOptions {
   std::string resume = "auto";  // --resume auto|never|DIR
   // --init_from FILE|DIR|none: the variables' initial values; empty: the model file's, if it has any.
   std::string init_from;
+
+  // Fault tolerance.
   std::string lost_workers = "leave";  // --lost_workers leave|wait: whether a round continues without them
   int ps_replication = 0;              // --ps_replication: live backups of each server's shard, 0 or 1
-  double lease_seconds = 10;           // --lease: a worker without heartbeats for so long is lost
+  double lease_seconds = 10;           // --lease: a worker without a heartbeat for this long is lost
 
-  // Output.
+  // Validation, progress and results.
   bool validation = true;  // --validation / --novalidation: evaluate the validation set after each epoch
   // --display_every: if stdout is no terminal, a line every N steps; 0: one line per epoch.
   int64_t display_every = 0;
   // --export_dir: model.onnx, model.safetensors and model.json at the end; empty: none.
   std::string export_dir;
   std::string summary;  // --summary FILE: one JSON object at the end
-  // TensorBoard files in --train_dir, as Keras' callback writes them.
-  int64_t histogram_freq = 0;       // --histogram_freq: epochs between histograms; 0: never
-  int64_t update_freq = 0;          // --update_freq: steps between scalars; 0: per epoch only
+
+  // TensorBoard: files in --train_dir, as Keras' callback writes them.
+  int64_t histogram_freq = 0;  // --histogram_freq: epochs between histograms; 0: never
+  int64_t update_freq = 0;     // --update_freq: steps between scalars; 0: per epoch only
+
+  // Logging.
   std::string log_format = "text";  // --log_format text|json: of log and progress
   std::string log_level = "info";   // --log_level debug|info|warning|error
 
@@ -130,7 +142,7 @@ struct TrainOptions {
   double per_process_gpu_memory_fraction = 1;  // --per_process_gpu_memory_fraction: in (0, 1]
   bool log_device_placement = false;           // --log_device_placement: logs each layer's device
 
-  // Limits and resources.
+  // Resources, network, and time limits.
   int threads = 0;             // --threads; 0: divide the cores among the tasks on this host
   bool deterministic = false;  // --deterministic: the same bits for any --threads
   // --connect_timeout: until the servers are reached, the variables are ready and the workers have joined.

@@ -46,9 +46,9 @@ class Progress {
   // Prints a separate line, between epochs.
   void Say(const std::string& text);
 
-  // The state of the whole cluster in this epoch, shown from now on: on a terminal, the cluster's examples
-  // per second after the time per step; at the end of the epoch, a line about stale and refused gradients, if
-  // there were any.
+  // Sets the state of the whole cluster in this epoch, which is shown from now on: on a terminal, the
+  // cluster's examples per second after the time per step; at the end of the epoch, a line about stale and
+  // refused gradients, if there were any.
   struct Cluster {
     double examples_per_second = 0;
     int64_t stale = 0, refused = 0;

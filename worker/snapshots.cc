@@ -52,8 +52,8 @@ absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
   return OpenNewest(directory, &LogSkipped);
 }
 
-// Converts a count of steps from epochs of `per_epoch` steps to epochs of `now_per_epoch`: the same number of
-// whole epochs, and the same fraction of the last one, rounded down.
+// Converts a count of steps from epochs of `per_epoch` steps to epochs of `now_per_epoch` steps: keeps the
+// number of whole epochs and, rounded down, the completed fraction of the last one.
 int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
   return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
 }

@@ -1,5 +1,5 @@
-// The chief's snapshots: taken between two steps, written to --train_dir by a thread of their own, and
-// restored to servers that have no state or lost it.
+// The chief's snapshots: taken between two steps, written to --train_dir by a separate thread, and restored
+// to servers that have no state or lost it.
 //
 // Created by the chief's main, used by the trainer's thread, destroyed before the client. The servers
 // preserve the state of a snapshot while updates continue, so training waits only for the call that takes it.
@@ -36,7 +36,8 @@ class Snapshots final : public client::StateSource {
   // another chief writes there, and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to resume
   // has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments must
   // outlive the object. `faults`, `metrics` and `trace` may be null: `faults` passes "snapshot" when a
-  // snapshot has been read and not yet written, `metrics` counts saved checkpoints, `trace` records durations.
+  // snapshot has been read and not yet written, `metrics` counts saved checkpoints, and `trace` records
+  // durations.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
                                                            const Clock& clock, FaultPoints* faults = nullptr,
@@ -73,7 +74,7 @@ class Snapshots final : public client::StateSource {
   // The length of one epoch, with static sharding.
   struct Epochs {
     int64_t steps;    // versions
-    int64_t batches;  // of each worker
+    int64_t batches;  // batches of each worker
   };
   // The epochs of the run that wrote a checkpoint; nullopt if they equal this job's, or with dynamic
   // sharding.

@@ -32,15 +32,15 @@ struct SplitArgs {
   const net::Access& access;
   const StopOnSignal& stop;
   TraceRecorder* trace = nullptr;  // may be null
-  // May be null. A stage worker passes "announced" with each of its gradients, and "computed".
+  // May be null. A stage worker passes "announced" for each of its gradients, and "computed" for each batch.
   FaultPoints* faults = nullptr;
 };
 
 // The replica of a stage leader, not yet connected to its stage workers.
 absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& args);
 
-// Serves as a stage worker until the end of training: split::StageWorker::Serve(). INVALID_ARGUMENT if the port
-// cannot be opened.
+// Serves as a stage worker until the end of training: split::StageWorker::Serve(). INVALID_ARGUMENT if the
+// port cannot be opened.
 absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker

@@ -26,15 +26,16 @@ struct Summary {
   std::optional<int64_t> examples_missed;
   // With dynamic sharding: examples that are in some server's updates twice; otherwise 0.
   int64_t examples_repeated = 0;
-  double seconds = 0;  // of training including evaluation, on the chief's clock
+  double seconds = 0;  // duration of training and evaluation, on the chief's clock
   double examples_per_second = 0;
   // The running means of training over the chief's share of the last epoch; with a validation set, also
   // "val_loss", ... of the final parameters.
   ShownMetrics metrics;
   // As counted by ps/0.
   int64_t gradients_accepted = 0, gradients_stale = 0, gradients_duplicate = 0, staleness_max = 0;
-  // Payload of the chief's own steps, gradients pushed and values pulled: as sent, and as it would be in
-  // float32. Then the norm of the gradients' parts that were not sent, relative to that of the gradients.
+  // Bytes of the gradients that the chief pushed and of the values that it pulled: as sent, and as they would
+  // be in float32. Then the norm of the parts of the gradients that were not sent, relative to the norm of
+  // the gradients.
   int64_t push_bytes = 0, push_bytes_float32 = 0, pull_bytes = 0, pull_bytes_float32 = 0;
   double gradient_error = 0;
   std::vector<int64_t> staleness_histogram;  // [staleness] accepted gradients; the last element: this or more

@@ -151,17 +151,17 @@ class Trainer {
   const data::Batch* ahead_ = nullptr;  // the batch at next_position_, taken from the loader before its step
   int64_t next_position_ = 0;
   int64_t epoch_ = -1;                  // the current epoch
-  int64_t shown_steps_ = 0;             // of the current epoch
+  int64_t shown_steps_ = 0;             // steps shown in the current epoch
   int members_ = 0, most_members_ = 0;  // members as reported by ps/0: now, and the maximum
   bool epoch_ended_ = true;
   int64_t last_ended_epoch_ = -1;   // its callbacks are not run again when the epoch is trained again
-  nn::MetricSet metrics_;           // of the chief's share of the current epoch
+  nn::MetricSet metrics_;           // metrics of the chief's share of the current epoch
   int64_t evaluated_version_ = -1;  // -1: none, or its values have been replaced
-  nn::MetricValues evaluation_;     // of evaluated_version_
+  nn::MetricValues evaluation_;     // the result for evaluated_version_
   TimePoint start_;
   int64_t examples_before_ = 0;  // in updates of the whole job, before this run
   v1::Counters epoch_counters_;  // at the start of the current epoch
-  v1::Counters last_counters_;   // as LogCluster() received them last
+  v1::Counters last_counters_;   // the counters that LogCluster() received last
   TimePoint epoch_start_, report_at_;
 };
 

@@ -96,7 +96,7 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
   return options.threads > 0 ? options.threads : cores_each;
 }
 
-// oneDNN's sums depend on the number of threads: --deterministic always uses this one.
+// oneDNN's sums depend on the number of threads: --deterministic always uses this number.
 constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,

@@ -17,16 +17,16 @@ namespace cairn::cli {
 struct ClusterPlan {
   int servers = 1;
   int workers = 1;
-  int port = 2222;                   // of each task; tasks on one host use consecutive ports
+  int port = 2222;                   // the port of every task; tasks on one host use consecutive ports
   std::vector<std::string> hosts{};  // assigned round-robin; empty: names of the format
-  std::string name = "cairn";        // of the Kubernetes objects
+  std::string name = "cairn";        // the prefix of the names of Kubernetes objects
   std::string image = "cairn";       // images are IMAGE-ps and IMAGE-worker
-  std::string tag = "latest";        // of the images
-  int gpus = 0;                      // of each worker
+  std::string tag = "latest";        // the tag of the images
+  int gpus = 0;                      // GPUs per worker
   std::string model{};       // contents of the model file; Kubernetes only; empty: provided by the user
   std::string data_claim{};  // Kubernetes: volume claim with the data; empty: synthetic digits
   std::vector<std::string> worker_flags{};  // as given: "--epochs=5"
-  std::string command{};                    // that generates the same file; written at its start
+  std::string command{};                    // the command that generates the same file; written at its start
 };
 
 // The addresses of the tasks: `hosts` round-robin, or ps0, ps1, worker0, ... without hosts.

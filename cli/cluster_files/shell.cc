@@ -9,12 +9,12 @@ namespace cairn::cli {
 namespace {
 
 constexpr char kScript[] = R"sh(#!/usr/bin/env bash
-# Trains on @SERVERS@ and @WORKERS@: starts every task, over ssh where its host is another one, and ends when all have
-# ended. The first that fails ends the others, and its code is ours. Each task's log is TASK.log in the current folder.
+# Trains on @SERVERS@ and @WORKERS@: starts every task, over ssh if its host is not this one, and ends when all tasks
+# have ended. If a task fails, stops the others and exits with its code. Each task logs to TASK.log in the current folder.
 #   @COMMAND@
 # Usage: SCRIPT [FLAG...]     flags of cairn-worker: --model=cnn.json --data_dir=DIR --train_dir=DIR ...
-# Paths are those of the task's host; CAIRN_BIN_DIR is where the programs are there, else they are in its PATH.
-# CAIRN_JOB_TOKEN_FILE is the file with the job's token there, which keeps strangers out (docs/security.md).
+# All paths are on the host of the task. CAIRN_BIN_DIR is the directory of the programs; without it, the PATH is
+# searched. CAIRN_JOB_TOKEN_FILE is the file with the job token (docs/security.md).
 set -u
 
 cluster=@CLUSTER@
@@ -23,7 +23,7 @@ bin=${CAIRN_BIN_DIR:+$CAIRN_BIN_DIR/}
 token=(${CAIRN_JOB_TOKEN_FILE:+"--job_token_file=$CAIRN_JOB_TOKEN_FILE"})
 declare -A task_of=()
 
-# Words as any POSIX shell reads them, for the one that sshd starts.
+# Quotes each word for the shell that sshd starts, which may be any POSIX shell.
 quote() {
   local word mark="'\\''"
   for word in "$@"; do printf "'%s' " "${word//\'/"$mark"}"; done
@@ -35,7 +35,7 @@ start() {
   local words=(env "TF_CONFIG={\"cluster\": $cluster}" "${@:3}" "--job_name=${task%/*}" "--task_index=${task#*/}" "${token[@]}")
   case $host in
     localhost | 127.0.0.1 | "$(hostname)") ;;
-    # With a terminal of its own the task is told when this script goes away.
+    # With its own terminal (-tt), the task gets SIGHUP when this script ends.
     *) words=(ssh -tt -o BatchMode=yes -o ConnectTimeout=10 -- "$host" "$(quote "${words[@]}")") ;;
   esac
   "${words[@]}" >"${task/\//}.log" 2>&1 </dev/null &

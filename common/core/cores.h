@@ -11,7 +11,7 @@ namespace cairn {
 // control group allows (docker run --cpus, a Kubernetes limit), whichever is lower. At least 1.
 int UsableCores();
 
-// The largest number of threads that a flag may ask for.
+// The largest number of threads that a flag may request.
 inline constexpr int kMaxThreads = 1024;
 
 // A warning for the user if `threads` compute threads exceed the usable cores, which only slows the threads

@@ -55,20 +55,23 @@ void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 // The version of Cairn: "0.1.0".
 absl::string_view Version();
 
-// Reads the command line into the variables that `app` was told of. Empty: go on. Otherwise end with this
-// code: kDone after --help or --version, whose text went to stdout; kUsage after one line on stderr,
-// "cairn-ps: <fault>". Does not throw. `app` has the program's name. --version prints `version` after that
-// name; the programs pass BuildInfo() of common/build_info/build_info.h.
+// Reads the command line into the variables that were declared with `app`, whose name is the program's.
+// Returns nothing if the program is to continue; otherwise the exit code with which it must end: kDone after
+// --help or --version, which print to stdout; kUsage after a fault, printed as one line on stderr, "cairn-ps:
+// <fault>". Does not throw. --version prints `version` after the program's name; the programs pass
+// BuildInfo() of common/build_info/build_info.h.
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv,
                                          absl::string_view version = Version());
-// Flags meant for another program: INVALID_ARGUMENT with the fault it would name; asking for help is one.
+// Parses flags that are meant for another program. INVALID_ARGUMENT with the fault that the other program
+// would report; a request for help is a fault.
 absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
-// Reports a usage error found after parsing: prints "cairn-ps: <fault>" in one line on stderr, returns
+// Reports a usage error found after parsing: prints "cairn-ps: <fault>" in one line on stderr and returns
 // kUsage.
 ExitCode UsageError(absl::string_view program, absl::string_view fault);
 
-// The flags given on the command line that `declares` declares too, in its order, as arguments for another
-// program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command line.
+// Returns the flags given on the command line that `declares` has too, in the order of `declares`, as
+// arguments for another program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command
+// line.
 std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);
 
 }  // namespace cairn

@@ -12,8 +12,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 enum class LogFormat { kText, kJson };
 
-// To be called once, at the start of main; afterwards logging is thread-safe. `task` ("worker/1") appears in
-// every line. Lines are colored on a terminal unless NO_COLOR is set in the environment (no-color.org).
+// Must be called once, at the start of main; afterwards logging is thread-safe. `task` ("worker/1") appears
+// in every line. Lines are colored on a terminal unless NO_COLOR is set in the environment (no-color.org).
 void StartLogging(const std::string& task, LogLevel level, LogFormat format = LogFormat::kText);
 
 // {"time":"2026-11-20T07:46:00.123Z","level":"warning","task":"worker/1","message":"text"} with the current

@@ -36,7 +36,7 @@ struct ProcessNeeds {
   // Threads for the peers of the job, started as they connect.
   int peer_threads = 0;
 };
-// To be called once logging works: logs TakeRemarks(), then raises the limit of open files and logs that.
+// Must be called once logging works: logs TakeRemarks(), then raises the limit of open files and logs that.
 // RESOURCE_EXHAUSTED naming the limit if it does not admit `needs`. Logs a warning if the limit of open files
 // is below `job_files`, the number that the job needs at the size of its cluster.
 absl::Status EnterLimits(const ProcessNeeds& needs, int64_t job_files);

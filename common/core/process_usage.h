@@ -8,7 +8,7 @@ namespace cairn {
 struct ProcessUsage {
   int64_t resident_bytes = 0;
   int64_t virtual_bytes = 0;
-  double cpu_seconds = 0;         // of all threads, user and system
+  double cpu_seconds = 0;         // user and system time of all threads
   double start_unix_seconds = 0;  // when it was started
   int64_t threads = 0;
   int64_t open_files = 0;

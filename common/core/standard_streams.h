@@ -5,7 +5,7 @@
 
 namespace cairn {
 
-// To be called first in main(): occupies the descriptors of closed standard streams, so that no file opened
+// Must be called first in main(): occupies the descriptors of closed standard streams, so that no file opened
 // later gets such a descriptor and receives the output. Printing to such a stream fails.
 void OccupyStandardStreams();
 

@@ -1,4 +1,4 @@
-// Element-wise functions over all floats of a tensor, in any layout, by loops of our own.
+// Element-wise functions over all floats of a tensor, in any layout, with our own loops.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,8 +45,8 @@ class CpuActivation final : public UnaryOp {
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context, const TensorDesc& input,
                                                         const ActivationParams& params) {
   if (input.num_floats() != input.shape.num_elements() && !params.keeps_zero()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an activation that moves 0 over the padding channels of ", input.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an activation that does not map 0 to 0, which the padding channels need, for ", input.ToString()));
   }
   return std::make_unique<CpuActivation>(context, input, params);
 }

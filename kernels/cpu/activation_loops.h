@@ -9,8 +9,8 @@
 namespace cairn::kernels::cpu {
 
 struct RowSum {
-  float largest;  // of the row
-  float sum;      // of exp(x - largest), at least 1
+  float largest;  // the largest element of the row
+  float sum;      // the sum of exp(x - largest), at least 1
 };
 
 struct ActivationCode {

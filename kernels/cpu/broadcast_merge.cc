@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& cont
     case MergeKind::kMinimum:
       return make.template operator()<MergeKind::kMinimum>();
   }
-  return absl::InternalError("no such merge");
+  return absl::InternalError("unknown kind of merge");
 }
 
 }  // namespace cairn::kernels::cpu

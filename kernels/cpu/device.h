@@ -1,4 +1,4 @@
-// The CPU backend: oneDNN for convolutions and matrix products, loops of our own for the rest.
+// The CPU backend: oneDNN for convolutions and matrix products, our own loops for the rest.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct CpuDeviceInfo {
   std::string processor;        // "AMD EPYC 9B45"
   std::string instruction_set;  // "AVX-512", "AVX2" or "no AVX2"
   std::string library;          // "oneDNN 2.6.3"
-  int64_t memory_bytes = 0;     // of the machine
+  int64_t memory_bytes = 0;     // the machine's memory
 };
 CpuDeviceInfo DescribeCpu();
 

@@ -94,8 +94,8 @@ class CpuGlobalPool final : public UnaryOp {
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
                                                         const TensorDesc& input) {
   if (input.shape.rank() != 4 || input.shape.num_elements() < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input ", input.ToString(), " is no image: expected [batch, height, width, channels]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input ", input.ToString(), " is not an image: expected [batch, height, width, channels]"));
   }
   return std::make_unique<CpuGlobalPool>(context, pooling, input);
 }

@@ -1,4 +1,4 @@
-// Max pooling by loops of our own, in any layout of the input: in each of them the channels of a block are
+// Max pooling with our own loops, in any layout of the input: in each of them the channels of a block are
 // adjacent, and the loops run over those. The seed network at batch 64, on one thread of a Xeon (Sapphire
 // Rapids) with other load, in the best step: 5,300 to 5,500 images/s with oneDNN's pooling, 7,000 with this
 // (step_bench).

@@ -1,6 +1,6 @@
-// A convolution, its relu and 2x2 max pooling as one op, by loops of our own: behind a pooling, three
-// quarters of the gradients are 0, and a convolution that uses this has a quarter of the work. The unpooled
-// image is never written. docs/benchmarks.md has the speed.
+// A convolution, its relu and 2x2 max pooling as one op, with our own loops: after a pooling, three quarters
+// of the gradients are 0, and a convolution that skips them has a quarter of the work. The unpooled image is
+// never written. docs/benchmarks.md has the speed.
 #include "kernels/cpu/pooled_conv2d.h"
 
 #include <omp.h>
@@ -341,7 +341,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(onednn::Context& cont
       !params.relu || params.groups != 1 || !Fits(params, unpooled) ||
       std::max({params.stride_height, params.stride_width, params.dilation_height, params.dilation_width}) >
           1) {
-    return absl::UnimplementedError("pooling fused behind this convolution");
+    return absl::UnimplementedError("pooling fused with this convolution");
   }
   return std::make_unique<PooledConv2D>(context, params, unpooled);
 }

@@ -14,9 +14,9 @@ namespace cairn::kernels::cpu {
 
 // One image, padding included, and the windows over it.
 struct PooledShape {
-  int64_t channels, blocks;  // of filters
+  int64_t channels, blocks;  // channels of the image, blocks of filters
   int64_t kernel_height, kernel_width;
-  int64_t rows, columns;          // of the image
+  int64_t rows, columns;          // size of the image
   int64_t out_height, out_width;  // pooled
 
   int64_t taps() const { return channels * kernel_height * kernel_width; }
@@ -26,7 +26,7 @@ struct PooledShape {
 // The gradient of a selected place, and the beginning of the part of the image from which the place was
 // computed.
 struct Passed {
-  int64_t corner;  // in floats
+  int64_t corner;  // offset in floats
   float gradient;
 };
 

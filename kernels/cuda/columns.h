@@ -18,7 +18,7 @@ struct Pair {
   float a, b;
 };
 
-// Adds both numbers. The numbers of rows do not matter.
+// Adds both numbers; the row counts do not matter here.
 struct MergeSums {
   static __device__ void Merge(float /*count*/, float /*share*/, Pair& into, const Pair& other) {
     into.a += other.a;
@@ -50,8 +50,8 @@ __device__ void MergePairs(float& count, Pair (&into)[kUnit], float other_count,
 // are side by side, and the remaining threads are stacked in a slab of rows.
 struct ColumnPlan {
   int64_t rows = 0, columns = 0;
-  int64_t units = 0;      // of all columns
-  int64_t slab_rows = 0;  // of a block; the last slab may have fewer
+  int64_t units = 0;      // units that make up all columns
+  int64_t slab_rows = 0;  // rows per block; the last slab may have fewer
   int shift = 0;
   unsigned tiles = 1, slabs = 1;  // blocks side by side, and stacked
 

@@ -162,7 +162,8 @@ absl::Status Context::SeedRandom(const RandomSeed& seed) {
 }
 
 absl::Status Context::UploadSeed() {
-  // So small a copy from pageable memory is taken at once, in the order of the stream.
+  // A copy of so few bytes from pageable memory reads its source before the call returns, and is made in the
+  // order of the stream.
   CAIRN_CUDA(
       cudaMemcpyAsync(seed_->data(), &last_seed_, sizeof(last_seed_), cudaMemcpyHostToDevice, stream_.get()));
   return absl::OkStatus();

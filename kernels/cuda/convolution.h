@@ -29,8 +29,8 @@ struct ConvolutionShape {
 
 struct ConvolutionParams {
   ConvolutionShape shape;
-  ElementType type = ElementType::kFloat32;  // of source and destination
-  bool bias = false, relu = false;           // of Forward
+  ElementType type = ElementType::kFloat32;  // the type of source and destination
+  bool bias = false, relu = false;           // whether Forward() adds a bias, applies a relu
   // Which of the maps are needed; BackwardKernel always is.
   bool forward = true, backward_source = true;
 };
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(Context& context,
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(Context& context,
                                                                   const ConvolutionParams& params);
 
-// With kernels of our own, for all shapes: fast if a channel is combined with few others, as in depthwise
+// With our own kernels, for all shapes: fast if a channel is combined with few others, as in depthwise
 // convolutions.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDirectConvolution(Context& context,
                                                                    const ConvolutionParams& params);

@@ -58,7 +58,7 @@ absl::StatusOr<CudnnDescriptors> Describe(const ConvolutionShape& shape, Element
   const int64_t rows = shape.h + d.more_rows, columns = shape.w + d.more_columns;
   if (std::max({shape.destination_elements(), shape.kernel_elements(), shape.n * rows * columns * shape.c}) >=
       int64_t{1} << 31) {
-    return absl::UnimplementedError("cuDNN counts elements in 31 bits");
+    return absl::UnimplementedError("cuDNN supports fewer than 2^31 elements");
   }
   CAIRN_RETURN_IF_ERROR(SetImages(d.source.out(), type, shape.n, rows, columns, shape.c));
   CAIRN_RETURN_IF_ERROR(SetImages(d.destination.out(), type, shape.n, shape.oh, shape.ow, shape.f));

@@ -62,8 +62,8 @@ __global__ void LinkPlaces(int64_t indices, int64_t table_rows, const float* x, 
 constexpr int kWarps = 16;   // of a block that adds rows
 constexpr int kColumns = 4;  // of a lane, 32 apart
 
-// Adds to `sums` this lane's columns, from `column` on, of the rows of dy for which `matches` has a bit,
-// counted from `first`, in order. Loads four rows at once.
+// Adds to `sums` the rows of dy that `matches` selects, in order: bit k stands for row `first` + k. Each lane
+// adds its columns, from `column` on. Loads four rows at once.
 template <typename T>
 __device__ void AddMatches(unsigned matches, int64_t first, int64_t width, int64_t column, const T* dy,
                            float (&sums)[kColumns]) {
@@ -88,8 +88,8 @@ __device__ void AddMatches(unsigned matches, int64_t first, int64_t width, int64
   }
 }
 
-// This lane's columns, from `column` on, of the sum of the rows of dy whose index is `row`, in the order of
-// their positions from `begin` to `end`. For whole warps.
+// Adds to `sums` the rows of dy whose index is `row`, in the order of their positions from `begin` to `end`.
+// Each lane adds its columns, from `column` on. Must be called by whole warps.
 template <typename T>
 __device__ void AddPart(int64_t begin, int64_t end, int64_t row, int64_t table_rows, int64_t width,
                         int64_t column, const float* x, const T* dy, float (&sums)[kColumns]) {
@@ -233,7 +233,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
   }
   if (params.indices >= kMaxFaultIndices || params.rows >= kMaxFaultIndices) {
     return absl::UnimplementedError(absl::StrCat(params.indices, " indices in a table of ", params.rows,
-                                                 " rows: more than 32 bits count"));
+                                                 " rows: both must be below 2^32"));
   }
   CAIRN_ASSIGN_OR_RETURN(auto fault, Fault::Create());
   CAIRN_ASSIGN_OR_RETURN(auto heads, context.Allocate(params.rows, "embedding: lists of indices"));

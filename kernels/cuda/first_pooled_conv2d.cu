@@ -1,6 +1,6 @@
 // The first convolution of a network, for images with few channels, with its relu and its 2x2 max pooling, in
-// registers: the largest image of the network is never written, and its gradient is only computed for the
-// quarter of the positions that the pooling selected.
+// registers. The unpooled image, the largest of the network, is never written, and its gradient is only
+// computed for the quarter of the positions that the pooling selected.
 #include <algorithm>
 #include <type_traits>
 #include <utility>

@@ -35,7 +35,7 @@ struct Largest {
     pixel = at;
     any = true;
   }
-  // Joins the part that follows.
+  // Merges the result of the part that follows.
   __device__ void Join(const Largest& next) {
     if (next.any) Take(next.value, next.pixel);
   }
@@ -151,8 +151,9 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Poolin
                                                         const TensorDesc& input) {
   const Shape& shape = input.shape;
   if (shape.rank() != 4 || shape.num_elements() < 1 || input.layout != Layout::kRowMajor) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "input ", input.ToString(), " is no image: expected [batch, height, width, channels], row-major"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("input ", input.ToString(),
+                     " is not an image: expected [batch, height, width, channels], row-major"));
   }
   const Images images = {.examples = shape[0], .pixels = shape[1] * shape[2], .channels = shape[3]};
   const TensorDesc output = input.WithShape({shape[0], shape[3]});

@@ -184,8 +184,9 @@ struct OfElements {
   }
 };
 
-// By rows or their pieces. Blocks write their sums to `partials` [blocks], and the last block adds them and
-// writes the host's `loss`. An invalid label is reported to `fault` and adds nothing. Deterministic.
+// The threads are mapped to rows or their pieces. Blocks write their sums to `partials` [blocks], and the
+// last block adds them and writes the host's `loss`. An invalid label is reported to `fault` and adds
+// nothing. Deterministic.
 template <int kUnit, typename Formula>
 __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* partials, unsigned* counter,
                         FaultWord* fault, double* loss) {

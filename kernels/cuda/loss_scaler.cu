@@ -18,8 +18,8 @@ __global__ void MultiplyBy(const float* scale, int64_t count, float* values) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < count; i += CAIRN_GLOBAL_THREADS) values[i] *= *scale;
 }
 
-// Divides. A thread that finds a value that is not finite sets the host's word; all write the same value.
-// Otherwise as above.
+// A thread for each element, grid-strided. A thread whose result is not finite sets the host's word
+// `not_finite`; all such threads write the same value. Deterministic.
 __global__ void DivideBy(const float* scale, int64_t count, float* values, uint32_t* not_finite) {
   constexpr float kLargest = 3.402823466e38f;
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < count; i += CAIRN_GLOBAL_THREADS) {

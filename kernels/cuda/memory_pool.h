@@ -1,5 +1,5 @@
-// The memory of one device: slabs from the driver, which are split into blocks. To allocate a slab stalls the
-// device; to allocate a block costs a search. Used by the device's thread only.
+// The memory of one device: slabs from the driver, which are split into blocks. Allocating a slab stalls the
+// device; allocating a block only costs a search. Used by the device's thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cairn::kernels::cuda {
 
 class MemoryPool {
  public:
-  static constexpr int64_t kAlignment = 256;  // of every block, in bytes
+  static constexpr int64_t kAlignment = 256;  // alignment of every block, in bytes
   // Sizes are rounded up to whole vectors, which kernels read and write.
   static constexpr int64_t kPadding = 16;
 
@@ -49,7 +49,7 @@ class MemoryPool {
   // `block` comes from Allocate().
   void Free(void* block);
 
-  int64_t bytes_in_use() const { return in_use_; }  // whole blocks
+  int64_t bytes_in_use() const { return in_use_; }  // the blocks' sizes, padding included
   int64_t bytes_taken() const { return taken_; }
 
  private:

@@ -66,7 +66,8 @@ __global__ void Combine(int64_t vectors, int64_t count, Pointers<const T*> xs, T
   }
 }
 
-// Each of `ys` = x. As above.
+// Copies x to each of `ys`. One thread for each vector of elements, then one for each of the rest,
+// grid-strided. Deterministic.
 template <typename T>
 __global__ void CopyToAll(int64_t vectors, int64_t count, const T* x, Pointers<T*> ys) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < vectors; i += CAIRN_GLOBAL_THREADS) {

@@ -120,8 +120,9 @@ class NcclPeerGroup final : public PeerGroup {
                      "ncclCommInitRankConfig", deadline);
   }
 
-  // Lets all members sum numbers with a known result; member m contributes m + 1 times the numbers. If the
-  // machine's links are not what they are reported to be, reductions hang or give wrong results.
+  // Tests the group: all members sum numbers with a known result, to which member m contributes m + 1 times
+  // the numbers. If the machine's links are not what they are reported to be, reductions hang or give wrong
+  // results.
   absl::Status Try(TimePoint deadline) {
     constexpr int kPeriod = 61;
     std::vector<float> values(kTrialFloats);
@@ -209,7 +210,8 @@ class NcclPeerGroup final : public PeerGroup {
     } else if (error != cudaSuccess) {
       return ToStatus(error, "a sum");
     }
-    // A kernel that was stopped by a failure has ended too.
+    // A kernel that NCCL stopped because of a failure counts as finished too, so the communicator's error is
+    // checked.
     CAIRN_RETURN_IF_ERROR(Busy("ncclAllReduce").status());
     return error == cudaSuccess;
   }

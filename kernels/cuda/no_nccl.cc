@@ -4,11 +4,11 @@
 namespace cairn::kernels::cuda {
 
 absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateGroup(absl::Span<const int> /*indices*/) {
-  return absl::NotFoundError("this build is without NCCL");
+  return absl::NotFoundError("this build does not include NCCL");
 }
 
 absl::StatusOr<std::unique_ptr<PeerDevice>> CreatePeer(int /*index*/) {
-  return absl::NotFoundError("this build is without NCCL");
+  return absl::NotFoundError("this build does not include NCCL");
 }
 
 }  // namespace cairn::kernels::cuda

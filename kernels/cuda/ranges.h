@@ -1,4 +1,4 @@
-// Named ranges of work for NVIDIA's profilers (`nsys profile`), with NVTX, in a domain of our own. They do
+// Named ranges of work for NVIDIA's profilers (`nsys profile`), with NVTX, in our own domain. They do
 // nothing if the toolkit lacks NVTX 3, and cost almost nothing if no profiler is attached. Owned by a device
 // and used by its thread.
 #pragma once

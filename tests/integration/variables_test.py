@@ -52,7 +52,7 @@ class SharedVariablesTest(IntegrationTest):
         self.assertEqual(self.var("get", "a"), "3\n")
 
     def test_a_value_that_is_not_a_number_is_refused(self):
-        self.assertEqual(self.var("set", "a", "ten", code=USAGE), "cairn var: 'ten' is no number\n")
+        self.assertEqual(self.var("set", "a", "ten", code=USAGE), "cairn var: 'ten' is not a number\n")
 
     def test_the_server_runs_until_it_is_stopped(self):
         self.shared_variables()

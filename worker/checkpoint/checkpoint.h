@@ -33,7 +33,7 @@ class Checkpoint {
   // The variables by name, then the tensors of each slot, in the order of run().slots.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const std::vector<FileEntry>& files() const { return state_.files; }
-  uint64_t bytes() const;  // of all tensor files together
+  uint64_t bytes() const;  // the size of all tensor files together
 
   // Fills into[0] with the values of `variables`, each at its offset, and into[1 + i] with their slot
   // slots[i] at the same offsets: [1 + slots][elements of the variables]. Other contents of the checkpoint

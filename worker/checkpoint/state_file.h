@@ -21,10 +21,10 @@ inline constexpr char kModelFile[] = "model.json";
 // Rows [row_begin, row_end) of a tensor, stored in one file.
 struct TensorEntry {
   std::string name;  // as in the file
-  Shape shape;       // of the whole tensor
+  Shape shape;       // the shape of the whole tensor
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  uint32_t crc32 = 0;  // of the values of these rows
+  uint32_t crc32 = 0;  // the checksum of these rows' values
 
   Shape rows_shape() const;  // the shape of these rows
 };

@@ -29,7 +29,7 @@ struct TensorInfo {
   std::string name;              // in the files
   std::string variable;          // the name of the variable
   std::string slot;              // empty: the variable's values
-  Shape shape;                   // of the whole tensor
+  Shape shape;                   // the shape of the whole tensor
   std::vector<TensorRows> rows;  // by increasing row_begin
 
   uint64_t bytes() const { return static_cast<uint64_t>(shape.num_elements()) * sizeof(float); }

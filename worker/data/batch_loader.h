@@ -81,7 +81,7 @@ class BatchLoader {
   };
 
   void Prepare();
-  // Schedules `piece` next, and `ahead` after it. Batches of them that are ready or being filled are kept.
+  // Schedules `piece` next, and `ahead` after it. Keeps their batches that are ready or being filled.
   const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fill(const Piece& piece, Batch& batch);
 
@@ -91,7 +91,7 @@ class BatchLoader {
   // Constant after construction.
   const Dataset& dataset_;
   const Augmentation augmentation_;
-  const uint64_t seed_;  // of the augmentation
+  const uint64_t seed_;  // seed of the augmentation
   const int64_t example_elements_;
   const int64_t batches_per_epoch_;
   const int64_t batch_size_;

@@ -31,8 +31,8 @@ struct CsvSchema {
   DecimalReader decimals{false};  // reads the numbers of all files of the data set
 };
 
-// The separator of `text`: the one among comma, semicolon and tab that splits its first records into the same
-// number of fields, at least two, most of them numbers; a comma if none does.
+// The separator of `text`: comma, semicolon or tab, whichever splits the first records into the same number
+// of fields, at least two, most of them numbers. A comma if none of them does.
 char DetectCsvSeparator(absl::string_view text);
 
 // Parses a separator given by name (comma, semicolon, tab, space) or as one character. INVALID_ARGUMENT for

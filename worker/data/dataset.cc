@@ -72,7 +72,8 @@ const char* KindOfTrainingFile(absl::string_view name) {
   return nullptr;
 }
 
-// Training files in `directory` of another kind than those that were read, whose inputs are named `used`.
+// Finds training files in `directory` of another kind than the files that were read, the inputs of which are
+// named `used`.
 std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl::string_view used) {
   std::vector<std::string> unused;
   std::error_code error;  // a path that is a file contains no other files

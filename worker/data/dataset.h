@@ -125,7 +125,7 @@ struct TrainingData {
   std::vector<Note> notes;  // how the files were read
   // [input of the model] its values are bytes in the files; empty: none.
   std::vector<bool> byte_inputs;
-  std::optional<Columns> columns;  // of CSV and TFRecord files
+  std::optional<Columns> columns;  // set for CSV and TFRecord files
 };
 
 // Examples that need not have labels, for prediction.

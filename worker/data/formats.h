@@ -36,7 +36,7 @@ struct Split {
   // [input of the model] its values are bytes in the files; a single entry if each row concatenates all
   // inputs. Empty: none.
   std::vector<bool> byte_inputs;
-  std::optional<Columns> columns{};  // of CSV and TFRecord files
+  std::optional<Columns> columns{};  // set for CSV and TFRecord files
   // Missing parts of the files that the user should know about; empty: none.
   std::string remark;
 };

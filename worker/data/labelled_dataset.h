@@ -46,7 +46,7 @@ class LabelledDataset final : public Dataset {
   Shape example_shape_;
   const std::string inputs_name_, targets_name_;
   const std::vector<FilePart> parts_;
-  Targets targets_;             // of at least size_ examples
+  Targets targets_;             // the targets of at least size_ examples
   std::vector<float> weights_;  // also at least size_; empty: every example weighs 1
   Augmentation augmentation_;
 };

@@ -45,7 +45,7 @@ class Sampler {
 
   // Batches per epoch: the same for every worker, at least 1.
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
-  // How many of them contain examples of this worker: under kExact perhaps one less.
+  // The number of batches per epoch that contain examples of this worker: under kExact perhaps one less.
   int64_t batches_with_examples() const;
   // The number of examples that all workers together have seen after each has done its first `position`
   // batches of the endless sequence of epochs.
@@ -60,7 +60,7 @@ class Sampler {
   void Order(int64_t epoch);
 
   const SamplerOptions options_;
-  const int64_t positions_;  // of an epoch over all workers: num_examples, padded or truncated
+  const int64_t positions_;  // per epoch, over all workers: num_examples, padded or truncated
   const int64_t batches_per_epoch_;
   int64_t cached_epoch_ = -1;
   std::vector<uint32_t> order_;  // [num_examples], the permutation of cached_epoch_

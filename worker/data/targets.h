@@ -15,7 +15,7 @@ namespace cairn::data {
 struct Targets {
   std::vector<float> values{};  // [examples, per_example]
   int64_t per_example = 1;
-  Shape shape{};            // of one example's target, of per_example elements; may be [] for one number
+  Shape shape{};            // one example's target, with per_example elements; may be [] for one number
   int64_t num_classes = 0;  // largest class index + 1; 0 if the values are not class indices
   // The largest value + 1, if each example has several integers and none is negative; else 0. They may be
   // class indices of positions (a mask) or numbers (one-hot vectors).

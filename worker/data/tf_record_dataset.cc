@@ -1,8 +1,8 @@
 // TFRecord files of tf.Example (tf_record_files.h), or one file. Plain files are mapped; gzip or zlib files
 // are decompressed into memory.
 //
-// Loading checks every record once; afterwards the features of an example are read in place. Of a PNG or JPEG
-// image, loading checks only the header; each read of the example decodes the image.
+// Loading checks every record once; afterwards the features of an example are read in place. Loading checks
+// only the header of a PNG or JPEG image; each read of its example decodes the image.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -1,4 +1,4 @@
-// Runs code that may fail badly on its input, such as a C library on a damaged file, in a process of its own:
+// Runs code that may fail badly on its input, such as a C library on a damaged file, in a separate process:
 // if it crashes, hangs or exhausts memory, the caller gets an error.
 #pragma once
 

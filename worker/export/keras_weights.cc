@@ -154,9 +154,9 @@ absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
   return LayersOfKeras2(file, holds("model_weights/") ? "model_weights/" : "");
 }
 
-// Indexes the file's layers by the key with which the model's layers are looked up: by names if all of them
-// are the model's, or if the paths are not all the model's and every layer of the file has a name; else by
-// paths.
+// Indexes the file's layers by the key that the model's layers are looked up by. The key is the name if all
+// names are the model's, or if not all paths are the model's and every layer of the file has a name.
+// Otherwise it is the path.
 std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file,
                                               const std::vector<ModelLayer>& model, bool& by_name) {
   std::map<std::string, const FileLayer*> names, paths;

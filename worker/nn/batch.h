@@ -51,7 +51,7 @@ void GiveNoGradients(const Model& model, absl::Span<float> gradients,
 class InputSplitter {
  public:
   explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}
-  // [model input] [examples, shape], row-major. Valid until the next call, and no longer than the batch's
+  // [model input] [examples, shape], row-major. Valid until the next call, and only as long as the batch's
   // memory.
   absl::Span<const float* const> Split(const BatchView& batch);
   // The result of the last Split().

@@ -17,7 +17,7 @@ struct ByteInput {
   // if there is none.
   std::string layer{};
   std::string class_name{};
-  int64_t table_rows = 0;  // of an Embedding that looks up the input's values themselves; else 0
+  int64_t table_rows = 0;  // rows of an Embedding that looks up the input's values; otherwise 0
 };
 
 // [input of the model]. If several branches read an input, a branch that takes bytes unchanged decides.

@@ -130,8 +130,8 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
 }
 
 // Removes the function that Keras 2 also writes for a metric. A metric that was given by name is in a
-// wrapper. For "accuracy" this program chooses the function: Keras 2 wrote what it chose before it knew the
-// targets.
+// wrapper. For "accuracy" this program chooses the function, because Keras 2 wrote the one that it chose
+// before it knew the targets.
 void DropFunction(KerasObject& metric) {
   const auto function = metric.texts.find("fn");
   if (function == metric.texts.end()) return;

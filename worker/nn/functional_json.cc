@@ -190,9 +190,9 @@ class GraphReader {
     return calls;
   }
 
-  // Orders the positions of `calls` such that inputs come before their users. It is the order that repeated
-  // passes over the file would find, each adding every call whose inputs have been added. `pass` is the
-  // number of that pass.
+  // Orders the positions of `calls` such that inputs come before their users. The order is the one that
+  // repeated passes over the file would find, if each pass added every call whose inputs have been added.
+  // `pass` is the number of the pass.
   static absl::StatusOr<std::vector<size_t>> OrderOf(const std::vector<Call>& calls) {
     std::map<Tensor, size_t> position_of;
     for (size_t i = 0; i < calls.size(); ++i) position_of.emplace(calls[i].tensor, i);

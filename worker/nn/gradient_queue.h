@@ -1,6 +1,6 @@
-// A queue of variables whose gradients are final. The threads of several devices fill it, and the thread that
-// called the replica waits for its entries. Each call of a replica has a queue of its own. Only that thread
-// constructs it and calls Await(); the other calls are safe from any thread.
+// A queue of variables whose gradients are final. Each call of a replica has its own queue. The threads of
+// the devices add variables by Announce() and end with Done(). The thread that called the replica constructs
+// the queue and waits for its entries in Await().
 #pragma once
 
 #include <cstddef>

@@ -24,7 +24,8 @@ namespace cairn::nn {
 class GradientSum {
  public:
   struct Step {
-    // [device + 1]: the start of each device's examples, and the end of the last. Devices beyond have none.
+    // [device + 1] The start of each device's examples, and the end of the last device's. Devices that are
+    // not in the list have no examples.
     std::vector<int64_t> begins;
     absl::Span<float> gradients;  // host memory for the sum, [num_parameters()]
     GradientQueue* gradient_queue = nullptr;

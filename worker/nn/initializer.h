@@ -20,9 +20,9 @@ struct InitializerSpec {
     kUniform,          // [center - spread, center + spread)
     kNormal,           // mean `center`, standard deviation `spread`
     kTruncatedNormal,  // kNormal, but values beyond two standard deviations are drawn again
-    kOrthogonal,       // matrix [all but the last axis, last axis] with orthonormal rows or columns, times
-                       // `spread`
-    kIdentity,         // matrix with `spread` on the diagonal
+    // `spread` times a matrix [all but the last axis, last axis] with orthonormal rows or columns.
+    kOrthogonal,
+    kIdentity,  // matrix with `spread` on the diagonal
   };
   enum class Fan {
     kNone,  // `spread` as it is

@@ -71,7 +71,8 @@ class LayerOp {
 };
 
 struct LayerOpParams {
-  // Batch included. Row-major unless the layer accepts_blocked(); then all inputs have one layout.
+  // The shapes include the batch. Inputs are row-major unless the layer accepts_blocked(); then all inputs
+  // have one layout.
   absl::Span<const kernels::TensorDesc> inputs;
   bool needs_input_gradients = true;
 };

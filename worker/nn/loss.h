@@ -47,7 +47,7 @@ struct TargetsInfo {
   int64_t num_classes = 0;  // number of class indices; 0 if targets are not class indices
   // The same for targets of several integers per example, which may be class indices.
   int64_t position_classes = 0;
-  Shape shape{};  // of one example's target; rank 0 and 1: flat, of num_targets
+  Shape shape{};  // one example's target; rank 0 and 1: flat, with num_targets elements
 };
 // INVALID_ARGUMENT naming the loss, the model's output, and the targets that are needed and those that the
 // data set has.

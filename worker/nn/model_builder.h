@@ -24,7 +24,7 @@ struct ReadLayer {
   std::string name;
   bool trainable = true;
   std::shared_ptr<const Layer> layer;  // null for an InputLayer
-  Shape input_shape;                   // of an InputLayer, or the input shape given by a first layer
+  Shape input_shape;                   // an InputLayer's shape, or the input shape that a first layer gives
   bool has_input_shape = false;
   // Set for a merging function. It aligns shapes from their last axis, including the batch, whereas a layer
   // inserts the missing axes after the batch. They agree only on shapes of equal rank.
@@ -44,8 +44,8 @@ class ModelBuilder {
 
   // Returns the input's index for Node::inputs.
   int AddInput(const std::string& name, const Shape& shape);
-  // Adds a call of `layer` on the values of `inputs`, and returns the node's index. A layer that was called
-  // before keeps its variables: INVALID_ARGUMENT if its inputs have other shapes now.
+  // Adds a call of `layer` on the values of `inputs`, and returns the node's index. If the layer was called
+  // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
 
   const Shape& ShapeOf(int value) const;
@@ -65,7 +65,7 @@ class ModelBuilder {
   std::set<std::string> names_;
   // The last suffix of automatic names, by the name without a suffix.
   std::map<std::string, int> suffixes_;
-  std::map<const Layer*, size_t> first_node_of_;  // of layers that have been called
+  std::map<const Layer*, size_t> first_node_of_;  // contains the layers that have been called
 };
 
 // Keras' to_snake_case: Conv2D becomes conv2d, MaxPooling2D max_pooling2d.

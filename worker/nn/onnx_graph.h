@@ -85,7 +85,7 @@ class OnnxBuilder {
   OnnxValue FromChannelsLast(std::string name, const Shape& shape);
   OnnxValue FromChannelsFirst(std::string name, const Shape& shape);
   // Adds an operation that treats all elements alike, in the layout that exists. `compute` takes the names of
-  // the inputs and returns that of the output. The inputs must have one shape, or all exist with channels
+  // the inputs and returns the output's name. The inputs must have one shape, or all exist with channels
   // first.
   OnnxValue Elementwise(absl::Span<const OnnxValue> inputs,
                         absl::FunctionRef<std::string(const std::vector<std::string>&)> compute);

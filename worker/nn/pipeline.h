@@ -2,7 +2,7 @@
 // A batch passes the devices in micro-batches, so that the devices work at the same time. Some stages may run
 // in other processes: they report their progress by Finish(), and their tensors arrive through RemoteStages.
 //
-//   one process:  PipelineReplica      several: worker/split, where each has a Pipeline of its own stages
+//   one process:  PipelineReplica      several: worker/split, where each process has a Pipeline of its stages
 //
 // One thread creates and runs it. Other processes' reports may come from any thread.
 #pragma once
@@ -42,8 +42,8 @@ class Pipeline {
     TraceRecorder* trace = nullptr;         // may be null
     RemoteStages* remote_stages = nullptr;  // null if all stages are in this process
   };
-  // Model, threads, trace and `remote_stages` must outlive the pipeline. UNIMPLEMENTED for devices that compute
-  // in float16, since their loss scaling needs the whole model.
+  // Model, threads, trace and `remote_stages` must outlive the pipeline. UNIMPLEMENTED for devices that
+  // compute in float16, since their loss scaling needs the whole model.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Options options);
   ~Pipeline();
 
@@ -52,7 +52,7 @@ class Pipeline {
     absl::Span<const float> parameters;
     // [model input] The inputs of the whole batch; only those that this process's stages read are needed.
     absl::Span<const float* const> inputs;
-    // With targets and weights if the last stage is in this process.
+    // Includes targets and weights if the last stage is in this process.
     BatchView batch;
     absl::Span<float> gradients;  // as parameters; empty in an evaluation
     bool training = false;
@@ -62,7 +62,7 @@ class Pipeline {
   };
   struct Result {
     kernels::LossSums sums{};  // if the last stage is in this process
-    double penalty = 0;        // of this process's stages
+    double penalty = 0;        // the sum for this process's stages
   };
   // Computes this process's stages of a batch. `started` is called before any computation: from then until
   // Run() returns, reports of other processes are accepted. `on_gradient`: see Replica::ForwardBackward().
@@ -94,7 +94,7 @@ class Pipeline {
     PipelineSchedule training, evaluation;
   };
 
-  // The first device with memory of its own, or null. Memory that it pins is pinned for all devices that copy
+  // The first device with its own memory, or null. Memory that it pins is pinned for all devices that copy
   // from it.
   DeviceThread* PinningThread() const;
   // The state that other processes' reports update during a call.

@@ -108,7 +108,7 @@ absl::Status PipelineDevice::Add(int variable, const Contribution& contribution)
 
 absl::Status PipelineDevice::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
   if (final_.empty()) return absl::OkStatus();
-  // on a device with memory of its own, they are still being copied
+  // on a device with its own memory, they are still being copied
   CAIRN_RETURN_IF_ERROR(device_.Synchronize());
   for (const int variable : final_) on_gradient(variable);
   final_.clear();

@@ -1,7 +1,7 @@
 // A device worker of a divided model: one device, its variables, and the work of its stages. Owned by the
-// pipeline, used by the device's thread, except for the tensors that a Cell passes on.
+// pipeline, used by the device's thread, except for the tensors that a StageInstance passes on.
 //
-// A device with memory of its own holds only the variables of its stages. Gradients of micro-batches are
+// A device with its own memory holds only the variables of its stages. Gradients of micro-batches are
 // added up where the device computes, in the order of the micro-batches.
 #pragma once
 
@@ -30,7 +30,7 @@ struct StageInstance {
   std::vector<const float*> input_pointers{};                 // [input] set for the call
   std::vector<std::optional<HostStaging>> outputs{};          // [output] to another device
   std::vector<std::optional<HostStaging>> input_gradients{};  // [input] to another device
-  // [output] the gradient from a second reader, on its way to that of the first.
+  // [output] The gradient that a further reader on another device returns, before it is added.
   std::vector<std::optional<DeviceCopy>> output_addends{};
   std::optional<DeviceCopy> targets{}, weights{};  // used by the last stage
 };
@@ -50,7 +50,7 @@ class PipelineDevice {
 
   // How an instance's gradient of a variable contributes to the batch's.
   struct Contribution {
-    bool first = true, last = true;  // of all instances with the variable
+    bool first = true, last = true;  // whether it is the first, the last contribution to the variable
     float share = 1;                 // fraction of the batch's examples
   };
   // Where the instance's backward pass writes its gradient.

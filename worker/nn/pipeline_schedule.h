@@ -27,7 +27,7 @@ class PipelineSchedule {
   struct Task {
     int stage = 0, micro_batch = 0;
     bool backward = false;
-    size_t index = 0;  // for the schedule's use
+    size_t index = 0;  // set and used by the schedule
   };
 
   // `device_of` [stage]; -1: in another process. Without `training` there is no backward work.

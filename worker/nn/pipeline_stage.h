@@ -17,7 +17,7 @@ struct PipelineStage {
   std::vector<bool> input_needs_gradient;  // [input] true if it depends on a variable
   // The nodes of this stage that later stages read. For the stage with the last node, only that node.
   std::vector<int> outputs;
-  std::vector<int> variables;   // of the model, ascending
+  std::vector<int> variables;   // indices in the model, ascending
   bool needs_gradient = false;  // the stage has backward work
   bool last = false;            // the stage ends with the model's output
 };

@@ -72,9 +72,9 @@ class Plan {
   absl::Status Evaluate(Values values, const Batch& batch);
 
   // The steps of ForwardBackward() one by one, for pipeline stages. Loss() is for the last stage; with
-  // `gradient` it writes the gradient from which Backward() starts. Penalties() is for evaluation; Backward()
-  // includes it. `await` is called before a variable is read; if it returns false, Forward() returns
-  // CANCELLED.
+  // `gradient` it writes the gradient from which Backward() starts. Penalties() is for evaluation, because
+  // Backward() includes the penalties. `await` is called before a variable is read; if it returns false,
+  // Forward() returns CANCELLED.
   absl::Status Forward(
       Values values, absl::Span<const float* const> inputs, bool training,
       absl::FunctionRef<bool(int variable)> await = [](int) { return true; });
@@ -125,7 +125,7 @@ class Plan {
     std::unique_ptr<LayerOp> op{};
     std::vector<int> inputs{};  // indices of values
     int output = -1;
-    std::vector<int> variables{};  // of the model
+    std::vector<int> variables{};  // indices in the model
     // [input] True if the value's gradient already exists when this step's backward pass runs, so this step
     // adds to it.
     std::vector<bool> adds{};

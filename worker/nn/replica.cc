@@ -28,7 +28,7 @@ struct Prepared {
   // Where the host reads the outputs; empty if it reads device memory.
   AlignedBuffer outputs{};
   std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
-  // For a device with memory of its own: the download of gradients, the recorded step (after the first run),
+  // For a device with its own memory: the download of gradients, the recorded step (after the first run),
   // and whether it was recorded with weights.
   std::unique_ptr<GradientDownload> download{};
   std::unique_ptr<kernels::Recording> recording{};
@@ -162,7 +162,7 @@ class DeviceReplica final : public Replica {
     return prepared.plan->Forward(uploaded.values, uploaded.batch.inputs, /*training=*/true, await);
   }
 
-  // A step on a device with memory of its own, including the copies of gradients and outputs to the host.
+  // A step on a device with its own memory, including the copies of gradients and outputs to the host.
   absl::Status RunAway(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
     float* const device_gradients =
         gradients_.has_value() ? gradients_->Target(gradients.data()) : gradients.data();

@@ -61,7 +61,7 @@ class Replica {
   virtual bool starts_early() const { return false; }
 
   // Optional: pins host memory that will be passed repeatedly as parameters, gradients or inputs. A device
-  // with memory of its own copies it faster. The memory must stay valid until Unpin() or the replica's
+  // with its own memory copies it faster. The memory must stay valid until Unpin() or the replica's
   // destruction.
   virtual absl::Status Pin(absl::Span<const float> host) = 0;
   // Unpins all pinned memory. Waits for pending copies.

@@ -50,7 +50,7 @@ struct PipelineShape {
   std::vector<int> device_of_stage;  // -1: in another process
   std::vector<int> task_of_stage;
   int task = 0;                               // this process
-  std::vector<std::vector<int>> stages_with;  // [variable of the model] ascending
+  std::vector<std::vector<int>> stages_with;  // [variable of the model] its stages, ascending
   // [stage][output] the readers that return a gradient, last stage first: the order in which they are added.
   std::vector<std::vector<std::vector<Reader>>> readers;
   // [stage][output] whether another device reads it.
@@ -84,7 +84,7 @@ class StageInstances {
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
-  // For one stage, on the thread of the stage's device, `pipeline_device`.
+  // Each of these calls is for one stage, on the thread of the stage's device.
   absl::Status Make(int stage, PipelineDevice& pipeline_device);
   void Destroy(int stage);
   absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);
@@ -111,7 +111,7 @@ class StageInstances {
                        PipelineDevice& pipeline_device);
 
   const PipelineShape& shape_;
-  const std::vector<int64_t> begins_;                  // of the micro-batches, and the end of the last
+  const std::vector<int64_t> begins_;                  // start of each micro-batch, and the end of the last
   std::vector<std::vector<StageInstance>> instances_;  // [stage][micro-batch]
 };
 

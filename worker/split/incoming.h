@@ -16,7 +16,7 @@ namespace cairn::split {
 
 class Incoming {
  public:
-  // Expects nothing any more.
+  // Removes all expected tensors.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
   // Expects the tensor that `tensor` names by kind, index, slot and micro-batch, and receives its `size`
   // floats into `to`, which may be written until Clear().

@@ -98,8 +98,8 @@ void StageLeader::DropLinks() {
 }
 
 void StageLeader::Drop(std::shared_ptr<Link> link) {
-  // Other threads hold the link for the length of a Send(), which does not block. The stream's own thread may
-  // be one of them, and must not be the one that waits for the stream's end.
+  // Other threads use the link for the duration of a Send(), which does not block. One of them may be the
+  // stream's own thread, which must not be the thread that waits for the stream's end.
   while (link != nullptr && link.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

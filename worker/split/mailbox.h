@@ -1,9 +1,9 @@
-// The activations, and their gradients, that pipeline stages of this process exchange with those of others.
-// Connects the pipeline, whose remote stages (nn::Elsewhere) it represents, with the links of a stage leader
-// or a stage worker.
+// The activations, and their gradients, that pipeline stages of this process exchange with those of other
+// processes. Connects the pipeline, whose remote stages (nn::RemoteStages) it represents, with the links of a
+// stage leader or a stage worker.
 //
 // One thread begins and ends calls. OnTensor() is called by the threads of the links, the methods of
-// nn::Elsewhere by those of the devices.
+// nn::RemoteStages by those of the devices.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,16 @@ class Mailbox final : public nn::RemoteStages {
   // Sends a tensor to the task that `tensor` names. Any thread; must not block.
   using SendFunction = std::function<void(const v1::StageTensorName& tensor, absl::Span<const float> values)>;
   explicit Mailbox(SendFunction send) : send_(std::move(send)) {}
-  // To be called once, before the first call; `pipeline` must outlive the calls.
+  // Must be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
 
-  // Expects a batch of this many examples: pieces may arrive. No other batch may be running.
+  // Expects a batch of this many examples: fragments of its tensors may arrive from now on. No other batch
+  // may be running.
   void Begin(int64_t examples) ABSL_LOCKS_EXCLUDED(mutex_);
-  // To be called at the start of Pipeline::Run(), which then learns of everything that has arrived or will.
+  // Must be called when Pipeline::Run() starts. From then on the pipeline is notified of every tensor that
+  // arrives, and first of those that have arrived already.
   void Started() ABSL_LOCKS_EXCLUDED(mutex_);
-  // INVALID_ARGUMENT for a piece that is not expected.
+  // INVALID_ARGUMENT for a fragment that is not expected.
   absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<const float*> Received(const nn::StageTensor& what) override;
@@ -55,7 +57,7 @@ class Mailbox final : public nn::RemoteStages {
 
   Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // of the current call
+  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // work that is complete in the current call
 };
 
 }  // namespace cairn::split

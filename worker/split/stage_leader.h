@@ -1,6 +1,6 @@
 // The stage leader of a group of workers over which a model is divided: the replica that its trainer calls.
-// It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of every
-// batch, and receives their gradients.
+// It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of
+// every batch, and receives their gradients.
 //
 // If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values,
 // therefore with the same bits; the trainer does not notice. A gradient that was reported as final is not
@@ -42,12 +42,12 @@ class StageLeader final : public nn::Replica {
   struct Options {
     int worker = 0;             // this task's index
     uint64_t cluster_hash = 0;  // 0: not compared
-    uint64_t incarnation = 0;   // of this process
+    uint64_t incarnation = 0;   // this process
     v1::SplitPlan plan;
     std::vector<StageWorkerAddress> stage_workers;  // [task in the group - 1]
     Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
-    Duration step_timeout = std::chrono::seconds(600);  // for a batch
+    Duration step_timeout = std::chrono::seconds(600);  // limit for one batch
     // Called with the state of a wait for stage workers. May be null.
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
@@ -78,7 +78,7 @@ class StageLeader final : public nn::Replica {
   struct Link;
   // What the stages of a stage worker need.
   struct Needs {
-    std::vector<int> variables, inputs;  // of the model, ascending
+    std::vector<int> variables, inputs;  // indices in the model, ascending
     bool last = false;                   // has the end of the model
   };
   struct Batch {
@@ -122,17 +122,17 @@ class StageLeader final : public nn::Replica {
   const nn::Model& model_;
   const nn::LossSpec loss_;
   std::function<int64_t()> step_;
-  std::vector<Needs> needs_;  // [partner]
+  std::vector<Needs> needs_;  // [stage worker]
   Mailbox mailbox_;
   std::unique_ptr<nn::Pipeline> pipeline_;
   nn::InputSplitter inputs_;
   Incoming incoming_;
-  AlignedBuffer outputs_;  // of the batch
+  AlignedBuffer outputs_;  // the outputs of the batch
   AlignedBuffer again_;    // gradients of a repeated batch
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [partner] null: not connected
+  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [stage worker] null: not connected
   bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
   TimePoint call_began_ ABSL_GUARDED_BY(mutex_);
   int64_t call_step_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,6 +1,6 @@
-// A worker that computes pipeline stages of a model for the stage leader (`StageLeader`) of its group. It serves one
-// batch after another until the stage leader reports that training is over. It reads no data, and no server
-// knows it.
+// A worker that computes pipeline stages of a model for the stage leader (`StageLeader`) of its group. It
+// serves one batch after another until the stage leader reports that training is over. It reads no data, and
+// the servers do not know it.
 //
 //            hello                      begin, and the data it announces            done
 //   alone ─────────► has a leader ─────────────────────────────────────► computes ─────────► has a leader
@@ -43,7 +43,7 @@ class StageWorker final : public allreduce::RingHost {
     int leader = 0;                   // the stage leader's task index
     std::string head_name;            // "worker/0 at host:2222"
     uint64_t cluster_hash = 0;        // 0: not compared
-    uint64_t incarnation = 0;         // of this process
+    uint64_t incarnation = 0;         // this process
     net::DataAddress data_address{};  // the data channel's address of this worker
     v1::SplitPlan plan;
     Duration lease = std::chrono::seconds(10);  // a stage leader that is silent for longer is lost
@@ -57,7 +57,7 @@ class StageWorker final : public allreduce::RingHost {
   };
   // `pipeline`: everything except `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageWorker>> Create(Options options, nn::Pipeline::Options pipeline);
-  // To be destroyed after the listener that calls it.
+  // Must be destroyed after the listener that calls it.
   ~StageWorker() override;
 
   // Returns OK when the stage leader has reported that training is over, or the failure that it reported.
@@ -114,7 +114,7 @@ class StageWorker final : public allreduce::RingHost {
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<allreduce::RingStream> link_ ABSL_GUARDED_BY(mutex_);  // null: alone
-  TimePoint heard_ ABSL_GUARDED_BY(mutex_);  // when the stage leader was last heard
+  TimePoint heard_ ABSL_GUARDED_BY(mutex_);  // when the last frame of the stage leader arrived
   TimePoint alone_since_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is finished
   // Elements that must arrive before the batch runs.

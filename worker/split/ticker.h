@@ -1,4 +1,4 @@
-// Calls a function periodically, on a thread of its own.
+// Calls a function periodically, on its own thread.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// TensorBoard's event files: TFRecords of Event messages. Each process writes files of its own.
+// TensorBoard's event files: TFRecords of Event messages. Each process writes its own files.
 //
 // One thread. File names end in ".cairn", which distinguishes them from files of other programs in the
 // directory.

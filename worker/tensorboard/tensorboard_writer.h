@@ -75,7 +75,7 @@ class TensorBoardWriter {
   // Adds the validation metrics of the parameters of `version` to that epoch.
   void AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics);
 
-  // The run has ended, successfully or not. To be called once; not called if the process is killed.
+  // The run has ended, successfully or not. Must be called once; is not called if the process is killed.
   void End(bool success);
 
  private:

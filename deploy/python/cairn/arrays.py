@@ -21,7 +21,7 @@ def float32(value, what):
     for finite numbers that float32 cannot represent."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{what}: numbers of type {array.dtype} are not supported, only real ones")
+        raise ValueError(f"{what}: numbers of type {array.dtype} are not supported, only real numbers")
     with np.errstate(over="ignore"):
         result = np.asarray(array, "<f4", order="C")
     if array.dtype.kind == "f" and array.dtype.itemsize > 4 and np.any(np.isinf(result) & np.isfinite(array)):

@@ -68,7 +68,7 @@ def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeou
         if text is None:
             raise Error("connect() needs servers, or TF_CONFIG in the environment", grpc.StatusCode.INVALID_ARGUMENT)
         if worker is not None or workers is not None:
-            raise Error("connect() takes worker and workers from TF_CONFIG: give servers too, or neither",
+            raise Error("connect() without servers takes worker and workers from TF_CONFIG: omit them too",
                         grpc.StatusCode.INVALID_ARGUMENT)
         with _refusing():
             described = cluster.from_tf_config(text)
@@ -241,8 +241,9 @@ class Client:
     def init(self, values, *, optimizer="SGD", mode="sync", max_staleness=None, lease=10.0):
         """Joins the job and returns the initial values.
 
-        Worker 0 gives servers that are empty `values`, {name: array}, and the optimizer, Keras' object or its name;
-        the others wait for it, and give values for their shapes alone. `mode`: sync, async or ssp.
+        If the servers have no job, worker 0 creates it with `values`, {name: array}, and with the optimizer, Keras'
+        object or its name. The other workers wait for the job; only the shapes of their values are used. `mode`: sync,
+        async or ssp.
         """
         if mode not in _MODES:
             raise Error(f"mode is {mode!r}, must be one of {', '.join(_MODES)}", grpc.StatusCode.INVALID_ARGUMENT)

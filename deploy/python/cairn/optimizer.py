@@ -40,7 +40,7 @@ def _class_and_config(value, what):
         raise ValueError(f"{what}: expected a name or {{'class_name': ..., 'config': {{...}}}}, found {value!r}")
     unknown = value.keys() - {"class_name", "config", "module", "registered_name", "build_config", "shared_object_id"}
     if unknown:
-        raise ValueError(f"{what} {value['class_name']}: unknown key {min(unknown)!r}; hyperparameters belong into 'config'")
+        raise ValueError(f"{what} {value['class_name']}: unknown key {min(unknown)!r}; hyperparameters belong in 'config'")
     config = value.get("config")
     if config is not None and not isinstance(config, dict):
         raise ValueError(f"{what} {value['class_name']}: config must be a dict, found {config!r}")

@@ -226,8 +226,8 @@ TEST_F(PreflightTest, APortInUseIsAFault) {
   const auto faults = Faults();
   ASSERT_EQ(faults.size(), 2u);
   EXPECT_THAT(faults[0], StartsWith(absl::StrCat("ps/1: ", taken.address(), ": ")));
-  EXPECT_THAT(faults[1], testing::MatchesRegex(
-                             "port: [0-9]+, on which ps/1 listens, is taken here: Address already in use"));
+  EXPECT_THAT(faults[1],
+              testing::MatchesRegex("port: [0-9]+, the port of ps/1, is taken here: Address already in use"));
 }
 
 TEST_F(PreflightTest, ClockSkewIsAFault) {

@@ -104,7 +104,7 @@ TEST(Precision, NamesAndValuesConvertBothWays) {
     EXPECT_STREQ(NameOf(ParsePrecision(name).value()), name);
   }
   EXPECT_EQ(ParsePrecision("tf32").value(), Precision::kTensorFloat32);
-  EXPECT_EQ(ParsePrecision("fp8").status().message(), "'fp8' is none of fp32, tf32, bf16, fp16");
+  EXPECT_EQ(ParsePrecision("fp8").status().message(), "'fp8' is not one of fp32, tf32, bf16, fp16");
 }
 
 }  // namespace

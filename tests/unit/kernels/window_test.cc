@@ -42,7 +42,7 @@ TEST(OutputShape, ErrorsNameWhatDoesNotFit) {
   EXPECT_EQ(too_small.status().message(), "a window of 2x2 does not fit an image of 1x5");
   const auto no_image = OutputShape(Pool2DParams{.input = {.shape = {64, 10}}});
   EXPECT_EQ(no_image.status().message(),
-            "input [64,10] is no image: expected [batch, height, width, channels]");
+            "input [64,10] is not an image: expected [batch, height, width, channels]");
 }
 
 }  // namespace

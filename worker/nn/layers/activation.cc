@@ -41,8 +41,9 @@ constexpr Row kActivations[] = {
     {"tanh", {.function = {.kind = Activation::kTanh}}},
 };
 
-// The name of an activation: `value` itself, or the "config" of {"class_name": "function", "config": "relu"}, which
-// some versions of Keras 3 write. {"class_name": "ReLU", "config": {...}} is a layer with options, not a name.
+// A plain name, or the name in an object as some versions of Keras 3 write it: "relu" of {"class_name":
+// "function", "config": "relu"}, and "ReLU" of {"class_name": "ReLU", "config": {...}}, whose config has the
+// options.
 const json& NameOf(const json& value) {
   static const json* const kFunction = new json("function");
   if (!value.is_object() || !value.contains("config") || !value.contains("class_name")) return value;

@@ -7,8 +7,8 @@
 
 namespace cairn::nn {
 
-// Reads a shape with a batch axis and returns it without: [null, 28, 28, 1] becomes [28, 28, 1]. Errors in
-// `value` go to `config` under `field`.
+// Reads a shape with a batch axis from `field` and returns it without that axis: [null, 28, 28, 1] becomes
+// [28, 28, 1]. Errors go to `config`.
 Shape ReadBatchShape(absl::string_view field, ConfigReader& config);
 
 // Reads the config of an InputLayer. Keras 3 writes batch_shape, Keras 2 batch_input_shape, users write

@@ -155,7 +155,8 @@ class ConcatenateLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
-  // Along the channels, if no padding would be inside the result.
+  // Blocked inputs are joined along the channels, which is possible if no padding channels would be inside
+  // the result.
   bool accepts_blocked(absl::Span<const Shape> inputs) const override {
     const int rank = inputs[0].rank();
     if (rank != 3 || AxisOf(rank + 1) != rank) return false;
