@@ -13,9 +13,9 @@
 //   pull     Like push, in the other direction and for values. Nothing overlaps with it: an answer begins
 //            when its update is complete.
 //
-// The server updates and sends a large value segment by segment while gradients arrive (common/net/update_chunk.h).
-// Then only the last segment counts as update, and as pull the transfer that remains after all gradients have
-// arrived: at least that of the last segment.
+// The server updates and sends a large value segment by segment while gradients arrive
+// (common/net/update_chunk.h). Then only the last segment counts as update, and as pull the transfer that
+// remains after all gradients have arrived: at least that of the last segment.
 //
 //   ahead    On the CPU, the next forward pass starts on the layers whose values have arrived, while the
 //            other values are still in transit; the layer of the largest variable waits for that variable:

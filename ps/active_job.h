@@ -29,7 +29,8 @@ namespace cairn::ps {
 //          + (1 + S) V  a snapshot: a version that is still read, and its slots
 //          + (3 + S) V  with ps_replication: means on their way to the backup, and a state
 //
-// If there is room for another (1 + S) V, the updates of a synchronous job are speculative (speculative_update.h).
+// If there is room for another (1 + S) V, the updates of a synchronous job are speculative
+// (speculative_update.h).
 //
 // With ps_replication a job may take half of the memory: the other half is for the backup of another shard.
 struct MemoryNeeds {

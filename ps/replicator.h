@@ -9,8 +9,8 @@
 //
 //   any state ──► kFenced: the backup has been promoted, or may have been before its process ended
 //
-// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait until
-// the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
+// Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait
+// until the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
 // answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume when its
@@ -19,9 +19,9 @@
 // restarted cannot report whether it had been promoted. It had not been promoted if it is known to have heard
 // from us less than kSilent before it ended.
 //
-// One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenReplicated() run outside the lock,
-// in the caller's or a stream's thread, and must not block. Knows no gRPC. The work is a sequence of steps
-// that do not block; they run in the replicator's own thread or, in simulated time, in calls of Step().
+// One per job and server, owned by the ActiveJob. Thread-safe. Callbacks of WhenReplicated() run outside the
+// lock, in the caller's or a stream's thread, and must not block. Knows no gRPC. The work is a sequence of
+// steps that do not block; they run in the replicator's own thread or, in simulated time, in calls of Step().
 #pragma once
 
 #include <array>
@@ -202,7 +202,8 @@ class Replicator final : private ReplicationStreamHandler {
   // The backup has heard from us since `heard_`; the connection was seen to break at `broken_`.
   TimePoint heard_ ABSL_GUARDED_BY(mutex_), broken_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
-  // ReplicationAck.keeper of the process that agreed last to be the backup, and of the one that answered last.
+  // ReplicationAck.keeper of the process that agreed last to be the backup, and of the one that answered
+  // last.
   uint64_t keeper_ ABSL_GUARDED_BY(mutex_) = 0, answering_ ABSL_GUARDED_BY(mutex_) = 0;
   Thread thread_;
 };

@@ -3,7 +3,7 @@
 // speculative update can be computed and sent before all workers have sent it. Therefore no worker may be far
 // ahead of the slowest one: the link then carries what is needed next.
 //
-// Nobody waits for a worker that begins late or stands still, because an idle link would not make that worker
+// No worker waits for one that begins late or stands still, because an idle link would not make that worker
 // faster. Credit is advice: it lapses if no more arrives for a while (net::Allowance), so no round depends on
 // these decisions.
 //

@@ -15,8 +15,8 @@
 // limited in this way: from kMaxUnexecuted entries on they are refused.
 //
 // With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
-// order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the backup
-// has it: no follower has executed an entry that a promoted backup does not know.
+// order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the
+// backup has it: no follower has executed an entry that a promoted backup does not know.
 //
 // One per job, on ps/0; in asynchronous jobs, one on each server. Thread-safe.
 #pragma once
@@ -132,8 +132,8 @@ class Sequencer {
   // log is full.
   absl::StatusOr<Progress> WriteMarker(const SnapshotBarrier& marker) ABSL_LOCKS_EXCLUDED(mutex_);
   // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
-  // member; RESOURCE_EXHAUSTED as WriteMarker(). The numbers of an incarnation rise: a call whose number is not
-  // above the previous one is a repeat, and has no effect.
+  // member; RESOURCE_EXHAUSTED as WriteMarker(). The numbers of an incarnation rise: a call whose number is
+  // not above the previous one is a repeat, and has no effect.
   absl::Status ChangeConfig(uint64_t incarnation, int64_t number, const ConfigChange& config_change)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -242,8 +242,8 @@ class Sequencer {
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // copied(): whether events must be sent to the backup. Replicate() sends one, before each change, so that the
-  // backup makes the same change.
+  // copied(): whether events must be sent to the backup. Replicate() sends one, before each change, so that
+  // the backup makes the same change.
   bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -6,8 +6,8 @@
 //                             ▲                        │
 //                             └─Create, a generation on┘
 //
-// With ps_replication (server_backup.cc), a Server is one shard of the job in one process, and another process
-// has a second Server for the same shard:
+// With ps_replication (server_backup.cc), a Server is one shard of the job in one process, and another
+// process has a second Server for the same shard:
 //
 //   EMPTY ──OpenBackup──► COPY ──Promote──► READY ── replaced by its own backup ──► EMPTY
 //

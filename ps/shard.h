@@ -11,8 +11,8 @@
 //
 // If the shard has a backup on another server (replicator.h), each entry is sent there with the mean of its
 // gradients, and answers to clients wait until the backup has received the entry. A shard that is a backup
-// executes the entries that it receives (shard_replica.cc). After its promotion, entries wait for the gradients
-// that were lost with the old primary; their workers send them again.
+// executes the entries that it receives (shard_replica.cc). After its promotion, entries wait for the
+// gradients that were lost with the old primary; their workers send them again.
 //
 // Thread-safe. The log is executed by whichever thread finds that no other thread executes it (Flush,
 // FinishPush). Arithmetic runs outside the lock, under the `executing_` flag. Replies are called outside the
@@ -118,8 +118,8 @@ class Shard final : public LogSink {
     bool staleness_aware_learning_rate = false;
     int64_t initial_version = 0;
     int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
-    // Makes speculative updates (speculative_update.h): for a synchronous job without norms whose rounds take all
-    // its workers, if the memory has room for another version and other slots.
+    // Makes speculative updates (speculative_update.h): for a synchronous job without norms whose rounds take
+    // all its workers, if the memory has room for another version and other slots.
     bool speculative_updates = false;
     std::optional<float> learning_rate{};  // set by an earlier config change
     ThreadPool* thread_pool = nullptr;     // as in VariableStore
@@ -184,8 +184,8 @@ class Shard final : public LogSink {
   // INVALID_ARGUMENT, without effect, for a state that does not fit this shard.
   absl::Status RestoreReplica(const v1::ReplicatedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // FAILED_PRECONDITION for an entry out of order. INVALID_ARGUMENT for an entry that LogValidator refuses, or
-  // whose mean does not fit this shard. `mean`: null if the entry brings none, or its contributors have no
+  // FAILED_PRECONDITION for an entry out of order. INVALID_ARGUMENT for an entry that LogValidator refuses,
+  // or whose mean does not fit this shard. `mean`: null if the entry brings none, or its contributors have no
   // examples.
   absl::Status AppendReplicated(const LogEntry& entry, const v1::ReplicatedEntry& replicated,
                                 std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -49,8 +49,8 @@ class SpeculativeUpdate {
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
-  // `store` has an optimizer without norms. `thread_pool`, the thread pool, may be null and outlives this object.
-  // `trace` may be null; it records the pieces as parts of what was received.
+  // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace`
+  // may be null; it records the pieces as parts of what was received.
   explicit SpeculativeUpdate(VariableStore& store, ThreadPool* thread_pool = nullptr,
                              TraceRecorder* trace = nullptr);
   // Waits until no piece is being computed.
@@ -83,7 +83,7 @@ class SpeculativeUpdate {
  private:
   static constexpr int64_t kChunk = net::kUpdateChunk;
 
-  // What has arrived of one worker's gradient.
+  // The part of one worker's gradient that has arrived.
   struct Member {
     int worker = 0;
     uint64_t incarnation = 0;

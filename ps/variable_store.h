@@ -40,8 +40,8 @@ struct Values {
 class VariableStore {
  public:
   // Values start at 0, and slots at the optimizer's initial slot values. `optimizer` outlives the store;
-  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: thread pool for
-  // updates; outlives the store.
+  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: thread
+  // pool for updates; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
                 int64_t memory_limit = std::numeric_limits<int64_t>::max(),
                 ThreadPool* thread_pool = nullptr);
@@ -140,7 +140,7 @@ class VariableStore {
   // Used by the updating thread only.
   std::vector<AlignedBuffer> slots_;     // [slot][size()]
   std::shared_ptr<AlignedBuffer> next_;  // new values of an update that is being measured, or null
-  // Of a speculative update; null and unspecified if there is none.
+  // New values and slots of a speculative update; null and unspecified if there is none.
   std::shared_ptr<AlignedBuffer> speculative_;
   std::vector<AlignedBuffer> speculative_slots_;
 

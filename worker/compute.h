@@ -1,6 +1,6 @@
-// What a worker computes with: its devices, and the one replica over them that the trainer calls. The replica
-// is one of: a model on one device; a copy of the model on each of several devices (--devices, --mirrored);
-// one model whose layers are on several devices (--place, and the "device" fields of the model file).
+// The devices of a worker, and the one replica over them that the trainer calls. The replica is one of: a
+// model on one device; a copy of the model on each of several devices (--devices, --mirrored); one model
+// whose layers are on several devices (--place, and the "device" fields of the model file).
 //
 // Created and used by cairn-worker's main thread.
 #pragma once
@@ -41,10 +41,10 @@ struct CoreRange {
 // The number of micro-batches per batch for a pipeline of `places` devices, unless --micro_batches sets it.
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places);
 
-// `assignment`: this worker's position in a model that is divided over workers; null if the model is not divided.
-// `model` and `trace` (which may be null) must outlive the result. `request.device` is used unless other
-// flags name devices; the rest of `request` applies to every device. INVALID_ARGUMENT naming the flag or the
-// layer that requests a missing device.
+// `assignment`: this worker's position in a model that is divided over workers; null if the model is not
+// divided. `model` and `trace` (which may be null) must outlive the result. `request.device` is used unless
+// other flags name devices; the rest of `request` applies to every device. INVALID_ARGUMENT naming the flag
+// or the layer that requests a missing device.
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
                                     const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
                                     const DeviceMakers& makers, TraceRecorder* trace = nullptr,

@@ -39,8 +39,8 @@ struct SplitArgs {
 // The replica of a stage leader, not yet connected to its stage workers.
 absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& args);
 
-// Serves as a stage worker until the end of training: split::StageWorker::Serve(). INVALID_ARGUMENT if the port
-// cannot be opened.
+// Serves as a stage worker until the end of training: split::StageWorker::Serve(). INVALID_ARGUMENT if the
+// port cannot be opened.
 absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker

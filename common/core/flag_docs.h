@@ -18,7 +18,8 @@ namespace cairn {
 // How --help and the man page show the value of a flag: "N", "HOST:PORT", or "sync|async" if a check allows
 // only these words. "..." for a positional argument that may be repeated, empty for others and for switches.
 std::string ValueName(const CLI::Option& option);
-// The description, followed by the default in brackets, "(required)" and "(needs --other_flag)" if they apply.
+// The description, followed by the default in brackets, "(required)" and "(needs --other_flag)" if they
+// apply.
 std::string FullDescription(const CLI::Option& option);
 
 // A man page of section 1 in troff, with all commands; `version` is printed in its footer.

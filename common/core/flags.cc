@@ -81,7 +81,8 @@ std::string Wrapped(absl::string_view text, size_t width) {
 }
 
 // Prints --help: each flag once, in its `_` spelling, with the name of its value; a switch as --[no]shuffle;
-// then the description, wrapped, with the default in brackets. The man pages (flag_docs.h) show the same text.
+// then the description, wrapped, with the default in brackets. The man pages (flag_docs.h) show the same
+// text.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter() {

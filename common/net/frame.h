@@ -27,8 +27,8 @@ inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMax
 
 using FloatSpans = absl::Span<const absl::Span<const float>>;
 
-// Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped (data_channel/peer_memory.h).
-// One thread.
+// Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped
+// (data_channel/peer_memory.h). One thread.
 class BorrowedBytes {
  public:
   virtual ~BorrowedBytes() = default;

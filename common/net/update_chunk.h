@@ -1,5 +1,5 @@
-// The pieces of a speculative update (ps/speculative_update.h): a synchronous update that is computed and sent
-// piece by piece while its gradients arrive. Used by servers, and by the estimates of `cairn plan`.
+// The pieces of a speculative update (ps/speculative_update.h): a synchronous update that is computed and
+// sent piece by piece while its gradients arrive. Used by servers, and by the estimates of `cairn plan`.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ struct UpdateCounters {
   void Add(const UpdateCounters& other);
 };
 
-// What a worker has to do, with dynamic sharding.
+// The work items of a worker, with dynamic sharding.
 struct Work {
   // The worker's current item, and the next one for its loader. Empty: the worker waits, or the job is over.
   std::vector<WorkItem> work_items;

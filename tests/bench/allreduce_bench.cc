@@ -210,7 +210,7 @@ absl::Status Run(const Options& options) {
     contenders.push_back({.name = name,
                           .bytes = static_cast<double>(size) * sizeof(float),
                           .other_processes = std::move(others),
-                          .once = [crew = groups.back().get()] { return crew->Round(); }});
+                          .once = [group = groups.back().get()] { return group->Round(); }});
   };
   compete("Cairn's ring, TCP", {}, [&](int worker) { return by_tcp.Reduce(worker); });
   compete("Cairn's ring, shared memory", {}, [&](int worker) { return by_memory.Reduce(worker); });

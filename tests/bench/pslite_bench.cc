@@ -47,7 +47,7 @@ struct Options {
   ContestOptions contest{.rounds = 7};
 };
 
-// Of all tasks alike.
+// The sizes, the same in all tasks.
 struct Sizes {
   int variables;
   int64_t elements;  // of each

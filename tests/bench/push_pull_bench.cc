@@ -192,7 +192,7 @@ struct Buffers {
   size_t size;  // bytes of each
 };
 
-// Of one transport.
+// The contenders of one transport.
 struct Peers {
   pid_t process;
   RawSocket& raw;

@@ -142,7 +142,7 @@ absl::Status Run(const Options& options) {
           options.workers,
           [&](int c) { return Step(*all[i].workers[static_cast<size_t>(c)], options.variables, gradient); },
           &now[2 + 2 * i]));
-      // Of the values that the rounds have left.
+      // Reads the values after the rounds.
       for (const auto& reader : all[i].readers) CAIRN_RETURN_IF_ERROR(reader->Refresh().status());
       CAIRN_RETURN_IF_ERROR(Turn(
           options.workers, [&](int c) { return all[i].readers[static_cast<size_t>(c)]->Refresh().status(); },

@@ -20,8 +20,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
 TUNED = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "LD_LIBRARY_PATH": OPENBLAS}
-# Of one image's step: each layer's products forward and by the kernel's gradient, and, behind the first, by the
-# input's.
+# For one image: the products of each layer in the forward pass and in the gradients of the kernel and, except for
+# the first layer, of the input.
 FLOPS = {"cnn": 16_376_064, "mlp": 113_754_112, "resnet20": 243_994_368}
 STEPS = {"cnn": 150, "mlp": 30, "resnet20": 30}
 MLP = """{"config": {"layers": [

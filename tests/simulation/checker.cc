@@ -97,7 +97,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
     // The push is answered again. A shard that has seen a newer incarnation or step of the worker may only
     // reject it.
     if (result.outcome != first->second && result.outcome != v1::OUTCOME_REJECTED) {
-      Violation(absl::StrCat(who, " is told ", v1::Outcome_Name(result.outcome), " after ",
+      Violation(absl::StrCat(who, " receives ", v1::Outcome_Name(result.outcome), " after ",
                              v1::Outcome_Name(first->second)));
     }
     ++coverage_.duplicate;
@@ -126,7 +126,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
     case v1::OUTCOME_FINISHED:
       ++coverage_.finished;
       if ((rules_.final_version == 0 || result.version != rules_.final_version) && !all_examples_used()) {
-        Violation(absl::StrCat(who, " is told of the end at version ", result.version));
+        Violation(absl::StrCat(who, " is answered with the end at version ", result.version));
       }
       break;
     default:

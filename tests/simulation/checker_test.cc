@@ -260,7 +260,7 @@ TEST_F(ExamplesTest, FindsExamplesThatAreLeftAtTheEnd) {
   AcceptBoth();
   const ps::PushResult finished = {.outcome = v1::OUTCOME_FINISHED, .version = 1, .values = {}};
   checker_.Answered(checker_.Arrived(0, From(Key(0, 2), 1), 1), finished, std::nullopt);
-  Found("push 0.1.2 on ps/0 is told of the end at version 1");
+  Found("push 0.1.2 on ps/0 is answered with the end at version 1");
 }
 
 TEST_F(ExamplesTest, FindsExamplesThatAreMiscounted) {

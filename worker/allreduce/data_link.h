@@ -1,5 +1,5 @@
-// Streams of the ring between neighbours over the data channel (common/net/data_channel), with shared memory within
-// a host.
+// Streams of the ring between neighbours over the data channel (common/net/data_channel), with shared memory
+// within a host.
 //
 // A worker's answer to a greeting names an abstract socket with 128 random bits. A neighbour that can connect
 // to it is on the same host; any other neighbour uses the announced TCP port. If the data channel fails in

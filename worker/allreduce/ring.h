@@ -93,7 +93,7 @@ class Ring {
     kSummed,   // the sum has been passed on
     kMean,     // the mean has arrived
   };
-  // What is known of a step. Data can arrive for the current step and the next one.
+  // The state of a step. Data can arrive for the current step and the next one.
   struct Round {
     int64_t step = 0;
     bool begun = false;

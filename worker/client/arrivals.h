@@ -52,8 +52,8 @@ class Arrivals {
   bool intact() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Chunks begin and end at multiples of this many elements (net::kUpdateChunk, net::kMaxPayloadFloats, pieces
-  // of DataStream) or at the end of the arena.
+  // Chunks begin and end at multiples of this many elements (net::kUpdateChunk, net::kMaxPayloadFloats,
+  // pieces of DataStream) or at the end of the arena.
   static constexpr int64_t kPage = 1024;
   struct Part {
     int64_t size = 0;          // elements

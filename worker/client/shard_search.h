@@ -34,7 +34,8 @@ class ShardSearch {
   // The server of the shard that a client knows. Incarnation 0: none.
   struct Known {
     uint64_t incarnation = 0;
-    // Of the job. A server that survives a rollback keeps its incarnation in the next generation.
+    // The generation of the job. A server that survives a rollback keeps its incarnation in the next
+    // generation.
     int64_t generation = 0;
     int64_t epoch = 0;  // the number of promotions in that generation
     // ConnectResponse.epoch_seal, which proves the epoch to other servers.

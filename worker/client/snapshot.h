@@ -1,7 +1,7 @@
 // The state of all servers at one point of the job: values, optimizer slots and progress.
 //
-// A snapshot takes two steps. PlaceSnapshotMarker() sets the point: if all servers share one log, it is the same
-// version on all of them, and each keeps its state at that version while updates continue; in other
+// A snapshot takes two steps. PlaceSnapshotMarker() sets the point: if all servers share one log, it is the
+// same version on all of them, and each keeps its state at that version while updates continue; in other
 // asynchronous jobs it is a point between two pushes on each server separately. ReadSnapshot() fetches the
 // state, from any thread.
 #pragma once
@@ -36,8 +36,8 @@ struct Snapshot {
   std::vector<Server> servers;
 };
 
-// `marker` must be unique in the life of the job. Makes one call to each server that sequences, with a limit of
-// 10 s each.
+// `marker` must be unique in the life of the job. Makes one call to each server that sequences, with a limit
+// of 10 s each.
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if

@@ -108,8 +108,7 @@ class StepPushes {
   struct Unanswered {
     std::vector<int> waiting;  // servers that have not answered
     std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
-    // Of one of the failed servers, which it names: the first failure that is not UNAVAILABLE, otherwise the
-    // first.
+    // The first failure that is not UNAVAILABLE, otherwise the first; names the server.
     absl::Status failure;
   };
   // When the first values of an answer arrived: set by one callback of a stream, read by a later one. Null:
@@ -140,7 +139,8 @@ class StepPushes {
   // Set by Learn() and Begin().
   const LearntJob* job_ = nullptr;
   const std::vector<net::VariableInfo>* variables_ = nullptr;
-  // Of gradients, [variable]. Variables of compressed_ have float32, for gradients that cannot be compressed.
+  // Encodings of the gradients, [variable]. Variables of compressed_ have float32, for gradients that cannot
+  // be compressed.
   std::vector<v1::Encoding> encodings_;
   std::vector<AlignedBuffer> encoded_;  // [server] gradients in 16 bits that are being sent
   Step step_;

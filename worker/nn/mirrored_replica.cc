@@ -113,8 +113,8 @@ class MirroredReplica final : public Replica {
     return EvenParts(batch.examples, std::min(batch.examples, static_cast<int64_t>(mirrors_.size())));
   }
 
-  // Runs `work(index)` on each device that has examples, and then calls `gradient_queue.Done()`. Everything that
-  // `work` borrows must stay valid until then.
+  // Runs `work(index)` on each device that has examples, and then calls `gradient_queue.Done()`. Everything
+  // that `work` borrows must stay valid until then.
   template <typename Work>
   void RunAll(const std::vector<int64_t>& begins, GradientQueue& gradient_queue, const Work& work) {
     for (size_t index = 0; index + 1 < begins.size(); ++index) {

@@ -42,8 +42,8 @@ class Pipeline {
     TraceRecorder* trace = nullptr;         // may be null
     RemoteStages* remote_stages = nullptr;  // null if all stages are in this process
   };
-  // Model, threads, trace and `remote_stages` must outlive the pipeline. UNIMPLEMENTED for devices that compute
-  // in float16, since their loss scaling needs the whole model.
+  // Model, threads, trace and `remote_stages` must outlive the pipeline. UNIMPLEMENTED for devices that
+  // compute in float16, since their loss scaling needs the whole model.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Options options);
   ~Pipeline();
 

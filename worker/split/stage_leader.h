@@ -1,6 +1,6 @@
 // The stage leader of a group of workers over which a model is divided: the replica that its trainer calls.
-// It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of every
-// batch, and receives their gradients.
+// It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of
+// every batch, and receives their gradients.
 //
 // If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values,
 // therefore with the same bits; the trainer does not notice. A gradient that was reported as final is not
@@ -76,7 +76,7 @@ class StageLeader final : public nn::Replica {
 
  private:
   struct Link;
-  // What the stages of a stage worker need.
+  // The variables and inputs that the stages of a stage worker need.
   struct Needs {
     std::vector<int> variables, inputs;  // of the model, ascending
     bool last = false;                   // has the end of the model

@@ -133,8 +133,8 @@ class DataStream {
     return BorrowedFrom(payload).has_value();
   }
   // The best number of floats to send at a time of this payload, if it is neither borrowed nor mapped
-  // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let more
-  // urgent ones overtake them.
+  // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let
+  // more urgent ones overtake them.
   int64_t PieceOf(FloatSpans payload) const;
   // Queues a message with a payload of at most PieceOf() floats, or one that is borrowed or mapped; does not
   // block. The payload must stay unchanged until `owner`, which keeps its memory alive, is released or,
@@ -170,7 +170,7 @@ class DataStream {
  private:
   struct Message {
     DataPrologue prologue{};
-    std::string header{};  // followed by the payload's LentRuns, if it is borrowed or mapped
+    std::string header{};  // followed by the payload's BorrowedRuns, if it is borrowed or mapped
     // Empty if the payload is borrowed or mapped, and once it is in the ring.
     absl::InlinedVector<absl::Span<const float>, 2> payload{};
     std::shared_ptr<const void> owner{};           // of `payload`

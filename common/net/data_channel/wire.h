@@ -42,7 +42,7 @@ struct DataRegion {
   uint64_t bytes = 0;
 };
 
-// Precedes each message. header_bytes of header follow, then `runs` LentRuns or payload_bytes of payload.
+// Precedes each message. header_bytes of header follow, then `runs` BorrowedRuns or payload_bytes of payload.
 struct DataPrologue {
   enum Kind : uint32_t {
     kInline = 0,     // the payload follows

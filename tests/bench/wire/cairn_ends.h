@@ -56,11 +56,11 @@ absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& s
                                                             const std::string& task,
                                                             const std::string& transport);
 
-// Writes first values, all 0, where the servers have none.
+// Writes initial values, all 0, to servers that have none.
 absl::Status Initialise(client::Connection& connection, const BenchJob& job);
 
-// One worker that moves what it is told to, with no more than what moves it. Each of a job's workers must
-// push once in each round, in a thread of its own. All gradients travel as the job says of its first
+// One worker that only transfers the requested values and gradients. Each of a job's workers must push once
+// in each round, in its own thread. All gradients have the encoding that the job specifies for its first
 // variable.
 class WireWorker {
  public:

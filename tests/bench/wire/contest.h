@@ -27,7 +27,7 @@ struct Measured {
   std::vector<double> rate;      // [round] GB/s, or calls/s where no bytes are moved
   std::vector<double> seconds;   // [call] of all rounds
   std::vector<double> near_cpu;  // [round] seconds for each GB, of this process
-  std::vector<double> far_cpu;   // [round] likewise of the others
+  std::vector<double> far_cpu;   // [round] the same, of the other processes
 };
 
 struct ContestOptions {

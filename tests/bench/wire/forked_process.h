@@ -16,10 +16,10 @@ namespace cairn::bench {
 class Forker {
  public:
   Forker(int words, int lifeline) : words_(words), lifeline_(lifeline) {}
-  // Once: what the parent must know to reach this process, at most 4096 bytes. Ends this process where nobody
-  // is left to hear it.
+  // Sends the parent what it needs to reach this process, at most 4096 bytes; called once. Ends this process
+  // if the parent has died.
   void Report(std::string_view words) const;
-  // Ends this process, and its threads where they stand, when the parent wants no more of it.
+  // Ends this process, without joining its threads, when the parent no longer needs it.
   [[noreturn]] void ExitWhenItIsDone() const;
 
  private:

@@ -151,7 +151,7 @@ TEST(FollowProto, AnUpdateToAnImpossibleVersionIsRefused) {
             "decision 7: an update to version -9223372036854775808");
 }
 
-// What a faulty or malicious leader may send instead of a valid decision.
+// Invalid decisions, as a faulty or malicious leader may send them.
 class StrangeDecision : public testing::Test {
  protected:
   StrangeDecision() { decision_.set_index(7); }
