@@ -10,7 +10,7 @@
 //   any state ──► kFenced: the backup has been promoted, or may have been before its process ended
 //
 // Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait
-// until the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
+// until the backup has received everything before them; in kUnsure they are deferred. In kFenced nothing is
 // answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume when its
@@ -91,7 +91,7 @@ class Replicator final : private ReplicationStreamHandler {
     std::string backup;  // "ps/0 at host:2222"
     v1::ReplicationOrigin origin;
     std::function<std::unique_ptr<ReplicationStream>(ReplicationStreamHandler&)> dial;
-    // Makes each Part call SendState() soon. Called from the replicator's thread, or from Step(),
+    // Makes each component call SendState() soon. Called from the replicator's thread, or from Step(),
     // until Stop().
     std::function<void()> capture;
     int64_t most_behind_bytes = 0;  // while a backup catches up, answers wait beyond it

@@ -4,8 +4,8 @@
 // ahead of the slowest one: the link then carries what is needed next.
 //
 // No worker waits for one that begins late or stands still, because an idle link would not make that worker
-// faster. Credit is advice: it lapses if no more arrives for a while (net::Allowance), so no round depends on
-// these decisions.
+// faster. Credit is advice: it lapses if no more arrives for a while (net::CreditLimit), so no round depends
+// on these decisions.
 //
 // Not thread-safe.
 #pragma once

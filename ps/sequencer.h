@@ -193,7 +193,7 @@ class Sequencer {
   std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Partial {  // held by some servers, not by all
+  struct Partial {  // received by some servers, but not by all
     Gradient gradient;
     std::set<int> servers;
   };
@@ -242,8 +242,8 @@ class Sequencer {
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // copied(): whether events must be sent to the backup. Replicate() sends one, before each change, so that
-  // the backup makes the same change.
+  // replicated(): whether events must be sent to the backup. Replicate() sends one, before each change, so
+  // that the backup makes the same change.
   bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -9,7 +9,7 @@
 // With ps_replication (server_backup.cc), a Server is one shard of the job in one process, and another
 // process has a second Server for the same shard:
 //
-//   EMPTY ──OpenBackup──► COPY ──Promote──► READY ── replaced by its own backup ──► EMPTY
+//   EMPTY ──OpenBackup──► BACKUP ──Promote──► READY ── replaced by its own backup ──► EMPTY
 //
 // Thread-safe. Calls do not block: a call that must wait keeps its reply and returns. Replies come from any
 // thread, outside all locks. Lock order: server, sequencer, shard.

@@ -5,12 +5,12 @@
 // One per job, created by the server that decides, which also serialises the calls. Its tests are tables
 // of events.
 //
-//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1 ──held──► Release
+//   OnJoin ──► member ──OnGradient──► staged ──► Apply   version + 1 ──deferred──► Release
 //                │                      │
 //                └──────OnLeave─────────┴──────► Refuse  the worker receives the reason
 //
 // Every gradient is answered by exactly one decision, at once or after a later event: Refuse, Apply or, if
-// the Apply is marked as held, the Release that follows. A repeat (a worker, incarnation and step seen
+// the Apply is deferred, the Release that follows. A repeat (a worker, incarnation and step seen
 // before) is only counted: the first decision stands.
 #pragma once
 
@@ -85,7 +85,7 @@ struct Refuse {
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
 
-// Answer this push now: its gradient is in an earlier update whose answer was held.
+// Answer this push now: its gradient is in an earlier update whose answer was deferred.
 struct Release {
   PushKey key;
 

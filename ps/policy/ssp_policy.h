@@ -3,7 +3,7 @@
 // slowest live worker is at most max_staleness clocks behind it.
 //
 //   staged ──► Apply ──not too far ahead──► answered
-//                └─────held──► the slowest worker catches up, or leaves ──► Release: answered
+//                └───deferred──► the slowest worker catches up, or leaves ──► Release: answered
 //
 // A deferred answer carries the values at its Release. Therefore a worker that continues at clock c has seen
 // every update that any worker made at a clock below c - max_staleness. Usually it has seen more, because it

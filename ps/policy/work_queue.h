@@ -1,5 +1,5 @@
-// The examples of a job's epochs, assigned to workers as work items (tickets): which worker computes with
-// which examples.
+// The examples of a job's epochs, assigned to workers as work items: which worker computes with which
+// examples.
 //
 // An item is a run of positions in the order of one epoch, at most a batch. Each example of the epochs is in
 // exactly one of these states:

@@ -5,7 +5,7 @@
 
 `cairn train` with 2 ps and 2 workers of one thread each, synchronous, a line for each step. In the middle of a run ps/0
 or ps/1 gets SIGKILL; the pause is the longest time between two steps after that, beside the longest before it. Without
-copies the job is set back to its last snapshot, of at most a second before: the time is until it has made the next step
+copies the job is rolled back to its last snapshot, of at most a second before: the time is until it has made the next step
 beyond where it was. The cost is steps/s with backups against without, in turn, of undisturbed runs.
 """
 

@@ -309,7 +309,7 @@ class Soak(IntegrationTest):
         tensors = read_safetensors(self.directory / "all.safetensors")
         self.assertEqual(sorted(tensors), ["left/bias", "left/kernel", "right/bias", "right/kernel"])
         updates = {name: sorted(set(values)) for name, values in tensors.items()}
-        if self.options.mode != "async" or self.options.ps_replication:  # one log for all, or nothing is set back
+        if self.options.mode != "async" or self.options.ps_replication:  # one log for all, or nothing is rolled back
             self.assertEqual(updates, {name: [summary["global_step"]] for name in updates})
             return
         # Each server counts for itself. What only one had when a snapshot was marked is not repeated on the other.

@@ -115,7 +115,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
       if (result.staleness <= std::max<int64_t>(0, sync() ? 0 : rules_.max_staleness)) {
         Violation(absl::StrCat(who, " is refused as stale by ", result.staleness));
       }
-      if (rules_.mode == v1::MODE_SSP) Violation(absl::StrCat(who, " is refused as stale, not held"));
+      if (rules_.mode == v1::MODE_SSP) Violation(absl::StrCat(who, " is refused as stale, not deferred"));
       break;
     case v1::OUTCOME_REJECTED:
       ++coverage_.rejected;

@@ -166,7 +166,7 @@ TEST_F(CheckerTest, FindsARollbackWithoutALoss) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.RollBack({.values = {-4}, .progress = At(1, 2)});
-  Found("all are set back to version 1, and no server has lost anything");
+  Found("all are rolled back to version 1, and no server has lost anything");
 }
 
 TEST_F(CheckerTest, FindsARollbackToValuesOfNoSnapshot) {
@@ -175,8 +175,8 @@ TEST_F(CheckerTest, FindsARollbackToValuesOfNoSnapshot) {
   checker_.ServerLost();
   checker_.RollBack({.values = {-4}, .progress = At(3, 2)});
   checker_.RollBack({.values = {-3}, .progress = At(1, 2)});
-  Found("all are set back to version 3, of which there is no snapshot");
-  Found("all are set back to other values than the snapshot of version 1 has");
+  Found("all are rolled back to version 3, of which there is no snapshot");
+  Found("all are rolled back to other values than the snapshot of version 1 has");
 }
 
 TEST_F(CheckerTest, FindsASnapshotThatCountsTooFewOrTooMany) {

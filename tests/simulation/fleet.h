@@ -71,7 +71,7 @@ class Fleet {
   void Pause(int process, double seconds);
   void BreakOneLink();
   void Tick();
-  // Copies are kept up by whoever is awake.
+  // Starts missing backups, from every server that is awake.
   void KeepUpBackups();
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);

@@ -24,7 +24,7 @@ struct Setting {
   Rules rules;
   int steps;                                                  // of each worker
   double longest_delay, computing, chaos_every, chaos_until;  // seconds
-  int64_t batch_size = 0;                                     // of tickets
+  int64_t batch_size = 0;                                     // of work items
   ServerFaults server_faults = ServerFaults::kNone;
   bool wait_for_return = false;  // rounds wait for workers whose lease has run out
 };

@@ -85,7 +85,7 @@ void Workers::OnRead(int w, int s, int64_t /*pull*/, const Read& read) {
     if (one_log() && version != worker.versions[0]) {
       histories_.Of(worker.generation)
           .Violation(absl::StrCat("worker ", w, " reads versions ", version, " and ", worker.versions[0],
-                                  " at one mark"));
+                                  " at one marker"));
     }
   }
   ++worker.pulls;

@@ -1,5 +1,5 @@
 // How a worker connects to its right-hand neighbour and accepts the left-hand one. Transports implement this
-// interface: grpc_link, direct_link, and one within the process for tests.
+// interface: grpc_link, data_link, and one within the process for tests.
 #pragma once
 
 #include <chrono>

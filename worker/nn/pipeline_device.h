@@ -1,5 +1,5 @@
 // A device worker of a divided model: one device, its variables, and the work of its stages. Owned by the
-// pipeline, used by the device's thread, except for the tensors that a Cell passes on.
+// pipeline, used by the device's thread, except for the tensors that a StageInstance passes on.
 //
 // A device with memory of its own holds only the variables of its stages. Gradients of micro-batches are
 // added up where the device computes, in the order of the micro-batches.

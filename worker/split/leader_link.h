@@ -1,4 +1,4 @@
-// A stage leader's stream to one stage worker. Only for head*.cc.
+// A stage leader's stream to one stage worker. Private to stage_leader*.cc.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct StageLeader::Link final : allreduce::RingHandler {
 
   StageLeader& leader;
   const size_t stage_worker;
-  // Guarded by head.mutex_.
+  // Guarded by leader.mutex_.
   TimePoint heard;
   absl::Status lost;  // why the link is lost; OK while it is not
   bool done = false;  // has finished the current batch

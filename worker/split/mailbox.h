@@ -1,9 +1,9 @@
 // The activations, and their gradients, that pipeline stages of this process exchange with those of others.
-// Connects the pipeline, whose remote stages (nn::Elsewhere) it represents, with the links of a stage leader
-// or a stage worker.
+// Connects the pipeline, whose remote stages (nn::RemoteStages) it represents, with the links of a stage
+// leader or a stage worker.
 //
 // One thread begins and ends calls. OnTensor() is called by the threads of the links, the methods of
-// nn::Elsewhere by those of the devices.
+// nn::RemoteStages by those of the devices.
 #pragma once
 
 #include <cstdint>

@@ -122,7 +122,7 @@ class StageLeader final : public nn::Replica {
   const nn::Model& model_;
   const nn::LossSpec loss_;
   std::function<int64_t()> step_;
-  std::vector<Needs> needs_;  // [partner]
+  std::vector<Needs> needs_;  // [stage worker]
   Mailbox mailbox_;
   std::unique_ptr<nn::Pipeline> pipeline_;
   nn::InputSplitter inputs_;
@@ -132,7 +132,7 @@ class StageLeader final : public nn::Replica {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [partner] null: not connected
+  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [stage worker] null: not connected
   bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
   TimePoint call_began_ ABSL_GUARDED_BY(mutex_);
   int64_t call_step_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,4 +1,4 @@
-// A stream that a stage worker has accepted. Only for partner*.cc.
+// A stream that a stage worker has accepted. Private to stage_worker*.cc.
 #pragma once
 
 #include <memory>

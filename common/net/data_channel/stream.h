@@ -64,7 +64,7 @@ namespace cairn::net {
 class DataReceiver {
  public:
   virtual ~DataReceiver() = default;
-  // The server's end: called once, before the first message, with the client's Options::part. A status other
+  // The server's end: called once, before the first message, with the client's Options::shard. A status other
   // than OK refuses the client.
   virtual absl::Status OnGreeting(int64_t /*part*/) { return absl::OkStatus(); }
   // Where to put the payload of `bytes` that follows this header on the socket, to save a copy: the next
@@ -228,7 +228,7 @@ class DataStream {
   // them.
   static absl::InlinedVector<iovec, 8> UnsentOf(const Message& message, bool with_payload);
   // Sends from the message's payload by reference and returns the bytes taken. 0: the socket has no room, or
-  // pinning is impossible, and holds_ is now false.
+  // pinning is impossible, and pins_ is now false.
   size_t SendPages(const Message& message);
   absl::StatusOr<Blocked> PutIntoRing(Message& message);
   void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);

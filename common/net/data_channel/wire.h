@@ -28,7 +28,7 @@ struct DataGreeting {
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;               // of the server; both ends must agree
   std::array<char, kDataKeyBytes> key{};  // client: the key that the server announced over gRPC
-  int64_t shard = -1;                     // client: DataStream::Options::part
+  int64_t shard = -1;                     // client: DataStream::Options::shard
   uint64_t shared = 0;                    // client: it passes shared memory; the server repeats the value
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // server: it can read the client's memory

@@ -14,7 +14,7 @@ using Answer = absl::StatusOr<v1::ConnectResponse>;
 struct Places {
   Answer home = absl::UnavailableError("Connection refused");
   Answer away = absl::NotFoundError("nothing of the part is here");
-  absl::Status promotion = absl::AbortedError("no whole copy");  // the answer to Promote
+  absl::Status promotion = absl::AbortedError("no backup in sync");  // the answer to Promote
 };
 
 Answer Server(v1::State state, uint64_t incarnation = 7, int64_t epoch = 0) {

@@ -208,7 +208,7 @@ TEST_P(GradientCodecTest, APartOfAChunkCanBeDecoded) {
   }
 }
 
-TEST_P(GradientCodecTest, TheLargestChunkIsOnePieceOfADirectStream) {
+TEST_P(GradientCodecTest, TheLargestChunkFitsIntoOneFragmentOfADataStream) {
   const Cut cut = {codec().block_elements() - 1, codec().chunk_elements()};
   EXPECT_LE(codec().MostBytes(cut, cut.count), 256 << 10);
 }
