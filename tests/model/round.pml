@@ -1,7 +1,7 @@
 /* The synchronous round on two servers: ps/0 decides, ps/1 follows by a link that may break; workers crash or lose
  * their lease, and come back with a new life. What is checked, for every order of all this:
  *
- *   - an update is executed only where all its gradients have been received, and all of them are from the version before it;
+ *   - an update is executed only where all its gradients have been received, all from the version before it;
  *   - no push is in two updates, or is refused after it was in one; servers give it the same outcome and version;
  *   - a round has min(K, live workers) gradients, one of each worker;
  *   - every worker is answered in the end (no invalid end state), and then the servers agree and hold nothing more.

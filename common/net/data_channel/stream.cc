@@ -157,7 +157,7 @@ absl::Status DataStream::Watch(const FileDescriptor& descriptor, uint32_t events
 }
 
 absl::Status DataStream::Start() {
-  CAIRN_ASSIGN_OR_RETURN(thread_, Thread::Start("direct-stream", [this] { Run(); }));
+  CAIRN_ASSIGN_OR_RETURN(thread_, Thread::Start("data-stream", [this] { Run(); }));
   return absl::OkStatus();
 }
 

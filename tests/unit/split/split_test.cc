@@ -109,7 +109,7 @@ class StageWorkerProcess {
       MutexLock lock(slot_.mutex);
       slot_.host = stage_worker_.get();
     }
-    thread_ = Thread("partner", [this] { served_ = stage_worker_->Serve(); });
+    thread_ = Thread("stage-worker", [this] { served_ = stage_worker_->Serve(); });
   }
   ~StageWorkerProcess() {
     stop_ = true;
