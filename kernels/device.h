@@ -4,8 +4,9 @@
 // The builder of a replica owns the device, and must outlive everything made from it. A device and its ops
 // are used by the thread that made the device; two devices are independent. Work may be asynchronous:
 // operations and copies of one device take effect in the order of the calls, except that copies to the host
-// run beside the work that follows them. Until Synchronize() returns, the source of such a copy must not be
-// written, and host memory given to any copy must stay valid and untouched. The CPU backend is synchronous.
+// run concurrently with the work that follows them. Until Synchronize() returns, the source of such a copy
+// must not be written, and host memory given to any copy must stay valid and untouched. The CPU backend is
+// synchronous.
 #pragma once
 
 #include <cstdint>

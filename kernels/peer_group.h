@@ -2,7 +2,7 @@
 // of one process form a kernels::DeviceGroup.
 //
 // Created after the device and destroyed before it. All calls come from one thread, that of the device. A sum
-// has its own streams, so it runs beside the device's computations.
+// has its own streams, so it runs concurrently with the device's computations.
 #pragma once
 
 #include <cstddef>

@@ -150,8 +150,8 @@ class Shard final : public LogSink {
   // --- Pushes ---
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // The reply is INVALID_ARGUMENT if chunks are missing, RESOURCE_EXHAUSTED if too many pushes wait.
-  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room to hold
-  // them beside the next version.
+  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room for
+  // them and the next version.
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Reads and writes ---

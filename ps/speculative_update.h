@@ -8,9 +8,9 @@
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
 //                        └ a piece that all members have sent: computed and sent, by the thread pool
-//                          if it has a free place, so that the thread that received it goes on receiving
+//                          if it has a free thread, so that the thread that received it goes on receiving
 //
-// New values and slots are written beside the current ones.
+// New values and slots are written to other buffers than the current ones.
 //
 // Thread-safe. Between Expect() and the next Take() or Drop(), nothing else may write to the store.
 #pragma once

@@ -58,8 +58,8 @@ class VariableStore {
 
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // RESOURCE_EXHAUSTED, with the numbers, if no new version could be written beside the current one: then no
-  // further reader may hold the current one. Any thread.
+  // RESOURCE_EXHAUSTED, with the numbers, if there is no room for a new version in addition to the current
+  // one: then no further reader may hold the current one. Any thread.
   absl::Status CheckRoomForReader() const;
 
   // The input of an update. Only one thread at a time measures, applies and writes.
@@ -79,8 +79,8 @@ class VariableStore {
   // layer's norms were measured are updated with the norms from before.
   absl::Status ApplyMean(const Mean& mean);
 
-  // Begins a speculative update, for an optimizer without norms. It is computed beside the current version
-  // until it is published or dropped; until then nothing else may be applied or written.
+  // Begins a speculative update, for an optimizer without norms. It is computed into other buffers than the
+  // current version. Until it is published or dropped, nothing else may be applied or written.
   void BeginSpeculative();
   // Computes elements [begin, end) of it, and returns the buffer, which is complete when all elements have
   // been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.

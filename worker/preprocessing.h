@@ -1,5 +1,5 @@
 // How training converts the contents of files to inputs: the columns that it reads and the factors that it
-// multiplies by. Saved as preprocessing.json beside a trained model, so that inputs mean the same wherever
+// multiplies by. Saved as preprocessing.json next to a trained model, so that inputs mean the same wherever
 // the model is used.
 //
 // Values; any thread.

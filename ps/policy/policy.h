@@ -117,7 +117,7 @@ struct Work {
   bool over = false;  // no more work will come
 };
 
-// Everything that a policy knows besides its configuration. Another policy of the same mode continues
+// Everything that a policy knows in addition to its configuration. Another policy of the same mode continues
 // from it.
 struct PolicyState {
   struct Worker {

@@ -59,7 +59,7 @@ def read(path):
 
 
 def way_of(line):
-    """None for memory alone, which has no far end."""
+    """None for memory alone, which has no other end."""
     found = re.search(r"push-pull|push|pull", line["name"])
     return found.group() if found else None
 

@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   app.add_option("--transport", options.transport, "what the results call it; the environment chooses");
-  app.add_option("--server_pid", options.server_pid, "whose processor time counts as the far side's");
+  app.add_option("--server_pid", options.server_pid, "whose processor time counts as the other side's");
   app.add_option("--rounds", options.contest.rounds);
   app.add_option("--seconds", options.contest.seconds_each, "of each contender in each round, at least");
   app.add_option("--limit", options.limit_seconds, "seconds after which the program is killed");

@@ -358,7 +358,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="how long there are faults")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--data_sharding", choices=["static", "dynamic"], default="static")
-    parser.add_argument("--ps_replication", action="store_true", help="with a copy of each server's part on the other")
+    parser.add_argument("--ps_replication", action="store_true", help="with a backup of each server's shard on the other")
     parser.add_argument("--log", help="a file for what all tasks tell")
     Soak.options = parser.parse_args()
     result = unittest.TextTestRunner(verbosity=2).run(unittest.defaultTestLoader.loadTestsFromTestCase(Soak))

@@ -10,7 +10,7 @@ namespace cairn::simulation {
 
 inline constexpr double kLease = 10;
 
-// The faults of servers, besides broken links.
+// The faults of servers, in addition to broken links.
 enum class ServerFaults {
   kNone,
   kRolledBack,  // they die and return without state: all are rolled back to the newest snapshot

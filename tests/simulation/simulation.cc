@@ -172,7 +172,8 @@ class World {
         away = there;
       }
       if (served.state() != v1::STATE_READY) {
-        histories_.newest().Violation(absl::StrCat("ps/", part, "'s part is served nowhere at the end"));
+        histories_.newest().Violation(
+            absl::StrCat("ps/", part, "'s shard is served by no server at the end"));
         return;
       }
       outcome_.places_taken += served.epoch();

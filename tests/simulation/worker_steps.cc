@@ -182,7 +182,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
   };
   ps::Server* const server = fleet_.At(s, away(w, s));
   if (server == nullptr) {
-    answer(absl::UnavailableError("the stream broke: nothing of the part is there"));
+    answer(absl::UnavailableError("the stream broke: the shard is not there"));
     return;
   }
   const auto job = server->JobForLayout(At(w).layouts[static_cast<size_t>(s)]);

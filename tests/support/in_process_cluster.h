@@ -43,7 +43,7 @@ class InProcessCluster {
 
   int num_servers() const { return options_.servers; }
   std::shared_ptr<ps::Server> server(int index) { return slots_[static_cast<size_t>(index)]->Get(); }
-  // The server of `part` in the next process: its backup, or its primary after a promotion.
+  // The server of shard `part` in the next process: its backup, or its primary after a promotion.
   std::shared_ptr<ps::Server> backup_of(int part) { return backups_[static_cast<size_t>(part)]->Get(); }
 
   // The stubs by which `client` ("worker/0") reaches the servers, by server. Every call returns stubs over
@@ -58,7 +58,7 @@ class InProcessCluster {
   void LoseSums(int server, bool lose) { breakers_[static_cast<size_t>(server)]->LoseSums(lose); }
   int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
-  // The link from `client` to the backup of a part.
+  // The link from `client` to the backup of a shard.
   Link& backup_link(const std::string& client, int part) ABSL_LOCKS_EXCLUDED(mutex_);
   // The process ends as if killed, and all streams to it break.
   void Kill(int server);

@@ -35,7 +35,7 @@ void Arrivals::Begin(const net::Layout& layout) {
 bool Arrivals::Admit(int server, int64_t begin, int64_t count) {
   MutexLock lock(mutex_);
   Part& part = parts_[static_cast<size_t>(server)];
-  if (!Has(part, begin, count)) return true;  // whoever writes the values checks the range
+  if (!Has(part, begin, count)) return true;  // the code that writes the values checks the range
   const Pages come = PagesOf(server, begin, count);
   const auto first = part.here.begin() + come.first, last = part.here.begin() + come.end;
   if (CutsNoPage(part, begin, count) && std::find(first, last, true) == last) return true;

@@ -27,7 +27,7 @@ class Arrivals {
   // --- For the threads of the streams ---
 
   // To be called before `count` values at `begin` of the server's arena are written. Returns false if they
-  // must be discarded. A range outside the arena is accepted: whoever writes the values checks it.
+  // must be discarded. A range outside the arena is accepted: the code that writes the values checks it.
   bool Admit(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   // To be called when the values have been written.
   void Add(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);

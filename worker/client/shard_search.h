@@ -1,14 +1,14 @@
 // Finds the server of one shard of a job: chooses the server to query next and interprets the answers. With
-// ps_replication a shard has two places, its home server and the server of its backup (`away`).
+// ps_replication a shard has two hosts, its home server and the server of its backup (`away`).
 //
-//   Connect first place ── serves it ──────────────────────────► found there
+//   Connect first host ─── serves it ──────────────────────────► found there
 //     │
-//   Connect other place ── serves it ──────────────────────────► found there
+//   Connect other host ─── serves it ──────────────────────────► found there
 //     │    └── has the backup: Promote, Connect ── serves it ──► found there
 //     │
-//   first place has the backup: Promote, Connect ── serves it ─► found there
+//   first host has the backup: Promote, Connect ─── serves it ─► found there
 //     │
-//     ├── a place has not answered ──► UNAVAILABLE or DEADLINE_EXCEEDED: search again later
+//     ├── a host has not answered ───► UNAVAILABLE or DEADLINE_EXCEEDED: search again later
 //     └── both have answered ────────► the shard is lost
 //
 // Performs no I/O and reads no clock: the caller makes the call that question() returns and passes the answer
@@ -45,8 +45,8 @@ class ShardSearch {
     bool IsBefore(const Known& other) const;
   };
   struct Options {
-    bool away = false;        // the place to query first
-    bool has_backup = false;  // the shard has a second place
+    bool away = false;        // the host to query first
+    bool has_backup = false;  // the shard has a second host
     Known known{};            // sent with each Connect
     bool only_known = false;  // accept the known incarnation only, not any server with a job
   };
@@ -54,7 +54,7 @@ class ShardSearch {
     enum class Call { kConnect, kPromote };
     Call call = Call::kConnect;
     bool away = false;
-    bool brief = false;  // another place may have the answer: use a short timeout
+    bool brief = false;  // another host may have the answer: use a short timeout
   };
   struct Found {
     v1::ConnectResponse response;

@@ -76,8 +76,8 @@ class StepPushes {
   // that the round waits for. ABORTED if a server has been restarted; otherwise the error of
   // Options::failure.
   absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Tells the compression which of the answers count: what it left out of a push that is in no update is not
-  // added to the residual.
+  // Reports to the compression which answers count: for a push that is in no update, the elements that it
+  // left out are not added to the residual.
   void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // After End(): waits until the new values of the variable are in Step::values. Returns false if they will
   // not be before the answers arrive.

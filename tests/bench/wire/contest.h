@@ -17,7 +17,7 @@ namespace cairn::bench {
 struct Contender {
   std::string name;
   double bytes = 0;                    // of goodput that one call moves; 0: only the time counts
-  std::vector<pid_t> other_processes;  // whose processor time counts as the far side's
+  std::vector<pid_t> other_processes;  // whose processor time counts as the other side's
   std::function<absl::Status()> once;
   std::string transport{};  // "tcp", "unix", "shm"; empty: none
   std::string encoding{};   // in which gradients travel, "int8"; empty: bytes are only bytes

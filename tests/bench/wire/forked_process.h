@@ -1,4 +1,4 @@
-// A process of its own for the far side of what a benchmark measures.
+// A separate process for the other side of a measured connection.
 #pragma once
 
 #include <sys/types.h>

@@ -10,10 +10,10 @@ namespace {
 
 using Answer = absl::StatusOr<v1::ConnectResponse>;
 
-// The answers of the two places of a shard. A backup that accepts Promote serves from the next epoch on.
+// The answers of the two hosts of a shard. A backup that accepts Promote serves from the next epoch on.
 struct Places {
   Answer home = absl::UnavailableError("Connection refused");
-  Answer away = absl::NotFoundError("nothing of the part is here");
+  Answer away = absl::NotFoundError("the shard is not here");
   absl::Status promotion = absl::AbortedError("no backup in sync");  // the answer to Promote
 };
 
@@ -70,7 +70,7 @@ TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
   }
 }
 
-// The server has dropped its shard: neither place serves it, and the job must be created again on the server.
+// The server has dropped its shard: neither host serves it, and the job must be created again on the server.
 TEST(ShardSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   for (const bool away_first : {false, true}) {
     const auto found =

@@ -464,7 +464,7 @@ TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
   EXPECT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)).code(), absl::StatusCode::kNotFound)
-      << "the answer to where the part is";
+      << "the answer about the host of the shard";
 }
 
 }  // namespace
