@@ -95,7 +95,7 @@ run_tests() {
 deploy/setup.sh --with-tests
 
 for stage in "${stages[@]}"; do
-  # Where there is CUDA: that its code compiles for one card tells what it would for all.
+  # With CUDA: the code is compiled for one architecture, which shows that it compiles for all.
   if build "$stage" -DCAIRN_BUILD_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=90-real; then run_tests "$stage"; fi
 done
 

@@ -40,7 +40,7 @@ def run(options, victim, *flags):
     with tempfile.TemporaryDirectory() as directory:
         job = subprocess.Popen(command(options, *flags), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            times = {}  # [step of the epoch]: when it was told first
+            times = {}  # [step of the epoch]: when it was first reported
             before = killed_at = None
             first = last = time.monotonic()
             pause = longest = 0.0

@@ -201,7 +201,7 @@ absl::Status Run(const Options& options) {
     CAIRN_ASSIGN_OR_RETURN(*memory, device->Allocate(options.size * options.size, "matrix"));
   }
 
-  // The first of both warms up, and is held against the other.
+  // The first run of both warms up; their results are compared.
   CAIRN_RETURN_IF_ERROR(cublas->Run(m));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<float> expected, Download(*device, m.sum));
   CAIRN_RETURN_IF_ERROR(backend.Run(m));

@@ -5,8 +5,8 @@
 
 goodput_push, goodput_pull: GB/s against size, a panel for each transport with all contenders of it and those of memory
 alone. cpu_push, cpu_pull: processor seconds for each GB, both sides together, in the same panels. workers, servers,
-encodings: goodput against their number or kind, at the size with most of them. A picture for which there are no lines
-is not drawn, and that is said. Where a contender was measured twice with the same numbers, the later line counts. Needs
+encodings: goodput against their number or kind, at the size with most of them. A picture without data
+is skipped with a message. If a contender was measured twice with the same parameters, the later line counts. Needs
 only Python's standard library.
 """
 
@@ -25,7 +25,7 @@ FLOAT32 = (None, "float32")
 
 
 def line_of(text):
-    """ValueError says what is wrong with it."""
+    """Parses one line. ValueError describes the fault."""
     line = json.loads(text)
     if not isinstance(line, dict):
         raise ValueError("not a JSON object")

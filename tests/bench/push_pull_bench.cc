@@ -273,7 +273,7 @@ absl::Status AddPushesAlone(Bench& bench, const KeeperProcess& keeper, const std
   return absl::OkStatus();
 }
 
-// Against the bars. Of contenders that did not run nothing is said.
+// Compares the results with the bars. Contenders that did not run are skipped.
 void CompareAll(const Bench& bench, int servers) {
   for (const char* way : {" push", " pull"}) {
     const std::string tcp = absl::StrCat("cairn tcp", way), local = absl::StrCat("cairn unix", way),

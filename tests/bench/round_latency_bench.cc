@@ -1,6 +1,6 @@
-// How long a synchronous round of a tiny model takes: gradients up, the update, values back; and to be told
-// that a variable is as it was; beside unary gRPC calls of as many clients at once, and messages over bare
-// sockets, in the same run.
+// Latency of a synchronous round of a tiny model: gradients to the server, the update, values back. Also the
+// latency of a read of unchanged values. For comparison, the same run measures unary gRPC calls of as many
+// concurrent clients, and messages over bare sockets.
 //
 //   round_latency_bench [--workers 4] [--variables 10] [--transports tcp,unix,shm] [--rounds 7]
 #include <CLI/CLI.hpp>

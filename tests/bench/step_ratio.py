@@ -4,10 +4,10 @@
     tests/bench/step_ratio.py [--bin build/release/bin] [--pairs 3] [--batch_size 64] [--networks cnn,mlp,resnet20]
 
 Needs libtorch_step, which is built where libtorch-dev is installed, and libopenblas0-openmp. The two run in turn, and
-the figure to quote is the median of the ratios. Beside it the floor: the images that the cores' measured peak would do
-if a step were nothing but its products, of which a network whose gradients are mostly 0 behind a pooling needs not all.
-libtorch is tuned: malloc keeps its memory, and its matrix products are those of OpenBLAS with OpenMP, told a processor
-that it knows.
+the figure to quote is the median of the ratios. For comparison, prints the images/s that the cores' measured peak would
+reach if a step were only its matrix products. A network whose gradients are mostly 0 behind a pooling does not need all
+of these products. libtorch is tuned: malloc keeps its memory, and its matrix products are those of OpenBLAS with
+OpenMP, configured for a processor type that OpenBLAS knows.
 """
 
 import argparse

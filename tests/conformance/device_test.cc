@@ -97,7 +97,7 @@ TEST_P(DeviceConformance, MemoryBeyondTheLimitIsRefusedWithItsPurpose) {
 
 INSTANTIATE_CONFORMANCE(DeviceConformance);
 
-// Makes a run without a GPU say so.
+// Makes a run without a GPU report that.
 TEST(Gpu, IsTested) {
   const auto devices = kernels::CountCudaDevices();
   if (!devices.ok()) GTEST_SKIP() << devices.status().message();

@@ -3,8 +3,8 @@
 
     CAIRN_MNIST_DIR=DIR python3 tests/deploy/compose_test.py     # DIR: real MNIST, IDX files
 
-Builds the images first. Skipped, aloud, where there is no Docker or no MNIST. BUILD_ARGS holds further arguments of
-`docker build`.
+Builds the images first. Skipped, with a message, if there is no Docker or no MNIST. BUILD_ARGS holds further arguments
+of `docker build`.
 """
 
 import json

@@ -54,7 +54,7 @@ byte newest[2 * W];             /* the newest life that pushed */
 byte life[W];                   /* that joined last */
 bool member[W];
 bool heardOf[W];
-byte reported[W * LIVES];       /* bit s: server s holds the step that is under way; [X] */
+byte reported[W * LIVES];       /* bit s: server s has the step that is under way; [X] */
 byte lastStep[W * LIVES];       /* that the policy heard of */
 bool staged[W];                 /* in the open round */
 byte stagedStep[W];
@@ -248,7 +248,7 @@ inline Arrive(s, w, l) {
   onTheWay[Y(s, w, l)] = false;
   if
   :: l < newest[s * W + w] ->
-    /* a newer life has pushed here: told so, and not kept. The old life is over. */
+    /* a newer life has pushed here: the push is refused. The old life is over. */
     assert(!alive[X(w, l)] || life[w] != l)
   :: l >= newest[s * W + w] && step[X(w, l)] <= decided[Y(s, w, l)] /* answered as before */
   :: l >= newest[s * W + w] && step[X(w, l)] > decided[Y(s, w, l)] && held[Y(s, w, l)] > 0 /* under way */

@@ -175,9 +175,9 @@ bool Checker::all_examples_used() const {
 
 // When a worker continues, no live worker may be further behind than the bound.
 void Checker::CheckBound(const ps::PushKey& key) {
-  if (LiveIncarnation(key.worker) != key.incarnation) return;  // told as it goes
+  if (LiveIncarnation(key.worker) != key.incarnation) return;  // answered while it leaves
   const int64_t clock = clocks_[key.worker];
-  const int64_t untold = rules_.copies ? 1 : 0;  // an answer that went with a server
+  const int64_t untold = rules_.copies ? 1 : 0;  // an answer that was lost with a server
   const auto& positions = start_.progress.positions();
   for (int other = 0; other < (rules_.elastic ? 1 : rules_.workers); ++other) {
     const bool heard_of = heard_of_.count(other) > 0;
@@ -186,7 +186,7 @@ void Checker::CheckBound(const ps::PushKey& key) {
     const int64_t before = other < positions.size() ? positions[other] : 0;
     const int64_t theirs = (heard_of ? clocks_[other] : before) + untold;
     if (counts && theirs < clock - rules_.max_staleness) {
-      Violation(absl::StrCat(Name(key), ": its worker goes on at clock ", clock, ", and worker ", other,
+      Violation(absl::StrCat(Name(key), ": its worker continues at clock ", clock, ", and worker ", other,
                              " is at ", theirs));
     }
   }

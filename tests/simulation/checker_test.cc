@@ -133,7 +133,7 @@ class BoundTest : public CheckerTest {
 TEST_F(BoundTest, FindsAWorkerTooFarAhead) {
   checker_.Answered(arrivals_[0], Accepted(1), -2);
   checker_.EventEnded(1);
-  Found("push 0.1.1: its worker goes on at clock 1, and worker 1 is at 0");
+  Found("push 0.1.1: its worker continues at clock 1, and worker 1 is at 0");
 }
 
 TEST_F(BoundTest, WorkersThatContinueTogetherPass) {

@@ -29,8 +29,8 @@ class Forker {
 // Ends with this object, or with this process.
 class ForkedProcess {
  public:
-  // The child runs `serve`, which tells something and does not return: one that does has failed. Forks, so
-  // before this process has a second thread or uses gRPC.
+  // The child runs `serve`, which calls Report() and does not return; if it returns, it has failed. Forks, so
+  // it must be called before this process has a second thread or uses gRPC.
   static absl::StatusOr<std::unique_ptr<ForkedProcess>> Start(absl::FunctionRef<void(const Forker&)> serve);
   ~ForkedProcess();
 

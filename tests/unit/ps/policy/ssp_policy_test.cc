@@ -36,7 +36,7 @@ class Workers {
     }
   }
   void Push(int worker) {
-    ASSERT_EQ(deferred_.count(worker), 0u) << "worker " << worker << " may not go on";
+    ASSERT_EQ(deferred_.count(worker), 0u) << "worker " << worker << " may not continue";
     const PushKey key = {worker, 1, policy_.ClockOf(worker) + 1};
     for (const Decision& decision : policy_.OnGradient({key, policy_.version(), 1})) {
       if (const Apply* apply = std::get_if<Apply>(&decision); apply != nullptr && apply->deferred) {
