@@ -1,4 +1,4 @@
-// The primary's side of replication: sends what happens to the backup on another server, and holds back
+// The primary's side of replication: sends what happens to the backup on another server, and defers
 // answers to clients until the backup has received what they reveal (docs/design/replication.md).
 //
 //      ┌────────── process gone, no backup there, or its right has expired ───────────┐

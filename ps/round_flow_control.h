@@ -1,5 +1,5 @@
 // Flow control of a round: keeps the workers in step while they send their gradients. TCP does not share a
-// server's link evenly: of eight workers, the first finishes when the last has sent half. But no piece of a
+// server's link evenly: of eight workers, the first finishes when the last has sent half. But no chunk of a
 // speculative update can be computed and sent before all workers have sent it. Therefore no worker may be far
 // ahead of the slowest one: the link then carries what is needed next.
 //
@@ -21,7 +21,7 @@ namespace cairn::ps {
 
 class RoundFlowControl {
  public:
-  // Elements of all workers together that may be in flight to a server, but at least one piece for each
+  // Elements of all workers together that may be in flight to a server, but at least one chunk for each
   // worker. Enough to keep a link busy, and far below what makes its queue drop packets.
   static constexpr int64_t kOnTheWay = int64_t{512} << 10;
   // A worker that is this many elements behind the first one no longer holds the others back.

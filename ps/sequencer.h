@@ -1,11 +1,11 @@
 // Writes the round log: decides, for all servers of a job, what happens in which order
 // (docs/design/round-log.md).
 //
-// Servers report which pushes they hold completely. When all of them hold a push, it is passed to the policy,
-// whose decisions become entries of one log. Every server executes the entries in order. Therefore an update
-// has the same contributors for all variables, a version means the same on every server, and a marker in the
-// log is a consistent point for reads. In asynchronous jobs each server sequences for itself, with a log of
-// its own, unless updates need norms, which span all servers.
+// Servers report which pushes they have received completely. When all of them have a push, it is passed to
+// the policy, whose decisions become entries of one log. Every server executes the entries in order.
+// Therefore an update has the same contributors for all variables, a version means the same on every server,
+// and a marker in the log is a consistent point for reads. In asynchronous jobs each server sequences for
+// itself, with a log of its own, unless updates need norms, which span all servers.
 //
 // With norms, an update is one Measure per norm, to which all servers report their sums, and then the Apply.
 // Each entry carries the result of the one before. Decisions made meanwhile follow behind the Apply.
@@ -105,7 +105,7 @@ class LogSink {
 class SequencerPort {
  public:
   virtual ~SequencerPort() = default;
-  // The shard holds this push completely. Repeats are harmless.
+  // The shard has received this push completely. Repeats are harmless.
   virtual void ReportStaged(const Gradient& gradient) = 0;
   // The shard has measured its slices. Repeats are harmless.
   virtual void ReportSums(Sums sums) = 0;

@@ -35,11 +35,11 @@ class Mailbox final : public nn::RemoteStages {
   // To be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
 
-  // Expects a batch of this many examples: pieces may arrive. No other batch may be running.
+  // Expects a batch of this many examples: fragments may arrive. No other batch may be running.
   void Begin(int64_t examples) ABSL_LOCKS_EXCLUDED(mutex_);
   // To be called at the start of Pipeline::Run(), which then learns of everything that has arrived or will.
   void Started() ABSL_LOCKS_EXCLUDED(mutex_);
-  // INVALID_ARGUMENT for a piece that is not expected.
+  // INVALID_ARGUMENT for a fragment that is not expected.
   absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<const float*> Received(const nn::StageTensor& what) override;

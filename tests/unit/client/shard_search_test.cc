@@ -46,7 +46,7 @@ absl::StatusOr<ShardSearch::Found> Search(Places places, const ShardSearch::Opti
   return search.result();
 }
 
-TEST(ShardSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherPlace) {
+TEST(ShardSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherHost) {
   ShardSearch search(From());
   search.OnConnected(Server(v1::STATE_READY));
   EXPECT_FALSE(search.question().has_value());
@@ -60,7 +60,7 @@ TEST(ShardSearch, TheBackupIsPromotedWhenTheServerIsGone) {
   EXPECT_EQ(found.known().epoch, 1);
 }
 
-TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
+TEST(ShardSearch, ABackupOnTheFirstHostIsPromotedIfTheOtherDoesNotServe) {
   for (const Answer& away : {Answer(Server(v1::STATE_EMPTY, 9)), Places().away, Places().home}) {
     const auto found =
         Search({.home = Server(v1::STATE_BACKUP), .away = away, .promotion = absl::OkStatus()}, From());
@@ -83,7 +83,7 @@ TEST(ShardSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   }
 }
 
-TEST(ShardSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
+TEST(ShardSearch, AShardIsLostOnlyWhenBothHostsHaveAnswered) {
   const Answer restarted = Server(v1::STATE_EMPTY, 9), silent = absl::DeadlineExceededError("no answer");
   EXPECT_EQ(Search({.home = restarted, .away = silent}, Knowing(7)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
@@ -130,7 +130,7 @@ TEST(ShardSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
 
 // The known server was lost before it had a backup. The backup of its earlier generation has been promoted
 // and has a backup itself.
-TEST(ShardSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
+TEST(ShardSearch, AShardIsLostIfBothHostsAreOfAnEarlierGeneration) {
   ShardSearch::Options options = Knowing(7);
   options.known.generation = 1;
   const Places places = {.home = Server(v1::STATE_READY, 7, 2),

@@ -152,7 +152,7 @@ class InSyncBackupTest : public BackupSessionTest {
   }
 };
 
-TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllParts) {
+TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllComponents) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_EQ(Whole(), absl::OkStatus());

@@ -28,7 +28,7 @@ TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
   EXPECT_EQ(std::get<Apply>(back.what), apply);
 }
 
-TEST(FollowProto, AHeldApplyAndItsReleaseSurviveTheRoundTrip) {
+TEST(FollowProto, ADeferredApplyAndItsReleaseSurviveTheRoundTrip) {
   const Gradient gradient = {
       .key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64};
   const Apply apply = {.version = 9, .contributors = {gradient}, .deferred = true};

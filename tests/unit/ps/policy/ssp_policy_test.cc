@@ -154,7 +154,7 @@ TEST(SspPolicy, AnAnswerIsReleasedWhenItsWorkerLeavesOrComesBack) {
                   });
 }
 
-TEST(SspPolicy, AReturningWorkerDelaysNobodyAndKeepsItsClock) {
+TEST(SspPolicy, AReturningWorkerDelaysNoOtherAndKeepsItsClock) {
   const auto policy = Play(Ssp(2, 1), {
                                           {Join(0), ""},
                                           {Join(1), ""},
@@ -220,7 +220,7 @@ TEST(SspPolicy, TheEndReleasesAllAnswers) {
 }
 
 // Random lives of a job, observed by a checker that counts clocks independently.
-TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsNeedlesslyUnderRandomEvents) {
+TEST(SspPolicy, TheBoundHoldsAndNoWorkerWaitsNeedlesslyUnderRandomEvents) {
   int64_t deferred_ever = 0;
   for (int seed = 0; seed < test::Effort(2000, 300) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
