@@ -75,7 +75,7 @@ count_tests() {
   if [[ $bad -gt 0 ]]; then failures+=("$stage: $bad of $tests tests"); fi
 }
 
-# Tests that wait more than they compute, labelled so, run beside the others, one at a time; what they say comes after.
+# Tests that mostly wait have a label. They run one at a time, concurrently with the others; their output comes last.
 run_tests() {
   local stage=$1
   say "$stage: testing"

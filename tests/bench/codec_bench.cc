@@ -1,4 +1,4 @@
-// How fast gradients are encoded and decoded, beside memcpy of the same floats: GB/s of float32, in one
+// How fast gradients are encoded and decoded, compared to memcpy of the same floats: GB/s of float32, in one
 // thread.
 //
 //   codec_bench [--benchmark_filter=int8]

@@ -106,7 +106,7 @@ def against_size(lines, way, to_point, y_label):
 
 
 def against(lines, of, label, name_of=str):
-    """A panel for each way; `of` a line is what it is drawn against, at the size that has most of that."""
+    """A panel for push and for pull; x is `of` a line, at the size that has most values of it."""
     ours = [line for line in lines if "encoding" in line]
     kinds = {}
     for line in ours:

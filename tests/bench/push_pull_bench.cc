@@ -1,5 +1,5 @@
-// How fast gradients go to a server and values come back, over each transport, beside what bare sockets, a
-// bare gRPC stream, a naive unary call and memory do in the same run.
+// Throughput of pushes to a server and pulls from it over each transport, compared to bare sockets, a bare
+// gRPC stream, a naive unary call and memory in the same run.
 //
 //   push_pull_bench [--size 64MiB] [--variables 1] [--workers 1] [--ps 1] [--transports tcp,unix,shm]
 //                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
@@ -221,7 +221,7 @@ void AddPeers(Bench& bench, const std::string& transport, Peers peers, Buffers b
   add("naive unary", "pull", [=, &naive = peers.naive] { return naive.Pull(to, size); });
 }
 
-// Half of the bytes by each, at the same time: what several servers' streams stand beside.
+// Half of the bytes over each socket, concurrently: the baseline for streams to several servers.
 void AddTwoStreams(Bench& bench, const PeerProcess& peer, RawSocket& one, RawSocket& other, Team& two,
                    Buffers buffers) {
   const size_t half = buffers.size / 2;

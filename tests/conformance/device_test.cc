@@ -1,4 +1,4 @@
-// The functions of a device besides its ops: copies, markers, recordings.
+// The functions of a device other than its ops: copies, markers, recordings.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -67,10 +67,10 @@ class WireWorker {
   static absl::StatusOr<std::unique_ptr<WireWorker>> Join(std::unique_ptr<client::Connection> connection,
                                                           const BenchJob& job, int worker);
 
-  // A gradient, and the update made; the new values stay where they are.
+  // Sends a gradient and waits for the update; the new values are not sent.
   absl::Status Push() { return Exchange(false); }
   absl::Status Pull();
-  // The values of the update come back.
+  // As Push(), and receives the values of the update.
   absl::Status PushPull() { return Exchange(true); }
 
  private:
