@@ -4,9 +4,9 @@
 //   push_pull_bench [--size 64MiB] [--variables 1] [--workers 1] [--ps 1] [--transports tcp,unix,shm]
 //                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
 //
-// A push counts until the server has made the update: sum, SGD, new version; "push alone" is the same stream
-// to one who keeps the gradient and does no more. GB/s are of goodput, which counts float32 whatever
-// --wire_dtype says. All contenders run in turn in each round; ratios are medians of the rounds' ratios; with
+// A push ends when the server has made the update: sum, SGD, new version. "push alone" is the same stream to
+// a process that only stores the gradient. GB/s are goodput, which counts float32 elements for every
+// --wire_dtype. All contenders run in turn in each round; ratios are medians of the rounds' ratios; with
 // another --wire_dtype none are printed, since bars are for float32. See docs/benchmarks.md.
 #include <CLI/CLI.hpp>
 #include <algorithm>
