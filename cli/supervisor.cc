@@ -179,7 +179,7 @@ void Supervisor::ReapEnded() {
     Relay(faults_.Pass(member.child->FinishOutput()));
     ended.push_back(&member);
   }
-  // Of several failures seen together, report the one that is not a consequence of another failure.
+  // If several failures are seen together, report the one that is not a consequence of another failure.
   std::stable_sort(ended.begin(), ended.end(), [](const Member* a, const Member* b) {
     return (CodeOf(*a->child->end()) == kRetryable) < (CodeOf(*b->child->end()) == kRetryable);
   });

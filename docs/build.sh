@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the site of docs/ into build/site, and fails on any warning: a link or an anchor that leads nowhere, a page that
-# is not in the navigation. MkDocs and its theme are installed, in pinned versions, into a virtual environment under build/.
+# Builds the site of docs/ into build/site, and fails on any warning: a broken link or anchor, a page that is not in
+# the navigation. MkDocs and its theme are installed, in pinned versions, into a virtual environment under build/.
 #   docs/build.sh            makes build/site/index.html
 #   docs/build.sh serve      the same at http://127.0.0.1:8000, rebuilt when a page changes
 set -euo pipefail

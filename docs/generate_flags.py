@@ -5,7 +5,8 @@
     docs/generate_flags.py [BIN_DIR] --check    compares only; ends with 1 if the page differs
 
 The tables are read from the man pages that each program prints (--help_as=man). A group of flags that several commands
-share is listed once; a command that adds flags to such a group lists only those. Needs Python 3.9 and its standard library.
+share is listed once; a command that adds flags to such a group lists only those. Needs Python 3.9 and its standard
+library.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def plain(text: str) -> str:
 
 
 def commands_of(man: str) -> List[Command]:
-    """What a page written by common/core/flag_docs.cc lists: the program itself, then its commands."""
+    """The entries of a page written by common/core/flag_docs.cc: the program itself, then its commands."""
     lines = man.splitlines()
     found: List[Command] = []
     title, flags = "", []  # type: str, List[Flag]

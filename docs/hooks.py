@@ -1,7 +1,7 @@
 """Lets pages link to files outside docs/: the site gets a copy of each such file, under source/.
 
-Loaded by MkDocs (mkdocs.yml). A link is written as it is in the repository, relative to the file that has it; a link to a
-folder means its README.md.
+Loaded by MkDocs (mkdocs.yml). A link is written as it is in the repository, relative to the file that has it; a
+link to a folder means its README.md.
 """
 
 import os

@@ -4,8 +4,8 @@
 // running allocates nothing. When an op is made it chooses the layout of its output, which is the input of
 // the next op. So a chain of ops keeps its preferred layout, and only the edges of a network are row-major.
 //
-// All pointers are device memory and do not alias unless the comment says so. Outputs are overwritten, not
-// added to. Weights and their gradients are always float32 and row-major in Keras' shapes, whatever the
+// All pointers are device memory and do not alias, except where a comment allows it. Outputs are overwritten,
+// not added to. Weights and their gradients are always float32 and row-major in Keras' shapes, whatever the
 // activations' layout. An activation, and the gradient with respect to it, has the layout and element type of
 // its TensorDesc, although the pointer's type is float. Linear maps accept activations of any type and write
 // the device's own; other ops write the type that they read.
@@ -336,7 +336,7 @@ absl::Status Validate(const LossParams& params);
 // The error of Loss::Run() for the `index`-th label of a batch.
 absl::Status BadLabelError(const LossParams& params, int64_t index, float label);
 
-// What one batch contributes to an epoch's mean loss. Host memory.
+// The contribution of one batch to an epoch's mean loss. Host memory.
 struct LossSums {
   double loss = 0;  // sum over examples, each times its weight
   int64_t examples = 0;

@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& requ
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
                                                          std::vector<net::Slice> added, uint64_t layout);
 
-// INVALID_ARGUMENT, quoting the gradient, if nobody can have computed it: a negative worker or version, no
+// INVALID_ARGUMENT, quoting the gradient, if no worker can have computed it: a negative worker or version, no
 // incarnation or step, or more examples than the weighted mean supports.
 absl::Status CheckGradient(const Gradient& gradient);
 

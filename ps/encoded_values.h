@@ -1,5 +1,5 @@
 // A version's values in the 16-bit encoding in which they are sent: encoded once for all workers that pull
-// them, as a whole or piece by piece.
+// them, as a whole or chunk by chunk.
 //
 // Thread-safe. The returned buffers may outlive this object.
 #pragma once
@@ -25,7 +25,7 @@ class EncodedValues {
   // no room for them.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Of(const std::shared_ptr<const AlignedBuffer>& values,
                                                           v1::Encoding encoding) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same for values that are not complete yet: elements [begin, end) of the result are valid. The pieces
+  // The same for values that are not complete yet: elements [begin, end) of the result are valid. The chunks
   // must be the same each time and begin at even elements.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> OfPiece(
       const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding, int64_t begin, int64_t end)

@@ -307,7 +307,7 @@ class LeaderLink final : public SequencerPort {
            response.job().run_id() == run_id_ && response.job().generation() == generation_;
   }
 
-  // Of the servers that may serve the leader's shard, the usual one first.
+  // The servers that may serve the leader's shard, the usual one first.
   const std::vector<std::string> addresses_;
   const net::Credentials credentials_;
   const int index_;

@@ -22,7 +22,7 @@ namespace cairn::ps {
 struct ReadResult {
   Values values;
   bool finished = false;
-  // At the marker of a snapshot, the state besides the values.
+  // At the marker of a snapshot, the state in addition to the values.
   std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null if there are none
   std::optional<float> learning_rate{};          // empty unless a config change has set it
 };

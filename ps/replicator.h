@@ -1,4 +1,4 @@
-// The primary's side of replication: sends what happens to the backup on another server, and holds back
+// The primary's side of replication: sends what happens to the backup on another server, and defers
 // answers to clients until the backup has received what they reveal (docs/design/replication.md).
 //
 //      ┌────────── process gone, no backup there, or its right has expired ───────────┐
@@ -10,7 +10,7 @@
 //   any state ──► kFenced: the backup has been promoted, or may have been before its process ended
 //
 // Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait
-// until the backup has received everything before them; in kUnsure they are held back. In kFenced nothing is
+// until the backup has received everything before them; in kUnsure they are deferred. In kFenced nothing is
 // answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume in three
@@ -91,8 +91,8 @@ class Replicator final : private ReplicationStreamHandler {
     std::string backup;  // "ps/0 at host:2222"
     v1::ReplicationOrigin origin;
     std::function<std::unique_ptr<ReplicationStream>(ReplicationStreamHandler&)> dial;
-    // Makes each Component call SendState() soon. Called from the replicator's thread, or from Step(), until
-    // Stop().
+    // Makes each component call SendState() soon. Called from the replicator's thread, or from Step(),
+    // until Stop().
     std::function<void()> capture;
     // While a backup catches up, answers wait if more bytes than this are outstanding.
     int64_t most_behind_bytes = 0;
@@ -206,8 +206,8 @@ class Replicator final : private ReplicationStreamHandler {
   // When the last item that the backup has received was sent, and when the connection was seen to break.
   TimePoint heard_ ABSL_GUARDED_BY(mutex_), broken_ ABSL_GUARDED_BY(mutex_);
   TimePoint last_echo_ ABSL_GUARDED_BY(mutex_);
-  // ReplicationAck.keeper of the last process that agreed to be the backup, and of the last one that
-  // answered.
+  // ReplicationAck.keeper of the process that agreed last to be the backup, and of the one that answered
+  // last.
   uint64_t keeper_ ABSL_GUARDED_BY(mutex_) = 0, answering_ ABSL_GUARDED_BY(mutex_) = 0;
   Thread thread_;
 };

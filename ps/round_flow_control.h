@@ -1,9 +1,9 @@
 // Flow control of a round: keeps the workers in step while they send their gradients. TCP does not share a
-// server's link evenly: of eight workers, the first finishes when the last has sent only half. However, a
-// piece of a speculative update can only be computed when all workers have sent it. Therefore no worker may
-// be far ahead of the slowest one: the link then carries what is needed next.
+// server's link evenly: of eight workers, the first finishes when the last has sent half. But no chunk of a
+// speculative update can be computed and sent before all workers have sent it. Therefore no worker may be far
+// ahead of the slowest one: the link then carries what is needed next.
 //
-// Nobody waits for a worker that begins late or stands still, because an idle link would not make that worker
+// No worker waits for one that begins late or stands still, because an idle link would not make that worker
 // faster. Credit is advice: it lapses if no more arrives for a while (net::CreditLimit), so no round depends
 // on these decisions.
 //
@@ -21,7 +21,7 @@ namespace cairn::ps {
 
 class RoundFlowControl {
  public:
-  // Elements of all workers together that may be in flight to a server, but at least one piece for each
+  // Elements of all workers together that may be in flight to a server, but at least one chunk for each
   // worker. Enough to keep a link busy, and far below what makes its queue drop packets.
   static constexpr int64_t kOnTheWay = int64_t{512} << 10;
   // A worker that is this many elements behind the first one no longer holds the others back.

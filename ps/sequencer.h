@@ -1,7 +1,7 @@
 // Writes the round log: decides, for all servers of a job, what happens in which order
 // (docs/design/round-log.md).
 //
-// Servers report which pushes they have received completely. When all servers have a push, it is passed to
+// Servers report which pushes they have received completely. When all of them have a push, it is passed to
 // the policy, whose decisions become entries of one log. Every server executes the entries in order.
 // Therefore an update has the same contributors for all variables, a version means the same on every server,
 // and a marker in the log is a consistent point for reads. In asynchronous jobs each server sequences for
@@ -105,7 +105,7 @@ class LogSink {
 class SequencerPort {
  public:
   virtual ~SequencerPort() = default;
-  // The shard has received all of this push. Repeats are harmless.
+  // The shard has received this push completely. Repeats are harmless.
   virtual void ReportStaged(const Gradient& gradient) = 0;
   // The shard has measured its slices. Repeats are harmless.
   virtual void ReportSums(Sums sums) = 0;
@@ -194,7 +194,7 @@ class Sequencer {
   std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Partial {  // staged on some servers, not on all
+  struct Partial {  // received by some servers, but not by all
     Gradient gradient;
     std::set<int> servers;
   };
@@ -243,7 +243,7 @@ class Sequencer {
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // replicated(): whether events must be sent to the backup. Replicate() sends one before each change, so
+  // replicated(): whether events must be sent to the backup. Replicate() sends one, before each change, so
   // that the backup makes the same change.
   bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

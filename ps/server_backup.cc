@@ -246,7 +246,7 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
         backup_.beats.pop_front();
       }
       return absl::OkStatus();
-    default:  // a Component without a state here
+    default:  // of a component that has no state here
       return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(name(), " has no sequencer to replicate"));

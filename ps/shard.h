@@ -58,7 +58,7 @@ v1::Outcome OutcomeOf(Refuse::Reason reason);
 struct PushRequest {
   Gradient gradient;
   bool read_values = false;  // answer with the values after the decision
-  // Receives pieces of these values before the decision. They are valid only if PushResult::sent_early is
+  // Receives chunks of these values before the decision. They are valid only if PushResult::sent_early is
   // set. Null: the client wants no early values.
   SpeculativeUpdate::SendValues send_values{};
   // Flow control: grants the worker credit for more bytes of this push. Null: the transport cannot pass it
@@ -73,7 +73,7 @@ struct PushResult {
   int64_t version = 0;  // after the decision
   bool finished = false;
   Values values;  // data is null unless requested
-  // `values` is null, because send_values() has received all of them.
+  // `values` is null: the chunks passed to send_values() are all of them.
   bool sent_early = false;
 };
 
@@ -150,8 +150,8 @@ class Shard final : public LogSink {
   // --- Pushes ---
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // The reply is INVALID_ARGUMENT if chunks are missing, RESOURCE_EXHAUSTED if too many pushes wait.
-  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room for them
-  // beside the next version.
+  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room for
+  // them and the next version.
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Reads and writes ---
@@ -228,7 +228,7 @@ class Shard final : public LogSink {
       bool read_values;
       bool duplicate;
       PushReply reply;
-      bool speculative = false;  // receives the values piece by piece if the update is speculative
+      bool speculative = false;  // receives the values chunk by chunk if the update is speculative
     };
     std::vector<Waiting> waiting;
   };

@@ -172,8 +172,8 @@ std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
   std::optional<Round> round;
   {
     MutexLock lock(mutex_);
-    if (round_.has_value()) notifications = Spoil();  // no more pieces are started
-    while (making_ > 0) idle_.Wait(mutex_);           // takes as long as a few pieces
+    if (round_.has_value()) notifications = Spoil();  // no more chunks are started
+    while (making_ > 0) idle_.Wait(mutex_);           // for the arithmetic of a few chunks
     round = std::exchange(round_, std::nullopt);
   }
   Notify(notifications);

@@ -1,17 +1,16 @@
-// Speculative updates: computes the update of a synchronous round piece by piece while its gradients arrive.
-// Sends the pieces to the workers while these still send gradients, so that both directions of a link are
-// busy.
+// Speculative updates: computes the update of a synchronous round chunk by chunk while its gradients arrive,
+// and sends the chunks to the workers while they still send, so that both directions of a link are busy.
 //
 // The prediction: the workers of the last update, from the same version on, make the next one too. If the log
-// decides otherwise, the pieces are discarded before any version contains them, and the update is made in the
+// decides otherwise, the chunks are discarded before any version contains them, and the update is made in the
 // usual way. If the log agrees, the update is published; the result is the same to the bit.
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
-//                        └ a piece that all members have sent is computed and sent, by the thread
-//                          pool if one of its threads is free, so that the receiving thread can continue
+//                        └ a chunk that all members have sent: computed and sent, by the thread pool
+//                          if it has a free thread, so that the thread that received it goes on receiving
 //
-// New values and slots are written beside the current ones.
+// New values and slots are written to other buffers than the current ones.
 //
 // Thread-safe. Between Expect() and the next Take() or Drop(), nothing else may write to the store.
 #pragma once
@@ -50,11 +49,11 @@ class SpeculativeUpdate {
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
-  // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace` may
-  // be null; it records the computation of each piece.
+  // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace`
+  // may be null; it records the chunks as parts of what was received.
   explicit SpeculativeUpdate(VariableStore& store, ThreadPool* thread_pool = nullptr,
                              TraceRecorder* trace = nullptr);
-  // Waits until no piece is being computed.
+  // Waits until no chunk is being computed.
   ~SpeculativeUpdate();
 
   // --- Streams' threads ---
@@ -84,7 +83,7 @@ class SpeculativeUpdate {
  private:
   static constexpr int64_t kChunk = net::kUpdateChunk;
 
-  // What has arrived of one worker's gradient.
+  // The part of one worker's gradient that has arrived.
   struct Member {
     int worker = 0;
     uint64_t incarnation = 0;
@@ -92,7 +91,7 @@ class SpeculativeUpdate {
     SendValues send{};
     Allow allow{};
     GradientView data{};
-    std::vector<int64_t> missing{};  // [piece]: the number of elements that have not arrived
+    std::vector<int64_t> missing{};  // [chunk]: elements
   };
   struct Round {
     int64_t base_version = 0;
@@ -100,8 +99,8 @@ class SpeculativeUpdate {
     bool spoilt = false;  // the prediction is wrong
     std::vector<Member> members{};
     RoundFlowControl flow_control;
-    std::vector<size_t> waits_for{};  // [piece]: the number of members that have not sent it
-    size_t made = 0;                  // the number of pieces computed
+    std::vector<size_t> waits_for{};  // [chunk]: members
+    size_t made = 0;                  // chunks
   };
 
   // Credits to grant after the lock has been released.
@@ -113,8 +112,8 @@ class SpeculativeUpdate {
   Notifications Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The prediction is wrong: ends flow control, so that no worker waits.
   Notifications Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Computes and sends `chunks`, the pieces that `worker` was the last to send, in the order of its sending;
-  // adjacent pieces are joined. Decrements making_ at the end.
+  // Computes and sends chunks, joining neighbours: those that `worker` was the last to send, in that worker's
+  // order. Ends one call counted by making_.
   void Make(absl::Span<const int64_t> chunks, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round, after waiting until no thread works on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);

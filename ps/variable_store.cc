@@ -83,7 +83,7 @@ Values VariableStore::current() const {
 }
 
 absl::Status VariableStore::CheckRoomForReader() const {
-  return pool_.HasRoom() ? absl::OkStatus() : pool_.Refusal("a version beside the one to be read");
+  return pool_.HasRoom() ? absl::OkStatus() : pool_.Refusal("a version in addition to the one to be read");
 }
 
 void VariableStore::Publish(Values next) {

@@ -40,8 +40,8 @@ struct Values {
 class VariableStore {
  public:
   // Values start at 0, and slots at the optimizer's initial slot values. `optimizer` outlives the store;
-  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: for
-  // updates; may be null; outlives the store.
+  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: thread
+  // pool for updates; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
                 int64_t memory_limit = std::numeric_limits<int64_t>::max(),
                 ThreadPool* thread_pool = nullptr);
@@ -58,8 +58,8 @@ class VariableStore {
 
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // RESOURCE_EXHAUSTED, with the numbers, if no new version could be written beside the current one: then no
-  // further reader may take the current version. Any thread.
+  // RESOURCE_EXHAUSTED, with the numbers, if there is no room for a new version in addition to the current
+  // one: then no further reader may hold the current one. Any thread.
   absl::Status CheckRoomForReader() const;
 
   // The input of an update. Only one thread at a time measures, applies and writes.
@@ -79,8 +79,8 @@ class VariableStore {
   // Write() after a layer's norms were measured are updated with the norms from before.
   absl::Status ApplyMean(const Mean& mean);
 
-  // Begins a speculative update, for an optimizer without norms. It is computed beside the current version
-  // until it is published or dropped; until then nothing else may be applied or written.
+  // Begins a speculative update, for an optimizer without norms. It is computed into other buffers than the
+  // current version. Until it is published or dropped, nothing else may be applied or written.
   void BeginSpeculative();
   // Computes elements [begin, end) of it, and returns the buffer, which is complete when all elements have
   // been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.
@@ -141,7 +141,7 @@ class VariableStore {
   // Used by the updating thread only.
   std::vector<AlignedBuffer> slots_;     // [slot][size()]
   std::shared_ptr<AlignedBuffer> next_;  // new values of an update that is being measured, or null
-  // Of a speculative update; null and unspecified if there is none.
+  // New values and slots of a speculative update; null and unspecified if there is none.
   std::shared_ptr<AlignedBuffer> speculative_;
   std::vector<AlignedBuffer> speculative_slots_;
 

@@ -1,7 +1,7 @@
 // Calls of Wait() that have not been answered.
 //
-// Not thread-safe: guarded by the server's lock. Does not answer by itself: it returns the answers that are
-// due, and the caller makes them outside that lock.
+// Not thread-safe: guarded by the server's lock. Sends no answers: it returns those that are due, and the
+// caller sends them outside that lock.
 #pragma once
 
 #include <cstddef>

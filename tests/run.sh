@@ -75,7 +75,7 @@ count_tests() {
   if [[ $bad -gt 0 ]]; then failures+=("$stage: $bad of $tests tests"); fi
 }
 
-# Tests that wait more than they compute, labelled so, run beside the others, one at a time; what they say comes after.
+# Tests that mostly wait have a label. They run one at a time, concurrently with the others; their output comes last.
 run_tests() {
   local stage=$1
   say "$stage: testing"
@@ -95,7 +95,7 @@ run_tests() {
 deploy/setup.sh --with-tests
 
 for stage in "${stages[@]}"; do
-  # Where there is CUDA: that its code compiles for one card tells what it would for all.
+  # With CUDA: the code is compiled for one architecture, which shows that it compiles for all.
   if build "$stage" -DCAIRN_BUILD_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=90-real; then run_tests "$stage"; fi
 done
 

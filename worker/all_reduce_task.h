@@ -1,5 +1,5 @@
-// What a worker of an all-reduce job has in addition to its trainer: its exchange over the ring, and the
-// server through which other workers reach it. Created and destroyed by main.
+// The parts of a worker that only an all-reduce job has: its exchange over the ring, and the server through
+// which other workers reach it. Created and destroyed by main.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// What a worker computes with: its devices, and the one replica over them that the trainer calls. The replica
-// is one of: a model on one device; a copy of the model on each of several devices (--devices, --mirrored);
-// one model whose layers are on several devices (--place, and the "device" fields of the model file).
+// The devices of a worker, and the one replica over them that the trainer calls. The replica is one of: a
+// model on one device; a copy of the model on each of several devices (--devices, --mirrored); one model
+// whose layers are on several devices (--place, and the "device" fields of the model file).
 //
 // Created and used by cairn-worker's main thread.
 #pragma once

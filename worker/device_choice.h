@@ -40,7 +40,7 @@ struct DeviceMakers {
 };
 DeviceMakers TheBackends();
 
-// What the flags request, and this worker's position in the cluster.
+// The devices that the flags request, and this worker's position in the cluster.
 struct DeviceRequest {
   std::string device = "auto";  // "auto" or a DeviceName
   bool allow_soft_placement = false;

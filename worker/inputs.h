@@ -21,7 +21,7 @@ struct Inputs {
   nn::LossSpec loss;
   std::vector<nn::MetricSpec> metrics;
   data::TrainingData data;
-  // What --train_dir and --export_dir will record about the data; the directory is not set.
+  // The record of the data for --train_dir and --export_dir; its directory is not set.
   DataRecord record;
 };
 

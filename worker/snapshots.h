@@ -36,7 +36,7 @@ class Snapshots final : public client::StateSource {
   // another chief writes there, and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to resume
   // has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments must
   // outlive the object. `faults`, `metrics` and `trace` may be null: `faults` passes "snapshot" when a
-  // snapshot has been read and not yet written, `metrics` counts saved checkpoints, and `trace` records
+  // snapshot has been read and not yet written, `metrics` counts saved checkpoints, `trace` records
   // durations.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,

@@ -1,4 +1,4 @@
-// What the chief does at the end of epochs and of the job: metrics, callbacks, the summary.
+// The chief's work at the end of epochs and of the job: metrics, callbacks, the summary.
 #include <algorithm>
 #include <chrono>
 #include <utility>

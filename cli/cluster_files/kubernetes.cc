@@ -110,8 +110,8 @@ spec:
   completions: @COUNT@
   parallelism: @COUNT@
   backoffLimit: @RETRIES@
-  # Exit codes that a retry cannot fix end the job at once; an eviction does not count as a retry. All others are retried:
-  # 138, the cluster was not reached in time; 143, stopped; killed.
+  # Exit codes that a retry cannot fix end the job at once; an eviction does not count as a retry. All others are
+  # retried: 138, the cluster was not reached in time; 143, stopped; killed.
   podFailurePolicy:
     rules:
       - action: FailJob

@@ -35,7 +35,7 @@ start() {
   local words=(env "TF_CONFIG={\"cluster\": $cluster}" "${@:3}" "--job_name=${task%/*}" "--task_index=${task#*/}" "${token[@]}")
   case $host in
     localhost | 127.0.0.1 | "$(hostname)") ;;
-    # With its own terminal (-tt), the task gets SIGHUP when this script ends.
+    # A remote task has its own terminal, so it gets a hangup signal when this script ends.
     *) words=(ssh -tt -o BatchMode=yes -o ConnectTimeout=10 -- "$host" "$(quote "${words[@]}")") ;;
   esac
   "${words[@]}" >"${task/\//}.log" 2>&1 </dev/null &

@@ -55,11 +55,10 @@ void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 // The version of Cairn: "0.1.0".
 absl::string_view Version();
 
-// Reads the command line into the variables that were declared with `app`, whose name is the program's.
-// Returns nothing if the program is to continue; otherwise the exit code with which it must end: kDone after
-// --help or --version, which print to stdout; kUsage after a fault, printed as one line on stderr, "cairn-ps:
-// <fault>". Does not throw. --version prints `version` after the program's name; the programs pass
-// BuildInfo() of common/build_info/build_info.h.
+// Reads the command line into the variables that are registered in `app`. Empty: continue. Otherwise end
+// with this code: kDone after --help or --version, whose text went to stdout; kUsage after one line on
+// stderr, "cairn-ps: <fault>". Does not throw. `app` has the program's name. --version prints `version` after
+// that name; the programs pass BuildInfo() of common/build_info/build_info.h.
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv,
                                          absl::string_view version = Version());
 // Parses flags that are meant for another program. INVALID_ARGUMENT with the fault that the other program

@@ -3,8 +3,8 @@
 // There are two mechanisms, which may be combined (docs/security.md):
 //   TLS          --tls_cert, --tls_key, --tls_ca: certificates of one CA, which may name tasks (caller.h)
 //   a job token  --job_token_file or CAIRN_JOB_TOKEN: a secret that every task of the job has. Each call
-//                carries it as metadata. With TLS, nobody on the network can read it; without TLS, anyone
-//                who can listen there learns it.
+//                carries it as metadata. TLS keeps it secret on the network; without TLS, anyone who can
+//                listen there learns it.
 //
 // main() reads the flags into an Access and checks it once; all other code uses that Access.
 #pragma once

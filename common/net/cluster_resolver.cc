@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// What one source says about the task; either part may be missing.
+// The part of the task that one source specifies; either member may be missing.
 struct PartialTask {
   std::string job;  // empty if not given
   std::optional<int> index;

@@ -73,7 +73,7 @@ class ClusterSpec {
   bool sees_only_itself_ = false;                        // a ps that knows only itself
 };
 
-// What the command line says about the cluster; unset members are empty.
+// The flags that describe the cluster; members for unset flags are empty.
 struct ClusterFlags {
   std::string cluster_file{};       // --cluster
   std::string job_name{};           // --job_name

@@ -1,4 +1,4 @@
-// What clients and servers must agree on when they open gRPC channels, and conversions of statuses.
+// Settings of gRPC channels that clients and servers must agree on, and conversions of statuses.
 #pragma once
 
 #include <chrono>

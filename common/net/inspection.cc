@@ -82,7 +82,7 @@ std::string HeadlineOf(const v1::ServerStatus& status) {
   if (status.state() == v1::STATE_FAILED) return absl::StrCat("the job failed: ", status.failure());
   if (status.state() == v1::STATE_EMPTY) return "waits for a chief to declare a job";
   if (status.state() == v1::STATE_INITIALISING) return "waits for the first values of the variables";
-  if (status.state() == v1::STATE_BACKUP) return "is the backup of a shard that another server serves";
+  if (status.state() == v1::STATE_BACKUP) return "stores the backup of a shard that another server serves";
   const v1::Job& job = status.job();
   std::string text =
       job.mode() == v1::MODE_VARIABLES

@@ -86,7 +86,7 @@ class Layout {
 
   int servers() const { return static_cast<int>(arena_sizes_.size()); }
   int64_t arena_size(int server) const { return arena_sizes_[static_cast<size_t>(server)]; }
-  // Extents of variable `index` (order of `variables`), in the order of its rows.
+  // Extents of `variable` (an index in the order of `variables`), in the order of its rows.
   absl::Span<const Extent> extents_of(int variable) const {
     return extents_by_variable_[static_cast<size_t>(variable)];
   }

@@ -2,7 +2,8 @@
 // to another.
 //
 // A seal is the HMAC-SHA256 of a list of facts under a key that the servers of a job share. Without the key,
-// nobody can make a seal or change its facts. Pure functions except DrawSecret(); any thread.
+// a seal can neither be made nor changed to cover other facts. Pure functions, except DrawSecret();
+// thread-safe.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ std::string Version();  // "2.6.3"
 enum class InstructionSet { kBasic, kAvx2, kAvx512 };
 InstructionSet AvailableInstructionSet();
 
-// What the ops of one device share. Created with the device; used by one thread at a time.
+// The resources that the ops of one device share. Created with the device; used by one thread at a time.
 class Context {
  public:
   explicit Context(int threads);

@@ -1,5 +1,5 @@
-// What the ops of one CUDA device share: streams, memory, scratch memory, and the delivery of small results
-// to the host. Owned by the device; outlives its ops; one thread at a time.
+// Resources that the ops of one CUDA device share: streams, memory, scratch memory, and the delivery of small
+// results to the host. Owned by the device; outlives its ops; one thread at a time.
 //
 // All work goes into stream(), in the order of the calls. Copies from and to the host have their own streams,
 // ordered by events. Nothing uses the default stream.

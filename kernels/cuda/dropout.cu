@@ -14,7 +14,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// What determines which elements are kept.
+// The parameters that determine which elements are kept.
 struct Choice {
   uint64_t stream = 0;
   uint64_t threshold = 0;  // words below it drop their element

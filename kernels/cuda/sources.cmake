@@ -6,4 +6,5 @@ set(cairn_cuda_sources  # need only the CUDA runtime
   relu_bias.cu reorder.cu softmax.cu standardize.cu status.cc zero_pad2d.cu)
 set(cairn_cuda_library_sources  # call cuDNN and cuBLAS
   cudnn_convolution.cc cudnn_descriptors.cc libraries.cc matmul.cc)
-set(cairn_cuda_nccl_sources nccl_group.cc nccl_library.cc nccl_peers.cc)  # need NCCL's header; NCCL itself is loaded at run time
+# These need NCCL's header, and load its library themselves.
+set(cairn_cuda_nccl_sources nccl_group.cc nccl_library.cc nccl_peers.cc)

@@ -32,7 +32,7 @@ struct UpdateRange {
   bool streams = false;
 };
 
-// What ApplyMean() returns on success.
+// The result of ApplyMean() on success.
 inline constexpr int64_t kAllFinite = -1;
 
 // mean = sum_i examples_i * g_i / sum_i examples_i in float, summed in the given order, then the optimizer

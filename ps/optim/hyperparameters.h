@@ -1,5 +1,5 @@
-// Reads the numbers of a Keras config: each optimizer or schedule takes the keys that it knows, and a key
-// that nobody has taken is an error.
+// Reads the numbers of a Keras config: each optimizer or schedule takes the keys that it knows, and any
+// other key is an error.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ class HyperparameterReader {
   // Reports an error that concerns several numbers.
   void Report(absl::string_view fault);
 
-  // The first error, if there is one. A key that nobody has taken is an error.
+  // The first error, if there is one. A key that has not been taken is an error.
   absl::Status Finish() const;
 
  private:

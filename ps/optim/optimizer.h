@@ -1,5 +1,5 @@
-// What a server does with the mean gradient: a rule, with the learning rate of a schedule, and the options
-// that Keras has for every optimizer.
+// How a server updates values by the mean gradient: a rule, with the learning rate of a schedule, and the
+// options that Keras has for every optimizer.
 //
 // Created once per job from the chief's configuration, constant after construction, shared by all shards and
 // threads. It does no arithmetic on variables: apply.h does.
@@ -43,8 +43,8 @@ struct CommonOptions {
 
 // Norms of whole variables, which an update needs before it can move their elements.
 enum class Norms {
-  kGradient,  // norms of the mean gradient: clipnorm, global_clipnorm
-  // Of the values, and of the direction in which a layerwise rule moves them: LAMB.
+  kGradient,  // of the mean gradient: clipnorm, global_clipnorm
+  // The norms of the values, and of the direction in which a layerwise rule moves them: LAMB.
   kLayer,
 };
 

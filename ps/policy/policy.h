@@ -9,9 +9,9 @@
 //                │                      │
 //                └──────OnLeave─────────┴──────► Refuse  the worker receives the reason
 //
-// Exactly one decision answers each gradient, at once or after a later event: Refuse, Apply or, if the Apply
-// is deferred, the Release that follows. A repeat (a worker, incarnation and step seen before) is only
-// counted: the first decision stands.
+// Every gradient is answered by exactly one decision, at once or after a later event: Refuse, Apply or, if
+// the Apply is deferred, the Release that follows. A repeat (a worker, incarnation and step seen
+// before) is only counted: the first decision stands.
 #pragma once
 
 #include <array>
@@ -85,7 +85,7 @@ struct Refuse {
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
 
-// Answer this push now: its gradient is in an earlier update, and the answer was deferred.
+// Answer this push now: its gradient is in an earlier update whose answer was deferred.
 struct Release {
   PushKey key;
 
@@ -109,7 +109,7 @@ struct UpdateCounters {
   void Add(const UpdateCounters& other);
 };
 
-// What a worker has to do, with dynamic sharding.
+// The work items of a worker, with dynamic sharding.
 struct Work {
   // The worker's current item, and the next one for its loader. Empty: the worker waits, or the job is over.
   std::vector<WorkItem> work_items;
@@ -117,7 +117,7 @@ struct Work {
   bool over = false;  // no more work will come
 };
 
-// Everything that a policy knows besides its configuration. Another policy of the same mode continues
+// Everything that a policy knows in addition to its configuration. Another policy of the same mode continues
 // from it.
 struct PolicyState {
   struct Worker {

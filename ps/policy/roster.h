@@ -1,5 +1,5 @@
-// What every policy needs: the members, the last push of each, and whether a push may count. Private
-// to ps/policy.
+// The state that every policy needs: the members, the last push of each, and whether a push may count.
+// Private to ps/policy.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ class SyncPolicy final : public UpdatePolicy {
   Roster roster_;
   int64_t version_;
   std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
-  // Of the open round: in order of arrival, at most one per live worker.
+  // Gradients of the open round, in order of arrival, at most one per live worker.
   std::vector<Gradient> staged_;
   UpdateCounters counters_;
 };

@@ -56,7 +56,7 @@ class WorkQueue {
   struct Holder {
     std::optional<WorkItem> current, next;
   };
-  // Everything that a queue knows besides its configuration.
+  // Everything that a queue knows in addition to its configuration.
   struct State {
     int64_t next = 0;                 // first example never assigned, counted through all epochs
     std::set<WorkItem> returned{};    // items before `next`

@@ -1,10 +1,11 @@
 // Goodput of a ring all-reduce on one host: our ring, over TCP and by shared memory, against Gloo's
-// over TCP, in turn, in one process of N workers. And of a synchronous step of as many bytes through one
-// server, a process of its own, by shared memory and by a Unix socket: gradients up, SGD, values down.
+// over TCP, in turn, in one process of N workers. Also the goodput of a synchronous step of as many bytes
+// through one server in a separate process, by shared memory and by a Unix socket: gradients up, SGD, values
+// down.
 //
 //   allreduce_bench --workers 2 --mib 64
 //
-// Every worker has its own gradient and gets the result in memory of its own. Needs Gloo
+// Every worker has its own gradient and receives the result in its own memory. Needs Gloo
 // (Debian: libgloo-dev); without it the build omits the program, with a message.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
@@ -210,7 +211,7 @@ absl::Status Run(const Options& options) {
     contenders.push_back({.name = name,
                           .bytes = static_cast<double>(size) * sizeof(float),
                           .other_processes = std::move(others),
-                          .once = [crew = groups.back().get()] { return crew->Round(); }});
+                          .once = [group = groups.back().get()] { return group->Round(); }});
   };
   compete("Cairn's ring, TCP", {}, [&](int worker) { return by_tcp.Reduce(worker); });
   compete("Cairn's ring, shared memory", {}, [&](int worker) { return by_memory.Reduce(worker); });

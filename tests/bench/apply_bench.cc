@@ -121,9 +121,9 @@ void Register(const std::string& name, const OptimizerConfig& config) {
   }
 }
 
-// The same update made beside the current version, in the pieces in which gradients arrive
-// (VariableStore::ApplySpeculatively), of one gradient. of_whole: time against making it in one go, in alternation,
-// median.
+// The same update of one gradient, made speculatively in chunks, as gradients arrive
+// (VariableStore::ApplySpeculatively). of_whole: the median ratio of its time to that of an update at once,
+// in alternation.
 void BM_SpeculativeUpdate(benchmark::State& state, const OptimizerConfig& config) {
   const auto optimizer = MakeOptimizer(config).value();
   VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());

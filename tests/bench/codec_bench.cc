@@ -1,10 +1,10 @@
-// How fast gradients are encoded and decoded, beside memcpy of the same floats: GB/s of float32, in one
+// How fast gradients are encoded and decoded, compared to memcpy of the same floats: GB/s of float32, in one
 // thread.
 //
 //   codec_bench [--benchmark_filter=int8]
 //
 // 1 MiB of floats, which stay in a processor's caches, as a step's gradients do on their way. topk selects,
-// encodes and decodes one in a hundred. `bytes` is what an element takes.
+// encodes and decodes one in a hundred. `bytes` is the encoded size of an element.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How long training pauses when a server is killed, with --ps_replication=1 and without; and what the copies cost.
+"""How long training pauses when a server is killed, with --ps_replication=1 and without; and what backups cost.
 
     tests/bench/failover_pause.py MODEL DATA_DIR [--bin build/release/bin] [--kills 3] [--pairs 3] [--steps 400]
 
 `cairn train` with 2 ps and 2 workers of one thread each, synchronous, a line for each step. In the middle of a run ps/0
-or ps/1 gets SIGKILL; the pause is the longest time between two steps after that, beside the longest before it. Without
-copies the job is set back to its last snapshot, of at most a second before: the time is until it has made the next step
-beyond where it was. The cost is steps/s with backups against without, in turn, of undisturbed runs.
+or ps/1 gets SIGKILL; the pause is the longest time between two steps after that. For comparison, the longest time
+before it is printed too. Without backups the job is rolled back to its last snapshot, at most a second old, and the
+pause lasts until the first step that was not made before. The cost is steps/s of undisturbed runs with backups,
+relative to runs without, in turn.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def run(options, victim, *flags):
     with tempfile.TemporaryDirectory() as directory:
         job = subprocess.Popen(command(options, *flags), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            times = {}  # [step of the epoch]: when it was told first
+            times = {}  # [step of the epoch]: when it was first reported
             before = killed_at = None
             first = last = time.monotonic()
             pause = longest = 0.0
@@ -77,22 +78,22 @@ def main():
     parser.add_argument("model")
     parser.add_argument("data_dir")
     parser.add_argument("--bin", default="build/release/bin")
-    parser.add_argument("--kills", type=int, default=3, help="of each server, with and without copies")
+    parser.add_argument("--kills", type=int, default=3, help="of each server, with and without backups")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=400, help="at most an epoch's")
     options = parser.parse_args()
-    ways = {"copies": ["--ps_replication=1"], "set back": ["--train_dir=run", "--save_secs=1"]}
+    ways = {"backups": ["--ps_replication=1"], "rolled back": ["--train_dir=run", "--save_secs=1"]}
     for name, flags in ways.items():
         for victim in (0, 1):
             results = [run(options, victim, *flags) for _ in range(options.kills)]
             pauses = sorted(pause for _, pause, _ in results)
-            print(f"{name:8}  ps/{victim} killed: pause {statistics.median(pauses):.2f} s "
+            print(f"{name:11}  ps/{victim} killed: pause {statistics.median(pauses):.2f} s "
                   f"({pauses[0]:.2f} to {pauses[-1]:.2f}); longest step before {max(r[0] for r in results):.2f} s", flush=True)
     ratios = []
     for _ in range(options.pairs):
         without, with_backups = run(options, None)[2], run(options, None, "--ps_replication=1")[2]
         ratios.append(with_backups / without)
-        print(f"without copies {without:6.1f} steps/s   with {with_backups:6.1f}   ratio {ratios[-1]:.3f}", flush=True)
+        print(f"without backups {without:6.1f} steps/s   with {with_backups:6.1f}   ratio {ratios[-1]:.3f}", flush=True)
     if ratios:
         print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 

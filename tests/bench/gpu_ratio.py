@@ -5,7 +5,7 @@
 
 Both sides find inputs and parameters on the device and leave the gradients there: `step_bench --resident`, and the ways
 of torch_step.py. They run in turn, network by network, and the figure to quote is the median of the rounds' ratios.
-Ends with status 1 when a bar is missed or a measurement failed, 77 where there is no GPU.
+Exits with 1 if a bar is missed or a measurement fails, 77 without a GPU.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-// Images per second of a worker that trains alone: loader, forward, backward, Adam; no servers. What a
-// cluster's rate is held against.
+// Images per second of a worker that trains alone: loader, forward, backward, Adam; no servers. The
+// baseline for a cluster's rate.
 //   lone_worker MODEL DATA_DIR BATCH_SIZE EPOCHS
 #include <chrono>
 #include <cstdio>

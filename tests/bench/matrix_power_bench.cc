@@ -201,7 +201,7 @@ absl::Status Run(const Options& options) {
     CAIRN_ASSIGN_OR_RETURN(*memory, device->Allocate(options.size * options.size, "matrix"));
   }
 
-  // The first of both warms up, and is held against the other.
+  // The first run of both warms up; their results are compared.
   CAIRN_RETURN_IF_ERROR(cublas->Run(m));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<float> expected, Download(*device, m.sum));
   CAIRN_RETURN_IF_ERROR(backend.Run(m));
@@ -213,8 +213,8 @@ absl::Status Run(const Options& options) {
         absl::StrCat("the sums differ by ", error, " of their norm, more than ", tolerance));
   }
 
-  const double operations =
-      2 * (kPower - 1) * 2 * std::pow(static_cast<double>(options.size), 3);  // the sum's are nothing beside
+  // Those of the sum are negligible.
+  const double operations = 2 * (kPower - 1) * 2 * std::pow(static_cast<double>(options.size), 3);
   std::vector<double> ours, theirs, ratios;
   for (int round = 0; round < options.rounds; ++round) {
     CAIRN_ASSIGN_OR_RETURN(const double peer, SecondsOf([&] { return cublas->Run(m); }));

@@ -6,18 +6,18 @@
                                  [--networks cnn,wide] [--modes async,sync,allreduce] [--rounds 3] [--batch_size 64]
                                  [--ps 1]
 
-`--mode async` with 2 workers beside TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as many
-servers and workers, gRPC), `--mode sync` and `--mode allreduce` beside PyTorch's DistributedDataParallel over gloo
-(peer_torch.py). The paths are of Pythons that have tensorflow-cpu with tf_keras, or torch; a peer whose Python is not
-given is left out, aloud. All train the same network on the same images with the same batch for each of 2 workers, the
-same Adam and number of updates, and with one compute thread for each worker. How the peers were tuned stands in their
-files and in NETWORKS. All runs of a round follow each other, and the ratios are of one round.
+Compares `--mode async` with 2 workers to TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as
+many servers and workers, gRPC), and `--mode sync` and `--mode allreduce` to PyTorch's DistributedDataParallel over gloo
+(peer_torch.py). The paths are those of Pythons with tensorflow-cpu and tf_keras, or torch. A peer whose Python is not
+given is left out, with a message. All train the same network on the same images with the same batch size for each of 2
+workers, the same Adam and number of updates, and one compute thread for each worker. The peers' files and NETWORKS
+describe how the peers were tuned. All runs of a round follow each other, and each ratio is of one round.
 
-examples/s and processor time are of the steady state, taken in the same way of all: between the first and the last of
-the updates that NETWORKS names, so neither start-up nor evaluation counts. Processor time is that of all processes of
-the run. "seconds" are of the whole run, from launch to the end, imports and evaluation of the test set included. Ends
-with 1 where the median accuracies on the test set are further apart than NETWORKS allows: then the two have not done
-the same.
+examples/s and processor time are measured in the steady state, in the same way for all: between the first and the last
+of the updates that NETWORKS names, so neither start-up nor evaluation counts. Processor time is that of all processes
+of the run. "seconds" is the time of the whole run, from launch to exit, with imports and the evaluation of the test
+set. Exits with 1 if the median accuracies on the test set differ by more than NETWORKS allows, because then the runs
+are not comparable.
 """
 
 import argparse
@@ -86,8 +86,7 @@ def free_ports(count):
 
 
 class Run:
-    """Processes in sessions of their own, none of which is left when this is closed. The first one is the one that
-    tells."""
+    """Processes in separate sessions, all of which are killed on close. The first one reports the results."""
 
     def __init__(self):
         self.began = time.monotonic()

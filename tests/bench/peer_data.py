@@ -1,4 +1,4 @@
-"""Code that both sides of peer_clusters.py use: MNIST's files, the model's layers, and marks on stdout."""
+"""Code that both sides of peer_clusters.py use: MNIST's files, the model's layers, and progress lines on stdout."""
 
 import json
 import re

@@ -37,7 +37,7 @@ def make_model(path):
 
 
 def make_dataset(options, images, labels):
-    """Batches without end, in an order of its own for each worker."""
+    """An infinite dataset of batches; each worker has a different order."""
     def gather(indices):
         return tf.cast(tf.gather(images, indices), tf.float32)[..., None] / 255, tf.cast(tf.gather(labels, indices), tf.int32)
 

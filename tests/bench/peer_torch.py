@@ -3,9 +3,9 @@
 
 RANK and similar variables are in the environment.
 
-Rank 0 says {"step": N} on stdout when --first and --steps steps are made, and {"accuracy": A, "loss": L} of the test
-set at the end. One compute thread; all images lie in memory as float32 and a batch is one index_select. Gradients are
-views of DDP's buckets, the graph is said to be static, and Adam is fused where PyTorch has that for CPUs.
+Rank 0 prints {"step": N} after --first and after --steps steps, and {"accuracy": A, "loss": L} of the test set at the
+end. One compute thread; all images are in memory as float32, and a batch is one index_select. Gradients are views of
+DDP's buckets, the graph is declared static, and Adam is fused if PyTorch supports that on CPUs.
 """
 
 import argparse

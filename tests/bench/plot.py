@@ -5,8 +5,8 @@
 
 goodput_push, goodput_pull: GB/s against size, a panel for each transport with all contenders of it and those of memory
 alone. cpu_push, cpu_pull: processor seconds for each GB, both sides together, in the same panels. workers, servers,
-encodings: goodput against their number or kind, at the size with most of them. A picture for which there are no lines
-is not drawn, and that is said. Where a contender was measured twice with the same numbers, the later line counts. Needs
+encodings: goodput against their number or kind, at the size with most of them. A picture without data
+is skipped with a message. If a contender was measured twice with the same parameters, the later line counts. Needs
 only Python's standard library.
 """
 
@@ -25,7 +25,7 @@ FLOAT32 = (None, "float32")
 
 
 def line_of(text):
-    """ValueError says what is wrong with it."""
+    """Parses one line. ValueError describes the fault."""
     line = json.loads(text)
     if not isinstance(line, dict):
         raise ValueError("not a JSON object")
@@ -59,7 +59,7 @@ def read(path):
 
 
 def way_of(line):
-    """None for memory alone, which has no far end."""
+    """None for memory alone, which has no other end."""
     found = re.search(r"push-pull|push|pull", line["name"])
     return found.group() if found else None
 
@@ -106,7 +106,7 @@ def against_size(lines, way, to_point, y_label):
 
 
 def against(lines, of, label, name_of=str):
-    """A panel for each way; `of` a line is what it is drawn against, at the size that has most of that."""
+    """A panel for push and for pull; x is `of` a line, at the size that has most values of it."""
     ours = [line for line in lines if "encoding" in line]
     kinds = {}
     for line in ours:

@@ -4,12 +4,12 @@
 //   pslite_bench [--size 64MiB] [--variables 1] [--in_flight 1,4] [--transport tcp] [--server_pid PID]
 //                [--rounds 7] [--seconds 0.3] [--limit 120] [--json FILE]
 //
-// A variable is a key. All travel in one message of KVWorker's, as a list; with --in_flight W also in a
-// message each, of which W at a time wait for their answers. The server does with a gradient what ours must
-// (SGD, before it answers), in the cheapest way that there is: there is one worker, so that its gradient is
-// the sum, and the update is made in place in one pass. Ours adds up in an accumulator and writes the new
-// values beside the old ones. Values are sent from where they lie. No key is looked up, and none is checked
-// but for bounds: a real server does more.
+// A variable is a key. All variables are sent in one message of KVWorker, as a list; with --in_flight W also
+// in one message each, of which up to W wait for their answers at a time. The server makes the same update as
+// ours (SGD, before it answers), in the cheapest way: there is one worker, so its gradient is the sum, and
+// the update is made in place in one pass. Our server sums in an accumulator and writes the new values to
+// another buffer. Values are sent without a copy. Keys are not looked up, and only their bounds are checked:
+// a real server does more.
 #include <ps/ps.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ struct Options {
   ContestOptions contest{.rounds = 7};
 };
 
-// Of all tasks alike.
+// The sizes, the same in all tasks.
 struct Sizes {
   int variables;
   int64_t elements;  // of each
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   app.add_option("--transport", options.transport, "what the results call it; the environment chooses");
-  app.add_option("--server_pid", options.server_pid, "whose processor time counts as the far side's");
+  app.add_option("--server_pid", options.server_pid, "whose processor time counts as the other side's");
   app.add_option("--rounds", options.contest.rounds);
   app.add_option("--seconds", options.contest.seconds_each, "of each contender in each round, at least");
   app.add_option("--limit", options.limit_seconds, "seconds after which the program is killed");

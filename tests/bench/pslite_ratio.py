@@ -3,13 +3,13 @@
 
     tests/bench/pslite_ratio.py [--bin build/release/bin] [--rounds 7] [--seconds 0.2] [--json RAW.jsonl]
 
-Needs pslite_bench, which is built where CMake was told CAIRN_PSLITE_DIR, and libjemalloc2. Each round starts
+Needs pslite_bench, which is built if CAIRN_PSLITE_DIR is set in CMake, and libjemalloc2. Each round starts
 push_pull_bench and pslite_bench once for each case, in the opposite order every other time, each of which takes the
 median of three turns; a ratio is of one round, and what is quoted is the median (least to most) of the rounds. ps-lite
 is tuned: built with -O3, with a jemalloc that keeps what is freed and asks for huge pages, over all of its transports
 (tcp; p3: TCP with a thread that sends; ipc: Unix sockets), and with all keys in one message or each in its own, several
 in flight. Of these the one that counts is the one whose median is best. "untuned" is TCP with glibc's malloc, which
-maps new memory for each message of 64 MiB. Ours is as users have it. pslite_bench.cc says what ps-lite's server does.
+maps new memory for each message of 64 MiB. Ours is as users have it. pslite_bench.cc describes ps-lite's server.
 """
 
 import argparse
@@ -164,7 +164,7 @@ def main():
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each contender in each round, at least")
-    parser.add_argument("--json", help="a new file for all lines; wire/json_lines.h says what is in one")
+    parser.add_argument("--json", help="a new file for all lines; wire/json_lines.h describes the format")
     options = parser.parse_args()
     if not os.path.exists(os.path.join(options.bin, "pslite_bench")):
         parser.error("pslite_bench is not built: give CMake -DCAIRN_PSLITE_DIR=DIR, a directory of ps-lite with build/libpslite.a")

@@ -1,12 +1,12 @@
-// How fast gradients go to a server and values come back, over each transport, beside what bare sockets, a
-// bare gRPC stream, a naive unary call and memory do in the same run.
+// Throughput of pushes to a server and pulls from it over each transport, compared to bare sockets, a bare
+// gRPC stream, a naive unary call and memory in the same run.
 //
 //   push_pull_bench [--size 64MiB] [--variables 1] [--workers 1] [--ps 1] [--transports tcp,unix,shm]
 //                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
 //
-// A push counts until the server has made the update: sum, SGD, new version; "push alone" is the same stream
-// to one who keeps the gradient and does no more. GB/s are of goodput, which counts float32 whatever
-// --wire_dtype says. All contenders run in turn in each round; ratios are medians of the rounds' ratios; with
+// A push ends when the server has made the update: sum, SGD, new version. "push alone" is the same stream to
+// a process that only stores the gradient. GB/s are goodput, which counts float32 elements for every
+// --wire_dtype. All contenders run in turn in each round; ratios are medians of the rounds' ratios; with
 // another --wire_dtype none are printed, since bars are for float32. See docs/benchmarks.md.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -192,7 +192,7 @@ struct Buffers {
   size_t size;  // bytes of each
 };
 
-// Of one transport.
+// The contenders of one transport.
 struct Peers {
   pid_t process;
   RawSocket& raw;
@@ -221,7 +221,7 @@ void AddPeers(Bench& bench, const std::string& transport, Peers peers, Buffers b
   add("naive unary", "pull", [=, &naive = peers.naive] { return naive.Pull(to, size); });
 }
 
-// Half of the bytes by each, at the same time: what several servers' streams stand beside.
+// Half of the bytes over each socket, concurrently: the baseline for streams to several servers.
 void AddTwoStreams(Bench& bench, const PeerProcess& peer, RawSocket& one, RawSocket& other, Team& two,
                    Buffers buffers) {
   const size_t half = buffers.size / 2;
@@ -273,7 +273,7 @@ absl::Status AddPushesAlone(Bench& bench, const KeeperProcess& keeper, const std
   return absl::OkStatus();
 }
 
-// Against the bars. Of contenders that did not run nothing is said.
+// Compares the results with the bars. Contenders that did not run are skipped.
 void CompareAll(const Bench& bench, int servers) {
   for (const char* way : {" push", " pull"}) {
     const std::string tcp = absl::StrCat("cairn tcp", way), local = absl::StrCat("cairn unix", way),

@@ -4,10 +4,10 @@
     tests/bench/push_pull_sweep.py RAW.jsonl [--bin build/release/bin] [--rounds 3] [--seconds 0.1] [--limit 300]
                                    [--sizes 4KiB,...,256MiB] [--workers 2,4,8] [--ps 2,4] [--encodings bfloat16,...]
 
-Not every combination: the sizes with 1 worker and 1 server, beside all contenders; the rest at --fixed_size (64MiB), of
-Cairn alone: the numbers of workers with 1 server, of servers with 1 worker, the encodings with 1 and 1. A run that
+Not every combination: the sizes with 1 worker and 1 server, for all contenders; the rest at --fixed_size (64MiB), for
+Cairn only: the numbers of workers with 1 server, of servers with 1 worker, the encodings with 1 and 1. A run that
 needs more memory than is free, fails, or takes longer than --limit seconds is named at the end, with the reason; the
-exit status is then 1. tests/bench/plot.py draws pictures of the file; wire/json_lines.h says what is in a line.
+exit status is then 1. tests/bench/plot.py draws pictures of the file; wire/json_lines.h describes the lines.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-// How long a synchronous round of a tiny model takes: gradients up, the update, values back; and to be told
-// that a variable is as it was; beside unary gRPC calls of as many clients at once, and messages over bare
-// sockets, in the same run.
+// Latency of a synchronous round of a tiny model: gradients to the server, the update, values back. Also the
+// latency of a read of unchanged values. For comparison, the same run measures unary gRPC calls of as many
+// concurrent clients, and messages over bare sockets.
 //
 //   round_latency_bench [--workers 4] [--variables 10] [--transports tcp,unix,shm] [--rounds 7]
 #include <CLI/CLI.hpp>
@@ -142,7 +142,7 @@ absl::Status Run(const Options& options) {
           options.workers,
           [&](int c) { return Step(*all[i].workers[static_cast<size_t>(c)], options.variables, gradient); },
           &now[2 + 2 * i]));
-      // Of the values that the rounds have left.
+      // Reads the values after the rounds.
       for (const auto& reader : all[i].readers) CAIRN_RETURN_IF_ERROR(reader->Refresh().status());
       CAIRN_RETURN_IF_ERROR(Turn(
           options.workers, [&](int c) { return all[i].readers[static_cast<size_t>(c)]->Refresh().status(); },

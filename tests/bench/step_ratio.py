@@ -4,10 +4,10 @@
     tests/bench/step_ratio.py [--bin build/release/bin] [--pairs 3] [--batch_size 64] [--networks cnn,mlp,resnet20]
 
 Needs libtorch_step, which is built where libtorch-dev is installed, and libopenblas0-openmp. The two run in turn, and
-the figure to quote is the median of the ratios. Beside it the floor: the images that the cores' measured peak would do
-if a step were nothing but its products, of which a network whose gradients are mostly 0 behind a pooling needs not all.
-libtorch is tuned: malloc keeps its memory, and its matrix products are those of OpenBLAS with OpenMP, told a processor
-that it knows.
+the figure to quote is the median of the ratios. For comparison, prints the images/s that the cores' measured peak would
+reach if a step were only its matrix products. A network whose gradients are mostly 0 behind a pooling does not need all
+of these products. libtorch is tuned: malloc keeps its memory, and its matrix products are those of OpenBLAS with
+OpenMP, configured for a processor type that OpenBLAS knows.
 """
 
 import argparse
@@ -20,8 +20,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
 TUNED = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "LD_LIBRARY_PATH": OPENBLAS}
-# Of one image's step: each layer's products forward and by the kernel's gradient, and, behind the first, by the
-# input's.
+# For one image: the products of each layer in the forward pass and in the gradients of the kernel and, except for
+# the first layer, of the input.
 FLOPS = {"cnn": 16_376_064, "mlp": 113_754_112, "resnet20": 243_994_368}
 STEPS = {"cnn": 150, "mlp": 30, "resnet20": 30}
 MLP = """{"config": {"layers": [

@@ -1,6 +1,6 @@
-// What a timeline costs whoever records: nanoseconds for a slice that is wanted, and for one that is not,
-// with its two looks at the clock. The best of several rounds, which other load on the machine does not
-// shake.
+// The cost of a timeline to the thread that records: nanoseconds for a slice that is recorded, and for one
+// that is not, with two readings of the clock. Reports the best of several rounds, which other load on the
+// machine affects least.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -6,10 +6,10 @@
 
 `cairn train` with 2 ps and 2 workers of one thread each, without validation; the two sides in turn, and each pair in
 the other order. Watched: --metrics_port for every task, each read every --scrape_secs, and --trace_file, of all steps
-unless --trace_steps says which. The figures to quote are the medians of the ratios. Beside steps/s, which other load on
-the machine shakes, there is the processor's time that all tasks took, their start and the writing of the files
-included. What the launcher takes to read the files again, after training, is told apart: as long as `cairn trace show`
-takes for what it has merged.
+unless --trace_steps selects some. The figures to quote are the medians of the ratios. In addition to steps/s, which
+depends on other load on the machine, it reports the processor time of all tasks, including their start and the writing
+of the files. The launcher's time to read the files again after training is reported separately: it is as long as
+`cairn trace show` takes for the merged file.
 """
 
 import argparse

@@ -37,8 +37,8 @@ std::unique_ptr<kernels::Device> CreateGpu() {
   return kernels::CreateCudaDevice({.precision = kPrecision}).value();
 }
 
-// What a value's sign, exponent and `digits` of its binary digits make. `lowest` is the exponent of the
-// smallest normal number, as frexp() counts.
+// `value` rounded to `digits` binary digits. `lowest` is the exponent of the smallest normal number, as
+// frexp() counts.
 double RoundedTo(double value, int digits, int lowest) {
   int exponent = 0;
   std::frexp(value, &exponent);

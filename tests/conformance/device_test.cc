@@ -1,4 +1,4 @@
-// The functions of a device besides its ops: copies, markers, recordings.
+// The functions of a device other than its ops: copies, markers, recordings.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ TEST_P(DeviceConformance, MemoryBeyondTheLimitIsRefusedWithItsPurpose) {
 
 INSTANTIATE_CONFORMANCE(DeviceConformance);
 
-// Makes a run without a GPU say so.
+// Makes a run without a GPU report that.
 TEST(Gpu, IsTested) {
   const auto devices = kernels::CountCudaDevices();
   if (!devices.ok()) GTEST_SKIP() << devices.status().message();

@@ -3,8 +3,8 @@
 
     CAIRN_MNIST_DIR=DIR python3 tests/deploy/compose_test.py     # DIR: real MNIST, IDX files
 
-Builds the images first. Skipped, aloud, where there is no Docker or no MNIST. BUILD_ARGS holds further arguments of
-`docker build`.
+Builds the images first. Skipped, with a message, if there is no Docker or no MNIST. BUILD_ARGS holds further arguments
+of `docker build`.
 """
 
 import json
@@ -73,7 +73,7 @@ class ComposeTest(unittest.TestCase):
         self.addCleanup(self.compose, "down", "--volumes", "--timeout", "5")
 
     def compose(self, *arguments):
-        # A path that both the daemon and we know; what the file's defaults are relative to stays beside it.
+        # A path that is valid for both the daemon and this test.
         environment = dict(os.environ, CAIRN_DATA=str(pathlib.Path(MNIST_DIR).resolve()), CAIRN_SOURCE=str(SOURCE),
                            CAIRN_MODEL=str(SOURCE / "deploy/examples/mnist_cnn.json"))
         return run(*COMPOSE, "-p", self.project, "-f", self.file, *arguments, env=environment)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The manifests of deploy/kubernetes and the Compose files: strictly valid, and consistent about the tasks.
 
-Kubernetes' own schemas come with the package kubernetes-validate, which is installed into an environment of its own
-the first time. Skipped, aloud, where no package index is in reach.
+Kubernetes' own schemas come with the package kubernetes-validate, which the first run installs into a separate
+environment. Skipped, with a message, if no package index can be reached.
 """
 
 import json

@@ -4,7 +4,7 @@ volumes, names and environment are the manifests', and what controllers add is a
 
     python3 tests/deploy/pods_test.py     # after compose_test.py, or a build of the images cairn-ps and cairn-worker
 
-Skipped, aloud, where there is no Docker. Needs PyYAML.
+Skipped, with a message, if there is no Docker. Needs PyYAML.
 """
 
 import json

@@ -134,8 +134,8 @@ class FaultMatrixTest(IntegrationTest):
 
     def test_a_terminated_task_ends_the_cluster_with_its_code_and_a_new_run_resumes(self):
         sha = self.undisturbed()
-        # The second snapshot, of step 20 or later, begins when the first has been written; it may still be read from a
-        # server that was told to stop at its beginning. The chief writes one when it is told to stop itself.
+        # The second snapshot, of step 20 or later, begins when the first has been written. A server that gets SIGTERM
+        # as it begins may still be read. The chief writes a snapshot when it gets SIGTERM itself.
         for task, point in (("ps/1", "snapshot:2"), ("worker/0", "computed:15")):  # rounds go on without another worker
             with self.subTest(task):
                 name = task.replace("/", "")

@@ -143,7 +143,7 @@ class Faults:
         self._servers_only = servers_only
         self._start = time.monotonic()
         self._next = self._start + BETWEEN_FAULTS[1]
-        self._paused = {}  # pid: when it goes on
+        self._paused = {}  # pid: when it continues
         self.kills = []  # names of tasks
         self.pauses = []  # seconds
 
@@ -309,7 +309,7 @@ class Soak(IntegrationTest):
         tensors = read_safetensors(self.directory / "all.safetensors")
         self.assertEqual(sorted(tensors), ["left/bias", "left/kernel", "right/bias", "right/kernel"])
         updates = {name: sorted(set(values)) for name, values in tensors.items()}
-        if self.options.mode != "async" or self.options.ps_replication:  # one log for all, or nothing is set back
+        if self.options.mode != "async" or self.options.ps_replication:  # one log for all, or nothing is rolled back
             self.assertEqual(updates, {name: [summary["global_step"]] for name in updates})
             return
         # Each server counts for itself. What only one had when a snapshot was marked is not repeated on the other.
@@ -325,7 +325,7 @@ class Soak(IntegrationTest):
         torn = MOST_TORN * BATCHES * WORKERS / self.seconds_each
         for count in (left[0], right[0]):
             self.assertLessEqual(count, most)
-            if not gone:  # what is left of their parts is missing, and told
+            if not gone:  # the rest of their parts is missing, and is reported
                 self.assertGreaterEqual(count, most - torn * (1 + len(faults.kills)))
 
     def check_counters(self, summary, epochs):
@@ -346,7 +346,7 @@ class Soak(IntegrationTest):
             self.assertLessEqual(steps, in_all)
         if not dynamic:
             self.assertEqual(summary["examples_missed"], BATCH * BATCHES * WORKERS * epochs - summary["examples"])
-        elif self.options.mode != "async":  # whoever was killed, each example once per epoch
+        elif self.options.mode != "async":  # whichever task was killed, each example is used once per epoch
             self.assertEqual(summary["examples"], BATCH * BATCHES * WORKERS * epochs)
             self.assertEqual((summary["examples_missed"], summary["examples_repeated"]), (0, 0))
         self.assertEqual(sum(summary["staleness_histogram"]), accepted)
@@ -358,8 +358,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="how long there are faults")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--data_sharding", choices=["static", "dynamic"], default="static")
-    parser.add_argument("--ps_replication", action="store_true", help="with a copy of each server's part on the other")
-    parser.add_argument("--log", help="a file for what all tasks tell")
+    parser.add_argument("--ps_replication", action="store_true", help="with a backup of each server's shard on the other")
+    parser.add_argument("--log", help="a file for the output of all tasks")
     Soak.options = parser.parse_args()
     result = unittest.TextTestRunner(verbosity=2).run(unittest.defaultTestLoader.loadTestsFromTestCase(Soak))
     sys.exit(0 if result.wasSuccessful() else 1)

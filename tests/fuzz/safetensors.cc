@@ -1,4 +1,4 @@
-// The head of a .safetensors file, which says where in the file its tensors lie.
+// The head of a .safetensors file, which has the positions of its tensors.
 #include "worker/checkpoint/safetensors.h"
 
 #include "tests/fuzz/fuzz.h"

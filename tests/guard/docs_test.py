@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WIDTH = 120
 PAGE_LINES, README_LINES = 200, 150
 
-# Not part of the tree: what is built, or laid beside a checkout.
+# Not part of the tree: built files, and data next to a checkout.
 SKIPPED = {"build", "shared"}
 # Generated from the programs' tables, one entry for each flag.
 LONG_PAGES = {"docs/reference/flags.md"}

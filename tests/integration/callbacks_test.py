@@ -80,7 +80,7 @@ class CallbacksTest(IntegrationTest):
         self.assertEqual(sum(len(values) for values in variables.values()), 4 * summary["parameters"])
         in_name_order = b"".join(values for _, values in sorted(variables.items()))
         self.assertEqual(hashlib.sha256(in_name_order).hexdigest(), summary["parameters_sha256"])
-        self.assertEqual(list(self.directory.glob("best.safetensors.*")), [], "nothing is left beside it")
+        self.assertEqual(list(self.directory.glob("best.safetensors.*")), [], "no temporary file is left")
 
     def test_wrong_flags_are_refused_before_anything_starts(self):
         for flags, fault in [

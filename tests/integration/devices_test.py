@@ -12,7 +12,7 @@ WORKER = ("cairn-worker", "--job_name=worker", "--task_index=0", "--ps_hosts=127
 
 class DevicesTest(IntegrationTest):
 
-    def test_cairn_devices_lists_the_cpu_and_says_why_there_is_no_gpu(self):
+    def test_cairn_devices_lists_the_cpu_and_reports_why_there_is_no_gpu(self):
         run = self.run_to_end("cairn", "devices", env=NO_GPU)
         self.assert_exit(DONE, run)
         self.assertEqual(run.stderr, "")

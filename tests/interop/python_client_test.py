@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """deploy/python against real servers: exact values, both modes, TLS, and failures that end.
 
-Needs gRPC and NumPy (Debian: python3-grpcio, python3-numpy); skipped, aloud, where no Python here has them.
+Needs gRPC and NumPy (Debian: python3-grpcio, python3-numpy); skipped, with a message, if no Python has them.
 """
 
 import os

@@ -26,5 +26,5 @@ train() {
     --batch_size 30 --threads 1 --train_dir "$work/run" --histogram_freq 1 --update_freq 4 "$@"
 }
 train --epochs 2 --summary "$work/first.json" >"$work/out"
-train --epochs 4 --summary "$work/second.json" >>"$work/out" # goes on
+train --epochs 4 --summary "$work/second.json" >>"$work/out" # resumes
 timeout 120 "$venv/bin/python" "$root/tests/interop/tensorboard_check.py" "$work/run" "$work/second.json" "$work/out"

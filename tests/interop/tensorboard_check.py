@@ -78,7 +78,7 @@ class TensorBoardTest(unittest.TestCase):
             for source in node.input:
                 self.assertIn(source.lstrip("^"), names)
 
-    def test_hyperparameters_are_found_beside_the_metrics(self):
+    def test_hyperparameters_are_found_next_to_the_metrics(self):
         multiplexer = plugin_event_multiplexer.EventMultiplexer().AddRunsFromDirectory(str(TRAIN_DIR))
         multiplexer.Reload()
         self.assertEqual(set(multiplexer.Runs()), {".", "train", "validation"})

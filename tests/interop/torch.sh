@@ -21,7 +21,7 @@ if ! dpkg-query --show "${packages[@]}" >/dev/null 2>&1; then
 fi
 timeout 900 /usr/bin/python3 -B "$root/tests/interop/torch_test.py"
 
-# safetensors, beside Debian's PyTorch.
+# safetensors, in addition to Debian's PyTorch.
 venv=$root/build/safetensors-venv
 package=safetensors==0.8.0
 if [[ $("$venv/bin/pip" freeze 2>/dev/null) != *"$package"* ]]; then

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch models on Cairn's servers, with real PyTorch: deploy/python/cairn/torch.py.
 
-Needs PyTorch, gRPC and NumPy (Debian: python3-torch, python3-grpcio, python3-numpy); skipped, aloud, without.
+Needs PyTorch, gRPC and NumPy (Debian: python3-torch, python3-grpcio, python3-numpy); skipped, with a message, without
+them.
 
     CAIRN_BIN_DIR=build/release/bin python3 tests/interop/torch_test.py
 """

@@ -1,7 +1,7 @@
 /* The synchronous round on two servers: ps/0 decides, ps/1 follows by a link that may break; workers crash or lose
  * their lease, and come back with a new life. What is checked, for every order of all this:
  *
- *   - an update is executed only where all its gradients are held, and all of them are from the version before it;
+ *   - an update is executed only where all its gradients have been received, all from the version before it;
  *   - no push is in two updates, or is refused after it was in one; servers give it the same outcome and version;
  *   - a round has min(K, live workers) gradients, one of each worker;
  *   - every worker is answered in the end (no invalid end state), and then the servers agree and hold nothing more.
@@ -54,7 +54,7 @@ byte newest[2 * W];             /* the newest life that pushed */
 byte life[W];                   /* that joined last */
 bool member[W];
 bool heardOf[W];
-byte reported[W * LIVES];       /* bit s: server s holds the step that is under way; [X] */
+byte reported[W * LIVES];       /* bit s: server s has the step that is under way; [X] */
 byte lastStep[W * LIVES];       /* that the policy heard of */
 bool staged[W];                 /* in the open round */
 byte stagedStep[W];
@@ -248,7 +248,7 @@ inline Arrive(s, w, l) {
   onTheWay[Y(s, w, l)] = false;
   if
   :: l < newest[s * W + w] ->
-    /* a newer life has pushed here: told so, and not kept. The old life is over. */
+    /* a newer life has pushed here: the push is refused. The old life is over. */
     assert(!alive[X(w, l)] || life[w] != l)
   :: l >= newest[s * W + w] && step[X(w, l)] <= decided[Y(s, w, l)] /* answered as before */
   :: l >= newest[s * W + w] && step[X(w, l)] > decided[Y(s, w, l)] && held[Y(s, w, l)] > 0 /* under way */
@@ -267,7 +267,7 @@ proctype Life(byte w; byte l) {
 endBeforeLife:
   mayStart[X(w, l)];
   d_step { alive[X(w, l)] = true; Join(w, l) }
-  /* The values of a mark in the log: of one version on both servers. */
+  /* The values of a marker in the log: of one version on both servers. */
   d_step { base[X(w, l)] = version[0] }
   do
   :: base[X(w, l)] < VERSIONS && alive[X(w, l)] ->

@@ -67,7 +67,7 @@ class ReplicationWire final : public Link,
     End(absl::UnavailableError("the connection broke"));
   }
 
-  // --- The copy's end ---
+  // --- The backup's end ---
   void Answer(const v1::ReplicationAck& answer) override {
     Down([this, answer] {
       if (handler_ != nullptr) handler_->OnAnswer(answer);
@@ -103,7 +103,7 @@ class ReplicationWire final : public Link,
   Simulation& simulation_;
   Fleet& fleet_;
   const int part_, from_;
-  const bool away_;  // where the copy is
+  const bool away_;  // where the backup is
   const int to_;
   ps::ReplicationStreamHandler* handler_;
   std::unique_ptr<ps::BackupSession> session_;

@@ -97,7 +97,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
     // The push is answered again. A shard that has seen a newer incarnation or step of the worker may only
     // reject it.
     if (result.outcome != first->second && result.outcome != v1::OUTCOME_REJECTED) {
-      Violation(absl::StrCat(who, " is told ", v1::Outcome_Name(result.outcome), " after ",
+      Violation(absl::StrCat(who, " receives ", v1::Outcome_Name(result.outcome), " after ",
                              v1::Outcome_Name(first->second)));
     }
     ++coverage_.duplicate;
@@ -115,7 +115,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
       if (result.staleness <= std::max<int64_t>(0, sync() ? 0 : rules_.max_staleness)) {
         Violation(absl::StrCat(who, " is refused as stale by ", result.staleness));
       }
-      if (rules_.mode == v1::MODE_SSP) Violation(absl::StrCat(who, " is refused as stale, not held"));
+      if (rules_.mode == v1::MODE_SSP) Violation(absl::StrCat(who, " is refused as stale, not deferred"));
       break;
     case v1::OUTCOME_REJECTED:
       ++coverage_.rejected;
@@ -126,7 +126,7 @@ void Checker::Answered(int64_t index, const ps::PushResult& result, std::optiona
     case v1::OUTCOME_FINISHED:
       ++coverage_.finished;
       if ((rules_.final_version == 0 || result.version != rules_.final_version) && !all_examples_used()) {
-        Violation(absl::StrCat(who, " is told of the end at version ", result.version));
+        Violation(absl::StrCat(who, " is answered with the end at version ", result.version));
       }
       break;
     default:
@@ -175,9 +175,9 @@ bool Checker::all_examples_used() const {
 
 // When a worker continues, no live worker may be further behind than the bound.
 void Checker::CheckBound(const ps::PushKey& key) {
-  if (LiveIncarnation(key.worker) != key.incarnation) return;  // told as it goes
+  if (LiveIncarnation(key.worker) != key.incarnation) return;  // answered while it leaves
   const int64_t clock = clocks_[key.worker];
-  const int64_t untold = rules_.copies ? 1 : 0;  // an answer that went with a server
+  const int64_t untold = rules_.copies ? 1 : 0;  // an answer that was lost with a server
   const auto& positions = start_.progress.positions();
   for (int other = 0; other < (rules_.elastic ? 1 : rules_.workers); ++other) {
     const bool heard_of = heard_of_.count(other) > 0;
@@ -186,7 +186,7 @@ void Checker::CheckBound(const ps::PushKey& key) {
     const int64_t before = other < positions.size() ? positions[other] : 0;
     const int64_t theirs = (heard_of ? clocks_[other] : before) + untold;
     if (counts && theirs < clock - rules_.max_staleness) {
-      Violation(absl::StrCat(Name(key), ": its worker goes on at clock ", clock, ", and worker ", other,
+      Violation(absl::StrCat(Name(key), ": its worker continues at clock ", clock, ", and worker ", other,
                              " is at ", theirs));
     }
   }

@@ -89,7 +89,7 @@ class Checker {
   // --- Snapshots and rollback ---
   // A snapshot is complete, with the progress at the barrier and the values of each server.
   void Snapshot(const v1::Progress& progress, const std::vector<float>& values);
-  // A server has lost its variables, or was replaced by its backup, so state that it alone held is lost.
+  // A server has lost its variables, or was replaced by its backup, so state that only it had is lost.
   void ServerLost() { server_lost_ = true; }
   // All servers restart from `to`, which ends this history.
   void RollBack(const Start& to);

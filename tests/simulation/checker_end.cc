@@ -52,14 +52,14 @@ void Checker::RollBack(const Start& to) {
   ++coverage_.rolled_back;
   const int64_t version = to.progress.version();
   if (!server_lost_ && !arrivals_.empty()) {
-    Violation(absl::StrCat("all are set back to version ", version, ", and no server has lost anything"));
+    Violation(absl::StrCat("all are rolled back to version ", version, ", and no server has lost anything"));
   }
   const auto known = snapshots_.find(version);
   if (known == snapshots_.end()) {
-    Violation(absl::StrCat("all are set back to version ", version, ", of which there is no snapshot"));
+    Violation(absl::StrCat("all are rolled back to version ", version, ", of which there is no snapshot"));
   } else if (known->second != to.values) {
     Violation(
-        absl::StrCat("all are set back to other values than the snapshot of version ", version, " has"));
+        absl::StrCat("all are rolled back to other values than the snapshot of version ", version, " has"));
   }
 }
 

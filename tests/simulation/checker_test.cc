@@ -133,7 +133,7 @@ class BoundTest : public CheckerTest {
 TEST_F(BoundTest, FindsAWorkerTooFarAhead) {
   checker_.Answered(arrivals_[0], Accepted(1), -2);
   checker_.EventEnded(1);
-  Found("push 0.1.1: its worker goes on at clock 1, and worker 1 is at 0");
+  Found("push 0.1.1: its worker continues at clock 1, and worker 1 is at 0");
 }
 
 TEST_F(BoundTest, WorkersThatContinueTogetherPass) {
@@ -166,7 +166,7 @@ TEST_F(CheckerTest, FindsARollbackWithoutALoss) {
   AcceptBoth();
   checker_.Snapshot(At(1, 2), {-4});
   checker_.RollBack({.values = {-4}, .progress = At(1, 2)});
-  Found("all are set back to version 1, and no server has lost anything");
+  Found("all are rolled back to version 1, and no server has lost anything");
 }
 
 TEST_F(CheckerTest, FindsARollbackToValuesOfNoSnapshot) {
@@ -175,8 +175,8 @@ TEST_F(CheckerTest, FindsARollbackToValuesOfNoSnapshot) {
   checker_.ServerLost();
   checker_.RollBack({.values = {-4}, .progress = At(3, 2)});
   checker_.RollBack({.values = {-3}, .progress = At(1, 2)});
-  Found("all are set back to version 3, of which there is no snapshot");
-  Found("all are set back to other values than the snapshot of version 1 has");
+  Found("all are rolled back to version 3, of which there is no snapshot");
+  Found("all are rolled back to other values than the snapshot of version 1 has");
 }
 
 TEST_F(CheckerTest, FindsASnapshotThatCountsTooFewOrTooMany) {
@@ -260,7 +260,7 @@ TEST_F(ExamplesTest, FindsExamplesThatAreLeftAtTheEnd) {
   AcceptBoth();
   const ps::PushResult finished = {.outcome = v1::OUTCOME_FINISHED, .version = 1, .values = {}};
   checker_.Answered(checker_.Arrived(0, From(Key(0, 2), 1), 1), finished, std::nullopt);
-  Found("push 0.1.2 on ps/0 is told of the end at version 1");
+  Found("push 0.1.2 on ps/0 is answered with the end at version 1");
 }
 
 TEST_F(ExamplesTest, FindsExamplesThatAreMiscounted) {

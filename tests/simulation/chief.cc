@@ -102,7 +102,7 @@ void Chief::Survey() {
     }
     return;
   }
-  // A first copy is on its way: the live chief waits for it.
+  // The first replication of the state is under way: the live chief waits for it.
   bool initialising = written_;
   for (const Shard& each : shards_) {
     initialising &=

@@ -74,7 +74,7 @@ class Chief {
   int64_t num_seal_keys_ = 0;
   int64_t num_markers_ = 0;
   std::string marker_;
-  v1::Progress progress_;  // at the mark
+  v1::Progress progress_;  // at the snapshot marker
   int64_t ready_ = -1;     // the generation that ps/0 has its values of ...
   double ready_at_ = 0;    // ... since then
 };

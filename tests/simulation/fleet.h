@@ -1,6 +1,6 @@
 // The servers of a simulated job, and the links to them. Each server runs in a process that may die, restart
-// without state, or pause. A process holds its own shard and, with replication, the backup of the shard
-// before it.
+// without state, or pause. A process has its own shard and, with replication, the backup of the previous
+// shard.
 #pragma once
 
 #include <cstdint>
@@ -54,11 +54,11 @@ class Fleet {
   ~Fleet();
 
   int size() const { return static_cast<int>(processes_.size()); }
-  // The process of a part: its own one or, with `away`, that of its backup.
+  // The process of a shard: its own or, with `away`, that of its backup.
   int ProcessOf(int shard, bool away) const { return away ? (shard + 1) % size() : shard; }
-  // Null: the process is down, or holds nothing of the part.
+  // Null: the process is down, or has nothing of the shard.
   ps::Server* At(int shard, bool away) const;
-  // The server that keeps the part's backup. UNAVAILABLE if its process is down.
+  // The server that stores the shard's backup. UNAVAILABLE if its process is down.
   absl::StatusOr<ps::Server*> ForBackup(int shard, bool away);
   bool IsUp(int process) const { return Of(process).up; }
   double AwakeAt(int process) const { return Of(process).paused_until; }
@@ -71,7 +71,7 @@ class Fleet {
   void Pause(int process, double seconds);
   void BreakOneLink();
   void Tick();
-  // Copies are kept up by whoever is awake.
+  // Starts missing backups, from every server that is awake.
   void KeepUpBackups();
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
@@ -102,7 +102,7 @@ class Fleet {
         answer(absl::UnavailableError("failed to connect: Connection refused"));
       } else if (std::is_same_v<Response, v1::ConnectResponse> ||
                  std::is_same_v<Response, v1::PromoteResponse>) {  // as ps/service.cc
-        answer(absl::NotFoundError("nothing of the part is here"));
+        answer(absl::NotFoundError("the shard is not here"));
       } else {
         answer(Of(ProcessOf(shard, away)).parts->Serving(shard).status());
       }
@@ -129,7 +129,7 @@ class Fleet {
   bool dying_ = false;
 };
 
-// The server of a part, as far as a client knows.
+// The server of a shard, as far as a client knows.
 struct Known {
   bool away = false;
   client::ShardSearch::Known server{};
@@ -138,8 +138,8 @@ struct Found {
   v1::ConnectResponse response;
   Known known;
 };
-// client::Connection's search for a part. FindAny() is its Reach(): any server that has the job, else
-// whatever is at home. Describe() accepts who is known alone, where somebody is: ABORTED when that server's
+// client::Connection's search for a shard. FindAny() is its Reach(): any server that has the job, otherwise
+// the home server. Describe() accepts only the known server, if there is one: ABORTED if that server's
 // variables are lost.
 using OnFound = std::function<void(absl::StatusOr<Found>)>;
 void FindAny(Simulation& simulation, Fleet& fleet, int shard, const Known& known, OnFound then);

@@ -96,7 +96,7 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
     });
   }
   void Subscribe(int64_t next);
-  // Where the leader has a copy, that may have taken its place.
+  // Checks whether the leader's backup has been promoted.
   void Watch() {
     Later(1, [this] {
       if (!open_) return;

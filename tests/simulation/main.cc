@@ -32,9 +32,8 @@ int main(int argc, char** argv) {
   const auto& seen = total.coverage;
   std::printf(
       "%llu jobs, no rule broken: %lld events, %lld deaths, %lld pauses, %lld breaks; %lld updates; answers: "
-      "%lld accepted (%lld held), %lld stale, %lld rejected, %lld finished, %lld repeated; %lld examples "
-      "handed "
-      "out; servers: %lld killed, %lld paused, %lld snapshots, %lld set back, %lld places taken\n",
+      "%lld accepted (%lld deferred), %lld stale, %lld rejected, %lld finished, %lld repeated; %lld examples "
+      "assigned; servers: %lld killed, %lld paused, %lld snapshots, %lld rollbacks, %lld promotions\n",
       static_cast<unsigned long long>(seeds), static_cast<long long>(total.events),
       static_cast<long long>(total.deaths), static_cast<long long>(total.pauses),
       static_cast<long long>(total.breaks), static_cast<long long>(seen.updates),

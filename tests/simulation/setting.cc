@@ -42,7 +42,8 @@ Setting::Setting(Random& random) {
   if (faults == 1) server_faults = ServerFaults::kRolledBack;
   if (faults == 2 && rules.servers > 1) server_faults = ServerFaults::kReplaced;
   rules.copies = server_faults == ServerFaults::kReplaced;
-  // With copies the checker does not know for whom a round waits. All workers stay to the job's end.
+  // With backups, the checker does not know which workers a round waits for, so all workers stay until the
+  // job ends.
   const bool has_end = rules.num_examples > 0 || rules.final_version > 0;
   wait_for_return = rules.copies && has_end && !rules.elastic && random.NextBelow(2) == 0;
   rules.layerwise = !rules.rate_one && random.NextBelow(3) == 0;
@@ -56,11 +57,11 @@ std::string Setting::ToText() const {
                    rules.rate_one ? "" : ", clipped by norms", rules.layerwise ? ", LAMB" : "",
                    ", delays up to ", longest_delay, " s, a fault every ", chaos_every, " s");
   if (rules.num_examples > 0) {
-    absl::StrAppend(&text, ", ", rules.epochs, " epochs of ", rules.num_examples, " examples handed out by ",
-                    batch_size, rules.elastic ? ", elastic" : "");
+    absl::StrAppend(&text, ", ", rules.epochs, " epochs of ", rules.num_examples,
+                    " examples assigned in batches of ", batch_size, rules.elastic ? ", elastic" : "");
   }
-  if (server_faults == ServerFaults::kRolledBack) absl::StrAppend(&text, ", servers are set back");
-  if (server_faults == ServerFaults::kReplaced) absl::StrAppend(&text, ", servers have copies");
+  if (server_faults == ServerFaults::kRolledBack) absl::StrAppend(&text, ", servers are rolled back");
+  if (server_faults == ServerFaults::kReplaced) absl::StrAppend(&text, ", servers have backups");
   if (wait_for_return) absl::StrAppend(&text, ", lost workers are waited for");
   return text;
 }

@@ -10,7 +10,7 @@ namespace cairn::simulation {
 
 inline constexpr double kLease = 10;
 
-// The faults of servers, besides broken links.
+// The faults of servers, in addition to broken links.
 enum class ServerFaults {
   kNone,
   kRolledBack,  // they die and return without state: all are rolled back to the newest snapshot
@@ -24,7 +24,7 @@ struct Setting {
   Rules rules;
   int steps;                                                  // of each worker
   double longest_delay, computing, chaos_every, chaos_until;  // seconds
-  int64_t batch_size = 0;                                     // of tickets
+  int64_t batch_size = 0;                                     // of work items
   ServerFaults server_faults = ServerFaults::kNone;
   bool wait_for_return = false;  // rounds wait for workers whose lease has run out
 };

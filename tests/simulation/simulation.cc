@@ -102,7 +102,7 @@ class World {
     if (simulation_.Below(2) == 0) HarmWorker();  // both run on one host
     if (replaced() && simulation_.Below(3) == 0) {
       ++outcome_.servers_paused;
-      histories_.newest().ServerLost();  // it may have lost its place when it wakes
+      histories_.newest().ServerLost();  // its backup may have been promoted when it wakes
       fleet_.Pause(process, simulation_.UpTo(2.5 * kLease));
       return;
     }
@@ -166,13 +166,14 @@ class World {
         const v1::ConnectResponse response = Describe(shard, there);
         if (response.state() != v1::STATE_READY) continue;
         if (served.state() == v1::STATE_READY) {
-          histories_.newest().Violation(absl::StrCat("ps/", shard, "'s part is served at two places"));
+          histories_.newest().Violation(absl::StrCat("ps/", shard, "'s shard is served by two servers"));
         }
         served = response;
         away = there;
       }
       if (served.state() != v1::STATE_READY) {
-        histories_.newest().Violation(absl::StrCat("ps/", shard, "'s part is served nowhere at the end"));
+        histories_.newest().Violation(
+            absl::StrCat("ps/", shard, "'s shard is served by no server at the end"));
         return;
       }
       outcome_.places_taken += served.epoch();

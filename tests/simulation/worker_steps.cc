@@ -85,7 +85,7 @@ void Workers::OnRead(int w, int s, int64_t /*pull*/, const Read& read) {
     if (one_log() && version != worker.versions[0]) {
       histories_.Of(worker.generation)
           .Violation(absl::StrCat("worker ", w, " reads versions ", version, " and ", worker.versions[0],
-                                  " at one mark"));
+                                  " at one marker"));
     }
   }
   ++worker.pulls;
@@ -182,7 +182,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
   };
   ps::Server* const server = fleet_.At(s, away(w, s));
   if (server == nullptr) {
-    answer(absl::UnavailableError("the stream broke: nothing of the part is there"));
+    answer(absl::UnavailableError("the stream broke: the shard is not there"));
     return;
   }
   const auto job = server->JobForLayout(At(w).layouts[static_cast<size_t>(s)]);

@@ -388,7 +388,7 @@ void Workers::PauseOne(double seconds) {
   LeftUnseen(w);
 }
 
-// With copies its lease may run out on a server that takes a place meanwhile.
+// With backups, its lease may expire on a server that is promoted meanwhile.
 void Workers::LeftUnseen(int w) {
   if (rules().copies && histories_.begun()) histories_.newest().Left(w);
 }

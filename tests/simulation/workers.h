@@ -41,9 +41,9 @@ class Workers {
     int64_t generation = 0;
     int64_t step = 0, pulls = 0, position = 0;
     std::vector<Known> known;       // [server]
-    int moves = 0;                  // times that one was found at its other place
+    int moves = 0;                  // times that a shard was found on its other server
     std::vector<uint64_t> layouts;  // [server]
-    std::vector<bool> looking;      // [server]: for who serves the part now
+    std::vector<bool> looking;      // [server] searching for the server that serves its shard now
     std::vector<int64_t> versions;  // [server] of what it computes from
     v1::Work work;
     bool pushing = false;

@@ -46,8 +46,8 @@ class InProcessReplicationStream final : public ps::ReplicationStream {
                              ps::ReplicationStreamHandler& handler)
       : server_(slot.Get()), wire_(std::make_shared<ReplicationWire>()) {
     if (server_ == nullptr) wire_->Close(absl::UnavailableError("failed to connect: Connection refused"));
-    up_ = Thread("to-copy", [this, delay] { CarryUp(delay); });
-    down_ = Thread("from-copy", [this, delay, &handler] {
+    up_ = Thread("to-backup", [this, delay] { CarryUp(delay); });
+    down_ = Thread("from-backup", [this, delay, &handler] {
       Delay wait(delay.seed, 1, delay.longest);
       while (const std::optional<v1::ReplicationAck> answer = wire_->down.Pop()) {
         wait.Wait();

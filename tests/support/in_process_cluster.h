@@ -58,7 +58,7 @@ class InProcessCluster {
   void LoseSums(int server, bool lose) { breakers_[static_cast<size_t>(server)]->LoseSums(lose); }
   int lost_sums(int server) const { return breakers_[static_cast<size_t>(server)]->lost_sums(); }
 
-  // The link from `client` to the backup of a part.
+  // The link from `client` to the backup of a shard.
   Link& backup_link(const std::string& client, int shard) ABSL_LOCKS_EXCLUDED(mutex_);
   // The process ends as if killed, and all streams to it break.
   void Kill(int server);

@@ -20,7 +20,7 @@
 
 namespace cairn::test {
 
-// The place of a server process; null while none runs. Thread-safe.
+// The current server process of a host; null while none runs. Thread-safe.
 class ServerSlot {
  public:
   std::shared_ptr<ps::Server> Get() const {

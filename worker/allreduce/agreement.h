@@ -1,5 +1,5 @@
-// What the workers of a ring epoch agree on once each knows the state of all: whose values are used, and who
-// sums the gradients. A pure function of the states, so every worker comes to the same result.
+// The agreement of the workers of a ring epoch, once each knows the state of all: whose values are used, and
+// which worker sums the gradients. A pure function of the states, so every worker gets the same result.
 #pragma once
 
 #include <cstdint>

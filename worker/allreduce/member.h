@@ -7,7 +7,7 @@
 //      └──────────── ring epoch + 1: a link has ended, the left neighbour has been ◄───────┘
 //                    silent for a lease, or a neighbour is at a later ring epoch
 //
-// Ring epochs are numbered (`ring_epoch`). A worker that detects a failure goes on to the next number,
+// Ring epochs are numbered (`ring_epoch`). A worker that detects a failure switches to the next number,
 // notifies both neighbours with the reason, and closes its links; they do the same, once per number. Each
 // stream belongs to one ring epoch, and a worker adopts a higher number of a neighbour. So all workers reach
 // the same number, and no message of an older ring epoch is mistaken for a current one.

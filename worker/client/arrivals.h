@@ -53,7 +53,7 @@ class Arrivals {
 
  private:
   // Chunks begin and end at multiples of this many elements (net::kUpdateChunk, net::kMaxPayloadFloats,
-  // pieces of DataStream) or at the end of the arena.
+  // fragments of DataStream) or at the end of the arena.
   static constexpr int64_t kPage = 1024;
   struct Part {
     int64_t size = 0;          // elements

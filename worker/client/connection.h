@@ -36,7 +36,8 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Polled several times a second during a wait; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // Makes a stub for the backup of shard `shard` on server `host_index`. Null: backups are not used.
+  // Makes a stub for server `shard`'s shard where server `host_index` has its backup. Null: backups are not
+  // used.
   using StubFactory = std::function<std::unique_ptr<ServerStub>(int shard, int host_index)>;
   StubFactory stub_factory{};
   TraceRecorder* trace = nullptr;  // may be null; receives samples of the servers' clocks

@@ -207,7 +207,7 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
 
 namespace {
 
-// What the servers have of the job before the chief creates anything.
+// The state of the job on the servers before the chief creates anything.
 struct Survey {
   int num_ready = 0;
   std::string run_id;        // the run of the servers that are ready; empty: none is

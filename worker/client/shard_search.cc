@@ -136,7 +136,7 @@ void ShardSearch::Finish(absl::StatusOr<Found> result) {
 void ShardSearch::FinishUnserved() {
   const absl::Status& first = first_.status();
   if (!first.ok() && !IsTransient(first) && !absl::IsNotFound(first)) return Finish(first);
-  // The shard is lost only if every host has answered that it neither serves the shard nor can be promoted.
+  // The shard is lost only if every host has answered that it neither serves it nor can be promoted.
   std::vector<absl::Status> answers = {first};
   if (options_.has_backup) answers.insert(answers.end(), {other_.status(), first_refusal_, other_refusal_});
   for (const absl::Status& answer : answers) {

@@ -34,7 +34,8 @@ class ShardSearch {
   // The server of the shard that a client knows. Incarnation 0: none.
   struct Known {
     uint64_t incarnation = 0;
-    // Of the job. A server that survives a rollback keeps its incarnation in the next generation.
+    // The generation of the job. A server that survives a rollback keeps its incarnation in the next
+    // generation.
     int64_t generation = 0;
     int64_t epoch = 0;  // the number of promotions in that generation
     // ConnectResponse.epoch_seal, which proves the epoch to other servers.
@@ -44,7 +45,7 @@ class ShardSearch {
     bool IsBefore(const Known& other) const;
   };
   struct Options {
-    bool away = false;        // query the host of the backup first
+    bool away = false;        // the host to query first
     bool has_backup = false;  // the shard has a second host
     Known known{};            // sent with each Connect
     bool only_known = false;  // accept the known incarnation only, not any server with a job
@@ -53,7 +54,7 @@ class ShardSearch {
     enum class Call { kConnect, kPromote };
     Call call = Call::kConnect;
     bool away = false;
-    bool brief = false;  // the other host may have the answer: use a short timeout
+    bool brief = false;  // another host may have the answer: use a short timeout
   };
   struct Found {
     v1::ConnectResponse response;

@@ -1,9 +1,9 @@
 // The state of all servers at one point of the job: values, optimizer slots and progress.
 //
-// A snapshot takes two steps. PlaceSnapshotMarker() sets the point. If all servers share one log, the point
-// is the same version on all of them, and each stores its state at that version while updates continue. In
-// other asynchronous jobs it is a point between two pushes on each server separately. ReadSnapshot() fetches
-// the state, from any thread.
+// A snapshot takes two steps. PlaceSnapshotMarker() sets the point: if all servers share one log, it is the
+// same version on all of them, and each keeps its state at that version while updates continue; in other
+// asynchronous jobs it is a point between two pushes on each server separately. ReadSnapshot() fetches the
+// state, from any thread.
 #pragma once
 
 #include <string>

@@ -77,7 +77,8 @@ class StepPushes {
   // that the round waits for. ABORTED if a server has been restarted; otherwise the error of
   // Options::failure.
   absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Passes to the compression which pushes are in an update. The residuals change only for those.
+  // Reports to the compression which answers count: for a push that is in no update, the elements that it
+  // left out are not added to the residual.
   void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // After End(): waits until the new values of the variable are in Step::values. Returns false if they will
   // not be before the answers arrive.
@@ -109,8 +110,7 @@ class StepPushes {
   struct Unanswered {
     std::vector<int> waiting;  // servers that have not answered
     std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
-    // Of one of the failed servers, which it names: the first failure that is not UNAVAILABLE, otherwise the
-    // first.
+    // The first failure that is not UNAVAILABLE, otherwise the first; names the server.
     absl::Status failure;
   };
   // When the first values of an answer arrived: set by one callback of a stream, read by a later one. Null:
@@ -141,7 +141,8 @@ class StepPushes {
   // Set by Learn() and Begin().
   const LearntJob* job_ = nullptr;
   const std::vector<net::VariableInfo>* variables_ = nullptr;
-  // Of gradients, [variable]. Variables of compressed_ have float32, for gradients that cannot be compressed.
+  // Encodings of the gradients, [variable]. Variables of compressed_ have float32, for gradients that cannot
+  // be compressed.
   std::vector<v1::Encoding> encodings_;
   std::vector<AlignedBuffer> encoded_;  // [server] gradients in 16 bits that are being sent
   Step step_;

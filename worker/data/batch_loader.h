@@ -69,7 +69,7 @@ class BatchLoader {
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
-  // What a batch contains: the examples of a position, or of a run.
+  // The examples of a batch: those of a position, or of a run.
   struct Piece {
     int64_t position = 0;
     std::optional<data::Run> run{};

@@ -12,7 +12,7 @@
 
 namespace cairn::data {
 
-// What happens to the end of an epoch if the number of examples is not divisible by the number of workers.
+// How an epoch ends if the number of examples is not divisible by the number of workers.
 enum class Tail {
   // Every example exactly once. Some workers' last batch is smaller, or empty (updates are weighted by
   // examples).

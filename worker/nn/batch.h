@@ -28,7 +28,7 @@ struct BatchView {
   BatchView Part(int64_t begin, int64_t count) const;
 };
 
-// What the network computed from a batch.
+// The results that the network computed from a batch.
 struct BatchResult {
   kernels::LossSums sums{};
   // [examples, output_shape], row-major; valid until the next call of the replica.

@@ -25,7 +25,7 @@ using Fan = InitializerSpec::Fan;
 // (scipy.stats.truncnorm.std(-2, 2)), which VarianceScaling corrects for.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
-// The options in an initializer's config besides the seed, with Keras' defaults.
+// The options in an initializer's config other than the seed, with Keras' defaults.
 struct Settings {
   std::map<std::string, double> numbers{};
   std::map<std::string, std::string> words{};

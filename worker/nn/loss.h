@@ -53,7 +53,7 @@ struct TargetsInfo {
 // data set has.
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);
 
-// What is wrong with one example's target, such as "is -1; BinaryCrossentropy admits 0 to 1"; empty if the
+// The fault of one example's target, such as "is -1; BinaryCrossentropy admits 0 to 1"; empty if the
 // loss admits the target. CheckTargets() checks class indices.
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target);
 // A remark, in the form of TargetFault(), on a target that the loss admits but that is unusual: shares of a

@@ -27,7 +27,7 @@ struct PipelineLocations {
   std::vector<int> task_of;      // [destination] the process
 };
 
-// What all batch sizes share. Constant after construction.
+// The state that all batch sizes share. Constant after construction.
 struct PipelineShape {
   PipelineShape(const Model& model, const LossSpec& loss, const PipelineLocations& locations,
                 TraceRecorder* trace = nullptr, RemoteStages* remote_stages = nullptr);

@@ -1,4 +1,4 @@
-// A stage leader's stream to one stage worker. Only for stage_leader.cc and leader_link.cc.
+// A stage leader's stream to one stage worker. Private to stage_leader*.cc.
 #pragma once
 
 #include <map>

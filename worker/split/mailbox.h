@@ -1,6 +1,6 @@
-// The activations, and their gradients, that pipeline stages of this process exchange with those of other
-// processes. Connects the pipeline, whose remote stages (nn::RemoteStages) it represents, with the links of a
-// stage leader or a stage worker.
+// The activations, and their gradients, that pipeline stages of this process exchange with those of others.
+// Connects the pipeline, whose remote stages (nn::RemoteStages) it represents, with the links of a stage
+// leader or a stage worker.
 //
 // One thread begins and ends calls. OnTensor() is called by the threads of the links, the methods of
 // nn::RemoteStages by those of the devices.
@@ -35,8 +35,7 @@ class Mailbox final : public nn::RemoteStages {
   // Must be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
 
-  // Expects a batch of this many examples: fragments of its tensors may arrive from now on. No other batch
-  // may be running.
+  // Expects a batch of this many examples: fragments may arrive. No other batch may be running.
   void Begin(int64_t examples) ABSL_LOCKS_EXCLUDED(mutex_);
   // Must be called when Pipeline::Run() starts. From then on the pipeline is notified of every tensor that
   // arrives, and first of those that have arrived already.

@@ -76,7 +76,7 @@ class StageLeader final : public nn::Replica {
 
  private:
   struct Link;
-  // What the stages of a stage worker need.
+  // The variables and inputs that the stages of a stage worker need.
   struct Needs {
     std::vector<int> variables, inputs;  // indices in the model, ascending
     bool last = false;                   // has the end of the model

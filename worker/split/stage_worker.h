@@ -1,6 +1,6 @@
 // A worker that computes pipeline stages of a model for the stage leader (`StageLeader`) of its group. It
 // serves one batch after another until the stage leader reports that training is over. It reads no data, and
-// the servers do not know it.
+// no server knows it.
 //
 //            hello                      begin, and the data it announces            done
 //   alone ─────────► has a leader ─────────────────────────────────────► computes ─────────► has a leader

@@ -1,4 +1,4 @@
-// A stream that a stage worker has accepted. Only for stage_worker.cc and stage_worker_inlet.cc.
+// A stream that a stage worker has accepted. Private to stage_worker*.cc.
 #pragma once
 
 #include <memory>

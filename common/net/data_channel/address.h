@@ -11,7 +11,7 @@
 
 namespace cairn::net {
 
-// What a task announces over gRPC to the tasks that may open streams to it.
+// The address of a task's data channel. The task announces it over gRPC to the tasks that may open streams.
 struct DataAddress {
   std::string local_socket{};  // LocalListener::name; empty: none
   int port = 0;                // the TCP port, at the host that gRPC reaches; 0: none

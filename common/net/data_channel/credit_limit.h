@@ -44,7 +44,7 @@ class CreditLimit {
  private:
   uint64_t sent_ = 0;
   uint64_t allowed_ = kNoLimit;
-  // The credit ran out and the sender goes on without it. Grants below what has been sent are too late, and
+  // The credit ran out and the sender continues without it. Grants below what has been sent are too late, and
   // ignored.
   bool lapsed_ = false;
   std::optional<TimePoint> waits_until_;

@@ -1,4 +1,4 @@
-// Cuts large payloads into pieces of the size that suits the stream best.
+// Cuts large payloads into fragments of the size that suits the stream best.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
     return;
   }
   Header of_piece = header;
-  size_t run = 0, at = 0;  // the beginning of the next piece
+  size_t run = 0, at = 0;  // the beginning of the next fragment
   // Two elements of 16 bits in each float of the payload.
   const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;
   int64_t count = header.chunk().count();

@@ -12,8 +12,8 @@
 namespace cairn::net {
 namespace {
 
-// One piece of a payload (DataStream::kFragmentFloats) passes at a time. The system limits how much larger a
-// user's pipes may be; with the default of 64 KiB each byte costs half as much again.
+// One fragment of a payload (DataStream::kFragmentFloats) passes at a time. The system limits how much larger
+// a user's pipes may be; with the default of 64 KiB each byte costs half as much again.
 constexpr int kPipeBytes = 256 << 10;
 
 // splice(2) has no equivalent of send(2)'s MSG_NOSIGNAL, so a closed socket would end the process. It may

@@ -28,9 +28,10 @@ struct BorrowedRun {
 
 class PeerMemory {
  public:
-  // A value at an address of the other end. Whoever finds the value there is reading the memory of that end.
+  // A value at an address of the other end. A reader that finds the value there is reading the memory of that
+  // end.
   struct Probe {
-    uint64_t address = 0;  // 0: the other end offers no memory to borrow
+    uint64_t address = 0;  // 0: the other end shares no memory
     uint64_t value = 0;
   };
 

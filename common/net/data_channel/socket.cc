@@ -28,8 +28,8 @@ socklen_t AddressOf(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
-// Sets the send buffer of a socket, as far as the system allows. With less room than a piece needs, the two
-// ends would wait for each other within each piece.
+// Sets the send buffer of a socket, as far as the system allows. With less room than a fragment needs, the
+// two ends would wait for each other within each fragment.
 void MakeRoom(const FileDescriptor& socket) {
   constexpr int kBytes = 512 << 10;
   (void)setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kBytes, sizeof kBytes);

@@ -34,7 +34,7 @@ BusyPollers<>& Pollers() {
 }
 
 // A blocked caller has nothing else to do, and a training step waits for it. So it also spins after it has
-// computed, and while large values arrive, whose last piece usually follows soon.
+// computed, and while large values arrive, whose last fragment usually follows soon.
 constexpr BusyPoll<>::Options kCallerWaits = {.short_wait = std::chrono::microseconds(200),
                                               .awake = std::chrono::microseconds(200),
                                               .exchanges_alone = false};
@@ -157,7 +157,7 @@ absl::Status DataStream::Watch(const FileDescriptor& descriptor, uint32_t events
 }
 
 absl::Status DataStream::Start() {
-  CAIRN_ASSIGN_OR_RETURN(thread_, Thread::Start("direct-stream", [this] { Run(); }));
+  CAIRN_ASSIGN_OR_RETURN(thread_, Thread::Start("data-stream", [this] { Run(); }));
   return absl::OkStatus();
 }
 

@@ -106,11 +106,11 @@ class DataStream {
     // Whether large payloads that this end sends over the socket are pinned.
     bool pins = true;
   };
-  // The size of the ring of each direction: two pieces, so that both ends work at the same time within a
+  // The size of the ring of each direction: two fragments, so that both ends work at the same time within a
   // core's second-level cache. A larger ring costs both ends more time for each byte, because its data goes
   // to memory and back.
   static constexpr size_t kRingBytes = size_t{512} << 10;
-  // The best size of a piece of a large payload that is copied.
+  // The best size of a fragment of a large payload that is copied.
   static constexpr int64_t kFragmentFloats = int64_t{64} << 10;
 
   // Connects the client's end, and waits at most 5 s for the server's answer to the handshake; afterwards,
@@ -133,8 +133,8 @@ class DataStream {
     return BorrowedFrom(payload).has_value();
   }
   // The best number of floats to send at a time of this payload, if it is neither borrowed nor mapped
-  // (fragments.h). Pinned payloads cost least in large pieces. On the way to another host, small pieces let
-  // more urgent ones overtake them.
+  // (fragments.h). Pinned payloads cost least in large fragments. On the way to another host, small fragments
+  // let more urgent ones overtake them.
   int64_t PieceOf(FloatSpans payload) const;
   // Queues a message with a payload of at most PieceOf() floats, or one that is borrowed or mapped; does not
   // block. `owner` keeps the payload's memory alive. The payload must stay unchanged until `owner` is

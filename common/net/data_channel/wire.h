@@ -1,4 +1,4 @@
-// The structs that a DataStream sends on its socket, besides headers and payloads. Numbers are
+// The structs that a DataStream sends on its socket, in addition to headers and payloads. Numbers are
 // little-endian, as in all payloads.
 #pragma once
 

@@ -58,9 +58,9 @@ def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeou
     """Returns a client of the servers. Waits at most `timeout` seconds for servers that are still starting.
 
     `servers`: "ps0:2222,ps1:2222", in the order of their index; this process is worker `worker` (default 0) of
-    `workers` (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task. `tls`: (certificate, key,
-    CA), paths of three PEM files. `token`: the job token, if the servers require one; default: the environment variable
-    CAIRN_JOB_TOKEN.
+    `workers` (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task.
+    `tls`: (certificate, key, CA), paths of three PEM files. `token`: the job token, if the servers require one;
+    default: the environment variable CAIRN_JOB_TOKEN.
     """
     token = token or os.environ.get("CAIRN_JOB_TOKEN")
     if servers is None:
@@ -174,7 +174,7 @@ class Client:
                     self._fail(error)
 
     def _request(self, server, header, chunks=(), arena=None):
-        """Sends one request on its own stream: sends chunks (offset, elements), stores the values of the reply in `arena`."""
+        """Sends one request and its chunks (offset, elements) on a new stream; stores the reply's values in `arena`."""
         answered = threading.Event()
         kind = next(iter(header))
 
@@ -339,8 +339,8 @@ class Client:
         return self._persist(attempt, self.step_timeout)
 
     def push(self, gradients, examples=1):
-        """Pushes a gradient, {name: array or Rows}, of `examples` examples, computed from the last values, and waits for
-        its update. The gradient of an absent variable is zero."""
+        """Pushes a gradient, {name: array or Rows}, of `examples` examples, computed from the last values, and waits
+        for its update. The gradient of an absent variable is zero."""
         unknown = gradients.keys() - self._shapes.keys()
         if unknown:
             raise Error(f"no such variable: {', '.join(sorted(unknown))}", grpc.StatusCode.INVALID_ARGUMENT)
@@ -375,8 +375,8 @@ class Client:
     # --- The end ---
 
     def close(self, error=None, wait=True):
-        """Leaves the job. With `error`, a text, the job fails for all workers. Without it, worker 0 waits until the other
-        workers have left and then stops the servers, unless `wait` is False."""
+        """Leaves the job. With `error`, a text, the job fails for all workers. Without it, worker 0 waits until the
+        other workers have left and then stops the servers, unless `wait` is False."""
         self._closing.set()
         try:
             if self._incarnation:

@@ -10,8 +10,8 @@ VERSION = 8  # kProtocolVersion in common/net/grpc_util.h
 SERVICE = "cairn.v1.ParameterServer"
 MAX_PAYLOAD = 1 << 20  # bytes
 
-# Message -> field number -> (name, type). Types: int, uint, fixed64, float, double, string, bytes, a message, map (string -> double);
-# a list of one of them is a repeated field.
+# Message -> field number -> (name, type). Types: int, uint, fixed64, float, double, string, bytes, a message,
+# map (string -> double); a list of one of them is a repeated field.
 MESSAGES = {
     "ConnectRequest": {1: ("protocol", "int"), 2: ("cluster_hash", "uint"), 3: ("server", "int"), 4: ("client", "string")},
     "ConnectResponse": {1: ("protocol", "int"), 2: ("incarnation", "uint"), 6: ("state", "int"), 7: ("failure", "string"),

@@ -56,21 +56,21 @@ absl::StatusOr<std::unique_ptr<client::Connection>> Connect(const PsProcesses& s
                                                             const std::string& task,
                                                             const std::string& transport);
 
-// Writes first values, all 0, where the servers have none.
+// Writes initial values, all 0, to servers that have none.
 absl::Status Initialise(client::Connection& connection, const BenchJob& job);
 
-// One worker that moves what it is told to, with no more than what moves it. Each of a job's workers must
-// push once in each round, in a thread of its own. All gradients travel as the job says of its first
+// One worker that only transfers the requested values and gradients. Each of a job's workers must push once
+// in each round, in its own thread. All gradients have the encoding that the job specifies for its first
 // variable.
 class WireWorker {
  public:
   static absl::StatusOr<std::unique_ptr<WireWorker>> Join(std::unique_ptr<client::Connection> connection,
                                                           const BenchJob& job, int worker);
 
-  // A gradient, and the update made; the new values stay where they are.
+  // Sends a gradient and waits for the update; the new values are not sent.
   absl::Status Push() { return Exchange(false); }
   absl::Status Pull();
-  // The values of the update come back.
+  // As Push(), and receives the values of the update.
   absl::Status PushPull() { return Exchange(true); }
 
  private:

@@ -17,7 +17,7 @@ namespace cairn::bench {
 struct Contender {
   std::string name;
   double bytes = 0;                    // of goodput that one call moves; 0: only the time counts
-  std::vector<pid_t> other_processes;  // whose processor time counts as the far side's
+  std::vector<pid_t> other_processes;  // whose processor time counts as the other side's
   std::function<absl::Status()> once;
   std::string transport{};  // "tcp", "unix", "shm"; empty: none
   std::string encoding{};   // in which gradients travel, "int8"; empty: bytes are only bytes
@@ -27,7 +27,7 @@ struct Measured {
   std::vector<double> rate;      // [round] GB/s, or calls/s where no bytes are moved
   std::vector<double> seconds;   // [call] of all rounds
   std::vector<double> near_cpu;  // [round] seconds for each GB, of this process
-  std::vector<double> far_cpu;   // [round] likewise of the others
+  std::vector<double> far_cpu;   // [round] the same, of the other processes
 };
 
 struct ContestOptions {

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<ForkedProcess>> ForkedProcess::Start(
   std::array<char, 4096> room;
   const ssize_t got = read(words[0], room.data(), room.size());
   close(words[0]);
-  if (got <= 0) return absl::InternalError("a process for the far side did not start");
+  if (got <= 0) return absl::InternalError("a process for the other side did not start");
   process->told_.assign(room.data(), static_cast<size_t>(got));
   return process;
 }

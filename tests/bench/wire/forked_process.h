@@ -1,4 +1,4 @@
-// A process of its own for the far side of what a benchmark measures.
+// A separate process for the other side of a measured connection.
 #pragma once
 
 #include <sys/types.h>
@@ -16,10 +16,10 @@ namespace cairn::bench {
 class Forker {
  public:
   Forker(int words, int lifeline) : words_(words), lifeline_(lifeline) {}
-  // Once: what the parent must know to reach this process, at most 4096 bytes. Ends this process where nobody
-  // is left to hear it.
+  // Sends the parent what it needs to reach this process, at most 4096 bytes; called once. Ends this process
+  // if the parent has died.
   void Report(std::string_view words) const;
-  // Ends this process, and its threads where they stand, when the parent wants no more of it.
+  // Ends this process, without joining its threads, when the parent no longer needs it.
   [[noreturn]] void ExitWhenItIsDone() const;
 
  private:
@@ -29,8 +29,8 @@ class Forker {
 // Ends with this object, or with this process.
 class ForkedProcess {
  public:
-  // The child runs `serve`, which tells something and does not return: one that does has failed. Forks, so
-  // before this process has a second thread or uses gRPC.
+  // The child runs `serve`, which calls Report() and does not return; if it returns, it has failed. Forks, so
+  // it must be called before this process has a second thread or uses gRPC.
   static absl::StatusOr<std::unique_ptr<ForkedProcess>> Start(absl::FunctionRef<void(const Forker&)> serve);
   ~ForkedProcess();
 

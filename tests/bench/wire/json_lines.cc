@@ -21,7 +21,7 @@
 namespace cairn::bench {
 namespace {
 
-// As Linux tells it; "unknown" on processors that have no such line.
+// As Linux reports it; "unknown" on processors that have no such line.
 std::string ProcessorModel() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

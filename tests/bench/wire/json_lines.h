@@ -1,4 +1,4 @@
-// What was measured, for programs to read: a file of lines, each one contender's in one run, a JSON object.
+// Measurements in a machine-readable file: each line is a JSON object, for one contender in one run.
 //
 //   {"name": "cairn shm push", "transport": "shm", "encoding": "float32", "size_bytes": 67108864,
 //    "variables": 1, "workers": 1, "ps": 1, "rounds": 5, "gbps_median": 2.1, "gbps_least": 1.9,

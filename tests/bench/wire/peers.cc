@@ -106,8 +106,8 @@ void ServeSocket(int fd) {
     } else if (order.kind == Order::kPushKept) {
       ok = ReceiveAndAdd(fd, buffer.data(), order.bytes, sum) && SendAll(fd, buffer.data(), 1);
     } else if (order.kind == Order::kPull) {
-      ok =
-          SendAll(fd, RoomIn(values, order.bytes), order.bytes);  // of its own memory, as who has values does
+      // From memory of its own, like a server that has values.
+      ok = SendAll(fd, RoomIn(values, order.bytes), order.bytes);
     } else {
       ok = SendAll(fd, buffer.data(), kPing);
     }
@@ -132,7 +132,7 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-// Never returns; where it cannot listen it does, having told nothing.
+// Does not return, except if it cannot listen; then it has reported nothing.
 void Serve(const Forker& parent, const std::string& unix_name, const std::string& grpc_unix) {
   const int tcp = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -174,7 +174,8 @@ absl::StatusOr<std::unique_ptr<PeerProcess>> PeerProcess::Start() {
                            Serve(parent, peer->unix_name_, peer->grpc_unix_);
                          }));
   const std::pair<std::string, std::string> ports = absl::StrSplit(peer->process_->told(), ' ');
-  if (!absl::SimpleAtoi(ports.first, &peer->tcp_port_)) return absl::InternalError("the peers told no port");
+  if (!absl::SimpleAtoi(ports.first, &peer->tcp_port_))
+    return absl::InternalError("the peers reported no port");
   peer->grpc_tcp_ = absl::StrCat("127.0.0.1:", ports.second);
   return peer;
 }

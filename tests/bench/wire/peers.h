@@ -1,9 +1,8 @@
-// What Cairn's transports are held against, between this process and another: bare sockets, a bare gRPC
-// stream, protobuf's `bytes` in a unary call as one would first write it. And what memory does, in this
-// process alone.
+// The transports to which Cairn's are compared, between this process and another: bare sockets, a bare gRPC
+// stream, and a simple unary call with protobuf's `bytes`. Memory is also measured, in this process alone.
 //
-// The far side of sockets and streams throws away what comes: these are limits. That of the unary call adds
-// it up, as whoever writes such a call would; so do bare sockets where it is kept.
+// The other end of sockets and streams discards the data, so these are upper limits. The other end of the
+// unary call sums the data, as a server of such a call would; so do bare sockets with PushKept().
 #pragma once
 
 #include <sys/types.h>
@@ -47,7 +46,8 @@ class RawSocket {
   ~RawSocket();
   absl::Status Push(const char* data, size_t bytes);
   absl::Status Pull(char* data, size_t bytes);
-  // The same, and what comes stays: added to a sum of as many floats, or in its place.
+  // The same, but the data is kept: PushKept() adds it to a sum of as many floats, PullInto() stores it in
+  // `data`.
   absl::Status PushKept(const char* data, size_t bytes);
   absl::Status PullInto(char* data, size_t bytes);
   absl::Status Ping();

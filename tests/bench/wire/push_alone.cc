@@ -111,10 +111,10 @@ class StreamToKeeper final : public PushAlone, net::DataReceiver {
   CondVar changed_;
   int64_t answers_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<net::DataStream> stream_;  // ends before what its thread calls goes
+  std::unique_ptr<net::DataStream> stream_;  // ends before the objects that its thread calls
 };
 
-// Never returns; where it cannot listen it does, having told nothing.
+// Does not return, except if it cannot listen; then it has reported nothing.
 void Serve(const Forker& parent, int64_t elements) {
   auto local = net::ListenLocally();
   auto tcp = net::ListenByTcp("127.0.0.1", 0);
@@ -140,7 +140,7 @@ absl::StatusOr<std::unique_ptr<KeeperProcess>> KeeperProcess::Start(int64_t elem
                          ForkedProcess::Start([elements](const Forker& parent) { Serve(parent, elements); }));
   const std::pair<std::string, std::string> told = absl::StrSplit(process->told(), absl::MaxSplits(' ', 1));
   net::DataAddress address = {.local_socket = told.second};
-  if (!absl::SimpleAtoi(told.first, &address.port)) return absl::InternalError("the keeper told no port");
+  if (!absl::SimpleAtoi(told.first, &address.port)) return absl::InternalError("the keeper reported no port");
   return std::unique_ptr<KeeperProcess>(new KeeperProcess(std::move(process), std::move(address)));
 }
 

@@ -1,5 +1,5 @@
-// Gradients that are received and no more: what a push costs without its update. The streams are those of the
-// product; the far end puts what comes where it belongs and answers when all has.
+// Gradients that are only received: the cost of a push without its update. The streams are those of the
+// product; the other end stores the elements at their position, and answers when all have arrived.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 
 namespace cairn::bench {
 
-// The far end, a process of its own, which ends with this object, or with this process.
+// The other end: a separate process, which ends with this object, or with this process.
 class KeeperProcess {
  public:
   // Each connection has room for `elements`. As ForkedProcess::Start.
@@ -37,7 +37,7 @@ class PushAlone {
  public:
   static absl::StatusOr<std::unique_ptr<PushAlone>> To(const KeeperProcess& keeper, net::Transport transport);
   virtual ~PushAlone() = default;
-  // Returns when the far end has all of it: at most as many elements as the keeper has room for.
+  // Returns when the other end has received all elements: at most as many as the keeper has room for.
   virtual absl::Status Push(absl::Span<const float> gradient) = 0;
 };
 

@@ -64,7 +64,7 @@ TEST(AsyncCluster, StalenessIsRecordedUpToItsLimitAndRefusedBeyond) {
   const auto behind_by_two = workers[0]->Push(one);
   EXPECT_EQ(behind_by_two->outcome, v1::OUTCOME_STALE);
   EXPECT_EQ(behind_by_two->staleness, 2);
-  EXPECT_THAT(workers[0]->Values(), ElementsAre(-3)) << "it goes on from the current version";
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(-3)) << "it continues from the current version";
   EXPECT_EQ(workers[0]->Push(one)->outcome, v1::OUTCOME_ACCEPTED);
 
   const v1::Counters counters = workers[0]->client().ServerCounters().value();

@@ -29,7 +29,7 @@ TEST(BackupWorkers, ALateGradientIsReportedAsStale) {
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_EQ(late->outcome, v1::OUTCOME_STALE);
   EXPECT_EQ(late->staleness, 1);
-  EXPECT_EQ(workers[2]->client().version(), 1) << "it goes on from the current version";
+  EXPECT_EQ(workers[2]->client().version(), 1) << "it continues from the current version";
   EXPECT_THAT(workers[2]->Values(), ElementsAre(-2, -4));
   const v1::Counters counters = workers[0]->client().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), 2);

@@ -116,7 +116,7 @@ TEST_F(BrokenStream, InTheReadAfterALostAnswer) {
 }
 
 TEST_F(BrokenStream, ALostAnswerToABarrierIsRequestedAgain) {
-  cluster_.link("worker/0", 0).DropReplyTo("MarkRequest");
+  cluster_.link("worker/0", 0).DropReplyTo("PlaceMarkerRequest");
   EXPECT_EQ(workers_[0]->client().Pull(), absl::OkStatus());
 }
 

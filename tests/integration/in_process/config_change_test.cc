@@ -100,11 +100,11 @@ TEST(ConfigChanges, ALostAnswerIsRequestedAgain) {
     InProcessCluster cluster({.servers = 2});
     ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
     client::TrainingClient& chief = workers[0]->client();
-    for (int server : {0, 1}) cluster.link("worker/0", server).DropReplyTo("AmendRequest");
+    for (int server : {0, 1}) cluster.link("worker/0", server).DropReplyTo("ChangeConfigRequest");
     ASSERT_EQ(chief.SetLearningRate(0.5f), absl::OkStatus());
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{2, 4}).ok());
     EXPECT_THAT(workers[0]->Values(), ElementsAre(-1, -2));
-    cluster.link("worker/0", 0).DropReplyTo("AmendRequest");
+    cluster.link("worker/0", 0).DropReplyTo("ChangeConfigRequest");
     ASSERT_EQ(chief.EndTraining(), absl::OkStatus());
     EXPECT_TRUE(chief.finished());
   }

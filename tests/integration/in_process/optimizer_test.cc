@@ -228,7 +228,7 @@ TEST_F(SumsThatDoNotCome, EndTheJobAfterAMinuteNamingTheServer) {
     EXPECT_THAT(std::string(result.status().message()),
                 HasSubstr("the update to version 1 has waited 60 s for the norms of the slices on ps/1"));
   }
-  EXPECT_EQ(cluster_.server(0)->ended(), std::nullopt) << "it tells those who have not heard";
+  EXPECT_EQ(cluster_.server(0)->ended(), std::nullopt) << "it waits to notify the remaining workers";
   for (auto& worker : workers_) worker->client().Leave(v1::LEAVE_REASON_STOPPED, "");
   EXPECT_EQ(cluster_.server(0)->ended(), ExitCode::kRetryable);
 }

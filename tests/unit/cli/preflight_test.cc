@@ -88,7 +88,7 @@ class Port {
 // Two healthy servers, a worker, a model, and free disk space.
 class PreflightTest : public testing::Test {
  protected:
-  PreflightTest() : directory_(testing::TempDir() + "cairn_doctor_XXXXXX") {
+  PreflightTest() : directory_(testing::TempDir() + "cairn_preflight_XXXXXX") {
     EXPECT_NE(mkdtemp(directory_.data()), nullptr);
     examination_.backends = {
         .count_gpus = [] { return absl::NotFoundError("no GPU: this machine has no driver"); },

@@ -40,7 +40,7 @@ class CompressedGradientsTest : public testing::Test {
     return gradient;
   }
 
-  // What the servers decode from the kernel's chunks: each element once.
+  // The elements that the servers decode from the kernel's chunks: each element once.
   std::vector<float> Sent(const CompressedGradients& compressed) {
     std::vector<float> sent(kKernel, std::numeric_limits<float>::quiet_NaN());
     for (int server = 0; server < 2; ++server) {

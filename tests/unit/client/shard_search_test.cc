@@ -10,11 +10,11 @@ namespace {
 
 using Answer = absl::StatusOr<v1::ConnectResponse>;
 
-// The answers of the two places of a shard. A backup that accepts Promote serves from the next epoch on.
+// The answers of the two hosts of a shard. A backup that accepts Promote serves from the next epoch on.
 struct Places {
   Answer home = absl::UnavailableError("Connection refused");
-  Answer away = absl::NotFoundError("nothing of the part is here");
-  absl::Status promotion = absl::AbortedError("no whole copy");  // the answer to Promote
+  Answer away = absl::NotFoundError("the shard is not here");
+  absl::Status promotion = absl::AbortedError("no backup in sync");  // the answer to Promote
 };
 
 Answer Server(v1::State state, uint64_t incarnation = 7, int64_t epoch = 0) {
@@ -46,7 +46,7 @@ absl::StatusOr<ShardSearch::Found> Search(Places places, const ShardSearch::Opti
   return search.result();
 }
 
-TEST(ShardSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherPlace) {
+TEST(ShardSearch, AServerAtHomeIsFoundWithoutAQueryToTheOtherHost) {
   ShardSearch search(From());
   search.OnConnected(Server(v1::STATE_READY));
   EXPECT_FALSE(search.question().has_value());
@@ -60,7 +60,7 @@ TEST(ShardSearch, TheBackupIsPromotedWhenTheServerIsGone) {
   EXPECT_EQ(found.known().epoch, 1);
 }
 
-TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
+TEST(ShardSearch, ABackupOnTheFirstHostIsPromotedIfTheOtherDoesNotServe) {
   for (const Answer& away : {Answer(Server(v1::STATE_EMPTY, 9)), Places().away, Places().home}) {
     const auto found =
         Search({.home = Server(v1::STATE_BACKUP), .away = away, .promotion = absl::OkStatus()}, From());
@@ -70,7 +70,7 @@ TEST(ShardSearch, ABackupAtTheFirstPlaceIsPromotedIfTheOtherDoesNotServe) {
   }
 }
 
-// The server has dropped its shard: neither place serves it, and the job must be created again on the server.
+// The server has dropped its shard: neither host serves it, and the job must be created again on the server.
 TEST(ShardSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   for (const bool away_first : {false, true}) {
     const auto found =
@@ -83,7 +83,7 @@ TEST(ShardSearch, ABackupThatCannotBePromotedIsFoundButNotRemembered) {
   }
 }
 
-TEST(ShardSearch, AShardIsLostOnlyWhenBothPlacesHaveAnswered) {
+TEST(ShardSearch, AShardIsLostOnlyWhenBothHostsHaveAnswered) {
   const Answer restarted = Server(v1::STATE_EMPTY, 9), silent = absl::DeadlineExceededError("no answer");
   EXPECT_EQ(Search({.home = restarted, .away = silent}, Knowing(7)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
@@ -130,7 +130,7 @@ TEST(ShardSearch, AServerThatWasReplacedIsTheKnownOneAgainInTheNextGeneration) {
 
 // The known server was lost before it had a backup. The backup of its earlier generation has been promoted
 // and has a backup itself.
-TEST(ShardSearch, AShardIsLostIfBothPlacesAreOfAnEarlierGeneration) {
+TEST(ShardSearch, AShardIsLostIfBothHostsAreOfAnEarlierGeneration) {
   ShardSearch::Options options = Knowing(7);
   options.known.generation = 1;
   const Places places = {.home = Server(v1::STATE_READY, 7, 2),

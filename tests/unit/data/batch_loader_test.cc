@@ -172,7 +172,8 @@ TEST(BatchLoader, AnEmptyLastBatchHasNoExamples) {
   EXPECT_EQ(loader.Next(1).examples, 0);
 }
 
-// Used or not, the loader has then prepared no more than its buffers hold for each position, far from an epoch.
+// Used or not, the loader has then prepared no more than its buffers hold for each position, far from an
+// epoch.
 TEST(BatchLoader, StopsPreparingWhenDestroyed) {
   for (int i = 0; i < 50; ++i) {
     const CountingDataset dataset(1000);

@@ -30,7 +30,7 @@ TEST(MakeWindow, ValidGivesNoOutputIfTheWindowDoesNotFit) {
   EXPECT_EQ(MakeWindow(2, 3, 1, Padding::kValid).output, 0);
 }
 
-TEST(OutputShape, OfTheSeedNetworksFirstConvolution) {
+TEST(OutputShape, ValidConvolutionShrinksTheImage) {
   const auto shape = OutputShape(Conv2DParams{
       .input = {.shape = {64, 28, 28, 1}}, .filters = 32, .kernel_height = 3, .kernel_width = 3});
   ASSERT_TRUE(shape.ok()) << shape.status();

@@ -152,7 +152,7 @@ TEST(TopK, KeepsTheLargestByMagnitudeUnchanged) {
   }
 }
 
-TEST(TopK, OfEqualElementsTheFirstAreTaken) {
+TEST(TopK, TheFirstOfEqualElementsAreTaken) {
   const std::vector<float> variable = {1, -2, 2, 5, -2, 2, 0.5f};
   EXPECT_THAT(ThereAndBack(TopKCodec(), variable, 3), ElementsAre(0, -2, 2, 5, 0, 0, 0));
   EXPECT_EQ(ThereAndBack(TopKCodec(), variable, 4), TopKReference(variable, 4));
@@ -208,7 +208,7 @@ TEST_P(GradientCodecTest, APartOfAChunkCanBeDecoded) {
   }
 }
 
-TEST_P(GradientCodecTest, TheLargestChunkIsOnePieceOfADirectStream) {
+TEST_P(GradientCodecTest, TheLargestChunkFitsIntoOneFragmentOfADataStream) {
   const Cut cut = {codec().block_elements() - 1, codec().chunk_elements()};
   EXPECT_LE(codec().MostBytes(cut, cut.count), 256 << 10);
 }

@@ -63,7 +63,7 @@ TEST(Outbox, AFrontThatIsNotStartedCanBeOvertaken) {
   EXPECT_THAT(Drained(outbox), testing::ElementsAre(1, 10, 20));
 }
 
-TEST(Outbox, OfEqualRankTheFirstGoesFirst) {
+TEST(Outbox, MessagesOfEqualRankKeepTheirOrder) {
   Outbox<int> outbox;
   outbox.Push(0);
   for (int message : {1, 2, 3}) outbox.Push(message, 5);

@@ -108,12 +108,12 @@ TEST(PeerMemoryOfAProcessTest, IsNotReadAfterTheProcessEndedEvenIfItsSocketIsOpe
   EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), absl::OkStatus());
   EXPECT_EQ(value, 42u);
   peer.End();
-  // Whatever the copy returned, Read() reports that the process ended: another process may have its number
-  // by then.
+  // Read() reports that the process ended, even if the copy succeeded: another process may have its number by
+  // then.
   EXPECT_EQ(memory->Read({&run, 1}, 0, {&to, 1}), OtherEndClosed());
 }
 
-TEST(PeerMemoryOfAProcessTest, OfAnotherUserIsNotRead) {
+TEST(PeerMemoryOfAProcessTest, MemoryOfAnotherUsersProcessIsNotRead) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may read another user's memory at all";
   EXPECT_EQ(PeerProcess(/*uid=*/65534).Open(), nullptr);
 }

@@ -21,7 +21,7 @@ struct Ends {
   RingReader reader{*there, 0};
 };
 
-TEST(SharedRing, WhatIsWrittenAtOneEndIsReadAtTheOther) {
+TEST(SharedRing, DataWrittenAtOneEndIsReadAtTheOther) {
   Ends ends;
   const auto reserved = ends.writer.Reserve(5);
   ASSERT_EQ(reserved.outcome, RingWriter::Outcome::kReserved);

@@ -66,7 +66,7 @@ TEST_F(AccumulatorTest, ElementsReceivedInPlaceAreNotCopied) {
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(3, 2), ElementsAre(3, 4));
 }
 
-TEST_F(AccumulatorTest, ChunksThatWouldBeRefusedHaveNoPlace) {
+TEST_F(AccumulatorTest, ChunksThatWouldBeRefusedHaveNoDestination) {
   ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
   for (int64_t offset : {-1, 2, 3, 5, 9, 10}) EXPECT_TRUE(accumulator_.DestinationFor(At(offset), 2).empty());
   v1::Chunk encoded = At(0);
@@ -235,7 +235,7 @@ TEST_F(BorrowingAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
   EXPECT_EQ(borrowed.owners(), before);
 }
 
-TEST_F(BorrowingAccumulatorTest, AskingForAPlaceMovesNothing) {
+TEST_F(BorrowingAccumulatorTest, AskingForADestinationMovesNothing) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_FALSE(accumulator_.DestinationFor(At(0), 2).empty());
   EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(ElementRun{5, client_.data() + 7}));

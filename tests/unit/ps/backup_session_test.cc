@@ -1,4 +1,5 @@
-// What a replication stream may contain, and what is refused: anyone who reaches the port may open a stream.
+// The contents that a backup accepts in a replication stream, and those that it refuses: anyone who reaches
+// the port may open a stream.
 #include "ps/backup_session.h"
 
 #include <limits>
@@ -151,7 +152,7 @@ class InSyncBackupTest : public BackupSessionTest {
   }
 };
 
-TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllParts) {
+TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllComponents) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_EQ(Whole(), absl::OkStatus());

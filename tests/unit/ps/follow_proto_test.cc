@@ -28,7 +28,7 @@ TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
   EXPECT_EQ(std::get<Apply>(back.what), apply);
 }
 
-TEST(FollowProto, AHeldApplyAndItsReleaseSurviveTheRoundTrip) {
+TEST(FollowProto, ADeferredApplyAndItsReleaseSurviveTheRoundTrip) {
   const Gradient gradient = {
       .key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64};
   const Apply apply = {.version = 9, .contributors = {gradient}, .deferred = true};
@@ -151,7 +151,7 @@ TEST(FollowProto, AnUpdateToAnImpossibleVersionIsRefused) {
             "decision 7: an update to version -9223372036854775808");
 }
 
-// What a faulty or malicious leader may send instead of a valid decision.
+// Invalid decisions, as a faulty or malicious leader may send them.
 class StrangeDecision : public testing::Test {
  protected:
   StrangeDecision() { decision_.set_index(7); }

@@ -62,19 +62,19 @@ TEST_F(PermissionsTest, EachCallIsAllowedAsInTheTable) {
   };
   // A y for each caller that may make the call.
   const std::vector<std::string> callers = {"worker/0", "worker/1", "worker",    "chief", "operator", "ps/0",
-                                            "ps/1",     "ps",       "evaluator", "*",     "nobody"};
+                                            "ps/1",     "ps",       "evaluator", "*",     "none"};
   const struct {
     const char* call;
     Allowed allowed;
     const char* answers;
   } rows[] = {
-      //                                                             w0 w1 w  ch op p0 p1 ps ev *  nobody
+      //                                                             w0 w1 w  ch op p0 p1 ps ev *  none
       {"create a job", of(Create(v1::MODE_SYNC)), /*             */ "y- - y- - - - - y-"},
       {"create variables", of(Create(v1::MODE_VARIABLES)), /*    */ "y- - yy - - - - y-"},
-      {"amend", of(v1::ChangeConfigRequest()), /*                       */ "y- - y- - - - - y-"},
+      {"change the config", of(v1::ChangeConfigRequest()), /*    */ "y- - y- - - - - y-"},
       {"finish", of(v1::FinishRequest()), /*                     */ "y- - yy - - - - y-"},
-      {"snapshot", of(SnapshotBarrier(true)), /*                            */ "y- - y- - - - - y-"},
-      {"mark", of(SnapshotBarrier(false)), /*                               */ "yy y yy - - - y y-"},
+      {"snapshot", of(SnapshotBarrier(true)), /*                 */ "y- - y- - - - - y-"},
+      {"place a marker", of(SnapshotBarrier(false)), /*          */ "yy y yy - - - y y-"},
       {"join 0", of(ForWorker<v1::JoinRequest>(0)), /*           */ "y- y y- - - - - y-"},
       {"join 1", of(ForWorker<v1::JoinRequest>(1)), /*           */ "-y y -- - - - - y-"},
       {"heartbeat 1", of(ForWorker<v1::HeartbeatRequest>(1)), /* */ "-y y -- - - - - y-"},

@@ -1,4 +1,4 @@
-// What a primary with a backup answers to clients, and when it continues alone.
+// Answers of a primary with a backup to clients, and the cases in which it continues alone.
 #include "ps/replicator.h"
 
 #include <functional>
@@ -15,8 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A backup that acknowledges what it is sent, when the test says so, and sends heartbeats when the test
-// says so.
+// A backup that acknowledges items and sends heartbeats when the test calls for it.
 class Copy {
  public:
   std::unique_ptr<ReplicationStream> Dial(ReplicationStreamHandler& handler) {

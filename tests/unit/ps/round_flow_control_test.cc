@@ -50,7 +50,7 @@ TEST_F(FlowControlOfTwoWorkers, AWorkerWaitsForOneThatBeginsALittleLater) {
       << "the other worker already may";
 }
 
-TEST_F(FlowControlOfTwoWorkers, NobodyWaitsForAStraggler) {
+TEST_F(FlowControlOfTwoWorkers, NoWorkerWaitsForAStraggler) {
   flow_control_.Begin(0);
   flow_control_.Advance(0, RoundFlowControl::kStraggles + 1);
   EXPECT_EQ(flow_control_.Begin(1), RoundFlowControl::kStraggles + 1 + kLead);

@@ -38,7 +38,7 @@ std::string ToText(const LogEntry& entry) {
                         refuse->key.step);
   }
   if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what))
-    return absl::StrCat(entry.index, ": mark ", marker->token);
+    return absl::StrCat(entry.index, ": marker ", marker->token);
   const auto& config_change = std::get<ConfigChange>(entry.what);
   return absl::StrCat(entry.index, ": ",
                       config_change.end ? "end" : absl::StrCat("rate ", *config_change.learning_rate));
@@ -136,7 +136,7 @@ TEST_F(SequencerTest, AMarkerIsInTheLogBetweenItsRounds) {
   EXPECT_TRUE(sequencer_.WriteMarker({.token = "here"}).ok());
   StageOnBoth(Push(0, 1, 2, 1));
   StageOnBoth(Push(1, 1, 2, 1));
-  EXPECT_THAT(log(), ElementsAre("1: v1 of 0.1.1 1.1.1", "2: mark here", "3: v2 of 0.1.2 1.1.2"));
+  EXPECT_THAT(log(), ElementsAre("1: v1 of 0.1.1 1.1.1", "2: marker here", "3: v2 of 0.1.2 1.1.2"));
 }
 
 TEST_F(SequencerTest, AConfigChangeIsInTheLogOnce) {
@@ -164,10 +164,10 @@ TEST_F(SequencerTest, ASubscriberGetsTheLogFromItsPosition) {
   for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMarker({.token = token}).ok());
   const auto follower = std::make_shared<RecordingSink>();
   ASSERT_EQ(sequencer_.Subscribe(1, 2, follower), absl::OkStatus());
-  EXPECT_THAT(follower->entries, ElementsAre("2: mark b", "3: mark c"));
+  EXPECT_THAT(follower->entries, ElementsAre("2: marker b", "3: marker c"));
   EXPECT_EQ(follower->flushed, 2u);
   EXPECT_TRUE(sequencer_.WriteMarker({.token = "d"}).ok());
-  EXPECT_EQ(follower->entries.back(), "4: mark d");
+  EXPECT_EQ(follower->entries.back(), "4: marker d");
 }
 
 TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
@@ -178,7 +178,7 @@ TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
   EXPECT_THAT(sequencer_.MissingServers(), IsEmpty());
   EXPECT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   EXPECT_THAT(old_link->entries, IsEmpty());
-  EXPECT_THAT(new_link->entries, ElementsAre("1: mark a"));
+  EXPECT_THAT(new_link->entries, ElementsAre("1: marker a"));
   sequencer_.Unsubscribe(1, new_link.get());
   EXPECT_THAT(sequencer_.MissingServers(), ElementsAre(1));
 }
@@ -195,7 +195,7 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   EXPECT_EQ(sequencer_.Subscribe(1, 5, late).code(), absl::StatusCode::kFailedPrecondition)
       << "not written yet";
   EXPECT_EQ(sequencer_.Subscribe(1, 3, late), absl::OkStatus());
-  EXPECT_THAT(late->entries, ElementsAre("3: mark c"));
+  EXPECT_THAT(late->entries, ElementsAre("3: marker c"));
 }
 
 TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
@@ -207,7 +207,7 @@ TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
   sequencer_.OnExecuted(0, 2);
   const auto again = std::make_shared<RecordingSink>();
   EXPECT_EQ(sequencer_.Subscribe(1, 2, again), absl::OkStatus());
-  EXPECT_THAT(again->entries, ElementsAre("2: mark b"));
+  EXPECT_THAT(again->entries, ElementsAre("2: marker b"));
 }
 
 TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
@@ -320,7 +320,7 @@ TEST_F(MeasuringSequencerTest, DecisionsDuringAnUpdateFollowIt) {
     for (int server : {0, 1}) Report(server, index, {});
   }
   ASSERT_EQ(log().size(), 6u);
-  EXPECT_EQ(log()[3], "4: mark here");
+  EXPECT_EQ(log()[3], "4: marker here");
   EXPECT_THAT(log()[4], testing::StartsWith("5: "));
   EXPECT_EQ(log()[5], "6: measure gradient v2 of 0.1.2");
 }

@@ -259,7 +259,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
 
 TEST(DataChannelService, GrpcIsUsedIfSocketAndPortCannotBeReached) {
   const int port = net::ListenByTcp("127.0.0.1", 0).value().port;  // nothing listens there any more
-  EXPECT_EQ(WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = port}), "gRPC");
+  EXPECT_EQ(WayTo({.local_socket = "cairn-without-a-listener", .port = port}), "gRPC");
 }
 
 // A port to which packets are dropped, here because its queue of connections is full.
@@ -305,9 +305,8 @@ TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
   net::DataListeners listeners = test::Listeners();
   const net::DataAddress address = listeners.address();
   DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
-  EXPECT_EQ(
-      WayTo({.local_socket = "cairn-that-nobody-listens-under", .port = address.port, .key = address.key}),
-      "TCP");
+  EXPECT_EQ(WayTo({.local_socket = "cairn-without-a-listener", .port = address.port, .key = address.key}),
+            "TCP");
 }
 
 TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
@@ -465,7 +464,7 @@ TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
   EXPECT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)).code(), absl::StatusCode::kNotFound)
-      << "the answer to where the part is";
+      << "the answer about the host of the shard";
 }
 
 }  // namespace

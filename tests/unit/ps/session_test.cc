@@ -109,7 +109,7 @@ TEST_F(SessionTest, APushIsAnsweredWithTheUpdatedValues) {
   EXPECT_THAT(sink_->values, ElementsAre(9, 18));
 }
 
-TEST_F(SessionTest, OnlyChunksOfAnOpenPushHaveAPlace) {
+TEST_F(SessionTest, OnlyChunksOfAnOpenPushHaveADestination) {
   v1::ClientHeader chunk = Header(1);
   chunk.mutable_chunk()->set_offset(1);
   EXPECT_TRUE(session_.DestinationFor(chunk, 4).empty());

@@ -446,7 +446,7 @@ TEST(ShardMemory, SlowReadersCauseRefusalsUntilTheyFinish) {
   EXPECT_EQ((*pushed)->values.data, nullptr) << "the memory allows no further reader of the new version";
   // The slot and six versions are allocated.
   EXPECT_EQ(small.Read("")->status(),
-            absl::ResourceExhaustedError("no memory for a version beside the one to be read, 4 B: 28 "
+            absl::ResourceExhaustedError("no memory for a version in addition to the one to be read, 4 B: 28 "
                                          "B of 28 B are in use (--memory_limit)"));
   EXPECT_EQ(small.Step()->status().code(), absl::StatusCode::kResourceExhausted);
   readers.clear();

@@ -47,7 +47,7 @@ TEST_P(UpdateFlowControlTest, ASingleWorkerIsNotLimited) {
   EXPECT_THAT(pushes[0].allowed, ElementsAre(kNoLimit));
 }
 
-TEST_P(UpdateFlowControlTest, NobodyWaitsAfterAWrongPrediction) {
+TEST_P(UpdateFlowControlTest, NoWorkerWaitsAfterAWrongPrediction) {
   FirstRound(3);
   std::vector<Push> pushes = Round(2, 3);
   speculative_.Begin(pushes[0]);
@@ -58,7 +58,7 @@ TEST_P(UpdateFlowControlTest, NobodyWaitsAfterAWrongPrediction) {
   EXPECT_THAT(pushes[2].allowed, ElementsAre(kNoLimit));
 }
 
-TEST_P(UpdateFlowControlTest, NobodyWaitsForAWorkerWithoutExamples) {
+TEST_P(UpdateFlowControlTest, NoWorkerWaitsForOneWithoutExamples) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   pushes[1].gradient.examples = 0;
@@ -67,7 +67,7 @@ TEST_P(UpdateFlowControlTest, NobodyWaitsForAWorkerWithoutExamples) {
   EXPECT_EQ(pushes[0].allowed.back(), kNoLimit);
 }
 
-TEST_P(UpdateFlowControlTest, NobodyWaitsWhenTheDecisionLacksAWorker) {
+TEST_P(UpdateFlowControlTest, NoWorkerWaitsWhenTheDecisionLacksOne) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);
   speculative_.Begin(pushes[0]);

@@ -39,7 +39,7 @@ class Greeter final : public allreduce::RingPeer {
   absl::Status Greet(const v1::GreetRequest& request, v1::GreetResponse* response,
                      std::chrono::milliseconds) override {
     MutexLock lock(slot_.mutex);
-    if (slot_.host == nullptr) return absl::UnavailableError("nobody is there");
+    if (slot_.host == nullptr) return absl::UnavailableError("no host is reachable");
     return slot_.host->OnGreet(request, response);
   }
   // The socket is closed, which ends the stream.
@@ -49,7 +49,7 @@ class Greeter final : public allreduce::RingPeer {
       void Send(const v1::RingHeader&, net::FloatSpans, const std::shared_ptr<const void>&) override {}
       void End(const absl::Status&) override {}
     };
-    handler.OnClosed(absl::UnavailableError("nobody is there"));
+    handler.OnClosed(absl::UnavailableError("no host is reachable"));
     return std::make_unique<Dead>();
   }
 
@@ -109,7 +109,7 @@ class StageWorkerProcess {
       MutexLock lock(slot_.mutex);
       slot_.host = stage_worker_.get();
     }
-    thread_ = Thread("partner", [this] { served_ = stage_worker_->Serve(); });
+    thread_ = Thread("stage-worker", [this] { served_ = stage_worker_->Serve(); });
   }
   ~StageWorkerProcess() {
     stop_ = true;

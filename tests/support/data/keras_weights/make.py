@@ -1,4 +1,4 @@
-"""Made the files beside it, with Keras 3.15.1 on JAX 0.10.2 and HDF5 2.0: pip install keras==3.15.1 jax==0.10.2
+"""Made the files in this folder, with Keras 3.15.1 on JAX 0.10.2 and HDF5 2.0: pip install keras==3.15.1 jax==0.10.2
 h5py==3.16.0
 
 image.keras, image.h5, steps.weights.h5: every layer with weights, random values; NAME_inputs.npy, and in

@@ -1,4 +1,4 @@
-"""Made keras2.keras, keras2.h5 and excite.keras beside it, with what Keras makes of NAME_inputs.npy in
+"""Made keras2.keras, keras2.h5 and excite.keras in this folder, with Keras' outputs for NAME_inputs.npy in
 NAME_outputs.npy, and checked.weights.h5: pip install tensorflow-cpu==2.21.0 tf_keras==2.21.0 keras==3.15.1 h5py==3.14.0
 
 keras2: as Keras 2 (tf_keras) writes a whole model, with slashes in layer names and a loss object. excite: Normalization

@@ -95,7 +95,7 @@ TEST(AsyncPolicy, NothingIsAppliedAfterAnEnd) {
                });
 }
 
-TEST(AsyncPolicy, WaitsForNobody) {
+TEST(AsyncPolicy, WaitsForNoOtherWorker) {
   AsyncPolicy policy(kAsync);
   EXPECT_THAT(policy.WaitingFor(), IsEmpty());
 }

@@ -65,7 +65,7 @@ inline std::string ToText(const std::vector<Decision>& decisions) {
       absl::StrAppend(out, "v", apply->version, ":");
       for (const Gradient& gradient : apply->contributors) absl::StrAppend(out, " ", gradient.key.worker);
       if (apply->staleness != 0) absl::StrAppend(out, " staleness ", apply->staleness);
-      if (apply->deferred) absl::StrAppend(out, " held");
+      if (apply->deferred) absl::StrAppend(out, " deferred");
       return;
     }
     if (const Release* release = std::get_if<Release>(&decision)) {

@@ -24,9 +24,9 @@ PolicyConfig Config(const std::string& mode, int workers, const WorkQueue::Confi
 }
 
 // Simulates workers that push what their items say.
-class Crew {
+class Workers {
  public:
-  explicit Crew(const PolicyConfig& config) : config_(config), policy_(MakePolicy(config).value()) {}
+  explicit Workers(const PolicyConfig& config) : config_(config), policy_(MakePolicy(config).value()) {}
 
   UpdatePolicy& policy() { return *policy_; }
   std::string Join(int worker) { return Note(policy_->OnJoin(worker, ++incarnations_[worker])); }
@@ -78,134 +78,134 @@ class Crew {
 };
 
 TEST(QueuedPolicy, TheOrderOfJoiningDoesNotAffectARound) {
-  Crew crew(Config("sync", 3, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
-  crew.Join(2);
-  crew.Join(0);
-  crew.Join(1);
-  EXPECT_EQ(crew.Current(0), "0:0+10");
-  EXPECT_EQ(crew.Current(1), "0:10+10");
-  EXPECT_EQ(crew.Current(2), "0:20+10");
+  Workers workers(Config("sync", 3, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
+  workers.Join(2);
+  workers.Join(0);
+  workers.Join(1);
+  EXPECT_EQ(workers.Current(0), "0:0+10");
+  EXPECT_EQ(workers.Current(1), "0:10+10");
+  EXPECT_EQ(workers.Current(2), "0:20+10");
 }
 
 TEST(QueuedPolicy, ARoundAssignsItemsInWorkerOrder) {
-  Crew crew(Config("sync", 2, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
-  crew.Join(0);
-  crew.Join(1);
-  EXPECT_EQ(crew.Push(1), "");
-  EXPECT_EQ(crew.Push(0), "v1: 0 1");
-  EXPECT_EQ(crew.Current(0), "0:20+10");
-  EXPECT_EQ(crew.Current(1), "0:30+10");
+  Workers workers(Config("sync", 2, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
+  workers.Join(0);
+  workers.Join(1);
+  EXPECT_EQ(workers.Push(1), "");
+  EXPECT_EQ(workers.Push(0), "v1: 0 1");
+  EXPECT_EQ(workers.Current(0), "0:20+10");
+  EXPECT_EQ(workers.Current(1), "0:30+10");
 }
 
 TEST(QueuedPolicy, TheUpdateThatUsesTheLastItemIsTheLast) {
-  Crew crew(Config("sync", 2, {.num_examples = 3, .batch_size = 1, .epochs = 1}));
-  crew.Join(0);
-  crew.Join(1);
-  crew.Push(0);
-  crew.Push(1);
-  EXPECT_EQ(crew.Current(0), "0:2+1");
-  EXPECT_EQ(crew.Current(1), "0:3+0");
-  crew.Push(1);
-  EXPECT_FALSE(crew.last_);
-  EXPECT_EQ(crew.Push(0), "v2: 0 1");
-  EXPECT_TRUE(crew.last_);
-  EXPECT_TRUE(crew.over());
-  EXPECT_EQ(crew.Current(0), "");
+  Workers workers(Config("sync", 2, {.num_examples = 3, .batch_size = 1, .epochs = 1}));
+  workers.Join(0);
+  workers.Join(1);
+  workers.Push(0);
+  workers.Push(1);
+  EXPECT_EQ(workers.Current(0), "0:2+1");
+  EXPECT_EQ(workers.Current(1), "0:3+0");
+  workers.Push(1);
+  EXPECT_FALSE(workers.last_);
+  EXPECT_EQ(workers.Push(0), "v2: 0 1");
+  EXPECT_TRUE(workers.last_);
+  EXPECT_TRUE(workers.over());
+  EXPECT_EQ(workers.Current(0), "");
 }
 
 TEST(QueuedPolicy, ADeadWorkersItemsAreAssignedInTheNextRound) {
-  Crew crew(Config("sync", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
-  crew.Join(0);
-  crew.Join(1);
-  EXPECT_EQ(crew.Push(0), "");
-  EXPECT_EQ(crew.Leave(1), "v1: 0");
-  EXPECT_EQ(crew.Current(0), "0:10+10");
+  Workers workers(Config("sync", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  workers.Join(0);
+  workers.Join(1);
+  EXPECT_EQ(workers.Push(0), "");
+  EXPECT_EQ(workers.Leave(1), "v1: 0");
+  EXPECT_EQ(workers.Current(0), "0:10+10");
 }
 
 TEST(QueuedPolicy, ARestartedWorkerGetsItsItemAgain) {
-  Crew crew(Config("async", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
-  crew.Join(0);
-  crew.Join(1);
-  EXPECT_EQ(crew.Current(1), "0:20+10");
-  crew.Join(1);
-  EXPECT_EQ(crew.Current(1), "0:20+10");
+  Workers workers(Config("async", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  workers.Join(0);
+  workers.Join(1);
+  EXPECT_EQ(workers.Current(1), "0:20+10");
+  workers.Join(1);
+  EXPECT_EQ(workers.Current(1), "0:20+10");
 }
 
 TEST(QueuedPolicy, APushOfAnotherItemIsRefusedAndNotCounted) {
-  Crew crew(Config("async", 1, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
-  crew.Join(0);
-  EXPECT_EQ(crew.PushOf(0, {0, 10, 10}), "refuse 0: not a member");
-  EXPECT_EQ(crew.PushOf(0, {0, 0, 5}), "refuse 0: not a member");
-  EXPECT_EQ(crew.Push(0), "v1: 0");
+  Workers workers(Config("async", 1, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  workers.Join(0);
+  EXPECT_EQ(workers.PushOf(0, {0, 10, 10}), "refuse 0: not a member");
+  EXPECT_EQ(workers.PushOf(0, {0, 0, 5}), "refuse 0: not a member");
+  EXPECT_EQ(workers.Push(0), "v1: 0");
 }
 
 TEST(QueuedPolicy, AnIdleWorkerGetsTheItemsOfALeavingOne) {
-  Crew crew(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
-  crew.Join(0);
-  crew.Join(1);
-  EXPECT_EQ(crew.Current(1), "0:1+1") << "which worker 0 had ahead";
-  crew.Push(1);
-  EXPECT_EQ(crew.Current(1), "");
-  EXPECT_FALSE(crew.over());
-  crew.Leave(0);
-  EXPECT_EQ(crew.Current(1), "0:0+1");
-  EXPECT_EQ(crew.Push(1), "v2: 1");
-  EXPECT_TRUE(crew.over());
+  Workers workers(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
+  workers.Join(0);
+  workers.Join(1);
+  EXPECT_EQ(workers.Current(1), "0:1+1") << "which worker 0 had ahead";
+  workers.Push(1);
+  EXPECT_EQ(workers.Current(1), "");
+  EXPECT_FALSE(workers.over());
+  workers.Leave(0);
+  EXPECT_EQ(workers.Current(1), "0:0+1");
+  EXPECT_EQ(workers.Push(1), "v2: 1");
+  EXPECT_TRUE(workers.over());
 }
 
 TEST(QueuedPolicy, AssignsNothingWithTooFewWorkers) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->elastic = true;
   config.data->min_workers = 2;
-  Crew crew(config);
-  crew.Join(0);
-  EXPECT_EQ(crew.Current(0), "");
-  crew.Join(5);
-  EXPECT_EQ(crew.Current(0), "0:0+1");
-  EXPECT_EQ(crew.Current(5), "0:1+1");
-  EXPECT_EQ(crew.policy().WorkOf(0)->members, 2);
-  crew.Leave(5);
-  EXPECT_EQ(crew.Push(0), "v1: 0") << "what it had begun";
-  EXPECT_EQ(crew.Current(0), "");
-  crew.Join(1);
-  EXPECT_EQ(crew.Current(0), "0:1+1") << "what worker 5 had";
-  EXPECT_EQ(crew.Current(1), "0:2+1");
+  Workers workers(config);
+  workers.Join(0);
+  EXPECT_EQ(workers.Current(0), "");
+  workers.Join(5);
+  EXPECT_EQ(workers.Current(0), "0:0+1");
+  EXPECT_EQ(workers.Current(5), "0:1+1");
+  EXPECT_EQ(workers.policy().WorkOf(0)->members, 2);
+  workers.Leave(5);
+  EXPECT_EQ(workers.Push(0), "v1: 0") << "what it had begun";
+  EXPECT_EQ(workers.Current(0), "");
+  workers.Join(1);
+  EXPECT_EQ(workers.Current(0), "0:1+1") << "what worker 5 had";
+  EXPECT_EQ(workers.Current(1), "0:2+1");
 }
 
 TEST(QueuedPolicy, AnElasticRoundIncludesNewWorkers) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->elastic = true;
-  Crew crew(config);
-  crew.Join(0);
-  EXPECT_EQ(crew.Push(0), "v1: 0");
-  crew.Join(3);
-  EXPECT_EQ(crew.Push(0), "");
-  EXPECT_EQ(crew.Push(3), "v2: 0 3");
+  Workers workers(config);
+  workers.Join(0);
+  EXPECT_EQ(workers.Push(0), "v1: 0");
+  workers.Join(3);
+  EXPECT_EQ(workers.Push(0), "");
+  EXPECT_EQ(workers.Push(3), "v2: 0 3");
 }
 
 TEST(QueuedPolicy, AFixedNumberOfStepsEndsTheWork) {
   PolicyConfig config = Config("async", 1, {.num_examples = 2, .batch_size = 1});
   config.final_version = 3;
-  Crew crew(config);
-  crew.Join(0);
-  for (int step = 0; step < 3; ++step) crew.Push(0);
-  EXPECT_TRUE(crew.over());
-  EXPECT_EQ(crew.uses(), (std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}}));
+  Workers workers(config);
+  workers.Join(0);
+  for (int step = 0; step < 3; ++step) workers.Push(0);
+  EXPECT_TRUE(workers.over());
+  EXPECT_EQ(workers.uses(), (std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}}));
 }
 
 TEST(QueuedPolicy, AnEarlierEndStopsTheWork) {
-  Crew crew(Config("ssp", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1}));
-  crew.Join(0);
-  crew.policy().OnEnd();
-  EXPECT_TRUE(crew.over());
+  Workers workers(Config("ssp", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1}));
+  workers.Join(0);
+  workers.policy().OnEnd();
+  EXPECT_TRUE(workers.over());
 }
 
 TEST(QueuedPolicy, AJobResumedAtItsEndIsOver) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->resumed.next = 8;
-  Crew crew(config);
-  crew.Join(0);
-  EXPECT_TRUE(crew.over());
+  Workers workers(config);
+  workers.Join(0);
+  EXPECT_TRUE(workers.over());
 }
 
 TEST(QueuedPolicy, AnImpossibleDataPositionIsRefused) {
@@ -218,7 +218,7 @@ TEST(QueuedPolicy, AnImpossibleDataPositionIsRefused) {
   EXPECT_FALSE(MakePolicy(config).ok());
 }
 
-// Whatever workers come and go, each example of the epochs is in one update, and the job ends.
+// Even if workers come and go, each example of the epochs is in one update, and the job ends.
 class AnyNumberOfWorkers : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mode, AnyNumberOfWorkers, testing::Values("sync", "async", "ssp"),
                          [](const auto& mode) { return std::string(mode.param); });
@@ -226,40 +226,40 @@ INSTANTIATE_TEST_SUITE_P(Mode, AnyNumberOfWorkers, testing::Values("sync", "asyn
 TEST_P(AnyNumberOfWorkers, UsesEachExampleOnce) {
   constexpr int kWorkers = 6;
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    Random random(seed, "crew");
+    Random random(seed, "workers");
     const int64_t examples = 1 + random.NextBelow(40), epochs = 1 + random.NextBelow(3);
     PolicyConfig config = Config(
         GetParam(), 1, {.num_examples = examples, .batch_size = 1 + random.NextBelow(5), .epochs = epochs});
     config.data->elastic = true;
     config.data->min_workers = 1 + static_cast<int>(random.NextBelow(2));
-    Crew crew(config);
+    Workers workers(config);
     std::set<int> members, pushed;  // in a round: workers that wait for its end
-    crew.Join(0);
+    workers.Join(0);
     members.insert(0);
-    for (int event = 0; !crew.over(); ++event) {
+    for (int event = 0; !workers.over(); ++event) {
       ASSERT_LT(event, 20000) << "seed " << seed;
       const int worker = static_cast<int>(random.NextBelow(kWorkers));
-      const int64_t before = crew.policy().version();
+      const int64_t before = workers.policy().version();
       const uint32_t what = random.NextBelow(event < 300 ? 10 : 1000);
       if (what == 0 && worker != 0) {
-        crew.Leave(worker);
+        workers.Leave(worker);
         members.erase(worker);
         pushed.erase(worker);
       } else if (what == 1 || (members.size() < 2 && worker != 0)) {
-        crew.Join(worker);
+        workers.Join(worker);
         members.insert(worker);
         pushed.erase(worker);
       } else if (members.count(worker) != 0 && pushed.count(worker) == 0 &&
-                 crew.deferred().count(worker) == 0 && !crew.WorkItemsOf(worker).empty()) {
-        crew.Push(worker);
+                 workers.deferred().count(worker) == 0 && !workers.WorkItemsOf(worker).empty()) {
+        workers.Push(worker);
         if (GetParam() == std::string("sync")) pushed.insert(worker);
       }
-      if (crew.policy().version() != before) pushed.clear();
+      if (workers.policy().version() != before) pushed.clear();
     }
-    ASSERT_EQ(static_cast<int64_t>(crew.uses().size()), examples * epochs) << "seed " << seed;
-    for (const auto& [example, uses] : crew.uses()) ASSERT_EQ(uses, 1) << example << ", seed " << seed;
-    ASSERT_EQ(crew.policy().position()->next, examples * epochs);
-    ASSERT_TRUE(crew.policy().position()->open.empty());
+    ASSERT_EQ(static_cast<int64_t>(workers.uses().size()), examples * epochs) << "seed " << seed;
+    for (const auto& [example, uses] : workers.uses()) ASSERT_EQ(uses, 1) << example << ", seed " << seed;
+    ASSERT_EQ(workers.policy().position()->next, examples * epochs);
+    ASSERT_TRUE(workers.policy().position()->open.empty());
   }
 }
 

@@ -36,7 +36,7 @@ class Workers {
     }
   }
   void Push(int worker) {
-    ASSERT_EQ(deferred_.count(worker), 0u) << "worker " << worker << " may not go on";
+    ASSERT_EQ(deferred_.count(worker), 0u) << "worker " << worker << " may not continue";
     const PushKey key = {worker, 1, policy_.ClockOf(worker) + 1};
     for (const Decision& decision : policy_.OnGradient({key, policy_.version(), 1})) {
       if (const Apply* apply = std::get_if<Apply>(&decision); apply != nullptr && apply->deferred) {
@@ -90,7 +90,7 @@ TEST(SspPolicy, AGradientIsAppliedAtOnceAndItsAnswerDeferredUntilTheSlowestCatch
                                           {Join(0), ""},
                                           {Join(1), ""},
                                           {Push(0, {.step = 1, .base = 0}), "v1: 0"},
-                                          {Push(0, {.step = 2, .base = 1}), "v2: 0 held"},
+                                          {Push(0, {.step = 2, .base = 1}), "v2: 0 deferred"},
                                           {Push(1, {.step = 1, .base = 0}), "v3: 1 staleness 2; release 0"},
                                       });
   EXPECT_EQ(policy->counters().accepted, 3);
@@ -103,14 +103,14 @@ TEST(SspPolicy, WithStalenessZeroAllContinueTogether) {
                       {Join(0), ""},
                       {Join(1), ""},
                       {Join(2), ""},
-                      {Push(2, {.step = 1, .base = 0}), "v1: 2 held"},
-                      {Push(0, {.step = 1, .base = 0}), "v2: 0 staleness 1 held"},
+                      {Push(2, {.step = 1, .base = 0}), "v1: 2 deferred"},
+                      {Push(0, {.step = 1, .base = 0}), "v2: 0 staleness 1 deferred"},
                       {Push(1, {.step = 1, .base = 0}), "v3: 1 staleness 2; release 0; release 2"},
                   });
 }
 
 TEST(SspPolicy, AWorkerThatNeverJoinedIsAtClockZero) {
-  const auto policy = Play(Ssp(3, 0), {{Join(0), ""}, {Push(0, {.step = 1, .base = 0}), "v1: 0 held"}});
+  const auto policy = Play(Ssp(3, 0), {{Join(0), ""}, {Push(0, {.step = 1, .base = 0}), "v1: 0 deferred"}});
   EXPECT_THAT(policy->WaitingFor(), ElementsAre(1, 2));
   Tell(*policy, Join(1));
   EXPECT_THAT(policy->WaitingFor(), ElementsAre(1, 2));
@@ -128,7 +128,7 @@ TEST(SspPolicy, ClocksContinueFromTheRestoredOnes) {
                                    });
   EXPECT_EQ(policy->ClockOf(0), 4) << "no further than where it may continue";
   EXPECT_EQ(policy->ClockOf(1), 3);
-  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 9}))), "v10: 0 held");
+  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 9}))), "v10: 0 deferred");
   EXPECT_THAT(policy->WaitingFor(), ElementsAre(1));
 }
 
@@ -137,7 +137,7 @@ TEST(SspPolicy, ADeadWorkerIsNotTheSlowest) {
                       {Join(0), ""},
                       {Join(1), ""},
                       {Push(0, {.step = 1, .base = 0}), "v1: 0"},
-                      {Push(0, {.step = 2, .base = 1}), "v2: 0 held"},
+                      {Push(0, {.step = 2, .base = 1}), "v2: 0 deferred"},
                       {Leave(1), "release 0"},
                       {Push(0, {.step = 3, .base = 2}), "v3: 0"},
                   });
@@ -147,14 +147,14 @@ TEST(SspPolicy, AnAnswerIsReleasedWhenItsWorkerLeavesOrComesBack) {
   Play(Ssp(2, 0), {
                       {Join(0), ""},
                       {Join(1), ""},
-                      {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                      {Push(0, {.step = 1, .base = 0}), "v1: 0 deferred"},
                       {Join(0, 2), "release 0"},
-                      {Push(0, {.step = 1, .base = 1, .incarnation = 2}), "v2: 0 held"},
+                      {Push(0, {.step = 1, .base = 1, .incarnation = 2}), "v2: 0 deferred"},
                       {Leave(0, 2), "release 0"},
                   });
 }
 
-TEST(SspPolicy, AReturningWorkerDelaysNobodyAndKeepsItsClock) {
+TEST(SspPolicy, AReturningWorkerDelaysNoOtherAndKeepsItsClock) {
   const auto policy = Play(Ssp(2, 1), {
                                           {Join(0), ""},
                                           {Join(1), ""},
@@ -169,7 +169,7 @@ TEST(SspPolicy, AReturningWorkerDelaysNobodyAndKeepsItsClock) {
   EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 4, .base = 4}))), "v5: 0");
   EXPECT_EQ(ToText(Tell(*policy, Join(0, 2))), "");
   EXPECT_EQ(policy->ClockOf(0), 4) << "at its own clock";
-  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 5, .incarnation = 2}))), "v6: 0 held");
+  EXPECT_EQ(ToText(Tell(*policy, Push(0, {.step = 1, .base = 5, .incarnation = 2}))), "v6: 0 deferred");
   EXPECT_EQ(ToText(Tell(*policy, Join(0, 3))), "release 0");
   EXPECT_EQ(policy->ClockOf(0), 4) << "rejoining does not bypass the limit";
 }
@@ -178,7 +178,7 @@ TEST(SspPolicy, TheSlowestClockStaysWhenAllHaveLeft) {
   const auto policy = Play(Ssp(2, 0), {
                                           {Join(0), ""},
                                           {Join(1), ""},
-                                          {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                                          {Push(0, {.step = 1, .base = 0}), "v1: 0 deferred"},
                                           {Leave(1), "release 0"},
                                           {Leave(0), ""},
                                           {Join(1, 2), ""},
@@ -190,7 +190,7 @@ TEST(SspPolicy, ARetriedPushCountsOnceAndAnotherPushWhileDeferredIsRefused) {
   const auto policy = Play(Ssp(2, 0), {
                                           {Join(0), ""},
                                           {Join(1), ""},
-                                          {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                                          {Push(0, {.step = 1, .base = 0}), "v1: 0 deferred"},
                                           {Push(0, {.step = 1, .base = 0}), ""},
                                           {Push(0, {.step = 2, .base = 0}), "refuse 0: second in round"},
                                           {Push(1, {.step = 1, .base = 7}), "refuse 1: ahead"},
@@ -207,20 +207,20 @@ TEST(SspPolicy, TheEndReleasesAllAnswers) {
   Play(config, {
                    {Join(0), ""},
                    {Join(1), ""},
-                   {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                   {Push(0, {.step = 1, .base = 0}), "v1: 0 deferred"},
                    {Push(1, {.step = 1, .base = 1}), "v2: 1; release 0"},
                    {Push(0, {.step = 2, .base = 2}), "refuse 0: finished"},
                });
   Play(Ssp(2, 0), {
                       {Join(0), ""},
-                      {Push(0, {.step = 1, .base = 0}), "v1: 0 held"},
+                      {Push(0, {.step = 1, .base = 0}), "v1: 0 deferred"},
                       {End(), "release 0"},
                       {Push(0, {.step = 2, .base = 1}), "refuse 0: finished"},
                   });
 }
 
 // Random lives of a job, observed by a checker that counts clocks independently.
-TEST(SspPolicy, TheBoundHoldsAndNobodyWaitsNeedlesslyUnderRandomEvents) {
+TEST(SspPolicy, TheBoundHoldsAndNoWorkerWaitsNeedlesslyUnderRandomEvents) {
   int64_t deferred_ever = 0;
   for (int seed = 0; seed < test::Effort(2000, 300) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);

@@ -14,7 +14,7 @@
 namespace cairn::ps {
 namespace {
 
-// What the simulated cluster knows independently: live workers, pushes and answers.
+// The expected state of the simulated cluster, tracked independently: live workers, pushes and answers.
 class Checker {
  public:
   explicit Checker(const PolicyConfig& config) : config_(config), version_(config.initial_version) {}
