@@ -78,7 +78,7 @@ class InProcessCluster {
   const SteadyClock steady_;
   const Clock& clock_;
   std::vector<std::unique_ptr<ServerSlot>> slots_;        // [server]
-  std::vector<std::unique_ptr<ServerSlot>> backups_;      // [part], in the process after it
+  std::vector<std::unique_ptr<ServerSlot>> backups_;      // [shard], in the next process
   std::vector<std::unique_ptr<FollowBreaker>> breakers_;  // [server]
 
   Mutex mutex_;

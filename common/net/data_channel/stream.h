@@ -49,11 +49,11 @@
 #include "common/net/data_channel/busy_poll.h"
 #include "common/net/data_channel/credit_limit.h"
 #include "common/net/data_channel/mapped_region.h"
-#include "common/net/data_channel/page_pipe.h"
 #include "common/net/data_channel/peer_memory.h"
 #include "common/net/data_channel/shared_buffer.h"
 #include "common/net/data_channel/shared_ring.h"
 #include "common/net/data_channel/wire.h"
+#include "common/net/data_channel/zero_copy_sender.h"
 #include "common/net/frame.h"
 #include "common/net/outbox.h"
 

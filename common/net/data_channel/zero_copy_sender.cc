@@ -1,4 +1,4 @@
-#include "common/net/data_channel/page_pipe.h"
+#include "common/net/data_channel/zero_copy_sender.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "ps/entry_check.h"
+#include "ps/log_validator.h"
 
 #include <variant>
 
