@@ -42,9 +42,9 @@ std::unique_ptr<ps::Server> Fleet::MakeServer(int shard, int process, uint64_t i
           .host_index = process,
           .incarnation = incarnation,
           .connect_to_leader =
-              [this, shard, process](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
+              [this, shard, process](const v1::Job& job, std::shared_ptr<ps::Shard> own, int64_t epoch) {
                 return FollowLeader(simulation_, *this, {.shard = shard, .process = process, .epoch = epoch},
-                                    job, std::move(shard));
+                                    job, std::move(own));
               },
           .connect_to_backup =
               [this, process](const std::string&, int of, ps::ReplicationStreamHandler& handler) {

@@ -85,10 +85,10 @@ std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int shard, int host_ind
       .cluster_hash = 0,
       .incarnation = incarnation,
       .connect_to_leader =
-          [this, shard, delay](const v1::Job& job, std::shared_ptr<ps::Shard> shard, int64_t epoch) {
+          [this, shard, delay](const v1::Job& job, std::shared_ptr<ps::Shard> follower, int64_t epoch) {
             std::vector<const ServerSlot*> leaders = {slots_[0].get()};
             if (job.ps_replication() > 0) leaders.push_back(backups_[0].get());
-            return FollowInProcess(std::move(leaders), shard, job, std::move(shard), epoch, delay,
+            return FollowInProcess(std::move(leaders), shard, job, std::move(follower), epoch, delay,
                                    *breakers_[static_cast<size_t>(shard)]);
           },
       .connect_to_backup =
