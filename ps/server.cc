@@ -162,7 +162,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   for (auto& call : calls) call();
   if (replicated != nullptr)
     replicated->Close(absl::FailedPreconditionError("the job is being created again"));
-  // Followers whose job was created before this server's belong to the same run: they find the new sequencer.
+  // Followers whose job was created earlier than this server's are in the same run: they find the new
+  // sequencer.
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
     Retire(std::move(replaced),
            absl::AbortedError(absl::StrCat("the variables of ", name(), " have been rolled back")));
@@ -299,7 +300,8 @@ void Server::OnInitialised(uint64_t layout) {
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
-    if (job_->replicator() != nullptr) {  // TickBackups() continues
+    // TickBackups() makes the job ready when its backup is in sync.
+    if (job_->replicator() != nullptr) {
       if (!std::exchange(initialised_, true)) job_->StartReplicating();
       return;
     }
@@ -390,8 +392,8 @@ void Server::Tick() {
     if (job->sequencer() != nullptr && !wait) {
       job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
     }
-    // The backup learns last that a member has left. Its own lease check then covers whatever was lost with
-    // this server.
+    // The backup is informed last that a member has left. If this server fails before, the backup's own lease
+    // check finds the member.
     MutexLock lock(mutex_);
     if (job_ == job) SendMember(expired[i].worker);
   }

@@ -31,7 +31,7 @@ void Shard::Append(const LogEntry& entry) {
 void Shard::ExecuteQueue() {
   {
     MutexLock lock(mutex_);
-    if (executing_) return;  // the executing thread will see what was queued
+    if (executing_) return;  // the executing thread will execute what was queued
     executing_ = true;
   }
   int64_t executed = 0, reported = 0;
