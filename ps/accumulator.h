@@ -79,7 +79,7 @@ class Accumulator {
   GradientView elements_;            // cached view; none() if elements have arrived since it was made
   std::map<int64_t, int64_t> runs_;  // disjoint, not touching
   int64_t received_ = 0;
-  std::pair<int64_t, int64_t> last_{};  // elements [first, second)
+  std::pair<int64_t, int64_t> last_{};  // the range of the elements added last
 };
 
 }  // namespace cairn::ps

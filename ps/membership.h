@@ -76,7 +76,7 @@ class Membership {
     uint64_t incarnation;
     bool live;
     int64_t step;
-    std::string task;  // its name
+    std::string task;  // the worker's name
     v1::Process process{};
   };
   std::vector<Entry> All() const;

@@ -1,5 +1,5 @@
-// The primary's side of replication: sends what happens to the backup on another server, and defers
-// answers to clients until the backup has received what they reveal (docs/design/replication.md).
+// The primary's side of replication: sends every change to the backup on another server, and defers
+// answers to clients until the backup has received what the answers reveal (docs/design/replication.md).
 //
 //      ┌────────── process gone, no backup there, or its right has expired ───────────┐
 //      ▼                                                                              │
@@ -10,8 +10,8 @@
 //   any state ──► kFenced: the backup has been promoted, or may have been before its process ended
 //
 // Answers go out at once in kAlone and, while the backlog is small, in kCatchingUp. In kInSync they wait
-// until the backup has received everything before them; in kUnsure they are deferred. In kFenced nothing is
-// answered.
+// until the backup has received everything that was sent before them; in kUnsure they are deferred. In
+// kFenced nothing is answered.
 //
 // In kUnsure the backup may be about to be promoted, and its silence proves nothing. Answers resume in three
 // cases: the backup's process is gone (connection refused); the backup agrees to start over; or the backup's

@@ -154,9 +154,9 @@ class Sequencer {
   // which the caller must look for the current leader and subscribe again:
   // - The log has ended.
   // - A later epoch of the shard has subscribed.
-  // - With replication: the log ends before `next_index`. This server's backup has been promoted, and wrote the
-  //   entries that the subscriber has.
-  // - With replication: the log begins after `next_index`. The subscriber's backup has been promoted, and
+  // - With replication: the log ends before `next_index`. This server's backup has been promoted, and it
+  //   wrote the entries that the subscriber has.
+  // - With replication: the log begins after `next_index`. The subscriber's backup has been promoted, and it
   //   executed the entries that the subscriber lacks.
   absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -220,7 +220,7 @@ class Sequencer {
   struct Measuring {
     explicit Measuring(Apply to_apply) : apply(std::move(to_apply)) {}
     Apply apply;
-    size_t norms = 0;                    // index in norms_
+    size_t norms = 0;                    // index in norms_ of the norm that is measured
     int64_t index = 0;                   // the index of the Measure in the log
     std::map<int, Sums> sums;            // [server]: the sums that it has reported
     std::optional<TimePoint> seen_at{};  // when CheckMeasuring() first saw the Measure

@@ -129,8 +129,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
       status = AddVariables(request, *std::move(slices));
     } else if (status = CheckReplaceable(request.job()); status.ok()) {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
-      // A backup has the incarnation of its primary. Clients of that primary would take the new job for an
-      // outdated primary.
+      // A backup has the incarnation of its primary. The new job needs another incarnation, because clients
+      // of that primary would take a server with the same one for an outdated primary.
       const bool was_backup = state_ == v1::STATE_BACKUP;
       const uint64_t incarnation = was_backup ? options_.incarnation + drops_ + 1 : incarnation_;
       ActiveJob::Host host = HostFor(incarnation);

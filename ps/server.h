@@ -142,7 +142,7 @@ class Server {
   // job. If the job has failed in another way: the exit code of the failure, once every client has been
   // notified.
   std::optional<ExitCode> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Answers every waiting call with UNAVAILABLE, and all later ones too.
+  // Answers every waiting and every later call with UNAVAILABLE.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -205,8 +205,8 @@ class Server {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose deadline has passed at `now`, to `calls`.
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // OK if the job is ready. Otherwise its failure, or ABORTED: the client must wait for CONDITION_READY
-  // first.
+  // OK if the job is ready. Otherwise the job's failure or, if the client must first wait for
+  // CONDITION_READY, ABORTED.
   absl::Status CheckReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job whose log is written here; FAILED_PRECONDITION if another server writes it.
   absl::StatusOr<std::shared_ptr<ActiveJob>> SequencedJob() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -253,12 +253,12 @@ class Server {
   std::vector<std::shared_ptr<ActiveJob>> retired_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mutex_);  // the shard's incarnation; in a backup, its primary's
-  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // the shard's epoch, if it is served here
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // the shard's epoch, if this server serves it
   uint64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;
   // The job has its values, and waits until its backup is in sync.
   bool initialised_ ABSL_GUARDED_BY(mutex_) = false;
   BackupState backup_ ABSL_GUARDED_BY(mutex_);  // used in STATE_BACKUP
-  // The last shard that was served here and has been dropped.
+  // The last shard that this server served and has dropped.
   struct Dropped {
     std::string run_id{};
     int64_t generation = -1, epoch = 0;

@@ -51,8 +51,8 @@ class Session {
       : server_(server), sink_(std::move(sink)), permissions_(std::move(permissions)) {}
   ~Session();
 
-  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. A request
-  // that fails is answered with an error instead, in its `done`.
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. If
+  // only the request fails, the client gets the error in the request's `done`.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
   // Where to store a payload of `bytes` if the next call is OnFrame() with this header. Empty: anywhere.
   absl::Span<char> DestinationFor(const v1::ClientHeader& header, size_t bytes);

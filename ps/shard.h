@@ -222,7 +222,7 @@ class Shard final : public LogSink {
  private:
   struct Staged {
     Gradient gradient;
-    GradientView data;  // none if it has no examples, or after it has been applied
+    GradientView data;  // none() is true without examples, and after the update
     TimePoint came{};
     // Set when the gradient is in an update and the answer waits for a Release.
     std::optional<int64_t> applied_staleness{};
@@ -287,7 +287,7 @@ class Shard final : public LogSink {
   void Count(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null if no trace is recorded. A backup records none, because its updates repeat the primary's.
   TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
-  // The mean in a new buffer, or the gradient itself if there is only one.
+  // Returns the mean in a new buffer, or the gradient itself if it is the only one.
   UpdateMean MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
                     absl::Span<const GradientView> views);
   // Records when the gradients of the update were collected, and that their pushes flow into the update.
@@ -338,7 +338,7 @@ class Shard final : public LogSink {
   std::optional<Sums> unanswered_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::variant<PendingEntry, PendingTask>> queue_ ABSL_GUARDED_BY(mutex_);
   bool promoted_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front of queue_ waits for them
+  std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front of queue_ waits for these pushes
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   LogValidator entries_ ABSL_GUARDED_BY(mutex_);  // checks entries as they are appended
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -9,7 +9,7 @@
 namespace cairn::ps {
 namespace {
 
-// Executed entries are reported in batches of this many. The queue may never be empty while pushes arrive,
+// Executed entries are reported in batches of this size. The queue may never be empty while pushes arrive,
 // and the sequencer keeps the entries that are not reported.
 constexpr int kReportEvery = 256;
 

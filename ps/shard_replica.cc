@@ -26,7 +26,7 @@ void Shard::WhenReplicated(Reply reply) {
 void Shard::ReportExecuted(int64_t index) {
   SequencerPort* const port = port_;
   if (port == nullptr) return;
-  // Entries that the backup lacks must stay in the log: it would ask for them after its promotion.
+  // Entries that the backup lacks must stay in the log, because it asks for them after its promotion.
   WhenReplicated([port, index](const absl::Status& lost) {
     if (lost.ok()) port->ReportExecuted(index);
   });

@@ -23,7 +23,7 @@ struct SliceSquares {
 
 using VariableSquares = std::map<std::string, Squares>;  // [variable's name]
 
-// Adds from 0 up in the given order. All sums over bands are taken with this function.
+// Adds up the bands in the given order, starting from 0. All sums over bands are computed by this function.
 Squares Total(absl::Span<const Squares> bands);
 
 // The sums over whole variables, from the slices of all servers. The order of the slices does not matter.

@@ -73,14 +73,15 @@ class VariableStore {
   // before ApplyMean() of the same gradients. A slice that is not a whole variable must consist of whole
   // bands. Publishes nothing. INVALID_ARGUMENT as ApplyMean().
   absl::StatusOr<std::vector<SliceSquares>> Measure(Norms norms, const Mean& mean);
-  // Applies an update and publishes version + 1: the mean, then the optimizer or, for a slice that has one,
-  // its moving average. INVALID_ARGUMENT, naming the variable, if the mean is not finite. Nothing is
-  // published then, but slots may be partly updated, so the caller must end the job. If Write() is called
-  // between Measure() and ApplyMean(), the new values are updated with the norms of the old ones.
+  // Computes the mean, applies the optimizer to it, and publishes version + 1. In a slice with a moving
+  // average, the average is updated instead. INVALID_ARGUMENT, naming the variable, if the mean is not
+  // finite: nothing is published then, but slots may be partly updated, so the caller must end the job. If
+  // Write() is called between Measure() and ApplyMean(), the new values are updated with the norms of the old values.
   absl::Status ApplyMean(const Mean& mean);
 
-  // Begins a speculative update, for an optimizer without norms. It is computed into other buffers than the
-  // current version. Until it is published or dropped, nothing else may be applied or written.
+  // Begins a speculative update, for an optimizer without norms. The update is computed into other
+  // buffers than the current version. Until it is published or dropped, no other update may be applied, and
+  // nothing may be written.
   void BeginSpeculative();
   // Computes elements [begin, end) of the speculative update. Returns its buffer, which is complete when all
   // elements have been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.

@@ -33,7 +33,7 @@ namespace cairn::ps {
 
 // Identifies a push. The steps of one incarnation rise, and reach the policy in that order.
 struct PushKey {
-  int worker = 0;            // index in the list of trainers
+  int worker = 0;            // the worker's number
   uint64_t incarnation = 0;  // one life of the worker's process
   int64_t step = 0;          // the worker's own count of pushes
 
@@ -45,10 +45,10 @@ std::string Describe(const PushKey& key);
 
 struct Gradient {
   PushKey key = {};
-  int64_t base_version = 0;  // the version of the variables that it was computed from
-  int64_t examples = 0;      // the number of examples in the mean
-  // The number of batches of its data that the worker has completed with this gradient. With dynamic
-  // sharding, the number of its work item's first example, counted through all epochs.
+  int64_t base_version = 0;  // the version of the variables that the gradient was computed from
+  int64_t examples = 0;      // the number of examples that the gradient is the mean of
+  // The number of batches that the worker has completed, including this gradient's batch. With dynamic
+  // sharding: the number of the first example of the gradient's work item, counted through all epochs.
   int64_t position = 0;
 
   friend bool operator==(const Gradient&, const Gradient&) = default;
@@ -56,7 +56,7 @@ struct Gradient {
 
 // Apply the mean of these gradients to all variables on all servers: the version rises by one.
 struct Apply {
-  int64_t version = 0;                 // after this update
+  int64_t version = 0;                 // the version after this update
   std::vector<Gradient> contributors;  // one per worker, in worker order; not empty
   int64_t staleness = 0;  // updates between the oldest contributor's base version and this update
   bool deferred = false;  // the contributors are not answered yet: a Release follows for each
@@ -71,10 +71,10 @@ struct Refuse {
     kStale,  // computed from a version that is too old: pull and compute again
     // Computed from a version that these servers have not reached, because they were rolled back.
     kAhead,
-    // The worker never joined, or has left; also for its staged gradient when it leaves.
+    // The worker never joined, or has left. Also the reason for a staged gradient whose worker leaves.
     kNotAMember,
     kOldIncarnation,  // a restarted process has replaced this worker
-    // The worker already contributes to the open round, or its answer is deferred.
+    // The worker already contributes to the open round, or the answer to its last push is deferred.
     kSecondInRound,
     kFinished,  // the job's last update has been applied
   };
@@ -113,7 +113,7 @@ struct UpdateCounters {
 struct Work {
   // The worker's current item, and the next one for its loader. Empty: the worker waits, or the job is over.
   std::vector<WorkItem> work_items;
-  int members = 0;    // workers that take part
+  int members = 0;    // number of workers that take part
   bool over = false;  // no more work will come
 };
 
@@ -159,7 +159,7 @@ class UpdatePolicy {
   // it never joined. Ignored if `worker` now lives as another incarnation. To make rounds wait for the return
   // of a worker, do not call this.
   virtual std::vector<Decision> OnLeave(int worker, uint64_t incarnation) = 0;
-  // `gradient` is complete on all servers.
+  // Called when `gradient` is complete on all servers.
   virtual std::vector<Decision> OnGradient(const Gradient& gradient) = 0;
 
   // The current version is the job's last: staged gradients are refused, and so are all later ones. Repeats
