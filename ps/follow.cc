@@ -227,7 +227,7 @@ class LeaderLink final : public SequencerPort {
   }
 
   void Run() {
-    std::vector<std::unique_ptr<v1::ParameterServer::Stub>> stubs;  // [addresses_]
+    std::vector<std::unique_ptr<v1::ParameterServer::Stub>> stubs;  // [index in addresses_]
     for (const std::string& address : addresses_) {
       stubs.push_back(v1::ParameterServer::NewStub(net::MakeChannel(address, credentials_)));
     }

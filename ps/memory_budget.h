@@ -2,9 +2,9 @@
 //
 // Created with the job's variable store. The store and the buffer pools count their allocations. The buffer
 // for the next version of an update is taken without a check, because the job would fail without it. Other
-// allocations are checked first and may be refused: chunks that arrive, values for readers, a
-// snapshot's slots. A reader is admitted only if there is room for the version that will be written
-// meanwhile. Thread-safe.
+// allocations are checked first and may be refused: chunks that arrive, values for readers, a snapshot's
+// slots. A reader is admitted only if there is room for the version that will be written meanwhile.
+// Thread-safe.
 #pragma once
 
 #include <atomic>

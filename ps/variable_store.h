@@ -76,7 +76,8 @@ class VariableStore {
   // Computes the mean, applies the optimizer to it, and publishes version + 1. In a slice with a moving
   // average, the average is updated instead. INVALID_ARGUMENT, naming the variable, if the mean is not
   // finite: nothing is published then, but slots may be partly updated, so the caller must end the job. If
-  // Write() is called between Measure() and ApplyMean(), the new values are updated with the norms of the old values.
+  // Write() is called between Measure() and ApplyMean(), the new values are updated with the norms of the old
+  // values.
   absl::Status ApplyMean(const Mean& mean);
 
   // Begins a speculative update, for an optimizer without norms. The update is computed into other

@@ -69,8 +69,8 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
-  // The thread pool for the update; may be null. The sums of norms and UpdatePiece() do not use it. Any number
-  // of threads gives the same bits.
+  // The thread pool for the update; may be null. The sums of norms and UpdatePiece() do not use it. Any
+  // number of threads gives the same bits.
   ThreadPool* thread_pool = nullptr;
 };
 
