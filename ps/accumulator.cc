@@ -10,10 +10,10 @@
 namespace cairn::ps {
 namespace {
 
-// Average length in bytes of a borrowed chunk's runs, from which on iterating over the runs is cheaper than
-// copying them.
+// The minimum average length, in bytes, of a borrowed chunk's runs. If the runs are shorter, copying the
+// chunk is cheaper than iterating over its runs.
 constexpr size_t kMinKeptRun = 4096;
-// Limit on the number of runs; a chunk that would exceed it is copied.
+// Limit on the number of runs; a chunk whose runs would exceed it is copied.
 constexpr size_t kMaxReferences = 1024;
 
 }  // namespace
@@ -101,7 +101,7 @@ absl::Status Accumulator::Copy(const net::ReceivedElements& elements, int64_t of
 }
 
 void Accumulator::Reference(int64_t begin, const float* elements, int64_t next) {
-  // Whether the elements of `run`, extended as far as `to.begin`, are contiguous with those of `to`.
+  // Whether the memory of `run`, extended up to element `to.begin`, continues in the memory of `to`.
   const auto goes_on_to = [](const ElementRun& run, const ElementRun& to) {
     return reinterpret_cast<uintptr_t>(run.elements) +
                static_cast<size_t>(to.begin - run.begin) * sizeof(float) ==
@@ -121,7 +121,7 @@ void Accumulator::Reference(int64_t begin, const float* elements, int64_t next) 
                                      [](const ElementRun& run, int64_t at) { return run.begin < at; });
   if (from != references_.begin() && goes_on_to(*std::prev(from), now[0])) now.erase(now.begin());
   const auto to = next < pool_.buffer_size() ? first_behind(next) : references_.end();
-  if (now.empty() && from == to) return;  // the usual case
+  if (now.empty() && from == to) return;  // usually the new elements extend a run
   references_.insert(references_.erase(from, to), now.begin(), now.end());
   elements_ = GradientView();
 }

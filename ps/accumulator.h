@@ -26,8 +26,8 @@ namespace cairn::ps {
 
 class Accumulator {
  public:
-  // Whether borrowed elements are copied, or used in place. In place requires that the client is notified
-  // when they are no longer needed.
+  // How Add() treats borrowed elements. kCopied: it copies them. kKept: it uses them in the client's memory,
+  // and the client must be notified when they are no longer needed.
   enum class Borrowed { kCopied, kKept };
   // Buffers of `pool` have the size of the server's values.
   explicit Accumulator(BufferPool& pool, Borrowed borrowed = Borrowed::kCopied)
@@ -41,7 +41,8 @@ class Accumulator {
   // payload there. Empty if Add() would refuse the chunk.
   absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count);
 
-  // last(): the elements added by the last Add(). elements(): all received elements; others are unspecified.
+  // last(): the range [first, second) of the elements that the last Add() added. elements(): the view of all
+  // elements; elements that have not been received are unspecified.
   const std::pair<int64_t, int64_t>& last() const { return last_; }
   const GradientView& elements();
 
@@ -49,10 +50,10 @@ class Accumulator {
   int64_t received() const { return received_; }
   bool complete() const { return received_ == pool_.buffer_size(); }
 
-  // Received runs by offset: offset -> end.
+  // The received runs: begin -> end.
   const std::map<int64_t, int64_t>& runs() const { return runs_; }
-  // The elements, of which only those in runs() are valid; none if nothing has been received. Called once, at
-  // the end: the accumulator releases them.
+  // Returns the elements and releases them; to be called once, at the end. Only the elements in runs() are
+  // valid. Returns a view that is none() if nothing has been received.
   GradientView Take();
 
  private:
@@ -66,8 +67,8 @@ class Accumulator {
   bool Keep(const v1::Chunk& chunk, net::Payload payload, int64_t next);
   // Copies elements into buffer_.
   absl::Status Copy(const net::ReceivedElements& elements, int64_t offset, int64_t next);
-  // Records that the elements from `begin` on are at `elements`. `next`: the first later element that has
-  // been received, or the end; its record does not change.
+  // Records that the elements from `begin` up to `next` are at `elements`. `next`: the first later element
+  // that has been received, or the end. The record of `next` does not change.
   void Reference(int64_t begin, const float* elements, int64_t next);
 
   BufferPool& pool_;
@@ -75,10 +76,10 @@ class Accumulator {
   std::shared_ptr<AlignedBuffer> buffer_;            // may be allocated and unused
   std::vector<ElementRun> references_;               // as in GradientView; empty while no memory is borrowed
   std::vector<std::shared_ptr<const void>> owners_;  // the owners of the borrowed memory
-  GradientView elements_;                            // cached view; none if elements have arrived since
-  std::map<int64_t, int64_t> runs_;                  // disjoint, not touching
+  GradientView elements_;            // cached view; none() if elements have arrived since it was made
+  std::map<int64_t, int64_t> runs_;  // disjoint, not touching
   int64_t received_ = 0;
-  std::pair<int64_t, int64_t> last_{};  // elements [first, second)
+  std::pair<int64_t, int64_t> last_{};  // the range of the elements added last
 };
 
 }  // namespace cairn::ps

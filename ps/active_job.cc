@@ -16,10 +16,10 @@
 namespace cairn::ps {
 namespace {
 
-// One year: no arithmetic on time points overflows with it.
+// One year: small enough that arithmetic on time points does not overflow.
 constexpr double kLongestLeaseSeconds = 31'536'000;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
-// For an elastic job, over its whole life: each new name takes a number.
+// Limit on the workers of an elastic job over its whole life, because each new name takes a number.
 constexpr int kMaxElasticWorkers = 4096;
 
 // The port to a sequencer in this process.
@@ -132,7 +132,7 @@ absl::Status CheckJob(const v1::Job& job) {
   return absl::OkStatus();
 }
 
-// A sum over a divided band would depend on where it is divided.
+// Slices must not divide a band, because the sum over a divided band depends on where it is divided.
 absl::Status CheckNorms(const Shard::Options& shard) {
   if (shard.optimizer->norms().empty()) return absl::OkStatus();
   for (const net::Slice& slice : shard.slices) {
@@ -159,7 +159,7 @@ PolicyConfig PolicyOf(const v1::Job& job, int server) {
   config.data = DynamicAssignment{
       .queue = {.num_examples = job.num_examples(),
                 .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
-                // With a fixed number of steps, the epochs have no limit.
+                // A job with a fixed number of steps may repeat the epochs without limit.
                 .epochs = job.final_version() > 0 ? 0 : job.epochs()},
       .resumed = FromProto(job.resumed().data()),
       .min_workers = std::max(1, job.min_workers()),
@@ -211,8 +211,8 @@ MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
   return needs;
 }
 
-// For rounds of all workers with an optimizer without norms, if the memory has room for a version that may
-// be discarded.
+// Whether the job's updates are speculative: its rounds take all workers, its optimizer needs no norms, and
+// the memory has room for a version that may be discarded.
 bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard) {
   const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
   if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
@@ -317,7 +317,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
   shard.speculative_updates = UpdatesSpeculatively(job, shard);
-  // Norms span all servers. So all servers make an update together, even for an asynchronous push.
+  // Norms span all servers, so all servers make an update together, even for an asynchronous push.
   const std::vector<Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();
   shard.leader = sequences_itself ? host.index : 0;
@@ -331,7 +331,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
 }
 
 absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
-  if (sequencer_ != nullptr) {  // its first server, or the only one
+  if (sequencer_ != nullptr) {  // this server is the sequencer's server 0
     port_ = std::make_unique<LocalPort>(*sequencer_, 0);
     shard_->ConnectTo(port_.get());
     if (const absl::Status status = sequencer_->Subscribe(0, first_index, shard_, epoch); !status.ok()) {
@@ -342,7 +342,7 @@ absl::Status ActiveJob::Serve(int64_t first_index, int64_t epoch) {
     port_ = host_.connect_to_leader(job_, shard_, epoch);
     shard_->ConnectTo(port_.get());
   }
-  // Sums that a backup measured before its promotion have not been reported.
+  // Reports the sums that a backup measured before its promotion.
   if (auto sums = shard_->UnansweredSums()) port_->ReportSums(*std::move(sums));
   return absl::OkStatus();
 }

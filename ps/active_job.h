@@ -1,4 +1,4 @@
-// A job on one server: its shard, and the sequencer or the connection to it.
+// A job on one server: its shard, and the job's sequencer or the connection to it.
 //
 // Made by the server for each job that a chief creates, and shared by its sessions. Immutable, except for
 // members that do their own locking.
@@ -25,9 +25,9 @@ namespace cairn::ps {
 //
 //   needed = 2 V        the current values and the next version
 //          + S V        the optimizer slots
-//          + (W + 1) V  a gradient of each worker, and one that arrives
+//          + (W + 1) V  one gradient per worker, and one that is arriving
 //          + (1 + S) V  a snapshot: a version that is still read, and its slots
-//          + (3 + S) V  with ps_replication: means on their way to the backup, and a state
+//          + (3 + S) V  with ps_replication: means on their way to the backup, and a complete state
 //
 // If there is room for another (1 + S) V, the updates of a synchronous job are speculative
 // (speculative_update.h).
@@ -45,14 +45,14 @@ using BackupDialer = std::function<std::unique_ptr<ReplicationStream>(const std:
 
 class ActiveJob {
  public:
-  // Connects a server that is not the sequencer to the job's sequencer. `epoch`: as in Subscribe.epoch.
+  // Connects a server to the job's sequencer, which runs on another server. `epoch`: as in Subscribe.epoch.
   using LeaderConnector =
       std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>, int64_t epoch)>;
   // The server that the job is on.
   struct Host {
     int index = 0;                        // the shard's index
-    LeaderConnector connect_to_leader{};  // required if index > 0 and something is trained
-    int64_t memory_limit = 0;             // bytes, for MemoryNeeds
+    LeaderConnector connect_to_leader{};  // required if index > 0 and the job trains
+    int64_t memory_limit = 0;             // limit on MemoryNeeds, in bytes
     ThreadPool* thread_pool = nullptr;    // for updates; may be null
     FaultPoints* faults = nullptr;        // as in Shard::Options
     Metrics* metrics = nullptr;           // as in Shard::Options
@@ -70,39 +70,39 @@ class ActiveJob {
   // limit, naming the limit and each of the needs.
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Create(const v1::Job& job, std::vector<net::Slice> slices,
                                                            uint64_t layout, const Host& host);
-  // The same shard of the same job as a backup: it makes no decisions and sends no answers
-  // before Promote().
+  // Creates the backup of a shard of the job. The backup makes no decisions and sends no answers before
+  // Promote().
   static absl::StatusOr<std::shared_ptr<ActiveJob>> CreateCopy(const v1::Job& job,
                                                                std::vector<net::Slice> slices,
                                                                uint64_t layout, const Host& host);
   ~ActiveJob();
 
-  // Promotes a backup, once: it continues where the primary stopped, and starts a backup on another server.
-  // INTERNAL, without effect, if the backup's state is inconsistent.
+  // Promotes a backup, once: the new primary continues where the old one stopped, and starts a backup on
+  // another server. INTERNAL, without effect, if the backup's state is inconsistent.
   absl::Status Promote(int64_t epoch);
-  // Reports to the sequencer that the log waits here for gradients, if it does.
+  // If the log waits on this server for gradients, reports that to the sequencer.
   void ReportWaiting();
-  // Starts replication, once there are values. Does nothing if there is no replicator.
+  // Starts replication; to be called when the shard has values. Does nothing if there is no replicator.
   void StartReplicating();
   Replicator* replicator() { return replicator_.get(); }
-  // Stops waiting for the backup: pending answers fail. Repeats have no effect.
+  // Stops waiting for the backup: pending answers fail. Repeated calls have no effect.
   void QuitReplicating();
-  // As QuitReplicating(), and blocks like Replicator::Stop(). The destructor does the same.
+  // As QuitReplicating(), and blocks like Replicator::Stop(). The destructor calls it too.
   void StopReplicating();
-  // "ps/0 at host:2222": the server with the backup of this shard, or that would have it.
+  // "ps/0 at host:2222": the server for the backup of this shard, whether or not it has one now.
   std::string backup_name() const;
 
   const v1::Job& job() const { return job_; }
-  // Whether this job's sequencer assigns data dynamically, on this server.
+  // Whether this server runs the job's sequencer, and the sequencer assigns data dynamically.
   bool hands_out_data() const { return job_.dynamic_sharding() && host_.index == 0 && sequencer_ != nullptr; }
-  // Worker numbers are below it.
+  // All worker numbers of the job are below this limit.
   int most_workers() const;
   uint64_t layout() const { return layout_; }
   // CreateRequest.seal_key; never sent to a client.
   const std::string& seal_key() const { return host_.seal_key; }
   int64_t memory_limit() const { return host_.memory_limit; }
   Shard& shard() { return *shard_; }
-  // Null in MODE_VARIABLES, and if another server sequences the job.
+  // Null in MODE_VARIABLES, and if the job's sequencer runs on another server.
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
@@ -116,7 +116,7 @@ class ActiveJob {
                                                                      uint64_t layout, const Host& host);
   absl::Status Serve(int64_t first_index, int64_t epoch);
   void MakeReplicator(int64_t epoch);
-  // Index of the server that has the backup, or would have it.
+  // The index of the server for the backup of this shard, whether or not it has one now.
   int other_host_index() const;
 
   const v1::Job job_;

@@ -9,8 +9,8 @@
 namespace cairn::ps {
 namespace {
 
-// The origin describes a job, which was one message when the primary received it. The state of a sequencer
-// with a full log takes some MiB.
+// Limits on the size of an origin and of other items. An origin describes a job, which the primary received
+// in one message. The state of a sequencer with a full log takes some MiB.
 constexpr size_t kMaxOrigin = size_t{16} << 20, kMaxText = size_t{256} << 20;
 // The share of a body that fits into the header of one frame.
 constexpr size_t kTextOfFrame = size_t{32} << 10;
@@ -20,8 +20,8 @@ constexpr size_t kTextOfFrame = size_t{32} << 10;
 absl::Status BackupSession::OnFrame(const v1::ReplicationHeader& header, net::Payload payload) {
   absl::Status status = Take(header, payload);
   if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
-  // The sender continues without a backup when it receives this error, so this one must not be promoted
-  // any more.
+  // When the sender receives this error, it continues without a backup. Therefore this backup must not be
+  // promoted any more.
   server_.BackupClosed(sink_.get(), /*spoilt=*/true);
   return absl::FailedPreconditionError(status.message());
 }

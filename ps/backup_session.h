@@ -24,9 +24,9 @@ class BackupSession {
       : server_(server), sink_(std::move(sink)) {}
   ~BackupSession() { server_.BackupClosed(sink_.get()); }
 
-  // An error ends the stream: ABORTED, this server has been promoted in the sender's place;
-  // FAILED_PRECONDITION, this server has no backup of the sender's shard; CANCELLED, only this stream
-  // has ended.
+  // An error ends the stream. ABORTED: this server has been promoted in place of the sender.
+  // FAILED_PRECONDITION: this server has no backup of the sender's shard. CANCELLED: this stream no longer
+  // feeds the backup.
   absl::Status OnFrame(const v1::ReplicationHeader& header, net::Payload payload);
 
  private:
@@ -35,7 +35,7 @@ class BackupSession {
 
   Server& server_;
   const std::shared_ptr<ReplicationSink> sink_;
-  std::shared_ptr<ActiveJob> job_;  // set by the origin
+  std::shared_ptr<ActiveJob> job_;  // set when the origin has arrived
   // The item that is being received.
   std::string text_;
   std::unique_ptr<Accumulator> floats_;

@@ -40,7 +40,7 @@ class BufferPool {
     }
     return Shared(std::move(buffer));
   }
-  // Whether the budget allows one more buffer in use. Idle buffers do not count against it.
+  // Whether the budget allows one more buffer to be in use. An idle buffer needs no further budget.
   bool HasRoom() const { return state_->budget->HasRoomFor(buffer_bytes() - state_->idle_bytes()); }
   // The error for a buffer that exceeds the budget: see MemoryBudget::Refusal().
   absl::Status Refusal(absl::string_view what) const { return state_->budget->Refusal(what, buffer_bytes()); }

@@ -19,7 +19,8 @@ namespace {
 // How often the listening thread checks for ended sessions and for the end of the service.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 constexpr size_t kFragmentsOfFrame = net::kMaxPayloadFloats / net::DataStream::kFragmentFloats;
-// A client that is stopped keeps values from being freed. gRPC also detects such a client after 15 s.
+// How long a client may read nothing: a stopped client keeps values from being freed. gRPC also detects such
+// a client after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
 // Limits on idle sessions, because a session has a thread and descriptors. A client's first request follows
 // its greeting at once. A client whose idle session was closed opens another one for its next request.
@@ -159,7 +160,7 @@ void DataChannelService::Stop(std::chrono::milliseconds grace) {
     left.swap(sessions_);
   }
   for (const auto& session : left)
-    session->stream().Abort();  // Close() takes a while if the peer reads nothing
+    session->stream().Abort();  // Close() takes some time if the peer reads nothing
   for (const auto& session : left) session->stream().Close();
 }
 

@@ -1,8 +1,8 @@
 // Sessions over the data channel: sockets, and shared memory for clients on the same host
 // (common/net/data_channel).
 //
-// Complements the gRPC service: clients learn the addresses from Connect(), over gRPC, and make all calls
-// over gRPC. Sessions have the same guarantees as in the gRPC service.
+// Complements the gRPC service: clients make all calls over gRPC, and Connect() returns the addresses of the
+// data channel. Sessions have the same guarantees as in the gRPC service.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,11 @@ class DataChannelSession;
 class DataChannelService {
  public:
   struct Options {
-    uint64_t incarnation = 0;   // the server's
+    uint64_t incarnation = 0;   // the server's incarnation
     bool shared_memory = true;  // whether clients may use shared memory
-    // Concurrent sessions. Each has a thread and at most 2 MiB of shared memory (1 MiB for Cairn's clients).
-    // Further clients are refused and use gRPC. Idle sessions are closed (data_channel_service.cc).
+    // The maximum number of concurrent sessions. Each has a thread and at most 2 MiB of shared memory (1 MiB
+    // for Cairn's clients). Further clients are refused and use gRPC. Idle sessions are closed
+    // (data_channel_service.cc).
     size_t most_sessions = 256;
   };
   // Starts to serve `shards`, which must outlive the service.
@@ -33,7 +34,7 @@ class DataChannelService {
   // Stops without a grace period.
   ~DataChannelService();
 
-  // Accepts no more sessions, and gives the active ones `grace` to end by themselves.
+  // Accepts no more sessions, and waits at most `grace` for the active ones to end.
   void Stop(std::chrono::milliseconds grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -1,5 +1,5 @@
-// Reads what requests declare: the slices of a job, variables added to existing ones, gradients, and config
-// changes by the chief.
+// Reads the declarations in requests: the slices of a job, variables added to existing ones, gradients, and
+// config changes by the chief.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,20 @@
 
 namespace cairn::ps {
 
-// The slices with their offsets, one after another. INVALID_ARGUMENT, naming the variable, for one that is
-// declared twice or is invalid.
+// Returns the slices of the request, with the offsets at which they lie one after another. INVALID_ARGUMENT,
+// naming the variable, if it is invalid or declared twice.
 absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request);
 
-// Makes a job in MODE_VARIABLES that has the variables of `job` and, after them, the slices `added`, whose values
-// are in `request`. ALREADY_EXISTS: a variable of that name exists; the error names it. INVALID_ARGUMENT: the
-// values do not fit the slices. RESOURCE_EXHAUSTED: the memory limit.
+// Makes a job in MODE_VARIABLES that has the variables of `job` and, after them, the slices `added`.
+// `request` contains the values of `added`. ALREADY_EXISTS: a variable of that name exists; the error names
+// it. INVALID_ARGUMENT: the values do not fit the slices. RESOURCE_EXHAUSTED: the job would exceed the memory
+// limit.
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
                                                          std::vector<net::Slice> added, uint64_t layout);
 
-// INVALID_ARGUMENT, quoting the gradient, if no worker can have computed it: a negative worker or version, no
-// incarnation or step, or more examples than the weighted mean supports.
+// INVALID_ARGUMENT, quoting the gradient, if a field has an impossible value: a negative worker, version or
+// number of examples, no incarnation or step, an invalid position, or more examples than the weighted mean
+// supports.
 absl::Status CheckGradient(const Gradient& gradient);
 
 // INVALID_ARGUMENT for an invalid learning rate, or for any learning rate if the job has a schedule.

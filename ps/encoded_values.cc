@@ -8,7 +8,8 @@
 namespace cairn::ps {
 namespace {
 
-// One buffer that is requested, and one that is still being sent to a slow receiver.
+// Idle buffers to keep. Usually two are in use at most: one that is requested, and one that is still being
+// sent to a slow receiver.
 constexpr size_t kIdle = 2;
 
 }  // namespace
@@ -28,10 +29,10 @@ absl::Status EncodedValues::Keep(const std::shared_ptr<const AlignedBuffer>& val
 
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> EncodedValues::Of(
     const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding) {
-  MutexLock lock(mutex_);  // concurrent callers wait, and then find the result
+  MutexLock lock(mutex_);  // concurrent callers wait for the lock, and then find the encoded values
   CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
   if (kept_.elements < values->size()) {
-    if (!kept_.pieces.empty()) {  // others read these buffers now
+    if (!kept_.pieces.empty()) {  // receivers of single chunks still read this buffer
       kept_.encoded = nullptr;
       CAIRN_RETURN_IF_ERROR(Keep(values, encoding));
     }

@@ -227,7 +227,7 @@ class LeaderLink final : public SequencerPort {
   }
 
   void Run() {
-    std::vector<std::unique_ptr<v1::ParameterServer::Stub>> stubs;  // [addresses_]
+    std::vector<std::unique_ptr<v1::ParameterServer::Stub>> stubs;  // [index in addresses_]
     for (const std::string& address : addresses_) {
       stubs.push_back(v1::ParameterServer::NewStub(net::MakeChannel(address, credentials_)));
     }
@@ -278,7 +278,7 @@ class LeaderLink final : public SequencerPort {
         waiting_since = now;
         next_said = now + kLogEvery;
       }
-      // Not at once: at the end of a job, ps/0 is often the first to stop.
+      // Not logged at once, because at the end of a job ps/0 is often the first to stop.
       if (now >= next_said && !stopping_) {
         next_said = now + kLogEvery;
         LogWarning("waiting for ps/0 at ", addresses_[here], " for ",

@@ -46,8 +46,8 @@ v1::SliceSquares ToProto(const std::string& variable, int64_t row_begin, absl::S
   return proto;
 }
 
-// Missing elements at the end of a list count as 0. NaN is allowed: the gradient is not finite, which the
-// update that takes it reports.
+// Missing elements at the end of a list count as 0. NaN is allowed: it means that the gradient is not finite,
+// and the update of that gradient will report it.
 absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
   for (const auto* sums : {&proto.gradient(), &proto.values(), &proto.direction()}) {
     const auto negative = std::find_if(sums->begin(), sums->end(), [](double sum) { return sum < 0; });

@@ -12,7 +12,7 @@ namespace cairn::ps {
 class Shard;
 
 v1::StagedGradient ToProto(const Gradient& gradient);
-// As CheckGradient().
+// Fails as CheckGradient() does.
 absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto);
 v1::PushKey ToProto(const PushKey& key);
 PushKey FromProto(const v1::PushKey& proto);
@@ -26,12 +26,12 @@ v1::Decision ToProto(const LogEntry& entry);
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision);
 // INVALID_ARGUMENT if the token is too long.
 absl::StatusOr<SnapshotBarrier> FromProto(const v1::SnapshotBarrier& proto);
-// As CheckConfigChange(), except for the schedule.
+// Fails as CheckConfigChange() does, but does not check whether the job has a schedule.
 absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto);
 
 // Handles a decision that a follower receives from its leader: queues it for Flush(). An invalid decision
-// fails the job on this server. CANCELLED, without effect, for a decision out of order: it comes from a
-// server that no longer leads, and the next subscription will find the right one.
+// fails the job on this server. CANCELLED, without effect, for a decision out of order: its sender no longer
+// leads the job, and the next subscription will find the new leader.
 absl::Status Follow(const v1::Decision& decision, Shard& shard);
 
 }  // namespace cairn::ps

@@ -1,6 +1,6 @@
-// The elements of a push, parallel to the server's values. They are in a buffer of the server, or still in
-// the client's memory, which the client leaves unchanged until its push has been answered
-// (net::BorrowedBytes::Keep()), or partly in both. Immutable: copies share the memory.
+// The elements of a push, parallel to the server's values. They are in a buffer of the server, in the
+// client's memory, or partly in both. The client leaves its memory unchanged until its push has been answered
+// (net::BorrowedBytes::Keep()). Immutable: copies share the memory.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ namespace cairn::ps {
 
 class GradientView {
  public:
-  GradientView() = default;  // none
+  GradientView() = default;  // none() is true
   // NOLINTNEXTLINE: a buffer is the common case
   GradientView(std::shared_ptr<const AlignedBuffer> buffer) {
     if (buffer == nullptr) return;
     rep_ = std::make_shared<Rep>(Rep{.runs = {{0, buffer->data()}}, .owners = {}, .buffer = buffer});
   }
-  // `owners` keep alive what the runs point into. At least one run.
+  // `runs` has at least one run. `owners` keep the memory of the runs alive.
   GradientView(std::vector<ElementRun> runs, std::vector<std::shared_ptr<const void>> owners)
       : rep_(std::make_shared<Rep>(
             Rep{.runs = std::move(runs), .owners = std::move(owners), .buffer = nullptr})) {}

@@ -1,5 +1,6 @@
-// The shards of a job in one process: its own, and, for jobs with ps_replication, the backup of the previous
-// server's shard, which may be promoted. Owned by main; its servers live as long as it does. Thread-safe.
+// The shards of a job that one process hosts: its own shard and, for jobs with ps_replication, the backup of
+// the previous server's shard, which may be promoted. Owned by main; each Server lives as long as this
+// object. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -18,21 +19,21 @@ class HostedShards {
   // Makes the Server of a shard that is not the process' own.
   using Maker = std::function<std::unique_ptr<Server>(int shard)>;
 
-  // `make` may be null: then the process has no shard but its own.
+  // `make` may be null: then the process hosts only its own shard.
   HostedShards(std::unique_ptr<Server> own, int own_shard, Maker make)
       : own_(std::move(own)), own_shard_(own_shard), make_(std::move(make)) {}
 
   Server& own() const { return *own_; }
   // Null if the process neither serves the shard nor has its backup.
   Server* Find(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Find(), but UNAVAILABLE in place of null, so that a client that used the shard here searches for it
-  // again.
+  // As Find(), but UNAVAILABLE instead of null: the client then searches again for the server of the shard.
   absl::StatusOr<Server*> Serving(int shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The server for a backup. FAILED_PRECONDITION for a second shard that is not the process' own.
+  // Returns the Server for the backup of `shard`, and makes it if necessary. A process makes only one other
+  // Server: FAILED_PRECONDITION for another shard.
   absl::StatusOr<Server*> ForBackup(int shard) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As in Server, for all servers. The process is done when its own server is done, and has failed when any
-  // server has failed.
+  // These call the function of Server for each shard of the process. ended(): the process is done when the
+  // Server of its own shard is done, and has failed when any of its Servers has failed.
   void Tick();
   void WokeUp();
   std::optional<ExitCode> ended() const;

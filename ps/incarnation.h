@@ -1,5 +1,5 @@
-// How a worker's incarnation contains the generation of the job in which it was drawn: incarnations of a
-// generation are above those of all earlier generations, whatever the servers remember.
+// A worker's incarnation contains the generation of the job in which it was drawn. Therefore the incarnations
+// of a generation are above all incarnations of earlier generations, even if no server remembers those.
 #pragma once
 
 #include <cstdint>

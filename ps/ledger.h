@@ -20,28 +20,28 @@ class Ledger {
   struct Ruling {
     int64_t step = 0;
     v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
-    int64_t version = 0;  // after the decision
+    int64_t version = 0;  // the version after the decision
     int64_t staleness = 0;
   };
 
   enum class Admission {
-    kNew,             // collect it
-    kUnderWay,        // staged and not decided yet: the repeat gets the same answer
-    kDecided,         // answered before: `ruling` is the answer
-    kOldIncarnation,  // the worker has been restarted since
+    kNew,             // the push is new: collect its chunks
+    kUnderWay,        // staged and not decided yet: the repeat gets the same answer as the first push
+    kDecided,         // decided before: `ruling` is the answer
+    kOldIncarnation,  // the worker has been restarted since this push
   };
   struct Verdict {
     Admission admission;
-    Ruling ruling;  // kDecided: the ruling on this step, or on the last step if this one is older
+    Ruling ruling;  // kDecided: the ruling on this step, or on the worker's last step if this step is older
   };
 
   // Decides how to treat a push, before any of its data is stored.
   Verdict Admit(const PushKey& key) const;
 
-  // Records that the push is complete. A newer incarnation replaces the older one. To be called only after
-  // kNew.
+  // Records that the push is complete. A newer incarnation replaces the older one. To be called only if
+  // Admit() returned kNew.
   void Stage(const PushKey& key);
-  // Records a decision. If the push has not reached this server yet, it is kDecided when it arrives.
+  // Records a decision. A push that has not reached this server yet will be kDecided when it arrives.
   void Decide(const PushKey& key, v1::Outcome outcome, int64_t version, int64_t staleness);
 
   // Saves the decisions for the backup. Workers send undecided pushes to the backup again.

@@ -35,7 +35,7 @@ class LogValidator {
   absl::Status Admit(const LogEntry& entry);
   absl::Status CheckWorker(int worker) const;
 
-  // The next update makes version + 1; no update is being measured.
+  // Continues at `version`: the next update makes version + 1, and no update is being measured.
   void GoOnFrom(int64_t version);
 
  private:
@@ -43,8 +43,8 @@ class LogValidator {
 
   const std::vector<Norms> norms_;
   const int most_workers_;
-  int64_t version_;      // after all admitted entries
-  size_t measures_ = 0;  // admitted for the update to the next version
+  int64_t version_;      // the version after all admitted entries
+  size_t measures_ = 0;  // the number of Measures admitted for the next update
 };
 
 }  // namespace cairn::ps

@@ -1,5 +1,5 @@
-// The values at a marker of the log. Readers may arrive before or after the log reaches the marker. Part of a
-// shard; not thread-safe: guarded by the shard's lock.
+// The values at the markers of the log. Readers may arrive before or after the log reaches their marker. Part
+// of a shard; not thread-safe: guarded by the shard's lock.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace cairn::ps {
 struct ReadResult {
   Values values;
   bool finished = false;
-  // At the marker of a snapshot, the state in addition to the values.
+  // The rest of the state, only at the marker of a snapshot.
   std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null if there are none
   std::optional<float> learning_rate{};          // empty unless a config change has set it
 };
@@ -30,23 +30,25 @@ using ReadReply = absl::AnyInvocable<void(absl::StatusOr<ReadResult>)>;
 
 class MarkerTable {
  public:
-  // Limit on waiting readers, of all markers together. Beyond it: RESOURCE_EXHAUSTED.
+  // Limit on the readers that wait, over all markers; further readers get RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxAwaiting = 1024;
 
   // Returns the values stored for `token`, which serve one reader, or an error that explains why there are
   // none. Returns nullopt if the log has not reached the marker: `reply` is then stored until it has.
   std::optional<absl::StatusOr<ReadResult>> Read(const std::string& token, ReadReply& reply);
-  // The log has reached `token`: returns the readers that wait for it. If there are none, Keep() follows.
+  // The log has reached `token`: returns the readers that wait for it. If no reader waits, the caller calls
+  // Keep().
   std::vector<ReadReply> TakeReaders(const std::string& token);
   void Keep(const std::string& token, bool snapshot, absl::StatusOr<ReadResult> result);
-  // For a marker whose values another server stored: readers get UNAVAILABLE and must place a new marker.
+  // Records a marker whose values were lost with the server that stored them. Readers get UNAVAILABLE and
+  // must place a new marker.
   void KeepNothing(const std::string& token);
 
   // Drops unread snapshots, because a newer one follows.
   void DropSnapshots();
-  // Drops values, oldest first, until `room` returns OK. Readers of dropped values get its error.
+  // Drops values, oldest first, until `room` returns OK. Readers of dropped values get the error of `room`.
   void DropUntil(absl::FunctionRef<absl::Status()> room);
-  // Forgets everything, and returns all waiting readers.
+  // Forgets all markers, and returns all waiting readers.
   std::vector<ReadReply> Clear();
 
   std::vector<std::string> tokens() const;

@@ -119,7 +119,7 @@ void Membership::Put(const Entry& entry, TimePoint now) {
 void Membership::HearAll(TimePoint when) {
   for (auto& [worker, member] : members_) {
     member.last_heard = when;
-    member.contested_at.reset();  // its heartbeats may have gone to another server
+    member.contested_at.reset();  // the member's heartbeats may have gone to another server
   }
 }
 

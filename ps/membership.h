@@ -29,19 +29,20 @@ class Membership {
   explicit Membership(std::vector<std::string> tasks, uint64_t incarnations_above = 0, bool elastic = false)
       : tasks_(std::move(tasks)), incarnations_above_(incarnations_above), elastic_(elastic) {}
 
-  // Whether `process` may become `worker` now. A process that waits for the answer asks repeatedly.
-  //   kFree     No process is `worker`, or this one is, or the other process has broken its stream of
-  //             pushes or has sent no heartbeat for `silence` since the first question.
-  //   kTaken    The other process has sent a heartbeat since the first question: it is alive.
+  // Whether `process` may become `worker` now. The process repeats the call until the answer is clear.
+  //   kFree     `worker` has no live process, or `process` is already `worker`, or the live process has
+  //             broken its stream of pushes, or has sent no heartbeat for `silence` since the first call.
+  //   kTaken    The live process has sent a heartbeat since the first call.
   //   kUnclear  Neither is known yet.
   enum class Availability { kFree, kUnclear, kTaken };
   Availability CheckAvailability(int worker, uint64_t process, TimePoint now, Duration silence);
 
-  // Starts a new life of `worker` in this process. `incarnation` 0 draws one that is above all earlier ones.
-  // Returns the incarnation, or 0 if the given one is older than the known one.
+  // Starts a new life of `worker` in `process`. If `incarnation` is 0, draws one above all earlier
+  // incarnations of the worker. Returns the incarnation, or 0 if the given one is older than the worker's
+  // known incarnation.
   uint64_t Join(int worker, uint64_t incarnation, TimePoint now, const v1::Process& process = {});
-  // A stream on which this incarnation pushed more than once has broken: the process has probably ended. A
-  // later heartbeat proves otherwise.
+  // A stream on which this incarnation pushed more than once has broken, so its process has probably ended. A
+  // later heartbeat proves that it has not.
   void StreamBroke(int worker, uint64_t incarnation);
   // False if this incarnation is not a live member.
   bool Heartbeat(int worker, uint64_t incarnation, int64_t step, TimePoint now);
@@ -59,14 +60,14 @@ class Membership {
   // For an elastic job: the number of this task. An expected task has its index; any other task gets a new
   // number. Returns -1 if that number would be `most` or above.
   int NumberOf(const std::string& task, int most);
-  // Records that `worker`, whose number another server has assigned, is this task.
+  // Records the name of `worker`, whose number another server has assigned.
   void SetName(int worker, const std::string& task);
-  // Live members other than `worker`. The chief, number 0, counts even while it is absent.
+  // The number of live members other than `worker`. The chief, worker 0, counts even while it is absent.
   int TakenExcept(int worker) const;
 
   // True if every expected worker other than `worker` has joined once and is no longer live. In an elastic
-  // job, workers that never joined do not count. Otherwise `missing` names the others: "worker/1 (step 312),
-  // worker/2 (never joined)".
+  // job, workers that never joined do not count. Otherwise `missing` lists the workers that prevent it:
+  // "worker/1 (step 312), worker/2 (never joined)".
   bool AllOthersLeft(int worker, std::string* missing) const;
 
   // --- Replication ---
@@ -75,13 +76,13 @@ class Membership {
     uint64_t incarnation;
     bool live;
     int64_t step;
-    std::string task;  // its name
+    std::string task;  // the worker's name
     v1::Process process{};
   };
   std::vector<Entry> All() const;
   void Put(const Entry& entry, TimePoint now);
-  // Sets the last heartbeat of all members to `when`, which may be in the future: after a promotion, no lease
-  // expires because the heartbeats went to another server.
+  // Sets the time of all members' last heartbeat to `when`, which may be in the future. After a promotion,
+  // this keeps leases from expiring although the heartbeats went to another server.
   void HearAll(TimePoint when);
 
   // "worker/1"
@@ -95,11 +96,12 @@ class Membership {
     State state = State::kLive;
     TimePoint last_heard;
     int64_t step = 0;
-    v1::Process process{};  // the process that is this worker, or was
-    // When another process first asked to become this worker; empty while none waits for an answer.
+    v1::Process process{};  // the process of the worker's last life
+    // The time when another process first asked to become this worker; empty while no process waits for an
+    // answer.
     std::optional<TimePoint> contested_at{};
     bool heard_since = false;   // a heartbeat has arrived since contested_at
-    bool stream_broke = false;  // and no heartbeat has arrived since
+    bool stream_broke = false;  // the push stream has broken, and no heartbeat has arrived since
   };
   int num_expected() const { return static_cast<int>(tasks_.size()); }
   // Null if the worker has never joined.
@@ -109,7 +111,7 @@ class Membership {
   }
 
  private:
-  std::vector<std::string> tasks_;  // [worker]; empty if only the number is known
+  std::vector<std::string> tasks_;  // names [worker]; an empty name if only the number is known
   uint64_t incarnations_above_;
   bool elastic_;
   std::map<int, Member> members_;  // [worker]

@@ -1,9 +1,10 @@
 // Counts the bytes that the values, slots and buffers of one job take on this server, and limits them.
 //
-// Created with the job's variable store. The store and the buffer pools count what they allocate. The next
-// version of an update is taken without a check, because the job would fail without it. Everything else is
-// checked first and may be refused: chunks that arrive, values for readers, a snapshot's slots. A reader is
-// admitted only if there is room for the version that will be written meanwhile. Thread-safe.
+// Created with the job's variable store. The store and the buffer pools count their allocations. The buffer
+// for the next version of an update is taken without a check, because the job would fail without it. Other
+// allocations are checked first and may be refused: chunks that arrive, values for readers, a snapshot's
+// slots. A reader is admitted only if there is room for the version that will be written meanwhile.
+// Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -15,8 +15,8 @@ namespace cairn::ps {
 
 class Metrics {
  public:
-  Counter received_bytes, sent_bytes;  // payloads: gradients and values
-  Counter malformed_chunks;            // received, without effect
+  Counter received_bytes, sent_bytes;  // bytes of payloads: gradients and values
+  Counter malformed_chunks;            // chunks that were received and refused
   // Durations per update. round_seconds: from the arrival of its first gradient to the new version.
   // apply_seconds: the arithmetic; for a speculative update (speculative_update.h), only the part that was
   // left at the end. spread_seconds: from the first gradient to the last, if there are several.
@@ -24,11 +24,11 @@ class Metrics {
 
   struct Lateness {
     int64_t times_last = 0;
-    double seconds = 0;  // total, behind the first gradients of those updates
+    double seconds = 0;  // total time from the first gradient to this worker's, in those updates
   };
 
-  // An update was made from gradients of these workers, which arrived at these times. Its arithmetic started
-  // at `began`.
+  // Records an update. `came`: the workers whose gradients it uses, and when each gradient arrived. `began`
+  // and `now`: the begin and the end of its arithmetic.
   void OnUpdate(const std::vector<std::pair<int, TimePoint>>& came, TimePoint began, TimePoint now)
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::map<int, Lateness> lateness() const ABSL_LOCKS_EXCLUDED(mutex_);  // [worker]

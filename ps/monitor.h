@@ -24,15 +24,15 @@ class Monitor {
   // `server` and `clock` outlive the monitor. `address` is for the page's title.
   Monitor(Server& server, const Clock& clock, std::string address);
 
-  // Records a point of the charts and a sample for the rates, when one is due.
+  // Records a sample for the rates and a point of the charts, each when it is due.
   void Sample() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Server::Status() with the rates.
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // For net::HttpServer.
+  // The page at `path`, for net::HttpServer.
   net::HttpReply Page(const std::string& path) const;
-  // The Inspector service, to be registered. Refers to this object and to the gate, which may be null: then
-  // anyone may call it.
+  // The Inspector service, to be registered with gRPC. It refers to this object and to `gate`. If `gate` is
+  // null, anyone may call the service.
   std::unique_ptr<grpc::Service> MakeService(const net::Gate* gate = nullptr);
 
  private:

@@ -1,4 +1,4 @@
-// Formats what Monitor shows, from nothing but the server's status and metrics.
+// Formats the pages of Monitor, from the server's status and metrics alone.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The calls that one caller may make on a parameter server, by the tasks that its certificate names
-// (common/net/caller.h). docs/security.md has the table of calls. A value type; any thread.
+// The calls that one caller may make on a parameter server, as determined by the tasks that its certificate
+// names (common/net/caller.h). docs/security.md has the table of calls. A value type; any thread.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ class Permissions {
  public:
   // Allows every call: for servers that do not distinguish callers.
   Permissions() = default;
-  // `chief`: the task that is the chief, "chief/0" or "worker/0". A caller that is the chief by its role may
-  // make the calls of that task too.
+  // `chief`: the task that is the chief, "chief/0" or "worker/0". A caller whose role is chief may also make
+  // the calls of that task.
   Permissions(net::Caller caller, std::string chief) : caller_(std::move(caller)), chief_(std::move(chief)) {}
 
-  // Each returns PERMISSION_DENIED, naming the caller, the call and the tasks that may make it. `server`
-  // knows the names of the workers.
+  // Each Check() returns PERMISSION_DENIED if the caller may not make the call, and names the caller, the
+  // call and the tasks that may make it. `server` provides the names of the workers.
   absl::Status Check(const v1::ConnectRequest&, const Server&) const { return absl::OkStatus(); }
   absl::Status Check(const v1::CreateRequest& request, const Server& server) const;
   absl::Status Check(const v1::WaitRequest&, const Server&) const { return absl::OkStatus(); }

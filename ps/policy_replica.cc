@@ -91,7 +91,8 @@ void Save(const WorkPosition& position, v1::DataPosition& proto) {
   proto.set_repeated(position.repeated);
 }
 
-// Upper bound on versions, clocks and examples: no count reaches it, and the sum of two is far from overflow.
+// Upper bound on versions, clocks and examples: no count reaches it, and the sum of two such numbers does not
+// overflow.
 constexpr int64_t kMaxCounted = int64_t{1} << 60;
 
 absl::Status CheckCount(absl::string_view what, int64_t count) {

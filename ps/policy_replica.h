@@ -9,11 +9,11 @@
 namespace cairn::ps {
 
 v1::ReplicatedPolicy ToProto(const PolicyState& state);
-// Fails as CheckGradient() does, for a staged gradient.
+// Fails as CheckGradient() does if a staged gradient is invalid.
 absl::StatusOr<PolicyState> FromProto(const v1::ReplicatedPolicy& proto);
 
-// INVALID_ARGUMENT, naming the worker, work item or count, for a state that a job with so many workers
-// cannot have.
+// INVALID_ARGUMENT, naming the worker, work item or count, if the state is impossible for `job` with worker
+// numbers below `most_workers`.
 absl::Status CheckReplicated(const v1::ReplicatedPolicy& replicated, const v1::Job& job, int most_workers);
 
 }  // namespace cairn::ps

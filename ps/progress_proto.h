@@ -6,7 +6,7 @@
 
 namespace cairn::ps {
 
-// Counts since the job began, including those before it was resumed.
+// The counts since the job began, including the counts from before it was resumed.
 v1::Counters CountersOf(ActiveJob& job, const UpdateCounters& updates);
 // `server`: the index of this server.
 v1::Progress ProgressOf(ActiveJob& job, const Progress& progress, int server);

@@ -58,14 +58,16 @@ namespace {
 constexpr char kProgram[] = "cairn-ps";
 // How long streams and calls may take to end when the task stops.
 constexpr auto kDrain = std::chrono::seconds(5);
-// Ticks come ten times a second, unless the process is paused or gets no CPU time.
+// A longer pause between two ticks means that the process was paused or got no CPU time. Ticks normally come
+// ten times a second.
 constexpr auto kStoodStill = std::chrono::seconds(1);
 
 // Memory of the process in addition to the job's: libraries, and gRPC's buffers for open streams. A process
 // that needs far more is being flooded.
 constexpr int64_t kMemoryBeside = int64_t{256} << 20;
 
-// Default limit on threads that share an update: more threads do not help, because the memory is saturated.
+// Default limit on the threads that share an update. More threads do not help, because the memory is
+// saturated.
 constexpr int kDefaultMaxThreads = 4;
 
 struct Flags {
@@ -84,8 +86,8 @@ struct Flags {
   FaultPoints::Fault fault;
 };
 
-// Lets calls and streams end, for at most kDrain. gRPC then still processes everything that it has received.
-// After another kDrain, or at a second signal, the process exits at once.
+// Lets calls and streams end, for at most kDrain. After that, gRPC still processes everything that it has
+// received. After another kDrain, or at a second signal, the process exits at once.
 void Drain(grpc::Server& server, SignalQueue& signals, ExitCode end) {
   const auto leave = std::chrono::steady_clock::now() + 2 * kDrain;
   std::atomic<bool> drained{false};

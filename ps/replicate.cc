@@ -112,7 +112,8 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The replicator bounds what waits to be written: clients get no answers while the backup is behind.
+// The primary's stream. The replicator bounds its queue of items: clients get no answers while the backup is
+// behind.
 class ClientStream final : public ReplicationStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   ClientStream(const std::string& address, const net::Credentials& credentials, int part,

@@ -14,7 +14,7 @@ namespace cairn::ps {
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(Server& server);
 
 // The primary's side. `credentials`: net::CredentialsOf(). Each stream has its own channel, so that its
-// status is current.
+// final status comes from a new attempt to connect.
 BackupDialer DialBackupByGrpc(net::Credentials credentials);
 
 }  // namespace cairn::ps

@@ -13,7 +13,8 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kLogEvery = std::chrono::seconds(10);
-// At the end of a job, the backup's process may end first; and a stream may have broken only briefly.
+// A lost backup is logged only after this time, because at the end of a job the backup's process may end
+// first, and because a broken stream may be reopened soon.
 constexpr auto kLogAfter = std::chrono::seconds(2);
 // Limit on the wait for the first answer of a stream, and between two answers. Heartbeats arrive every
 // 200 ms.
@@ -335,7 +336,7 @@ void Replicator::Conclude(const absl::Status& end) {
     MutexLock lock(mutex_);
     const bool gone = KeepsNone(end) || IsGone(end);
     if (Over()) {
-      // The state is final, for whatever reason the stream has ended.
+      // The state is final; the reason why the stream has ended does not change it.
     } else if (absl::IsAborted(end)) {
       state_ = State::kFenced;
       fenced_ = absl::StrCat(options_.backup, " has been promoted in place of ", options_.shard);

@@ -3,9 +3,9 @@
 // speculative update can be computed and sent before all workers have sent it. Therefore no worker may be far
 // ahead of the slowest one: the link then carries what is needed next.
 //
-// No worker waits for one that begins late or stands still, because an idle link would not make that worker
-// faster. Credit is advice: it lapses if no more arrives for a while (net::CreditLimit), so no round depends
-// on these decisions.
+// No worker waits for another one that begins late or stops sending, because an idle link would not make that
+// worker faster. Credit is advice: it lapses if no more arrives for a while (net::CreditLimit), so no round
+// depends on these decisions.
 //
 // Not thread-safe.
 #pragma once
@@ -21,8 +21,9 @@ namespace cairn::ps {
 
 class RoundFlowControl {
  public:
-  // Elements of all workers together that may be in flight to a server, but at least one chunk for each
-  // worker. Enough to keep a link busy, and far below what makes its queue drop packets.
+  // Limit on the elements of all workers together that may be in flight to a server; each worker may have at
+  // least one chunk in flight. The limit keeps a link busy, and is far below the load at which the link drops
+  // packets.
   static constexpr int64_t kOnTheWay = int64_t{512} << 10;
   // A worker that is this many elements behind the first one no longer holds the others back.
   static constexpr int64_t kStraggles = int64_t{1} << 20;
@@ -30,7 +31,7 @@ class RoundFlowControl {
   // `size`: the number of elements of a gradient.
   RoundFlowControl(size_t members, int64_t size);
 
-  // A member may send `more` elements beyond those received of its gradient.
+  // The member may send `more` elements in addition to those that the server has received from it.
   struct Credit {
     size_t member = 0;
     int64_t more = 0;
@@ -49,14 +50,14 @@ class RoundFlowControl {
  private:
   struct Member {
     std::optional<int64_t> received{};  // none: the push has not begun
-    int64_t allowed = 0;                // counted from the beginning of the gradient
+    int64_t allowed = 0;  // elements that the member may send, from the beginning of its gradient
   };
-  // The least received from a member that holds others back.
+  // The smallest number of elements received from any member that the others wait for.
   int64_t Least() const;
   int64_t Most() const;
 
   int64_t size_;
-  int64_t lead_;  // elements
+  int64_t lead_;  // the number of elements by which a member may be ahead of Least()
   std::vector<Member> members_;
 };
 

@@ -14,11 +14,11 @@
 namespace cairn::ps {
 namespace {
 
-// Far longer than a pass over memory, and than gRPC takes to detect a dead peer and to reconnect.
+// Far longer than a pass over memory, and far longer than gRPC takes to detect a dead peer and to reconnect.
 constexpr auto kLongestMeasuring = std::chrono::seconds(60);
 constexpr int kChief = 0;
 
-// Last server first: the shard of ps/0 executes in this thread, the others only send.
+// Flushes the last server first: the shard of ps/0 executes its entries in this thread, the others only send.
 void FlushAll(absl::Span<const std::shared_ptr<LogSink>> sinks) {
   for (auto sink = sinks.rbegin(); sink != sinks.rend(); ++sink) (*sink)->Flush();
 }
@@ -154,7 +154,8 @@ absl::Status Sequencer::Subscribe(int server, int64_t next_index, std::shared_pt
       const std::string asked =
           absl::StrCat("ps/", server, " asks for the log from entry ", next_index,
                        ", but the log here has entries ", first, " to ", next_index_ - 1);
-      // With replication, a backup was promoted: the follower's if the follower is behind, otherwise ours.
+      // With replication, a backup was promoted: the follower's backup if the follower is behind, otherwise
+      // ours.
       return replicator_ != nullptr ? absl::UnavailableError(asked) : absl::FailedPreconditionError(asked);
     }
     subscriber.epoch = epoch;
@@ -303,7 +304,7 @@ absl::Status Sequencer::CheckMeasuring(TimePoint now) {
     return servers_[static_cast<size_t>(server)].sink == nullptr;
   };
   if (std::any_of(unmeasured.begin(), unmeasured.end(), away)) {
-    // The server's backup, or a rollback, may take any time.
+    // A server may be away for any time: until its backup is promoted, or until the job is rolled back.
     measuring_->seen_at.reset();
     return absl::OkStatus();
   }

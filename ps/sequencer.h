@@ -7,12 +7,13 @@
 // and a marker in the log is a consistent point for reads. In asynchronous jobs each server sequences for
 // itself, with a log of its own, unless updates need norms, which span all servers.
 //
-// With norms, an update is one Measure per norm, to which all servers report their sums, and then the Apply.
-// Each entry carries the result of the one before. Decisions made meanwhile follow behind the Apply.
+// With norms, an update takes one Measure entry per norm, for which all servers report their sums, and then
+// the Apply. Each entry carries the totals of the Measure before it. Decisions made meanwhile are written
+// after the Apply.
 //
 // The log keeps the entries that some server has not executed. While one server makes no progress, the log
-// grows by at most one push per worker, because no push is decided without that server. Requests of clients
-// are not limited in this way: from kMaxUnexecuted entries on they are refused.
+// grows by at most one push per worker, because no push is decided without that server. Clients' requests
+// have no such bound: they are refused while the log holds kMaxUnexecuted entries.
 //
 // With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
 // order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the
@@ -57,11 +58,13 @@ struct SnapshotBarrier {
 struct Progress {
   int64_t version = 0;
   UpdateCounters counters{};
-  std::map<int, int64_t> positions{};  // [worker], of gradients in updates
+  // [worker]: the largest Gradient::position of its gradients in updates.
+  std::map<int, int64_t> positions{};
   std::optional<WorkPosition> data{};  // replaces `positions` with dynamic sharding
 };
 
-// Asks every server for its sums for `norms`, for the update to `version` that these gradients will make.
+// Asks every server for its sums for `norms`, over the mean of `contributors`. This mean will make the update
+// to `version`.
 struct Measure {
   int64_t version = 0;
   std::vector<Gradient> contributors;
@@ -76,9 +79,9 @@ struct ConfigChange {
 
 struct LogEntry {
   using What = std::variant<Apply, Refuse, Release, SnapshotBarrier, Measure, ConfigChange>;
-  int64_t index = 0;  // from 1
+  int64_t index = 0;  // the first entry has index 1
   What what;
-  // In a Measure or Apply that follows a Measure: the totals of that Measure over all servers.
+  // In an entry that follows a Measure: the totals of that Measure over all servers.
   VariableSquares known{};
 };
 
@@ -101,7 +104,7 @@ class LogSink {
   virtual void End(const absl::Status& reason) = 0;
 };
 
-// How a shard reports to the sequencer of its job, wherever that runs.
+// How a shard reports to the sequencer of its job, in this process or on another server.
 class SequencerPort {
  public:
   virtual ~SequencerPort() = default;
@@ -131,36 +134,37 @@ class Sequencer {
   // Returns the progress of the job at the marker. RESOURCE_EXHAUSTED, naming the server that lags, if the
   // log is full.
   absl::StatusOr<Progress> WriteMarker(const SnapshotBarrier& marker) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current one and a
-  // member; RESOURCE_EXHAUSTED as WriteMarker(). The numbers of an incarnation rise: a call whose number is
-  // not above the previous one is a repeat, and has no effect.
+  // Writes a config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current
+  // incarnation and a member. RESOURCE_EXHAUSTED as WriteMarker(). An incarnation numbers its config changes
+  // in rising order: a call whose number is not above the previous number is a repeat, and has no effect.
   absl::Status ChangeConfig(uint64_t incarnation, int64_t number, const ConfigChange& config_change)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The replicator that feeds the backup, and the server that runs this sequencer. Called once, before the
-  // first subscription; outlives the sequencer's use.
+  // Sets the replicator that feeds the backup, and the server that runs this sequencer. To be called once,
+  // before the first subscription. `replicator` must live as long as the sequencer is used.
   void ReplicateTo(Replicator* replicator, int own_server) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends the whole state to the replicator.
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The backup's side. INVALID_ARGUMENT for a state or event that does not fit the job.
+  // For a backup: RestoreReplica() takes a whole state, Replay() one event. INVALID_ARGUMENT for a state or
+  // event that does not fit the job.
   absl::Status RestoreReplica(const v1::ReplicatedSequencer& replicated) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Streams the log to `server` from `next_index` on, replacing its previous subscription. `epoch`: of the
-  // server's shard. FAILED_PRECONDITION: the log does not contain `next_index`. UNAVAILABLE, after which the
-  // caller must look for the current leader and subscribe again:
+  // Streams the log to `server` from `next_index` on, replacing its previous subscription. `epoch`: the epoch
+  // of the server's shard. FAILED_PRECONDITION: the log does not contain `next_index`. UNAVAILABLE, after
+  // which the caller must look for the current leader and subscribe again:
   // - The log has ended.
   // - A later epoch of the shard has subscribed.
-  // - With replication: the log ends before `next_index`. This server's backup has been promoted, and wrote the
-  //   entries that the subscriber has.
-  // - With replication: the log begins after `next_index`. The subscriber's backup has been promoted, and
+  // - With replication: the log ends before `next_index`. This server's backup has been promoted, and it
+  //   wrote the entries that the subscriber has.
+  // - With replication: the log begins after `next_index`. The subscriber's backup has been promoted, and it
   //   executed the entries that the subscriber lacks.
   absl::Status Subscribe(int server, int64_t next_index, std::shared_ptr<LogSink> sink, int64_t epoch = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Has an effect only if `sink` is still subscribed.
   void Unsubscribe(int server, const LogSink* sink) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The job has been replaced, or the server stops: ends all subscriptions, and refuses new ones with
-  // UNAVAILABLE and `reason`.
+  // Called when the job has been replaced or the server stops: ends all subscriptions, and refuses new ones
+  // with UNAVAILABLE and `reason`.
   void End(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A push by a worker that is not a member is refused through the log, or not answered while the log is
@@ -172,11 +176,12 @@ class Sequencer {
   // `server` waits for gradients of live workers before it can measure. Repeated while it waits.
   void OnWaiting(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // ABORTED, naming the servers whose sums are missing, if all of these servers have been subscribed for 60 s
-  // of a Measure and none of them has reported that it waits. The time is that of these calls: the owner
-  // makes several a second.
+  // ABORTED, naming the servers whose sums are missing, if a Measure takes too long: all of these servers
+  // have been subscribed for 60 s, and none of them has reported that it waits. Time is measured from call to
+  // call; the owner calls this several times a second.
   absl::Status CheckMeasuring(TimePoint now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The process was paused and has not processed the servers' reports: their 60 s begin again.
+  // Called after the process was paused and could not process the servers' reports: the 60 s of
+  // CheckMeasuring() begin again.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t version() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -188,13 +193,14 @@ class Sequencer {
   // As in UpdatePolicy; only with dynamic sharding.
   std::optional<Work> WorkOf(int worker) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<WorkPosition> DataPosition() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Workers that the next update waits for.
+  // The workers that the next update waits for.
   std::vector<int> WaitingFor() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Servers that are not subscribed, or whose sums are missing.
+  // The servers that are not subscribed, or whose sums are missing.
   std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Partial {  // received by some servers, but not by all
+  // A push that some servers have received, but not all.
+  struct Partial {
     Gradient gradient;
     std::set<int> servers;
   };
@@ -214,17 +220,16 @@ class Sequencer {
   struct Measuring {
     explicit Measuring(Apply to_apply) : apply(std::move(to_apply)) {}
     Apply apply;
-    size_t norms = 0;                    // index in norms_
-    int64_t index = 0;                   // the index of the Measure
-    std::map<int, Sums> sums;            // [server that has reported]
-    std::optional<TimePoint> seen_at{};  // first seen by CheckMeasuring()
+    size_t norms = 0;                    // index in norms_ of the norm that is measured
+    int64_t index = 0;                   // the index of the Measure in the log
+    std::map<int, Sums> sums;            // [server]: the sums that it has reported
+    std::optional<TimePoint> seen_at{};  // when CheckMeasuring() first saw the Measure
   };
 
   absl::Status CheckLogHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Progress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Decide(std::vector<Decision> decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Appends behind all earlier decisions: at once, or after the update that is being measured has been
-  // applied.
+  // Appends a decision: at once or, while an update is being measured, after that update's Apply.
   void Append(LogEntry::What what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Write(LogEntry::What what, VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes the next entry of the update that is being measured: a Measure, or finally the Apply.
@@ -232,10 +237,9 @@ class Sequencer {
   std::vector<int> UnmeasuredServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Passes to each sink the entries that its server may execute now.
   void Hand() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The backup has everything up to this entry: followers may have it too.
+  // Called when the backup has all entries up to `index`: now the followers may have them too.
   void Release(int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Changed() collects, under the lock, who must be notified of a change; Deliver() notifies them outside the
-  // lock.
+  // Changed() collects, under the lock, the recipients of a change; Deliver() notifies them outside the lock.
   struct Change {
     std::vector<std::shared_ptr<LogSink>> sinks;
     Replicator* replicator = nullptr;  // null: there is no backup
@@ -243,8 +247,8 @@ class Sequencer {
   };
   Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // replicated(): whether events must be sent to the backup. Replicate() sends one, before each change, so
-  // that the backup makes the same change.
+  // replicated(): whether events must be sent to the backup. Replicate() sends an event to the backup; it is
+  // called before each change, so that the backup makes the same change.
   bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -263,12 +267,13 @@ class Sequencer {
   std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   Replicator* replicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: there is no backup
-  // With a replicator: the server that executes entries before the backup has them.
+  // With a replicator: the index of this server, which executes entries before the backup has them.
   int own_server_ ABSL_GUARDED_BY(mutex_) = -1;
   int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry released to the other servers
   std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
-  std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);  // decided, and waiting for the measured update
-  absl::Status ended_ ABSL_GUARDED_BY(mutex_);                 // the reason; OK: the log has not ended
+  // Decisions that wait until the measured update has been applied.
+  std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);  // the reason; OK: the log has not ended
 };
 
 }  // namespace cairn::ps

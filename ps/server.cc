@@ -129,8 +129,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
       status = AddVariables(request, *std::move(slices));
     } else if (status = CheckReplaceable(request.job()); status.ok()) {
       const bool variables_only = request.job().mode() == v1::MODE_VARIABLES;
-      // A backup has the incarnation of its primary. Clients of that primary would take the new job for an
-      // outdated primary.
+      // A backup has the incarnation of its primary. The new job needs another incarnation, because clients
+      // of that primary would take a server with the same one for an outdated primary.
       const bool was_backup = state_ == v1::STATE_BACKUP;
       const uint64_t incarnation = was_backup ? options_.incarnation + drops_ + 1 : incarnation_;
       ActiveJob::Host host = HostFor(incarnation);
@@ -162,7 +162,8 @@ void Server::Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> 
   for (auto& call : calls) call();
   if (replicated != nullptr)
     replicated->Close(absl::FailedPreconditionError("the job is being created again"));
-  // Followers whose job was created before this server's belong to the same run: they find the new sequencer.
+  // Followers whose job was created earlier than this server's are in the same run: they find the new
+  // sequencer.
   if (status.ok() && replaced != nullptr && replaced->job().mode() != v1::MODE_VARIABLES) {
     Retire(std::move(replaced),
            absl::AbortedError(absl::StrCat("the variables of ", name(), " have been rolled back")));
@@ -299,7 +300,8 @@ void Server::OnInitialised(uint64_t layout) {
   {
     MutexLock lock(mutex_);
     if (state_ != v1::STATE_INITIALISING || job_->layout() != layout) return;
-    if (job_->replicator() != nullptr) {  // TickBackups() continues
+    // TickBackups() makes the job ready when its backup is in sync.
+    if (job_->replicator() != nullptr) {
       if (!std::exchange(initialised_, true)) job_->StartReplicating();
       return;
     }
@@ -390,8 +392,8 @@ void Server::Tick() {
     if (job->sequencer() != nullptr && !wait) {
       job->sequencer()->Leave(expired[i].worker, expired[i].incarnation);
     }
-    // The backup learns last that a member has left. Its own lease check then covers whatever was lost with
-    // this server.
+    // The backup is informed last that a member has left. If this server fails before, the backup's own lease
+    // check finds the member.
     MutexLock lock(mutex_);
     if (job_ == job) SendMember(expired[i].worker);
   }

@@ -4,7 +4,7 @@
 //   EMPTY ──Create──► INITIALISING ──values written──► READY ──Finish──► FINISHED
 //                      (Create again restarts)         │ └──Leave(FAILED), NaN──► FAILED
 //                             ▲                        │
-//                             └─Create, a generation on┘
+//                             └─Create, next generation┘
 //
 // With ps_replication (server_backup.cc), a Server is one shard of the job in one process, and another
 // process has a second Server for the same shard:
@@ -57,14 +57,14 @@ class Server {
  public:
   struct Options {
     int index = 0;              // the shard's index: clients know it as ps/index
-    int host_index = -1;        // index of the process that serves it; -1: the same as `index`
+    int host_index = -1;        // index of the process that serves the shard; -1: the same as `index`
     uint64_t cluster_hash = 0;  // 0: the clients' hash is not compared
     uint64_t incarnation = 1;   // differs between processes
     ActiveJob::LeaderConnector connect_to_leader;  // required if index > 0
     BackupDialer connect_to_backup{};              // required for jobs with ps_replication
     // Replication runs in KeepUpBackups(), by the given clock, instead of in a thread.
     bool copies_by_calls = false;
-    int64_t memory_limit = UsableMemory();  // bytes, of one job: see MemoryNeeds
+    int64_t memory_limit = UsableMemory();  // limit for one job, in bytes: see MemoryNeeds
     ThreadPool* thread_pool = nullptr;      // for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
     TraceRecorder* trace = nullptr;         // as in Shard::Options
@@ -87,23 +87,25 @@ class Server {
   void Promote(const v1::PromoteRequest& request, Reply<v1::PromoteResponse> reply);
 
   // --- Backup of a shard that another process serves: for the streams of Replicate ---
-  // Starts a new backup. ABORTED if this server has been promoted in the caller's place. FAILED_PRECONDITION
-  // if this server has another job or serves this shard. INVALID_ARGUMENT and RESOURCE_EXHAUSTED as Create().
+  // Starts a new backup. ABORTED if this server has been promoted in place of the caller. FAILED_PRECONDITION
+  // if this server has another job or serves this shard. INVALID_ARGUMENT and RESOURCE_EXHAUSTED as in
+  // Create().
   absl::StatusOr<std::shared_ptr<ActiveJob>> OpenBackup(const v1::ReplicationOrigin& origin,
                                                         std::shared_ptr<ReplicationSink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Handles an item of the stream that `sink` belongs to: acknowledges it, then carries it out. An error ends
-  // the stream: ABORTED if this server has been promoted in the caller's place, CANCELLED if this stream no
-  // longer feeds the backup.
+  // Handles an item of the stream that `sink` belongs to: acknowledges the item, then carries it out. An
+  // error ends the stream: ABORTED if this server has been promoted in place of the caller, CANCELLED if this
+  // stream no longer feeds the backup.
   absl::Status OnReplicated(const ReplicationSink* sink, uint64_t number, const v1::ReplicationBody& body,
                             std::shared_ptr<const AlignedBuffer> floats) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `spoilt`: the backup is no longer consistent, and will not be promoted.
+  // The stream that `sink` belongs to has ended. `spoilt`: the backup is no longer consistent, and will not
+  // be promoted.
   void BackupClosed(const ReplicationSink* sink, bool spoilt = false) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The job under this layout, for a session. ABORTED if the variables have changed since, or this process
-  // never had them: the client must connect again.
+  // The job with this layout, for a session. ABORTED if the variables have changed since, or if this process
+  // never had this layout: the client must connect again.
   absl::StatusOr<std::shared_ptr<ActiveJob>> JobForLayout(uint64_t layout) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The initial values of the job under this layout are complete.
+  // The initial values of the job with this layout are complete.
   void OnInitialised(uint64_t layout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ready() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The name of the worker with this number: "worker/3"; empty if there is none.
@@ -113,13 +115,13 @@ class Server {
   absl::Status CheckIncarnationGiven(int worker, uint64_t incarnation) const ABSL_LOCKS_EXCLUDED(mutex_);
   // As Membership::StreamBroke().
   void PushStreamBroke(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
-  // This is a backup in sync: it may be promoted.
+  // Whether this server is a backup in sync, which may be promoted.
   bool backup_in_sync() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The status of this server, without rates: they take two samples.
+  // The status of this server, without rates, which need two samples.
   v1::ServerStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
   Metrics& metrics() { return metrics_; }
-  // Null if nothing is recorded.
+  // Null if no trace is recorded.
   TraceRecorder* trace() const { return options_.trace; }
   // Identifies the process; differs each time it is started.
   uint64_t process() const { return options_.incarnation; }
@@ -136,10 +138,11 @@ class Server {
   // The process was paused: silence of other tasks during the pause does not count against them.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // How this task ends. kDone after Finish, and if an operator cancelled the job. If the job has failed
-  // otherwise, the failure's code, once every client has been notified.
+  // How this task ends; nullopt while it continues. kDone after Finish(), and if an operator cancelled the
+  // job. If the job has failed in another way: the exit code of the failure, once every client has been
+  // notified.
   std::optional<ExitCode> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Answers every waiting call with UNAVAILABLE, and all later ones too.
+  // Answers every waiting and every later call with UNAVAILABLE.
   void Shutdown() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -148,18 +151,19 @@ class Server {
   // The state of a backup of another process' shard.
   struct BackupState {
     std::shared_ptr<ReplicationSink> sink;          // null: the stream has ended
-    bool has_shard = false, has_sequencer = false;  // the states have arrived
+    bool has_shard = false, has_sequencer = false;  // whether these states have arrived
     bool in_sync = false;
     int64_t epoch = 0;  // the primary's epoch
     uint64_t last_beat = 0;
-    std::deque<std::pair<uint64_t, TimePoint>> beats{};  // sent, and not echoed
-    TimePoint heard{};                                   // when the last echoed heartbeat was sent
+    // Heartbeats that the primary has not echoed: (number, time of sending).
+    std::deque<std::pair<uint64_t, TimePoint>> beats{};
+    TimePoint heard{};  // when the last echoed heartbeat was sent
   };
 
   std::string name() const { return absl::StrCat("ps/", options_.index); }
   int host_index() const { return options_.host_index < 0 ? options_.index : options_.host_index; }
   ActiveJob::Host HostFor(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // This server serves the shard, but the caller has been promoted since.
+  // Whether this server serves the shard although the caller has been promoted in its place.
   bool IsBehind(const v1::ReplicationOrigin& origin) const ABSL_LOCKS_EXCLUDED(mutex_);
   // UNAVAILABLE if this is a backup, or no longer serves the shard.
   absl::Status CheckServes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -169,15 +173,16 @@ class Server {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendMember(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CaptureMembers(Replicator& replicator) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Part of Tick(): heartbeats, the first backup in sync, a lost shard, gradients that will not arrive.
+  // The part of Tick() that concerns replication. Sends heartbeats; makes the job ready when its first backup
+  // is in sync; drops the shard if it is fenced or lacks gradients that no live worker can send again.
   void TickBackups(TimePoint now, const std::shared_ptr<ActiveJob>& job) ABSL_LOCKS_EXCLUDED(mutex_);
-  // This server now has another job, or none: fails the calls that wait for `job` with `why`. Tick() ends the
-  // streams, because ending them may need the thread that calls this.
+  // Called when this server has replaced or dropped `job`: fails the calls that wait for `job` with `why`.
+  // Tick() ends the streams of `job` later, because their end may depend on the thread that calls this.
   void Retire(std::shared_ptr<ActiveJob> job, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void BuryRetired() ABSL_LOCKS_EXCLUDED(mutex_);
   // Forgets the job, as if the process had just started.
   void Drop(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Replies now, or when the backup has received what the answer reveals.
+  // Replies now or, if the job has a backup, when the backup has received everything that the answer reveals.
   template <typename Response>
   static void AnswerWhenReplicated(const std::shared_ptr<ActiveJob>& job, Reply<Response> reply,
                                    absl::StatusOr<Response> answer) {
@@ -190,17 +195,18 @@ class Server {
           reply(lost.ok() ? std::move(answer) : absl::StatusOr<Response>(lost));
         });
   }
-  // The same for a call of Wait.
+  // A reply for Wait() that goes through AnswerWhenReplicated().
   Reply<v1::WaitResponse> AnsweredWhenReplicated(Reply<v1::WaitResponse> reply) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For clients that merge their timelines with ours; 0 if nothing is recorded.
+  // The clock of this server's trace, for clients that merge their timelines with it; 0 if no trace is
+  // recorded.
   int64_t TraceClock() const;
   bool Holds(const v1::WaitRequest& request, v1::WaitResponse* response) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves the waiters whose condition holds, or whose deadline has passed at `now`, to `calls`.
   void CollectWaiters(TimePoint now, Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // OK if the job is ready. Otherwise its failure, or ABORTED: the client must wait for CONDITION_READY
-  // first.
+  // OK if the job is ready. Otherwise the job's failure or, if the client must first wait for
+  // CONDITION_READY, ABORTED.
   absl::Status CheckReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job whose log is written here; FAILED_PRECONDITION if another server writes it.
   absl::StatusOr<std::shared_ptr<ActiveJob>> SequencedJob() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -210,7 +216,9 @@ class Server {
   // them, with the reason for each.
   std::vector<Membership::Expired> CollectExpired(TimePoint now, std::vector<std::string>& reasons)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For an elastic job: the number of the task. RESOURCE_EXHAUSTED if the job has its maximum of workers.
+  // The number of the worker that asks to join; in an elastic job, a new task gets a new number.
+  // INVALID_ARGUMENT for a task that is not in the job. RESOURCE_EXHAUSTED if the job has its maximum of
+  // workers.
   absl::StatusOr<int> AdmitWorker(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // OK if the incarnation in the request was drawn by a server of this job for this worker, or is 0. ABORTED
   // for an incarnation of another generation of the job, otherwise PERMISSION_DENIED.
@@ -245,11 +253,12 @@ class Server {
   std::vector<std::shared_ptr<ActiveJob>> retired_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_layout_ ABSL_GUARDED_BY(mutex_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mutex_);  // the shard's incarnation; in a backup, its primary's
-  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // the shard's epoch, if it is served here
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;     // the shard's epoch, if this server serves it
   uint64_t drops_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool initialised_ ABSL_GUARDED_BY(mutex_) = false;  // has its values, and waits until the backup is in sync
-  BackupState backup_ ABSL_GUARDED_BY(mutex_);        // used in STATE_BACKUP
-  // The last shard that was served here and has been dropped.
+  // The job has its values, and waits until its backup is in sync.
+  bool initialised_ ABSL_GUARDED_BY(mutex_) = false;
+  BackupState backup_ ABSL_GUARDED_BY(mutex_);  // used in STATE_BACKUP
+  // The last shard that this server served and has dropped.
   struct Dropped {
     std::string run_id{};
     int64_t generation = -1, epoch = 0;

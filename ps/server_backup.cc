@@ -17,7 +17,7 @@ namespace cairn::ps {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(200);
-// Limit on heartbeats without an echo: those older than kRight do not extend the right any more.
+// Limit on heartbeats without an echo: an echo of a heartbeat older than kRight does not extend the right.
 constexpr size_t kMaxBeats = kRight / kBeat + 1;
 
 std::string Milliseconds(Duration duration) {
@@ -134,7 +134,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenBackup(const v1::Replicat
   if (state_ != v1::STATE_EMPTY && !copy) {
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
   }
-  // The caller was replaced by this server, does not know it, and lacks what this server has revealed since.
+  // This server was promoted in place of the caller, which does not know it, and which lacks everything that
+  // this server has revealed since.
   if (dropped_.run_id == origin.job().run_id() && dropped_.epoch > origin.epoch() &&
       dropped_.generation >= origin.job().generation()) {
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name(),
@@ -145,7 +146,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenBackup(const v1::Replicat
     return absl::AbortedError(
         absl::StrCat("ps/", host_index(), " has the backup of the server promoted in place of ", name()));
   }
-  backup_.in_sync = false;  // whatever follows, the caller starts over
+  backup_.in_sync = false;  // in all cases, the caller starts over
   ActiveJob::Host host = HostFor(origin.incarnation());
   host.seal_key = origin.seal_key();
   CAIRN_ASSIGN_OR_RETURN(auto job,
@@ -181,7 +182,7 @@ absl::Status Server::OnReplicated(const ReplicationSink* sink, uint64_t number,
     backup_.sink->Answer(answer);
   }
   job->shard().Flush();
-  // If the primary has not failed, a failed backup is inconsistent with it.
+  // If the primary has not failed but its backup has, the backup is inconsistent with the primary.
   if (const absl::Status failure = job->shard().failure(); !failure.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the backup of ", name(), "'s shard failed: ", failure.message()));
@@ -246,7 +247,7 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
         backup_.beats.pop_front();
       }
       return absl::OkStatus();
-    default:  // of a component that has no state here
+    default:  // an item of a component that has no state here
       return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(name(), " has no sequencer to replicate"));
@@ -326,7 +327,7 @@ absl::Status Server::Promote(const v1::PromoteRequest& request, int64_t* epoch) 
   epoch_ = *epoch = next;
   state_ = v1::STATE_READY;
   ready_at_ = clock_.Now();
-  members_.HearAll(ready_at_ + kSilent);  // the workers must find this server first
+  members_.HearAll(ready_at_ + kSilent);  // the workers need time to find this server
   backup_ = {};
   LogWarning("ps/", host_index(), " is promoted in place of ", name(), ", at version ",
              job_->shard().store().current().version);

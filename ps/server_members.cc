@@ -171,7 +171,8 @@ void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatR
   absl::Status status;
   {
     MutexLock lock(mutex_);
-    if (state_ == v1::STATE_FINISHED) {  // workers that are no longer members must learn it too
+    // Workers that are no longer members must also learn that the job has finished.
+    if (state_ == v1::STATE_FINISHED) {
       response.set_state(state_);
     } else if (shut_down_) {
       status = absl::UnavailableError(absl::StrCat(name(), " is stopping"));
@@ -227,7 +228,7 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
     if (job->sequencer() != nullptr) job->sequencer()->Leave(request.worker(), request.incarnation());
     {
       MutexLock lock(mutex_);
-      if (job_ == job) SendMember(request.worker());  // after the sequencer, as in Tick()
+      if (job_ == job) SendMember(request.worker());  // the backup is informed last, as in Tick()
     }
     if (request.reason() == v1::LEAVE_REASON_FAILED) {
       Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));

@@ -113,7 +113,8 @@ class Service final : public CallbackService {
                                  v1::JoinResponse* response) override {
     v1::JoinRequest from = *request;
     from.mutable_process()->set_address(
-        absl::StrReplaceAll(context->peer(), {{"%5B", "["}, {"%5D", "]"}}));  // of IPv6 addresses
+        // gRPC escapes the brackets of IPv6 addresses.
+        absl::StrReplaceAll(context->peer(), {{"%5B", "["}, {"%5D", "]"}}));
     return Call(Find(*context), context, &Server::Join, &from, response);
   }
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,

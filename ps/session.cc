@@ -102,7 +102,7 @@ class Answer {
   bool piece_ = false;
 };
 
-// `size`: the number of elements of the server.
+// `size`: the number of elements of the server's values.
 absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   const int64_t first = begin.offset();
   if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
@@ -146,7 +146,7 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", kMaxOpen, " requests open in one session"));
   }
-  if (unanswered_.use_count() > kMaxUnanswered) {  // one is the session's
+  if (unanswered_.use_count() > kMaxUnanswered) {  // the session itself holds one reference
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", kMaxUnanswered, " requests of one session wait for their answer"));
   }
@@ -407,8 +407,8 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
       return;
     }
     if (initialise) server.OnInitialised(layout);
-    // If variables were added meanwhile, they may have been copied before this write, which must then
-    // be repeated.
+    // If variables were added meanwhile, the job's values may have been copied before this write. Then the
+    // client must repeat the write.
     if (auto job = server.JobForLayout(layout); !job.ok()) {
       answer.SendFailure(job.status());
       return;

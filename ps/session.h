@@ -27,8 +27,9 @@ class SessionSink {
   // `owner` keeps the payload's memory alive and unchanged.
   virtual void Send(const v1::ServerHeader& header, net::FloatSpans payload,
                     const std::shared_ptr<const void>& owner) = 0;
-  // The same for a chunk that may overtake others. Of consecutive chunks that still wait, the one first in
-  // the arena may be sent first: the next forward pass needs it soonest.
+  // As Send(), for a chunk of values, which may overtake other chunks. Of consecutive chunks that wait to be
+  // sent, the chunk that is first in the arena may be sent first, because the next forward pass needs it
+  // soonest.
   virtual void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
                           const std::shared_ptr<const void>& owner) {
     Send(header, payload, owner);
@@ -50,8 +51,8 @@ class Session {
       : server_(server), sink_(std::move(sink)), permissions_(std::move(permissions)) {}
   ~Session();
 
-  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. A request
-  // that fails is answered with an error instead, in its `done`.
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. If
+  // only the request fails, the client gets the error in the request's `done`.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
   // Where to store a payload of `bytes` if the next call is OnFrame() with this header. Empty: anywhere.
   absl::Span<char> DestinationFor(const v1::ClientHeader& header, size_t bytes);
@@ -66,9 +67,9 @@ class Session {
     std::unique_ptr<Accumulator> write;                   // null for a push
     int worker = 0;                                       // the worker that pushes
     v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values
-    TraceEvent received{};                                // name empty: not recorded
+    TraceEvent received{};                                // not recorded if its name is empty
     bool initialise = false;
-    bool state = false;    // the write is of values and slots
+    bool state = false;    // the write contains values and slots
     absl::Status failure;  // not OK: the rest of the request is skipped
   };
 
@@ -93,7 +94,7 @@ class Session {
   const Permissions permissions_;
   Pusher pusher_;
   std::map<uint64_t, Open> open_;  // [request_id]
-  // Every pending answer holds a reference, so use_count() counts them.
+  // Every pending answer holds a copy, so use_count() - 1 is the number of pending answers.
   const std::shared_ptr<const std::monostate> unanswered_ = std::make_shared<const std::monostate>();
 };
 

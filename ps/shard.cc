@@ -128,7 +128,8 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
       answer->staleness = verdict.ruling.staleness;
       answer->duplicate = true;
       answer->finished = finished(verdict.ruling.version);
-    } else {  // from an earlier incarnation, or a step overtaken by a later staged one
+    } else {
+      // The push is from an earlier incarnation, or a later step has been staged.
       ++rejected_;
       answer->outcome = v1::OUTCOME_REJECTED;
       answer->version = store_.current().version;
@@ -262,7 +263,7 @@ Shard::Load Shard::load() const {
   MutexLock lock(mutex_);
   Load load = {.staged = 0, .queued = static_cast<int64_t>(queue_.size())};
   for (const auto& [id, staged] : staged_) {
-    if (staged.applied_staleness.has_value()) continue;  // decided; its answer waits
+    if (staged.applied_staleness.has_value()) continue;  // decided; only its answer waits
     ++load.staged;
     load.staged_since = std::min(load.staged_since.value_or(staged.came), staged.came);
   }

@@ -58,8 +58,8 @@ v1::Outcome OutcomeOf(Refuse::Reason reason);
 struct PushRequest {
   Gradient gradient;
   bool read_values = false;  // answer with the values after the decision
-  // Receives chunks of these values before the decision. They are valid only if PushResult::sent_early is
-  // set. Null: the client wants no early values.
+  // Sends chunks of these values to the client before the decision. The chunks are valid only if
+  // PushResult::sent_early is set. Null: the client wants no early values.
   SpeculativeUpdate::SendValues send_values{};
   // Flow control: grants the worker credit for more bytes of this push. Null: the transport cannot pass it
   // on.
@@ -70,10 +70,10 @@ struct PushResult {
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
   bool duplicate = false;
   int64_t staleness = 0;
-  int64_t version = 0;  // after the decision
+  int64_t version = 0;  // the version after the decision
   bool finished = false;
   Values values;  // data is null unless requested
-  // `values` is null: the chunks passed to send_values() are all of them.
+  // `values` is null, because all of the values have already been passed to send_values().
   bool sent_early = false;
 };
 
@@ -117,9 +117,10 @@ class Shard final : public LogSink {
     // Divides the learning rate of each update by max(1, staleness of its oldest contributor).
     bool staleness_aware_learning_rate = false;
     int64_t initial_version = 0;
-    int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes, of all values, slots and buffers
-    // Makes speculative updates (speculative_update.h): for a synchronous job without norms whose rounds take
-    // all its workers, if the memory has room for another version and other slots.
+    // Limit on all values, slots and buffers, in bytes.
+    int64_t memory_limit = std::numeric_limits<int64_t>::max();
+    // Whether updates are speculative (speculative_update.h). Only for a synchronous job without norms whose
+    // rounds take all its workers, if the memory has room for another version and its slots.
     bool speculative_updates = false;
     std::optional<float> learning_rate{};  // set by an earlier config change
     ThreadPool* thread_pool = nullptr;     // as in VariableStore
@@ -129,19 +130,20 @@ class Shard final : public LogSink {
     TraceRecorder* trace = nullptr;                      // outlives the shard; records each step
     int server = 0;                                      // index of the server that owns the shard
     int leader = 0;                                      // index of the server whose log it executes
-    int most_workers = std::numeric_limits<int>::max();  // worker numbers are below it
+    int most_workers = std::numeric_limits<int>::max();  // all worker numbers are below this limit
   };
-  // Limits on pushes that await their decision, and on repeats of one push. Beyond them: RESOURCE_EXHAUSTED.
+  // Limits on pushes that await their decision, and on repeats of one push. Further pushes get
+  // RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxStaged = 4096;
   static constexpr size_t kMaxRepeats = 16;
 
   explicit Shard(Options options);
 
-  // The port to which staged pushes are reported. Called once, before the first push; `port` outlives the
-  // shard's use.
+  // Sets the port to which staged pushes are reported. To be called once, before the first push. `port` must
+  // live as long as the shard is used.
   void ConnectTo(SequencerPort* port) { port_ = port; }
-  // The replicator that feeds the backup. Called once, before anything is answered; outlives the shard's use.
-  // Null: there is no backup.
+  // Sets the replicator that feeds the backup. To be called once, before anything is answered. `replicator`
+  // must live as long as the shard is used. Null: there is no backup.
   void ReplicateTo(Replicator* replicator) { replicator_ = replicator; }
 
   VariableStore& store() { return store_; }
@@ -150,8 +152,8 @@ class Shard final : public LogSink {
   // --- Pushes ---
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // The reply is INVALID_ARGUMENT if chunks are missing, RESOURCE_EXHAUSTED if too many pushes wait.
-  // Otherwise it comes with the decision. It lacks the requested values if the memory has no room for
-  // them and the next version.
+  // Otherwise the reply is sent after the decision. It lacks the requested values if the memory has no room
+  // for both these values and the next version.
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Reads and writes ---
@@ -169,9 +171,10 @@ class Shard final : public LogSink {
   // Fails the job on this server if LogValidator refuses the entry.
   void Append(const LogEntry& entry) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Flush() override ABSL_LOCKS_EXCLUDED(mutex_);
-  void End(const absl::Status&) override {}  // a shard and its own sequencer are replaced together
-  // The first entry that has not been appended, and the staged pushes that have no decision in the log yet. A
-  // follower reports both when it reconnects to its leader.
+  // Does nothing: a shard and its own sequencer are replaced together.
+  void End(const absl::Status&) override {}
+  // next_index(): the first entry that has not been appended. StagedGradients(): the staged pushes that have
+  // no decision in the log yet. A follower reports both when it reconnects to its leader.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The last reported sums; nullopt once an entry that uses them has been executed.
@@ -180,12 +183,12 @@ class Shard final : public LogSink {
   // --- Replication ---
   // Sends the whole state to the replicator, between two updates.
   void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The backup's side. `state` is from the store's state_pool(). Flush() executes what these calls queue.
-  // INVALID_ARGUMENT, without effect, for a state that does not fit this shard.
+  // For a backup. The next three calls queue their work, and Flush() executes it. `state` is from the store's
+  // state_pool(). INVALID_ARGUMENT, without effect, for a state that does not fit this shard.
   absl::Status RestoreReplica(const v1::ReplicatedShard& shard, std::shared_ptr<const AlignedBuffer> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // FAILED_PRECONDITION for an entry out of order. INVALID_ARGUMENT for an entry that LogValidator refuses,
-  // or whose mean does not fit this shard. `mean`: null if the entry brings none, or its contributors have no
+  // or whose mean does not fit this shard. `mean`: null if the entry has no mean, or its contributors have no
   // examples.
   absl::Status AppendReplicated(const LogEntry& entry, const v1::ReplicatedEntry& replicated,
                                 std::shared_ptr<const AlignedBuffer> mean) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -219,11 +222,11 @@ class Shard final : public LogSink {
  private:
   struct Staged {
     Gradient gradient;
-    GradientView data;  // none if it has no examples, or after it has been applied
+    GradientView data;  // none() is true without examples, and after the update
     TimePoint came{};
     // Set when the gradient is in an update and the answer waits for a Release.
     std::optional<int64_t> applied_staleness{};
-    // The push itself, or a repeat of it, that waits for the decision.
+    // A push, or a repeat of it, that waits for the decision.
     struct Waiting {
       bool read_values;
       bool duplicate;
@@ -237,8 +240,8 @@ class Shard final : public LogSink {
     int64_t version = 0;
     std::shared_ptr<const AlignedBuffer> data;  // null: no contributor has examples
   };
-  // Runs when the lock has been released and the backup has received everything that the reply reveals.
-  // `lost`: not OK if the backup will never receive it.
+  // Called when the lock has been released and the backup has received everything that the reply reveals.
+  // `lost`: as in Replicator::Callback.
   using Reply = absl::AnyInvocable<void(const absl::Status& lost)>;
   using Replies = std::vector<Reply>;
   struct PendingEntry {
@@ -271,7 +274,8 @@ class Shard final : public LogSink {
   }
   void ReportExecuted(int64_t index);
   void SendState();
-  // Sends the entry that is about to be executed, with the mean if this entry is the first to use it.
+  // Sends the entry that is about to be executed to the backup. `with_mean`: this entry is the first to use
+  // the mean, which is sent with it.
   void SendEntry(const LogEntry& entry, bool with_mean);
   void ExecuteMeasure(const LogEntry& entry, const Measure& measure) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteApply(const LogEntry& entry, const Apply& apply, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -281,25 +285,25 @@ class Shard final : public LogSink {
                         absl::FunctionRef<absl::Status(const VariableStore::Mean&)> use)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Count(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Null if nothing is recorded. A backup records nothing: its updates are those of the primary.
+  // Null if no trace is recorded. A backup records none, because its updates repeat the primary's.
   TraceRecorder* trace() const { return port_.load() == nullptr ? nullptr : trace_; }
-  // The mean in a new buffer, or the gradient itself if there is only one.
+  // Returns the mean in a new buffer, or the gradient itself if it is the only one.
   UpdateMean MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
                     absl::Span<const GradientView> views);
-  // Records when the gradients of the update were collected, and where their pushes end.
+  // Records when the gradients of the update were collected, and that their pushes flow into the update.
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ReadResult> ReadAtMarker(bool snapshot);
-  // INVALID_ARGUMENT if the replicated values are not as many as this shard has.
+  // INVALID_ARGUMENT if the number of replicated values differs from the number of this shard's values.
   absl::Status CheckValues(const AlignedBuffer* values) const;
   // Drops the values of markers that no reader has fetched, oldest first, until there is room for the next
   // version.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteConfigChange(const ConfigChange& config_change);
-  // Records the decision about one push in the ledger and answers those who wait for it. `speculative`: the
-  // update was speculative.
+  // Records the decision about one push in the ledger, and answers the clients that wait for it.
+  // `speculative`: whether the update was speculative.
   void Settle(const PushKey& key, v1::Outcome outcome, int64_t staleness, const Values& values,
               bool speculative, Replies& replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Publishes the speculative update, if it matches `apply`.
@@ -323,9 +327,9 @@ class Shard final : public LogSink {
   std::atomic<Replicator*> replicator_{nullptr};    // null: there is no backup
   // Used by the executing thread only.
   std::optional<UpdateMean> mean_;  // the mean of the current update
-  bool measuring_ = false;          // a Measure has been executed, its Apply has not
+  bool measuring_ = false;          // a Measure has been executed, but its Apply has not
   bool capture_wanted_ = false;     // capture the state after that Apply
-  int64_t executed_ = 0;            // index of the last entry
+  int64_t executed_ = 0;            // index of the last executed entry
 
   mutable Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
@@ -334,7 +338,7 @@ class Shard final : public LogSink {
   std::optional<Sums> unanswered_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::variant<PendingEntry, PendingTask>> queue_ ABSL_GUARDED_BY(mutex_);
   bool promoted_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front of queue_ waits for them
+  std::vector<PushKey> missing_ ABSL_GUARDED_BY(mutex_);  // the front of queue_ waits for these pushes
   int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   LogValidator entries_ ABSL_GUARDED_BY(mutex_);  // checks entries as they are appended
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -9,7 +9,7 @@
 namespace cairn::ps {
 namespace {
 
-// Executed entries are reported in batches of this many. The queue may never be empty while pushes arrive,
+// Executed entries are reported in batches of this size. The queue may never be empty while pushes arrive,
 // and the sequencer keeps the entries that are not reported.
 constexpr int kReportEvery = 256;
 
@@ -31,7 +31,7 @@ void Shard::Append(const LogEntry& entry) {
 void Shard::ExecuteQueue() {
   {
     MutexLock lock(mutex_);
-    if (executing_) return;  // the executing thread will see what was queued
+    if (executing_) return;  // the executing thread will execute what was queued
     executing_ = true;
   }
   int64_t executed = 0, reported = 0;

@@ -26,7 +26,7 @@ void Shard::WhenReplicated(Reply reply) {
 void Shard::ReportExecuted(int64_t index) {
   SequencerPort* const port = port_;
   if (port == nullptr) return;
-  // Entries that the backup lacks must stay in the log: it would ask for them after its promotion.
+  // Entries that the backup lacks must stay in the log, because it asks for them after its promotion.
   WhenReplicated([port, index](const absl::Status& lost) {
     if (lost.ok()) port->ReportExecuted(index);
   });
@@ -41,7 +41,8 @@ Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGra
     ++counted;
     only = deferred[i];
   }
-  // A gradient in the client's memory is copied: it may be sent on after its push has been answered.
+  // A gradient in the client's memory is copied, because the backup may receive it only after its push has
+  // been answered.
   if (counted <= 1 && (only.none() || only.buffer() != nullptr)) return {version, only.buffer()};
   std::shared_ptr<AlignedBuffer> mean = store_.pool().Acquire();
   WriteMean(gradients, store_.size(), mean->data());
@@ -172,7 +173,8 @@ absl::Status Shard::AppendReplicated(const LogEntry& entry, const v1::Replicated
   ++next_index_;
   PendingEntry pending = {.entry = entry};
   if (replicated.mean()) {
-    if (mean == nullptr && replicated.examples()) mean = store_.pool().Acquire();  // has no elements
+    // The mean of a shard without elements is an empty buffer.
+    if (mean == nullptr && replicated.examples()) mean = store_.pool().Acquire();
     pending.mean = UpdateMean{VersionOf(entry), std::move(mean)};
   }
   queue_.push_back(std::move(pending));

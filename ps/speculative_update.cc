@@ -66,7 +66,8 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, Allow a
       member->missing.back() = store_.size() - (num_chunks_ - 1) * kChunk;
       const auto index = static_cast<size_t>(member - round_->members.data());
       const int64_t elements = round_->flow_control.Begin(index);
-      const bool all = elements == store_.size();  // so that the next push need not wait for credit
+      // A credit for the whole gradient has no limit, so that the next push need not wait for credit.
+      const bool all = elements == store_.size();
       notifications.emplace_back(std::move(allow),
                                  all ? kNoLimit : static_cast<uint64_t>(elements) * sizeof(float));
     } else {
@@ -173,7 +174,7 @@ std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
   {
     MutexLock lock(mutex_);
     if (round_.has_value()) notifications = Spoil();  // no more chunks are started
-    while (making_ > 0) idle_.Wait(mutex_);           // for the arithmetic of a few chunks
+    while (making_ > 0) idle_.Wait(mutex_);           // waits for the arithmetic of a few chunks
     round = std::exchange(round_, std::nullopt);
   }
   Notify(notifications);

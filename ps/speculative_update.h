@@ -1,9 +1,9 @@
 // Speculative updates: computes the update of a synchronous round chunk by chunk while its gradients arrive,
 // and sends the chunks to the workers while they still send, so that both directions of a link are busy.
 //
-// The prediction: the workers of the last update, from the same version on, make the next one too. If the log
-// decides otherwise, the chunks are discarded before any version contains them, and the update is made in the
-// usual way. If the log agrees, the update is published; the result is the same to the bit.
+// The prediction: the workers of the last update will also make the next one, from the current version. If
+// the log decides otherwise, the chunks are discarded before any version contains them, and the update is
+// made in the usual way. If the log agrees, the update is published; the result is the same to the bit.
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
@@ -38,19 +38,19 @@ namespace cairn::ps {
 
 class SpeculativeUpdate {
  public:
-  // Sends elements [begin, end) of the values to their worker; false if there is no room for them. Any
-  // thread; must not block.
+  // Sends elements [begin, end) of the values to the worker that pushes; false if there is no room for them.
+  // Any thread; must not block.
   using SendValues =
       std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
 
   // Flow control: grants a worker credit for this many more bytes of its gradient, or, with kNoLimit, for all
-  // of it. Bytes count float32 elements: with a shorter encoding, the worker may be further ahead
-  // accordingly. Any thread; must not block.
+  // of it. The bytes count elements as float32, so a worker with a shorter encoding may be further ahead. Any
+  // thread; must not block.
   using Allow = std::function<void(uint64_t bytes)>;
   static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
-  // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace`
-  // may be null; it records the chunks as parts of what was received.
+  // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace` may
+  // be null; it records the computation of each chunk in the lane of received data.
   explicit SpeculativeUpdate(VariableStore& store, ThreadPool* thread_pool = nullptr,
                              TraceRecorder* trace = nullptr);
   // Waits until no chunk is being computed.
@@ -62,8 +62,8 @@ class SpeculativeUpdate {
   // push is decided or abandoned. `allow`, unless null, is called now and perhaps later, for flow
   // control (round_flow_control.h).
   bool Begin(const Gradient& gradient, SendValues send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Elements [begin, end) of the push have arrived for the first time. `data` holds them and all
-  // earlier ones.
+  // Elements [begin, end) of the push have arrived for the first time. `data` contains these elements and all
+  // that arrived earlier.
   void Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The push will never be complete.
@@ -74,7 +74,7 @@ class SpeculativeUpdate {
   // Predicts that the next update is made by the workers of `last`, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
   // Publishes the speculative update and returns true, if the prediction was right: these contributors, with
-  // this data, in this order. All of it has then been sent to the contributors.
+  // this data, in this order. All values of the update have then been sent to the contributors.
   bool Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data, bool last_update)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Discards the speculative update, because the store is about to change in another way.
@@ -91,7 +91,7 @@ class SpeculativeUpdate {
     SendValues send{};
     Allow allow{};
     GradientView data{};
-    std::vector<int64_t> missing{};  // [chunk]: elements
+    std::vector<int64_t> missing{};  // [chunk]: number of elements that have not arrived
   };
   struct Round {
     int64_t base_version = 0;
@@ -99,8 +99,8 @@ class SpeculativeUpdate {
     bool spoilt = false;  // the prediction is wrong
     std::vector<Member> members{};
     RoundFlowControl flow_control;
-    std::vector<size_t> waits_for{};  // [chunk]: members
-    size_t made = 0;                  // chunks
+    std::vector<size_t> waits_for{};  // [chunk]: number of members that have not sent all of it
+    size_t made = 0;                  // number of chunks that have been computed and sent
   };
 
   // Credits to grant after the lock has been released.
@@ -108,12 +108,12 @@ class SpeculativeUpdate {
   static void Notify(const Notifications& notifications);
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // More elements of a member have arrived. Returns the credits that follow.
+  // Records that more elements of a member have arrived. Returns the credits to grant.
   Notifications Advance(const Member& member, int64_t elements) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The prediction is wrong: ends flow control, so that no worker waits.
   Notifications Spoil() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Computes and sends chunks, joining neighbours: those that `worker` was the last to send, in that worker's
-  // order. Ends one call counted by making_.
+  // Computes `chunks` and sends them, neighbouring chunks together. `worker`: the worker whose elements
+  // completed these chunks, in this order. Counts down making_ at the end.
   void Make(absl::Span<const int64_t> chunks, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the round, after waiting until no thread works on it.
   std::optional<Round> Close() ABSL_LOCKS_EXCLUDED(mutex_);

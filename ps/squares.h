@@ -17,16 +17,16 @@ namespace cairn::ps {
 struct SliceSquares {
   std::string variable;
   int64_t row_begin = 0;
-  // [band of the slice]. For a whole variable, one sum over all of its bands.
+  // [band of the slice]. For a slice that is a whole variable: only the sum over all of its bands.
   std::vector<Squares> bands;
 };
 
 using VariableSquares = std::map<std::string, Squares>;  // [variable's name]
 
-// Adds from 0 up in the given order. All sums over bands are taken with this function.
+// Adds up the bands in the given order, starting from 0. All sums over bands are computed by this function.
 Squares Total(absl::Span<const Squares> bands);
 
-// The sums over whole variables, from the slices of all servers, in any order.
+// The sums over whole variables, from the slices of all servers. The order of the slices does not matter.
 VariableSquares AddUp(std::vector<SliceSquares> slices);
 
 // The sum of Squares::gradient over all variables, in the order of their names.

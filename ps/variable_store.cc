@@ -16,8 +16,8 @@ namespace {
 // for versions.
 constexpr size_t kIdleBuffers = 16;
 
-// Updates of at least this many elements write past the caches, which could hardly hold the new values
-// together with the old ones.
+// The minimum number of elements of an update that writes past the caches. The caches could hardly hold both
+// its new values and the old ones.
 constexpr int64_t kStreamedFrom = int64_t{2} << 20;
 
 // Odd numbers, starting from a random one for each process; never 0.
@@ -36,7 +36,8 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
   return total;
 }
 
-// Adjacent slices with the same rule are updated together, unless the optimizer needs each variable's norms.
+// Joins adjacent slices with the same rule, which are updated together, unless the optimizer needs each
+// variable's norms.
 std::vector<UpdateSlice> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
   const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
   std::vector<UpdateSlice> update_slices;

@@ -1,9 +1,9 @@
 // The values of one server's slices, version by version, and their optimizer slots.
 //
-// An update writes a new buffer and publishes it as a whole. Readers keep the version that they took for as
-// long as they like; they never wait for an update or see part of one. Usually two versions exist, and one
-// more for each older version that a reader still uses. Therefore readers are admitted only while there is
-// room for the next version.
+// An update writes a new buffer and publishes it as a whole. A reader may keep the version that it took for
+// any time; it never waits for an update or sees part of one. Usually two versions exist, and one more for
+// each older version that a reader still uses. Therefore readers are admitted only while there is room for
+// the next version.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct Values {
 class VariableStore {
  public:
   // Values start at 0, and slots at the optimizer's initial slot values. `optimizer` outlives the store;
-  // null: nothing is trained. `memory_limit`: bytes, of all allocations of the store. `thread_pool`: thread
-  // pool for updates; outlives the store.
+  // null: nothing is trained. `memory_limit`: limit on all allocations of the store, in bytes. `thread_pool`:
+  // the thread pool for updates; outlives the store.
   VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer, int64_t initial_version = 0,
                 int64_t memory_limit = std::numeric_limits<int64_t>::max(),
                 ThreadPool* thread_pool = nullptr);
@@ -53,13 +53,13 @@ class VariableStore {
   BufferPool& pool() { return pool_; }
   // Buffers for complete states: the values, followed by each slot, in the optimizer's order.
   BufferPool& state_pool() { return state_pool_; }
-  // The versions encoded in 16 bits. Never null.
+  // The values in a 16-bit encoding, for sending. Never null.
   const std::shared_ptr<EncodedValues>& encoded() const { return encoded_; }
 
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED, with the numbers, if there is no room for a new version in addition to the current
-  // one: then no further reader may hold the current one. Any thread.
+  // one: then no further reader may take the current one. Any thread.
   absl::Status CheckRoomForReader() const;
 
   // The input of an update. Only one thread at a time measures, applies and writes.
@@ -73,19 +73,21 @@ class VariableStore {
   // before ApplyMean() of the same gradients. A slice that is not a whole variable must consist of whole
   // bands. Publishes nothing. INVALID_ARGUMENT as ApplyMean().
   absl::StatusOr<std::vector<SliceSquares>> Measure(Norms norms, const Mean& mean);
-  // Applies an update and publishes version + 1: the mean, then the optimizer or, for a slice that has one,
-  // its moving average. INVALID_ARGUMENT, naming the variable, if the mean is not finite. Nothing is
-  // published then, but slots may be partly updated, so the caller must end the job. Values written by
-  // Write() after a layer's norms were measured are updated with the norms from before.
+  // Computes the mean, applies the optimizer to it, and publishes version + 1. In a slice with a moving
+  // average, the average is updated instead. INVALID_ARGUMENT, naming the variable, if the mean is not
+  // finite: nothing is published then, but slots may be partly updated, so the caller must end the job. If
+  // Write() is called between Measure() and ApplyMean(), the new values are updated with the norms of the old
+  // values.
   absl::Status ApplyMean(const Mean& mean);
 
-  // Begins a speculative update, for an optimizer without norms. It is computed into other buffers than the
-  // current version. Until it is published or dropped, nothing else may be applied or written.
+  // Begins a speculative update, for an optimizer without norms. The update is computed into other
+  // buffers than the current version. Until it is published or dropped, no other update may be applied, and
+  // nothing may be written.
   void BeginSpeculative();
-  // Computes elements [begin, end) of it, and returns the buffer, which is complete when all elements have
-  // been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.
+  // Computes elements [begin, end) of the speculative update. Returns its buffer, which is complete when all
+  // elements have been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.
   std::shared_ptr<const AlignedBuffer> ApplySpeculatively(const Mean& mean, int64_t begin, int64_t end);
-  // All elements have been computed: publishes version + 1.
+  // Publishes version + 1; to be called when all elements have been computed.
   void PublishSpeculative();
   void DropSpeculative() { speculative_.reset(); }
 
@@ -94,12 +96,12 @@ class VariableStore {
   void SetLearningRate(float rate) ABSL_LOCKS_EXCLUDED(mutex_);
   // The learning rate of the next update; 0 if nothing is trained. Any thread.
   float learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The previous update was the job's last, although ApplyMean() was not called with `last`. Does now what
-  // the last update does in addition: the averages that an optimizer keeps of the values replace the values.
+  // Makes the current version the job's last, if its update was applied without `last`. Does what that update
+  // would have done in addition: replaces the values by the averages that the optimizer keeps of them.
   // Threading as Write().
   void EndHere();
 
-  // Publishes the current version again, with elements [begin, end) of `data` for each run.
+  // Publishes the current version again, with the elements [begin, end) of each run taken from `data`.
   struct Run {
     int64_t begin, end;
   };

@@ -28,8 +28,8 @@ class WaitList {
   bool full() const { return waiters_.size() >= kMaxWaiting; }
   size_t size() const { return waiters_.size(); }
 
-  // Waits from `now` for as long as the request asks, at most 30 s. If the condition holds or the time is 0,
-  // moves the answer to `calls`. Examines only this request.
+  // Adds a call that waits from `now` for the time that the request gives, at most 30 s. If the condition
+  // holds or the time is 0, moves the answer to `calls` at once. Examines only this request.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Holds holds, Calls& calls);
   // Moves the answers whose condition holds, or whose deadline has passed at `now`, to `calls`.
   void Collect(TimePoint now, Holds holds, Calls& calls);

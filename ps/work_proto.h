@@ -9,8 +9,8 @@ namespace cairn::ps {
 
 v1::Work ToProto(const Work& work);
 
-// The position of `job` on server `server`. On ps/0 it includes what was missed and repeated before the job
-// was resumed.
+// The position of `job` on server `server`. On ps/0 it includes the examples that were missed or repeated
+// before the job was resumed.
 v1::DataPosition ToProto(const WorkPosition& position, const v1::Job& job, int server);
 WorkPosition FromProto(const v1::DataPosition& proto);
 

@@ -1,5 +1,6 @@
 // Keras' Adam (Kingma and Ba, ICLR 2015, end of section 2: epsilon outside the bias correction), with AMSGrad
-// (Reddi, Kale and Kumar, ICLR 2018) as an option. AdamW is the same rule: its decay is Optimizer's.
+// (Reddi, Kale and Kumar, ICLR 2018) as an option. AdamW is the same rule: Optimizer applies its weight
+// decay.
 #pragma once
 
 #include <memory>

@@ -14,14 +14,15 @@
 namespace cairn::ps {
 namespace {
 
-// Elements processed together in the cache. With 4 gradients and Adam, a block uses 512 KiB, of which
-// only the mean (64 KiB) is read twice. Smaller blocks are slower, because hardware prefetching works
-// within a run.
+// Number of elements that are processed together in the cache. With 4 gradients and Adam, a block uses 512
+// KiB, of which only the mean (64 KiB) is read twice. Smaller blocks are slower, because hardware prefetching
+// works within a run.
 constexpr int64_t kBlock = 16384;
-// Block size when results are written past the caches. It is small so that several streams are fetched from
-// memory at once, although a block's gradient is first scanned for values that are not finite.
+// Block size when results are written past the caches. A block's gradient is scanned for values that are not
+// finite before anything else is read. With small blocks, several streams are nevertheless fetched from
+// memory at once.
 constexpr int64_t kStreamedBlock = 256;
-// Squares are summed in blocks of this size, which affects the last bit.
+// Squares are summed in blocks of this size. The size affects the last bit of the sums.
 constexpr int64_t kSumBlock = 2048;
 static_assert(kSumBlock <= kBlock);
 
@@ -53,8 +54,8 @@ Mean ReduceWeights(absl::Span<const WeightedGradient> gradients) {
   return mean;
 }
 
-// sum[i] = (sum[i] + terms[0] + ... + terms[kTerms - 1]) / divisor, from left to right, over elements
-// [begin, begin + count) of the terms.
+// For elements [begin, begin + count) of the terms, from left to right:
+// sum[i] = (sum[i] + terms[0] + ... + terms[kTerms - 1]) / divisor
 template <size_t kTerms>
 void AddTerms(const Term* terms, int64_t begin, int64_t count, float divisor, Isa isa, float* sum) {
   std::array<Term, kTerms> at;
@@ -66,7 +67,8 @@ void AddTerms(const Term* terms, int64_t begin, int64_t count, float divisor, Is
   });
 }
 
-// The mean of elements [begin, begin + count): the one gradient itself, or `scratch` after filling it.
+// Returns the mean of elements [begin, begin + count): a pointer into the gradient if there is only one term,
+// otherwise `scratch`, which then contains the mean.
 const float* MeanOfBlock(const Mean& mean, int64_t begin, int64_t count, Isa isa, float* scratch) {
   if (mean.terms.size() == 1) return mean.terms[0].values + begin;
   std::fill_n(scratch, count, 0.0f);
@@ -94,7 +96,7 @@ const float* MeanOfBlock(const Mean& mean, int64_t begin, int64_t count, Isa isa
 }
 
 constexpr uint32_t kSignBit = 0x80000000;
-constexpr uint32_t kInfinityBits = 0x7f800000;  // NaNs are above it
+constexpr uint32_t kInfinityBits = 0x7f800000;  // the bits of a NaN, without the sign, are above these
 
 int64_t FirstNonFinite(const float* values, int64_t count, Isa isa) {
   const uint32_t largest = RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
@@ -134,7 +136,7 @@ double SumOfSquares(const float* values, int64_t count, Isa isa) {
   });
 }
 
-// Returns [band]: the sum of of_block(begin, size) over the blocks of the band, in order.
+// Returns, for each band, the sum of of_block(begin, size) over the blocks of the band, in order.
 template <typename OfBlock>
 std::vector<Squares> SumBands(int64_t count, int64_t band, OfBlock of_block) {
   CAIRN_CHECK(band > 0 || count == 0);
@@ -148,8 +150,8 @@ std::vector<Squares> SumBands(int64_t count, int64_t band, OfBlock of_block) {
   return sums;
 }
 
-// The block's gradient after clipping: `gradient` itself if clipping changes nothing, otherwise `scratch`,
-// which may be the same memory.
+// Returns the block's gradient after clipping: `gradient` itself if clipping changes nothing, otherwise
+// `scratch`. Both may be the same memory.
 const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, float scale, Isa isa,
                        float* scratch) {
   if (clipvalue > 0) {
@@ -163,7 +165,7 @@ const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, fl
   return scratch;
 }
 
-// The block's values after weight decay: `values` itself if there is no decay, otherwise `decayed`.
+// Returns the block's values after weight decay: `values` itself if there is no decay, otherwise `decayed`.
 const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, const float* values,
                         int64_t count, Isa isa, float* decayed) {
   const float decay = step.learning_rate * optimizer.options().weight_decay;
@@ -173,7 +175,8 @@ const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, cons
   return decayed;
 }
 
-// With use_ema, updates the average from the block's new values, and writes it over them when it is due.
+// With use_ema: updates the average with the block's new values, and replaces these values by the average
+// when that is due.
 void AverageBlock(const Optimizer& optimizer, const UpdateStep& step, const Slot& average, int64_t count,
                   Isa isa, float* values) {
   const CommonOptions& options = optimizer.options();
@@ -197,7 +200,8 @@ struct Block {
   float* new_values;
 };
 
-// Weight decay, rule, average. A layerwise rule only writes the directions.
+// Applies weight decay, the rule and the average to a block. With a layerwise rule, only writes the
+// directions.
 void UpdateBlock(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
   const UpdateRule& rule = optimizer.rule();
   const bool layerwise = rule.layerwise();
@@ -210,8 +214,8 @@ void UpdateBlock(const Optimizer& optimizer, const UpdateStep& step, const Block
   AverageBlock(optimizer, step, block.slots.back(), block.count, isa, block.new_values);
 }
 
-// The same for a small block, through the first-level cache: results that are not in place are computed
-// there, and written past the caches.
+// As UpdateBlock(), for a small block: results that are not written in place are computed in the first-level
+// cache, and then written past the caches.
 void UpdateStreamed(const Optimizer& optimizer, const UpdateStep& step, const Block& block, Isa isa) {
   CAIRN_CHECK(block.count <= kStreamedBlock);
   constexpr size_t kMaxStreams = 4;  // further streams are written normally
@@ -246,7 +250,7 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
   const Mean mean = ReduceWeights(gradients);
   absl::InlinedVector<Slot, 4> slots(range.slots.size());
   alignas(64) float scratch[kBlock];
-  // A single gradient is its own mean. The scan for values that are not finite fetches it.
+  // A single gradient is its own mean. The scan for values that are not finite fetches it into the cache.
   const bool lone = mean.terms.size() == 1;
   const bool streams = range.streams && lone;  // with several gradients, reading dominates
   const int64_t block = streams ? kStreamedBlock : lone ? kBlock / 2 : kBlock;

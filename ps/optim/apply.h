@@ -19,7 +19,7 @@ struct WeightedGradient {
   int64_t examples;     // the number of examples in the mean; in [0, 2^32), checked by the caller
 };
 
-// Ranges must not overlap, except where noted.
+// The arrays must not overlap, except where noted.
 struct UpdateRange {
   int64_t count;  // elements
   const float* old_values;
@@ -27,21 +27,22 @@ struct UpdateRange {
   float* new_values;             // may equal old_values, unless the rule is layerwise
   float gradient_scale = 1;      // the factor that clipping by a norm applies to the mean
   // For updates larger than the caches: with a single gradient, values that are not updated in place are
-  // written past the caches. The caches then neither fetch them first nor evict other data for them. The bits
-  // are the same.
+  // written past the caches. The caches then neither fetch them first nor evict other data for them. The
+  // result is the same to the bit.
   bool streams = false;
 };
 
 // The result of ApplyMean() on success.
 inline constexpr int64_t kAllFinite = -1;
 
-// mean = sum_i examples_i * g_i / sum_i examples_i in float, summed in the given order, then the optimizer
-// once: clip, weight decay, rule, average. With a layerwise rule new_values is left for MoveLayer().
+// Computes mean = sum_i examples_i * g_i / sum_i examples_i in float, summed in the given order, and applies
+// the optimizer to it once: clip, weight decay, rule, average. With a layerwise rule, new_values receives the
+// directions, and MoveLayer() completes the update.
 //
 // The weights are first divided by their greatest common divisor: contributors with equal examples give the
 // plain mean sum(g)/N, and a single contributor gives exactly its gradient. A contributor with 0 examples is
-// not read. If there are no examples at all, the mean is 0 and the optimizer still runs, so momentum
-// continues. At least one gradient.
+// not read. If no contributor has examples, the mean is 0 and the optimizer still runs, so momentum
+// continues. `gradients` must not be empty.
 //
 // Returns kAllFinite, or the index in the range of the first element whose mean is infinite or NaN. In that
 // case the range, including its slots, is partly updated: the caller must stop, and neither publish
@@ -50,8 +51,8 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
                   absl::Span<const WeightedGradient> gradients, const UpdateRange& range,
                   Isa isa = WidestIsa());
 
-// The mean alone, as ApplyMean() takes it: an update by this mean as a single gradient gives the same bits.
-// At least one gradient with an example.
+// Computes only the mean of ApplyMean(). An update with this mean as its single gradient gives the same bits.
+// At least one gradient must have examples.
 void WriteMean(absl::Span<const WeightedGradient> gradients, int64_t count, float* mean,
                Isa isa = WidestIsa());
 
@@ -62,8 +63,8 @@ void AddTerm(const float* gradient, float weight, float divisor, int64_t count, 
              Isa isa = WidestIsa());
 
 // new = momentum * old + (1 - momentum) * mean, without an optimizer: for statistics that workers push in
-// place of a gradient. Nothing changes if there are no examples, or if the momentum is 1; the gradients are
-// not read then. Returns as ApplyMean().
+// place of a gradient. If there are no examples, or if the momentum is 1, nothing changes and the gradients
+// are not read. Returns as ApplyMean().
 int64_t ApplyMovingAverage(float momentum, absl::Span<const WeightedGradient> gradients,
                            const UpdateRange& range, Isa isa = WidestIsa());
 
@@ -78,17 +79,17 @@ struct Squares {
   friend bool operator==(const Squares&, const Squares&) = default;
 };
 
-// The squares of the mean, summed over each `band` elements of `count`; the last band may be shorter. Indexed
-// by band; only `gradient` is set. The order of each sum depends on the band's size only.
+// Returns [band]: the sum of the squares of the mean over each band of `band` elements; the last band may be
+// shorter. Sets only `gradient`. The order of summation depends only on the size of the band.
 std::vector<Squares> SquaresOfMean(absl::Span<const WeightedGradient> gradients, int64_t count, int64_t band,
                                    Isa isa = WidestIsa());
-// The same for a layer, after ApplyMean(): sets `values` and `direction`.
+// As SquaresOfMean(), for a layerwise rule after ApplyMean(): sets `values` and `direction`.
 std::vector<Squares> SquaresOfLayer(const Optimizer& optimizer, const UpdateStep& step,
                                     const UpdateRange& range, int64_t band, Isa isa = WidestIsa());
 
-// Ends an update by a layerwise rule, with the sums over the whole variable:
-// new = decayed old - learning_rate |values| / |direction| direction, the ratio being 1 where a norm is 0;
-// then the average.
+// Completes an update by a layerwise rule. `layer`: the sums over the whole variable.
+// new = decayed old - learning_rate |values| / |direction| direction, where the ratio is 1 if a norm is 0.
+// Then updates the average.
 void MoveLayer(const Optimizer& optimizer, const UpdateStep& step, const Squares& layer,
                const UpdateRange& range, Isa isa = WidestIsa());
 

@@ -11,7 +11,8 @@ namespace cairn::ps {
 namespace {
 
 bool Within(Domain domain, double value) {
-  // Checked as float, which it becomes: a positive epsilon must not become 0, nor a beta below 1 become 1.
+  // The value is checked as the float that it becomes: a positive epsilon must not become 0, nor a beta below
+  // 1 become 1.
   const float x = static_cast<float>(value);
   if (!std::isfinite(x)) return false;
   switch (domain) {
@@ -22,7 +23,7 @@ bool Within(Domain domain, double value) {
     case Domain::kNonPositive:
       return x <= 0;
     case Domain::kAtLeastOne:
-      return value >= 1;  // values just below 1 must not be rounded up to it
+      return value >= 1;  // values just below 1 must not be rounded up to 1
     case Domain::kUnit:
       return x >= 0 && x <= 1;
     case Domain::kPositiveUnit:

@@ -30,9 +30,9 @@ class HyperparameterReader {
   // `whose` begins every error message: "optimizer SGD".
   HyperparameterReader(std::string whose, const std::map<std::string, double>& numbers);
 
-  // The value of `name`, or `absent` if the key is missing; without `absent` the key is required. A required
-  // key that is missing, or a value outside `domain`, is reported by Finish(), and Take() returns `absent`,
-  // or 1.
+  // The value of `name`, or `absent` if the key is missing; without `absent` the key is required. If a
+  // required key is missing, or a value is outside `domain`, Finish() reports it, and Take() returns `absent`
+  // or, without `absent`, 1.
   double Take(absl::string_view name, std::optional<double> absent, Domain domain);
   // For a feature that Cairn lacks: the key may be missing or equal `off`; Finish() reports any other value.
   void RefuseUnless(absl::string_view name, double off);
@@ -51,7 +51,7 @@ class HyperparameterReader {
   const std::string whose_;
   const std::map<std::string, double>& numbers_;
   std::vector<std::string> taken_;
-  std::vector<std::string> passed_over_;  // refused or ignored
+  std::vector<std::string> passed_over_;  // keys that were refused or ignored
   absl::Status first_fault_;
 };
 

@@ -1,5 +1,5 @@
-// Keras' Lamb (You et al., ICLR 2020, Algorithm 2). The decay is Optimizer's, so it is outside the
-// layer-wise norm.
+// Keras' Lamb (You et al., ICLR 2020, Algorithm 2). Optimizer applies the weight decay, so the layer-wise
+// direction and its norm do not include it.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Loops compiled once per instruction set and chosen when they run. Private to ps/optim.
+// Loops that are compiled once per instruction set and selected at run time. Private to ps/optim.
 //
 // The body is an always-inlined lambda, which is compiled into each of the clones below with that clone's
 // vectors. The arithmetic is IEEE's, element by element, and the folder is compiled without contraction to
@@ -79,7 +79,7 @@ inline void StreamLines(int64_t count, const float* from, float* to) {
 // threads see the elements after EndStreams().
 inline void StreamTo(Isa isa, int64_t count, const float* from, float* to) {
 #if defined(__x86_64__)
-  constexpr int64_t kLine = 16;  // elements
+  constexpr int64_t kLine = 16;  // floats in a cache line
   const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) / sizeof(float)) % kLine;
   if (past == 0) {
     const int64_t whole = count / kLine * kLine;

@@ -14,7 +14,7 @@ namespace {
 constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
 
 // The momentum of update t is u_t = beta_1 (1 - 0.96^t / 2), and the bias of m is 1 - u_1 u_2 ... u_t. Keras
-// keeps that product in a variable. Here it is a function of t, so that there is no further state.
+// keeps the product u_1 u_2 ... u_t in a variable. Here it is a function of t, so it needs no state.
 class Nadam final : public UpdateRule {
  public:
   Nadam(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {

@@ -23,7 +23,7 @@ namespace {
 
 struct Row {
   absl::string_view name;  // Keras' class name
-  double learning_rate;    // Keras' defaults
+  double learning_rate;    // Keras' default
   double weight_decay;
   std::unique_ptr<const UpdateRule> (*make)(HyperparameterReader& read, Isa isa);
 };
@@ -73,7 +73,7 @@ CommonOptions ReadCommonOptions(double default_weight_decay, HyperparameterReade
 void ReadTheRest(HyperparameterReader& read) {
   read.RefuseUnless("loss_scale_factor", 1);
   read.RefuseUnless("gradient_accumulation_steps", 1);
-  read.RefuseUnless("decay", 0);  // of Keras' legacy optimizers
+  read.RefuseUnless("decay", 0);  // a key of Keras' legacy optimizers
   read.Ignore("jit_compile");
   read.Ignore("is_legacy_optimizer");
 }

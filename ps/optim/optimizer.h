@@ -32,19 +32,19 @@ struct OptimizerConfig {
 // The options that every Keras optimizer has; 0 is off. At most one of the three clips is on. The order is
 // Keras': the mean gradient is clipped, the values decay, the rule moves them, the average follows.
 struct CommonOptions {
-  float clipvalue = 0;        // every element of the gradient within [-clipvalue, clipvalue]
-  float clipnorm = 0;         // the norm of each variable's gradient at most this
-  float global_clipnorm = 0;  // the norm of all variables' gradients together at most this
+  float clipvalue = 0;        // limits every element of the gradient to [-clipvalue, clipvalue]
+  float clipnorm = 0;         // limits the norm of each variable's gradient
+  float global_clipnorm = 0;  // limits the norm of all variables' gradients together
   float weight_decay = 0;     // values -= learning_rate * weight_decay * values
   bool use_ema = false;       // slot "average" = ema_momentum * average + (1 - ema_momentum) * values
   float ema_momentum = 0;
-  int64_t ema_overwrite_frequency = 0;  // the average replaces the values after every so many updates
+  int64_t ema_overwrite_frequency = 0;  // number of updates after which the average replaces the values
 };
 
 // Norms of whole variables, which an update needs before it can move their elements.
 enum class Norms {
-  kGradient,  // of the mean gradient: clipnorm, global_clipnorm
-  // The norms of the values, and of the direction in which a layerwise rule moves them: LAMB.
+  kGradient,  // the norms of the mean gradient, for clipnorm and global_clipnorm
+  // The norms of the values, and of the direction in which a layerwise rule (LAMB) moves them.
   kLayer,
 };
 
@@ -59,7 +59,8 @@ class Optimizer {
   const CommonOptions& options() const { return options_; }
   // The learning rate of the update that follows `iterations` updates.
   float learning_rate(int64_t iterations) const { return static_cast<float>(learning_rate_(iterations)); }
-  // The norms that each update takes, in order; later ones may depend on earlier ones.
+  // The norms that each update needs, in the order in which they are measured; later norms may depend on
+  // earlier ones.
   absl::Span<const Norms> norms() const { return norms_; }
 
   // The slots of the rule and, with use_ema, "average" as the last one. Each has one float per element.

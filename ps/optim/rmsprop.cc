@@ -39,12 +39,13 @@ class Rmsprop final : public UpdateRule {
     const float rho = static_cast<float>(constants_.rho);
     const float one_minus_rho = static_cast<float>(1 - constants_.rho);
     const float epsilon = static_cast<float>(constants_.epsilon);
-    // lr * gradient divided by the root; the variance is the mean of squares minus the square of the mean.
+    // lr * gradient, divided by the root of the mean square. `centered` divides by the root of the variance,
+    // which is the mean square minus the square of the mean.
     const auto plain = [=](int64_t i) CAIRN_INLINE_LAMBDA {
       v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
       return lr * g[i] / std::sqrt(v[i] + epsilon);
     };
-    // Without the maximum, rounding can make the variance negative, and its root NaN, as in Keras.
+    // std::max() keeps rounding from making the variance negative and its root NaN, as can happen in Keras.
     const auto centered = [=](int64_t i) CAIRN_INLINE_LAMBDA {
       v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
       a[i] = rho * a_old[i] + one_minus_rho * g[i];

@@ -41,14 +41,14 @@ class UpdateRule {
   virtual absl::Span<const absl::string_view> slot_names() const = 0;
   // The value of every element of slot `slot` (an index of slot_names()) before the first update.
   virtual float initial_slot_value(int /*slot*/) const { return 0; }
-  // True: Update() stores in new_values not the new values but the direction u in which they move. The caller
-  // then subtracts learning_rate |values| / |u| u, with norms over the whole variable (LAMB).
+  // If true, Update() stores in new_values the direction u in which the values move. The caller then
+  // subtracts learning_rate |values| / |u| u from the values, with norms over the whole variable (LAMB).
   virtual bool layerwise() const { return false; }
 
-  // new_values[i], slots[..].to[i] = f(old_values[i], gradient[i], slots[..].from[i]). Out of place, so that
-  // readers of the old version are not disturbed. new_values may equal old_values, and a slot's `to` its
-  // `from`; nothing else may overlap. `gradient`, `new_values` and each slot are parallel to old_values. No
-  // alignment is required.
+  // Computes new_values[i], slots[..].to[i] = f(old_values[i], gradient[i], slots[..].from[i]), usually out
+  // of place, so that readers of the old version are not disturbed. new_values may equal old_values, and a
+  // slot's `to` its `from`; no other arrays may overlap. `gradient`, `new_values` and each slot are parallel
+  // to old_values. No alignment is required.
   virtual void Update(const UpdateStep& step, absl::Span<const float> old_values,
                       absl::Span<const float> gradient, absl::Span<const Slot> slots,
                       float* new_values) const = 0;

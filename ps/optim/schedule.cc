@@ -23,7 +23,7 @@ double Cosine(double fraction, double alpha) {
   return (1 - alpha) * 0.5 * (1 + std::cos(std::numbers::pi * fraction)) + alpha;
 }
 
-// The progress of the decay, in turns; whole turns only for a staircase.
+// The progress of the decay, in units of decay_steps; rounded down for a staircase.
 double Turns(int64_t iterations, double decay_steps, bool staircase) {
   const double turns = static_cast<double>(iterations) / decay_steps;
   return staircase ? std::floor(turns) : turns;
@@ -62,7 +62,8 @@ Schedule MakePolynomialDecay(const ScheduleConfig&, HyperparameterReader& read) 
   };
 }
 
-// Linear to warmup_target over warmup_steps, if there is a target, then half a cosine wave.
+// The rate rises linearly to warmup_target over warmup_steps, if there is a target, and then follows half a
+// cosine wave.
 Schedule MakeCosineDecay(const ScheduleConfig& config, HyperparameterReader& read) {
   const double initial = TakeInitialRate(read);
   const double decay_steps = read.Take("decay_steps", std::nullopt, Domain::kPositive);
@@ -77,9 +78,10 @@ Schedule MakeCosineDecay(const ScheduleConfig& config, HyperparameterReader& rea
   };
 }
 
-// Loshchilov and Hutter, ICLR 2017. Keras computes the turn with a logarithm, which may miss a restart by one
-// update. This implementation counts instead, so a turn has at least one update, while Keras allows less.
-// With t_mul below 1 no turn exists beyond some step, and Keras' rate is NaN there.
+// Loshchilov and Hutter, ICLR 2017. Keras computes the number of the turn with a logarithm, which may miss a
+// restart by one update. This implementation counts the turns instead, so a turn has at least one update,
+// while Keras allows shorter turns. With t_mul below 1 no turn exists beyond some step, and Keras' rate is
+// NaN there.
 Schedule MakeCosineDecayRestarts(const ScheduleConfig&, HyperparameterReader& read) {
   const double initial = TakeInitialRate(read);
   const double first_decay_steps = read.Take("first_decay_steps", std::nullopt, Domain::kAtLeastOne);

@@ -12,8 +12,9 @@
 namespace cairn::ps {
 namespace {
 
-// The minimum number of elements for which waking the thread pool pays off. Also the unit in which the work
-// is divided: a multiple of every page size and of the size of a hardware prefetch.
+// kWorthSharing: the minimum number of elements for which waking the thread pool pays off. kCut: the unit in
+// which the elements are divided among threads, a multiple of every page size and of the size of a hardware
+// prefetch.
 constexpr int64_t kWorthSharing = int64_t{128} << 10;
 constexpr int64_t kCut = int64_t{4} << 10;
 
@@ -22,7 +23,7 @@ struct Window {
   int64_t begin, end;
 };
 
-// The memory of a gradient's elements from `begin` on, up to `end`, as far as it is contiguous.
+// A contiguous run of a gradient's elements in memory, up to element `end`.
 struct Place {
   const float* elements;  // null if the gradient has no elements
   int64_t end;
@@ -40,7 +41,7 @@ Place PlaceOf(const ContributedGradient& gradient, const Window& window) {
 
 using Gradients = absl::InlinedVector<WeightedGradient, 8>;
 
-// The gradients' elements of a window in which each of them is contiguous.
+// The elements of each gradient in a window. Each gradient must be contiguous in the window.
 Gradients Cut(absl::Span<const ContributedGradient> gradients, const Window& window) {
   Gradients cut;
   for (const ContributedGradient& gradient : gradients)
@@ -48,8 +49,8 @@ Gradients Cut(absl::Span<const ContributedGradient> gradients, const Window& win
   return cut;
 }
 
-// Calls body(window) for consecutive windows in which each gradient is contiguous, until it returns something
-// other than kAllFinite, and returns that.
+// Calls body(window) for consecutive windows in which each gradient is contiguous, until a call returns
+// something other than kAllFinite, and returns that value.
 template <typename Body>
 int64_t ForEachRun(absl::Span<const ContributedGradient> gradients, Window window, Body body) {
   while (window.begin < window.end) {
@@ -62,8 +63,8 @@ int64_t ForEachRun(absl::Span<const ContributedGradient> gradients, Window windo
   return kAllFinite;
 }
 
-// The factor that limits a gradient of this norm; 1 for a norm that is not finite, which ApplyMean()
-// will report.
+// The factor that limits a gradient of this norm to `limit`. The factor is 1 for a norm that is not finite,
+// which ApplyMean() will report.
 float ScaleTo(float limit, double squared_norm) {
   const double norm = std::sqrt(squared_norm);
   return norm > limit ? static_cast<float>(limit / norm) : 1;
@@ -77,8 +78,9 @@ float GradientScale(const Update& update, size_t slice) {
   return 1;
 }
 
-// Calls body(index, the slice's overlap with the window, its range) until a result differs from kAllFinite.
-// Returns that result as an index in `all`, otherwise kAllFinite.
+// Calls body(slice index, the slice's overlap with the window, the UpdateRange of that overlap) for each
+// slice, until a result differs from kAllFinite. Returns that result as an index in `all`, otherwise
+// kAllFinite.
 template <typename Body>
 int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;
@@ -100,8 +102,8 @@ int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
   return kAllFinite;
 }
 
-// Computes the mean and applies the rule to it: new values, or directions if the rule is layerwise. Each
-// gradient is contiguous in the window.
+// Computes the mean and applies the rule to it, which gives new values or, if the rule is layerwise,
+// directions. Each gradient must be contiguous in the window.
 int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   return ForEachSlice(update, window, [&](size_t p, const UpdateSlice& slice, UpdateRange range) {
     const Gradients cut = Cut(update.gradients, {slice.begin, slice.end});
@@ -116,7 +118,7 @@ int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   });
 }
 
-// The same without the restriction to contiguous gradients.
+// As ApplyMeansOfRun(), for gradients that need not be contiguous in the window.
 int64_t ApplyMeansIn(const Update& update, const Window& window) {
   return ForEachRun(update.gradients, window,
                     [&](const Window& run) { return ApplyMeansOfRun(update, run); });
@@ -126,8 +128,8 @@ Window Everything(const Update& update) {
   return {.begin = 0, .end = update.all.count};
 }
 
-// The order of the sums must not depend on where a gradient is stored, so a gradient in several pieces is
-// first made contiguous.
+// The order of the sums must not depend on where a gradient is stored. Therefore a gradient in several memory
+// blocks is first made contiguous.
 std::vector<Squares> SquaresOfGradients(const Update& update, const UpdateSlice& slice) {
   const Window window = {slice.begin, slice.end};
   Gradients cut = Cut(update.gradients, window);

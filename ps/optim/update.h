@@ -1,5 +1,6 @@
-// One update of all values of a server. If the optimizer needs norms, it runs in stages: MeasureSlices() for
-// each of Optimizer::norms(), after which the servers of a job add up their sums, and then UpdateSlices().
+// One update of all values of a server. If the optimizer needs norms, the update runs in stages:
+// MeasureSlices() for each of Optimizer::norms(), after which the servers of a job add up their sums, and
+// then UpdateSlices().
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace cairn::ps {
 struct UpdateSlice {
   int64_t begin = 0;
   int64_t end = 0;
-  std::optional<float> moving_average_momentum{};  // absent: the optimizer; else ApplyMovingAverage()
+  std::optional<float> moving_average_momentum{};  // if set, ApplyMovingAverage() updates the slice
   // The number of elements whose squares are summed together, from `begin` on. Used if the optimizer needs
   // norms; the slice then belongs to one variable.
   int64_t band = 0;
@@ -37,8 +38,8 @@ class ContributedGradient {
  public:
   // A gradient in one block. `examples` as in WeightedGradient.
   ContributedGradient(const float* values, int64_t examples) : whole_{0, values}, examples_(examples) {}
-  // A gradient in runs with rising `begin`, of which the first begins at 0. Without examples there may be no
-  // runs.
+  // A gradient in runs with rising `begin`; the first run begins at 0. A gradient without examples may have
+  // no runs.
   ContributedGradient(absl::Span<const ElementRun> runs, int64_t examples)
       : runs_(runs), examples_(examples) {}
 
@@ -53,7 +54,7 @@ class ContributedGradient {
   int64_t examples_;
 };
 
-// The totals of the last MeasureSlices() over all servers. Empty before the first.
+// The totals of the last MeasureSlices() over all servers. Empty before the first MeasureSlices().
 struct KnownSquares {
   std::vector<Squares> of_slice{};  // [slice]: the sums over the slice's whole variable
   double all_gradients = 0;         // Squares::gradient summed over all the job's variables
@@ -68,26 +69,27 @@ struct Update {
   UpdateRange all;
   const KnownSquares& known;
   Isa isa = WidestIsa();
-  // Helps with updates, but neither with the sums of norms nor in UpdatePiece(); may be null. Any number of
-  // threads gives the same bits.
+  // The thread pool for the update; may be null. The sums of norms and UpdatePiece() do not use it. Any
+  // number of threads gives the same bits.
   ThreadPool* thread_pool = nullptr;
 };
 
 // The contributions of the slices to the sums of `norms`: of_slice[slice][band], empty for a slice with a
 // moving average, which has no norms.
 struct MeasuredSlices {
-  int64_t non_finite = kAllFinite;  // otherwise an index in `all`, as in ApplyMean(), and no sums
+  int64_t non_finite = kAllFinite;  // otherwise the index in `all` of an element that is not finite
   std::vector<std::vector<Squares>> of_slice{};
 };
-// kGradient changes nothing. kLayer makes the update except for its last move: slots are updated, and
-// all.new_values holds the directions until UpdateSlices() is called with the same `all`.
+// Computes these contributions. With kGradient, changes nothing. With kLayer, makes the update except for its
+// last move: slots are updated, and all.new_values holds the directions until UpdateSlices() is called with
+// the same `all`.
 MeasuredSlices MeasureSlices(Norms norms, const Update& update);
 
-// The update itself, after MeasureSlices() for each of the optimizer's norms. Returns as ApplyMean(), with an
-// index in `all`.
+// Completes the update after MeasureSlices() for each of the optimizer's norms. Returns as ApplyMean(), with
+// an index in `all`.
 int64_t UpdateSlices(const Update& update);
 
-// Updates elements [begin, end) of `all` only, for an optimizer without norms, with the same bits as
+// Updates only elements [begin, end) of `all`, for an optimizer without norms. Gives the same bits as
 // UpdateSlices(). Any number of threads, on disjoint elements.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
 

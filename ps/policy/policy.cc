@@ -33,7 +33,8 @@ absl::Status AtLeast(absl::string_view field, int64_t value, int64_t lowest) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", must be at least ", lowest));
 }
 
-// Limit for a resumed job: the workers' items, two each, and items that other workers had returned.
+// Limit on the open work items of a resumed job: two items per worker, and items that other workers had
+// returned.
 constexpr int64_t kMaxOpenWorkItems = int64_t{1} << 20;
 
 absl::Status CheckData(const DynamicAssignment& data) {
@@ -82,7 +83,7 @@ void UpdateCounters::Add(const Decision& decision) {
     return;
   }
   const Apply* apply = std::get_if<Apply>(&decision);
-  if (apply == nullptr) return;  // a Release was counted when it was applied
+  if (apply == nullptr) return;  // the gradient of a Release was counted with its Apply
   for (const Gradient& gradient : apply->contributors) {
     const int64_t staleness = apply->version - 1 - gradient.base_version;
     ++accepted;

@@ -33,7 +33,7 @@ namespace cairn::ps {
 
 // Identifies a push. The steps of one incarnation rise, and reach the policy in that order.
 struct PushKey {
-  int worker = 0;            // index in the list of trainers
+  int worker = 0;            // the worker's number
   uint64_t incarnation = 0;  // one life of the worker's process
   int64_t step = 0;          // the worker's own count of pushes
 
@@ -45,10 +45,10 @@ std::string Describe(const PushKey& key);
 
 struct Gradient {
   PushKey key = {};
-  int64_t base_version = 0;  // the version of the variables that it was computed from
-  int64_t examples = 0;      // the number of examples in the mean
-  // The number of batches of its data that the worker has completed with this gradient. With dynamic
-  // sharding, the number of its work item's first example, counted through all epochs.
+  int64_t base_version = 0;  // the version of the variables that the gradient was computed from
+  int64_t examples = 0;      // the number of examples that the gradient is the mean of
+  // The number of batches that the worker has completed, including this gradient's batch. With dynamic
+  // sharding: the number of the first example of the gradient's work item, counted through all epochs.
   int64_t position = 0;
 
   friend bool operator==(const Gradient&, const Gradient&) = default;
@@ -56,7 +56,7 @@ struct Gradient {
 
 // Apply the mean of these gradients to all variables on all servers: the version rises by one.
 struct Apply {
-  int64_t version = 0;                 // after this update
+  int64_t version = 0;                 // the version after this update
   std::vector<Gradient> contributors;  // one per worker, in worker order; not empty
   int64_t staleness = 0;  // updates between the oldest contributor's base version and this update
   bool deferred = false;  // the contributors are not answered yet: a Release follows for each
@@ -71,10 +71,10 @@ struct Refuse {
     kStale,  // computed from a version that is too old: pull and compute again
     // Computed from a version that these servers have not reached, because they were rolled back.
     kAhead,
-    // The worker never joined, or has left; also for its staged gradient when it leaves.
+    // The worker never joined, or has left. Also the reason for a staged gradient whose worker leaves.
     kNotAMember,
     kOldIncarnation,  // a restarted process has replaced this worker
-    // The worker already contributes to the open round, or its answer is deferred.
+    // The worker already contributes to the open round, or the answer to its last push is deferred.
     kSecondInRound,
     kFinished,  // the job's last update has been applied
   };
@@ -99,8 +99,8 @@ struct UpdateCounters {
   int64_t examples = 0;       // the examples in those gradients
   int64_t stale = 0;          // refused as kStale
   int64_t refused_other = 0;  // refused for any other reason
-  int64_t duplicate = 0;      // repeats, not counted elsewhere
-  int64_t staleness_max = 0;  // of an accepted gradient
+  int64_t duplicate = 0;      // repeats; the other counters do not include them
+  int64_t staleness_max = 0;  // the largest staleness of an accepted gradient
   // Accepted gradients by staleness; the last entry also counts all larger values.
   std::array<int64_t, 16> staleness_histogram{};  // [staleness]
 
@@ -113,12 +113,12 @@ struct UpdateCounters {
 struct Work {
   // The worker's current item, and the next one for its loader. Empty: the worker waits, or the job is over.
   std::vector<WorkItem> work_items;
-  int members = 0;    // workers that take part
+  int members = 0;    // number of workers that take part
   bool over = false;  // no more work will come
 };
 
-// Everything that a policy knows in addition to its configuration. Another policy of the same mode continues
-// from it.
+// Everything that a policy knows in addition to its configuration. Another policy of the same mode can
+// continue from it.
 struct PolicyState {
   struct Worker {
     uint64_t incarnation = 0;
@@ -128,16 +128,16 @@ struct PolicyState {
   int64_t version = 0;
   std::optional<int64_t> final_version{};
   std::map<int, Worker> roster{};     // [worker]
-  std::vector<Gradient> staged{};     // sync: of the open round, in order of arrival
+  std::vector<Gradient> staged{};     // sync: gradients of the open round, in order of arrival
   std::map<int, int64_t> clocks{};    // ssp: [worker]
-  int64_t slowest = 0;                // ssp
-  std::map<int, PushKey> deferred{};  // ssp: [worker]
+  int64_t slowest = 0;                // ssp: the slowest clock
+  std::map<int, PushKey> deferred{};  // ssp: [worker]: the push whose answer is deferred
   // With dynamic sharding: `queue` on the server that assigns the data, `tally` on the others.
   struct Queue {
     struct Member {
       uint64_t incarnation = 0;
       int64_t last_step = 0;
-      bool idle = false;  // has been answered, and has no work item
+      bool idle = false;  // the worker has been answered, and has no work item
     };
     WorkQueue::State work{};
     std::map<int, Member> members{};  // [worker]
@@ -159,7 +159,7 @@ class UpdatePolicy {
   // it never joined. Ignored if `worker` now lives as another incarnation. To make rounds wait for the return
   // of a worker, do not call this.
   virtual std::vector<Decision> OnLeave(int worker, uint64_t incarnation) = 0;
-  // `gradient` is complete on all servers.
+  // Called when `gradient` is complete on all servers.
   virtual std::vector<Decision> OnGradient(const Gradient& gradient) = 0;
 
   // The current version is the job's last: staged gradients are refused, and so are all later ones. Repeats
@@ -171,17 +171,17 @@ class UpdatePolicy {
   // The workers that the next update waits for, ascending; for messages. Empty if it does not wait for
   // particular workers.
   virtual std::vector<int> WaitingFor() const = 0;
-  // How many of the worker's gradients have been applied. A worker that joined later starts from a higher
-  // count. 0 if the policy has no clocks.
+  // The number of the worker's gradients that have been applied. A worker that joined later starts from a
+  // higher count. 0 if the policy has no clocks.
   virtual int64_t ClockOf(int /*worker*/) const { return 0; }
   // The worker's assignment, if this policy assigns the data.
   virtual std::optional<Work> WorkOf(int /*worker*/) const { return std::nullopt; }
-  // Which examples are in the updates that this policy decided, if it counts them.
+  // Which examples are in the updates that this policy decided, if the policy counts examples.
   virtual std::optional<WorkPosition> position() const { return std::nullopt; }
   virtual const UpdateCounters& counters() const = 0;
 
   virtual PolicyState Save() const = 0;
-  // Continues from `state`: the same events then have the same decisions.
+  // Continues from `state`: the same events then lead to the same decisions.
   virtual void Restore(const PolicyState& state) = 0;
 };
 
@@ -190,8 +190,8 @@ struct DynamicAssignment {
   WorkQueue::Config queue{};
   WorkPosition resumed{};
   int min_workers = 1;  // below this number of workers, no work is assigned
-  // Other workers than the expected ones may join: work is assigned to those that have joined, and only
-  // worker 0 is awaited before the first round.
+  // Workers other than the expected ones may join. Work is assigned to the workers that have joined, and the
+  // first round waits only for worker 0.
   bool elastic = false;
   // Another server assigns the data; this one only counts the examples of its updates.
   bool elsewhere = false;
@@ -199,15 +199,15 @@ struct DynamicAssignment {
 
 struct PolicyConfig {
   std::string mode;  // "sync", "async" or "ssp"
-  // >= 1. sync: no round closes before each has joined once (or left). ssp: a worker that has not joined is
-  // at clock 0.
+  // At least 1. sync: no round closes before each expected worker has joined once or left. ssp: an expected
+  // worker that has not joined counts with its initial clock.
   int expected_workers = 1;
   int replicas_to_aggregate = 0;  // sync: gradients per round; 0: one of every live worker
-  // async: a gradient that is more updates behind is refused; none: no limit. ssp: the number of clocks that
-  // a worker may be ahead of the slowest; required.
+  // async: gradients with a larger staleness are refused; none: no limit. ssp: the number of clocks that a
+  // worker may be ahead of the slowest worker; required.
   std::optional<int64_t> max_staleness = std::nullopt;
   int64_t initial_version = 0;              // the version of restored variables
-  std::map<int, int64_t> initial_clocks{};  // ssp: [worker], of a restored job; 0 if missing
+  std::map<int, int64_t> initial_clocks{};  // ssp: [worker]: the clock in a restored job; 0 if missing
   // The version of the job's last update. A job restored at or beyond it applies nothing. None: no end.
   std::optional<int64_t> final_version = std::nullopt;
   std::optional<DynamicAssignment> data = std::nullopt;  // none: each worker has a fixed share

@@ -43,7 +43,7 @@ std::vector<Decision> QueuedPolicy::OnGradient(const Gradient& gradient) {
     const bool of_work_item = !work_items.empty() &&
                               queue_.BeginOf(work_items.front()) == gradient.position &&
                               work_items.front().count == gradient.examples;
-    // Gradients that the wrapped policy will refuse get a better reason from it.
+    // A gradient of another version is left to the wrapped policy, which refuses it with a better reason.
     const bool current = !config_.rounds || gradient.base_version == version();
     if (!of_work_item && current && !over()) return {Refuse{gradient.key, Refuse::Reason::kNotAMember}};
   }
@@ -83,7 +83,7 @@ std::vector<Decision> QueuedPolicy::Followed(std::vector<Decision> decisions) {
 
 void QueuedPolicy::GiveToIdle() {
   if (over()) return;
-  if (!enough()) {  // the items of idle workers go to those that continue
+  if (!enough()) {  // idle workers return their items, for the workers that continue
     for (const auto& [worker, member] : members_) {
       if (member.idle) queue_.Return(worker);
     }

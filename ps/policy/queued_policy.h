@@ -1,10 +1,11 @@
 // Adds dynamic sharding to any policy: each push is made from a work item, which is done when the push is in
-// an update, and returns to the queue when its worker leaves. Therefore each example of an epoch is in one
-// update, whatever workers join and leave.
+// an update, and returns to the queue when its worker leaves. Therefore each example of an epoch is in
+// exactly one update, even if workers join and leave.
 //
-// A worker receives its items with an answer: when it joins, and when its push is decided or released. If
-// there is no item for it at that time, because other workers have the last ones or too few workers have
-// joined, it gets the next one that becomes free. The update that uses the last item is the job's last.
+// A worker receives its items with an answer: when it joins, and when its push is decided or released. There
+// may be no item for the worker at that time, because other workers have the last ones or too few workers
+// have joined. The worker then gets the next item that becomes free. The update that uses the last item is
+// the job's last.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,7 @@ class QueuedPolicy final : public UpdatePolicy {
  private:
   using Member = PolicyState::Queue::Member;
 
-  // Updates the queue according to `decisions`, and returns them with any that follow.
+  // Updates the queue according to `decisions`, and returns them with the further decisions that follow.
   std::vector<Decision> Followed(std::vector<Decision> decisions);
   void GiveTo(int worker);
   // Assigns items to all workers that wait for one.

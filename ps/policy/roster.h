@@ -1,4 +1,4 @@
-// The state that every policy needs: the members, the last push of each, and whether a push may count.
+// The state that every policy needs: the members and the last push of each. Decides whether a push may count.
 // Private to ps/policy.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace cairn::ps {
 
-// The base versions of which a gradient is accepted.
+// The range of base versions with which a gradient is accepted.
 struct VersionWindow {
   int64_t version;  // updates applied so far
   std::optional<int64_t> final_version;
@@ -30,8 +30,8 @@ class Roster {
 
   // Whether the worker's current incarnation has pushed this step before.
   bool IsRepeat(const PushKey& key) const;
-  // The reason why `gradient` may not count, or nothing; it must not be a repeat. Records a member's step, so
-  // that the next push of this step is a repeat.
+  // The reason why `gradient` is refused; nullopt if it may count. `gradient` must not be a repeat. Records
+  // the step of a member's gradient, so that the next push of this step is a repeat.
   std::optional<Refuse> Admit(const Gradient& gradient, const VersionWindow& window);
 
   // Whether the worker has joined or left at least once.

@@ -11,7 +11,7 @@ std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
     ReleaseAnswerOf(worker, decisions);
   roster_.Join(worker, incarnation);
   // A worker that comes back resumes at its own clock. But it starts no lower than the slowest clock, because
-  // no worker waits for it to catch up, and no higher than where it may continue at once.
+  // no worker waits for it to catch up, and no higher than the clock at which it may continue at once.
   int64_t& clock = clocks_[worker];
   clock = slowest_ + std::clamp<int64_t>(clock - slowest_, 0, *config_.max_staleness);
   FindSlowest();

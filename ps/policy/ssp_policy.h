@@ -1,6 +1,6 @@
 // Bounded staleness: every gradient makes an update of its own when it is complete, and a worker's clock
-// counts the updates that it has made. What is deferred is the answer: a worker continues only while the
-// slowest live worker is at most max_staleness clocks behind it.
+// counts the updates that it has made. The answer may be deferred: a worker continues only while the slowest
+// live worker is at most max_staleness clocks behind it.
 //
 //   staged ──► Apply ──not too far ahead──► answered
 //                └───deferred──► the slowest worker catches up, or leaves ──► Release: answered
@@ -35,7 +35,7 @@ class SspPolicy final : public UpdatePolicy {
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
   int64_t version() const override { return version_; }
-  // While an answer is deferred: the workers at the slowest clock.
+  // The workers at the slowest clock while an answer is deferred; otherwise empty.
   std::vector<int> WaitingFor() const override;
   int64_t ClockOf(int worker) const override;
   const UpdateCounters& counters() const override { return counters_; }
@@ -57,8 +57,8 @@ class SspPolicy final : public UpdatePolicy {
   int64_t version_;
   std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
   std::map<int, int64_t> clocks_;         // [worker]: gradients applied, in all its lives; see OnJoin()
-  int64_t slowest_ = 0;                   // clock of the slowest live worker; never falls
-  std::map<int, PushKey> deferred_;       // [worker]: applied and not answered
+  int64_t slowest_ = 0;                   // the slowest clock, from FindSlowest(); never falls
+  std::map<int, PushKey> deferred_;       // [worker]: the push that is applied and not answered
   UpdateCounters counters_;
 };
 

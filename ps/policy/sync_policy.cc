@@ -13,7 +13,7 @@ std::vector<Decision> SyncPolicy::OnJoin(int worker, uint64_t incarnation) {
     RefuseStaged(worker, Refuse::Reason::kOldIncarnation, decisions);
   }
   roster_.Join(worker, incarnation);
-  CloseRoundIfComplete(decisions);  // the last of the expected workers opens the first round
+  CloseRoundIfComplete(decisions);  // the first round may have waited for this worker only
   return Counted(std::move(decisions));
 }
 

@@ -38,7 +38,7 @@ class SyncPolicy final : public UpdatePolicy {
   bool Started() const;  // every expected worker has joined or left
   // The number of gradients that the open round needs.
   int RoundSize() const;
-  const Gradient* StagedOf(int worker) const;  // null for none
+  const Gradient* StagedOf(int worker) const;  // null if there is none
   void RefuseStaged(int worker, Refuse::Reason reason, std::vector<Decision>& decisions);
   void CloseRoundIfComplete(std::vector<Decision>& decisions);
   // Counts `decisions` and returns them.

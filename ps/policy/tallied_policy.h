@@ -16,7 +16,7 @@ namespace cairn::ps {
 
 class TalliedPolicy final : public UpdatePolicy {
  public:
-  // `resumed`: the position that the job has reached before.
+  // `resumed`: the position from which the job is resumed.
   TalliedPolicy(std::unique_ptr<UpdatePolicy> policy, const WorkPosition& resumed);
 
   std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override {

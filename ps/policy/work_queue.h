@@ -27,8 +27,8 @@
 
 namespace cairn::ps {
 
-// Positions [first, first + count) in the order of `epoch`. Without examples: the item of a worker in a round
-// in which the epoch has no examples left for it.
+// Positions [first, first + count) in the order of `epoch`. An item without examples is for a worker in a
+// round for which the epoch has no examples left.
 struct WorkItem {
   int64_t epoch = 0;
   int64_t first = 0;
@@ -43,9 +43,9 @@ struct WorkPosition {
     int64_t begin = 0, count = 0;
     friend bool operator==(const Run&, const Run&) = default;
   };
-  int64_t next = 0;       // nothing from here on is done
+  int64_t next = 0;       // no example from here on is done
   std::vector<Run> open;  // runs before `next` that are not done; ascending
-  int64_t repeated = 0;   // examples that were used again; never by a queue
+  int64_t repeated = 0;   // examples that were used again; always 0 for a queue
 
   int64_t num_open() const;
   friend bool operator==(const WorkPosition&, const WorkPosition&) = default;
@@ -58,28 +58,28 @@ class WorkQueue {
   };
   // Everything that a queue knows in addition to its configuration.
   struct State {
-    int64_t next = 0;                 // first example never assigned, counted through all epochs
+    int64_t next = 0;                 // the first example that was never assigned, counted through all epochs
     std::set<WorkItem> returned{};    // items before `next`
     std::map<int, Holder> holders{};  // [worker]
   };
   struct Config {
     int64_t num_examples = 1;  // the examples of one epoch
-    int64_t batch_size = 1;    // examples of an item; fewer at the end of an epoch
+    int64_t batch_size = 1;    // maximum number of examples in an item
     int64_t epochs = 0;        // 0: no end
   };
-  // `resumed`: its open runs are in the queue. They need not be cut like these work items.
+  // The open runs of `resumed` are queued again. They need not have the bounds of work items.
   explicit WorkQueue(const Config& config, const WorkPosition& resumed = {});
 
   // --- Workers at their own speed ---
-  // Gives the worker a current item, if any exists that is not another worker's current one: its own item
-  // ahead, else the first of the queue, else another worker's item ahead. Then an item ahead, if the queue
-  // has more.
+  // Gives a worker without a current item one: its own item ahead, else the first item of the queue, else the
+  // item ahead of another worker. Then gives it an item ahead, if the queue has one. Returns whether the
+  // worker has a current item.
   bool Give(int worker);
 
   // --- Rounds ---
-  // Gives all of `workers` (ascending) a current item of one epoch; workers without one get theirs in this
-  // order. The item is empty if that epoch has no more, and there is none if everything is done. The items
-  // ahead are those of the following round, if it has the same workers.
+  // Gives all of `workers` (ascending) a current item of one epoch; workers that have no item get one in this
+  // order. An item is empty if that epoch has no examples left. No worker gets an item if all epochs are
+  // done. The items ahead are those of the following round, if it has the same workers.
   void GiveRound(absl::Span<const int> workers);
 
   // The worker's current item has been used.
@@ -89,7 +89,7 @@ class WorkQueue {
 
   // The current item, then the one ahead; empty if the worker has none.
   std::vector<WorkItem> WorkItemsOf(int worker) const;
-  // Nothing is left, in the queue or with a worker.
+  // Whether no example is left, in the queue or with a worker.
   bool exhausted() const;
   WorkPosition position() const;
   State Save() const { return {next_, returned_, holders_}; }
@@ -107,7 +107,7 @@ class WorkQueue {
   std::optional<WorkItem> TakeFromNext();
 
   const Config config_;
-  int64_t next_;                 // first example never assigned, counted through all epochs
+  int64_t next_;                 // the first example that was never assigned, counted through all epochs
   std::set<WorkItem> returned_;  // items before `next_`
   std::map<int, Holder> holders_;
 };
