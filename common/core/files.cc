@@ -28,7 +28,7 @@ bool IsSpecialFile(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-// Does not wait for the reader of a pipe: ENXIO if there is no reader.
+// Opens the file without waiting for the reader of a pipe. ENXIO if the pipe has no reader.
 int OpenSpecialFile(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
