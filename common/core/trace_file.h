@@ -3,7 +3,7 @@
 // rounded.
 //
 // The file of a single task also describes its clock (`otherData`), which trace_merge.h uses to put several
-// tasks on one clock. Values; any thread.
+// tasks on one clock. Value types; any thread.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ TaskTrace LayOut(const TraceRecorder& recorder);
 
 // The file of one task.
 std::string ToJson(const TaskTrace& trace);
-// The file of several tasks whose times are on one clock already and have one origin, at `unix_nanos`.
-// `shifts` [task]: the nanoseconds by which each was moved, written to `otherData`.
+// The file of several tasks whose times are already on one clock and have one origin, `unix_nanos`. `shifts`
+// [task]: the nanoseconds by which the task's times were moved; they are written to `otherData`.
 std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos,
                    const std::vector<int64_t>& shifts);
 
