@@ -1,7 +1,7 @@
 // The members of the cluster and the identity of this task: TensorFlow's ClusterSpec and TF_CONFIG, parsed
 // strictly.
 //
-// Values; immutable after parsing. Errors are INVALID_ARGUMENT and name the source (a file, a flag,
+// Value types; immutable after parsing. Errors are INVALID_ARGUMENT and name the source (a file, a flag,
 // TF_CONFIG), the job and the index; a cluster file that cannot be read gives the system's code.
 #pragma once
 
@@ -32,9 +32,9 @@ class ClusterSpec {
   // chief (alias master) and evaluator are ignored. Refuses a cluster without ps, or with gaps in their
   // indices.
   static absl::StatusOr<ClusterSpec> FromJson(absl::string_view text, absl::string_view source);
-  // The same for a parsed object, as task `self` sees it (unset: no particular task). In a sparse cluster a
-  // ps may see only itself, in Kubeflow's form as the only element of the list, whatever its index; an
-  // evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
+  // Like FromJson() for a parsed object, as task `self` sees the cluster (unset: no particular task). In a
+  // sparse cluster a ps may see only itself, in Kubeflow's form as the only element of the list, whatever its
+  // index; an evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
   static absl::StatusOr<ClusterSpec> FromJobs(const nlohmann::json& jobs, absl::string_view source,
                                               const std::optional<TaskId>& self, bool needs_servers = true);
   // Adds one task. An error, without effect, for an unknown job, a task or address that exists already, or a
@@ -56,8 +56,8 @@ class ClusterSpec {
   // The number of tasks of the cluster on the host of `task`, including itself; the default thread counts
   // depend on it. 1 for an evaluator that the cluster does not list.
   int tasks_on_host_of(const TaskId& task) const;
-  // The position of `task` among the trainers on its host, in the order of trainers(), which determines its
-  // GPU. 0 for a task that is not a trainer.
+  // The position of `task` among the trainers on its host, in the order of trainers(). The position
+  // determines the GPU of the task. 0 for a task that is not a trainer.
   int local_rank_of(const TaskId& task) const;
 
   // The canonical JSON of the spec, and a hash of it that connecting tasks compare. Tasks of a sparse cluster

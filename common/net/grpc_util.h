@@ -15,7 +15,7 @@
 
 namespace cairn::net {
 
-// Incremented when a frame or a call changes its meaning.
+// Incremented when the meaning of a frame or a call changes.
 inline constexpr int kProtocolVersion = 8;
 
 // Call metadata: the index of the server whose shard is meant, if it is not the called server's own shard
