@@ -62,7 +62,7 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const TlsFiles& f
 // because only the server may know the reason. gRPC does not report whose handshake failed.
 void LogRefusedPeers();
 
-// The meaning of such a line of gRPC's log: "Handshake failed with fatal error SSL_ERROR_SSL:
+// The meaning of a line of gRPC's log about a TLS error: "Handshake failed with fatal error SSL_ERROR_SSL:
 // error:0A0000C7:SSL routines::peer did not return a certificate." -> "a peer was refused: it shows no
 // certificate". Empty for other lines.
 std::string TlsTroubleIn(absl::string_view grpc_line);
