@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// The limit of open files (ulimit -n): the highest possible descriptor is one less.
+// The limit of open files (ulimit -n). The highest possible descriptor is one less than the limit.
 int64_t DescriptorLimit();
 
 // The highest limit of open files that this process may set (ulimit -Hn).

@@ -46,7 +46,7 @@ enum class TraceLane : uint8_t {
 // "push ps/1"; for an index of -1, only the kind: "apply".
 std::string NameOf(TraceLane lane, int index);
 
-// Identifies an arrow, which stands for a push to a server; both ends have the same.
+// Identifies an arrow, which stands for a push to a server. Both ends of the arrow have the same TraceFlow.
 struct TraceFlow {
   int32_t worker = 0;
   int32_t server = 0;

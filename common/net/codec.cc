@@ -76,7 +76,8 @@ float FromFloat16(uint16_t half) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000));
 }
 
-// Convert eight numbers at a time, if the processor can. Return how many were converted.
+// EncodeByEight() and DecodeByEight() need HasFloat16(). They convert eight numbers at a time and return how
+// many they have converted.
 #if defined(__x86_64__)
 bool HasFloat16() {
   static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");

@@ -21,7 +21,7 @@ class Codec {
  public:
   virtual ~Codec() = default;
 
-  // The number of floats that take as much memory as `count` encoded elements, rounded up.
+  // The number of floats that `count` encoded elements occupy, rounded up.
   static int64_t Floats(int64_t count) { return (count + 1) / 2; }
 
   // Encodes `values` to `to`, 2 bytes each, unaligned.

@@ -57,7 +57,7 @@ class Payload {
  public:
   using Runs = absl::Span<const absl::Span<const char>>;
   Payload() = default;
-  Payload(Runs runs) : runs_(runs) {}                                        // NOLINT: what most payloads are
+  Payload(Runs runs) : runs_(runs) {}                                        // NOLINT: most payloads are runs
   Payload(const std::vector<absl::Span<const char>>& runs) : runs_(runs) {}  // NOLINT
   Payload(const absl::Span<const char>* runs, size_t count) : runs_(runs, count) {}
   explicit Payload(const BorrowedBytes& borrowed) : borrowed_(&borrowed) {}
