@@ -39,7 +39,7 @@ class BusyPollers {
   std::atomic<typename Clock::time_point> crowded_until_{};
 };
 
-// For one thread at a time.
+// Decides how a thread waits. One thread at a time.
 template <typename Clock = std::chrono::steady_clock>
 class BusyPoll {
  public:

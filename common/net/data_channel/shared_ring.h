@@ -62,8 +62,8 @@ class RingWriter {
     uint64_t position = 0;
     char* data = nullptr;
   };
-  // Reserves a contiguous run of `count` bytes, at most half the ring. kFull: the reader has been asked for a
-  // notification when it frees something.
+  // Reserves a contiguous run of `count` bytes, at most half the ring. kFull: there is no room, and the
+  // reader has been asked to notify the writer when it frees some.
   Reserved Reserve(size_t count);
 
  private:

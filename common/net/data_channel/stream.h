@@ -176,7 +176,7 @@ class DataStream {
     absl::InlinedVector<absl::Span<const float>, 2> payload{};
     std::shared_ptr<const void> owner{};           // keeps the memory of `payload` alive
     std::shared_ptr<const SharedRegion> region{};  // whose descriptor is passed with the message
-    size_t sent = 0;                               // bytes of prologue, header and payload
+    size_t sent = 0;                               // sent bytes of prologue, header and payload
   };
   enum class Blocked { kNot, kBySocket, kByRing, kByCreditLimit };
   enum class Receiving { kNobody, kThread, kCaller };

@@ -24,7 +24,7 @@ constexpr size_t kMinBorrowed = size_t{32} << 10;
 // The smallest payload that is pinned, if it is neither borrowed nor mapped: for smaller ones the copy costs
 // less than the system calls.
 constexpr size_t kMinPinned = size_t{128} << 10;
-constexpr size_t kMinPinnedRun = size_t{16} << 10;  // in bytes, on average
+constexpr size_t kMinPinnedRun = size_t{16} << 10;  // average bytes of a pinned run
 // With this many unconfirmed payloads, the peer apparently confirms none, and further payloads are copied.
 constexpr size_t kMaxPinned = 256;
 // 10 Gbit/s: the credit added for each microsecond of a round trip, so that a long link stays busy.
@@ -142,7 +142,8 @@ void DataStream::Queue(Message message, std::optional<int64_t> rank) {
     Wake();
     return;
   }
-  const absl::Status status = Pump(overtakes ? 2 : 1);  // the message that was overtaken keeps waiting
+  const absl::Status status =
+      Pump(overtakes ? 2 : 1);  // 2: the overtaken message then waits for credit again
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;
   const bool waits = outgoing_.empty() || blocked_ == Blocked::kByCreditLimit;
