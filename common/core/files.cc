@@ -22,7 +22,7 @@ std::string SiblingOf(const std::string& path) {
   return absl::StrCat(path, ".tmp-", getpid());
 }
 
-// A device, a pipe or a socket: a rename would replace it, which the user did not intend.
+// Whether the path is a device, a pipe or a socket. A rename would replace it, which the user did not intend.
 bool IsSpecialFile(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
@@ -102,7 +102,7 @@ absl::Status CheckWritable(const std::string& path) {
     errno = EISDIR;
     return SystemError("cannot write", path);
   }
-  if (IsSpecialFile(path)) {  // opening and closing a pipe would end its reader
+  if (IsSpecialFile(path)) {  // opening and closing a pipe would show its reader the end of the file
     return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : SystemError("cannot open", path);
   }
   const std::string sibling = SiblingOf(path);

@@ -93,8 +93,8 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
 std::map<std::string, int64_t> LinesOfElements(absl::string_view text) {
   struct Container {
     bool array;
-    int64_t index = 0;  // of an array's current element
-    std::string key{};  // of an object's current member
+    int64_t index = 0;  // of the current element, in an array
+    std::string key{};  // of the current member, in an object
     bool expects_key = true;
   };
   std::vector<Container> open;

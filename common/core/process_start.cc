@@ -46,7 +46,7 @@ constexpr Foreign kForeign[] = {
 };
 
 // The names that have been removed, separated by commas: kept in the environment for TakeRemarks(), because
-// the program may execute itself again in between.
+// the program may execute itself again before that call.
 constexpr char kRemoved[] = "CAIRN_REMOVED_VARIABLES";
 
 std::vector<std::string> Removed() {

@@ -31,8 +31,8 @@ std::vector<std::string> TakeRemarks();
 
 // The resources that a program cannot run without.
 struct ProcessNeeds {
-  int64_t files = 0;  // open at the same time
-  int threads = 0;    // at the same time, in addition to the running ones
+  int64_t files = 0;  // files that are open at the same time
+  int threads = 0;    // threads that run at the same time, in addition to those that run already
   // Threads for the peers of the job, started as they connect.
   int peer_threads = 0;
 };

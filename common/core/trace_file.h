@@ -32,7 +32,7 @@ struct TaskTrace {
   struct Flow {
     size_t lane = 0;
     bool out = false;  // whether the arrow begins here; otherwise it ends here
-    int64_t at = 0;    // nanoseconds, within a slice of the lane
+    int64_t at = 0;    // nanoseconds; lies within a slice of the lane
     std::string id;    // the same at both ends
   };
   // The relation of the task's clock to other clocks.
@@ -48,7 +48,7 @@ struct TaskTrace {
   std::vector<Slice> slices;  // sorted by lane and begin, outer slices before inner ones
   std::vector<Flow> flows;
   int64_t lost = 0;    // events that were overwritten
-  bool ended = false;  // whether the task had ended when this was written
+  bool ended = false;  // whether the task had ended when the trace was written
 };
 
 // Arranges the recorded events in lanes. Overlapping work of one kind gets further lanes: "apply (2)".
