@@ -1,4 +1,4 @@
-// The address at which a task accepts data channel streams, and connecting to it.
+// The address at which a task accepts data channel streams, and a function that connects to it.
 #pragma once
 
 #include <cstdint>

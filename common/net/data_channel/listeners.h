@@ -23,7 +23,7 @@ class DataListeners {
  public:
   struct Connection {
     FileDescriptor socket;
-    bool local = false;  // from this host, over the Unix socket
+    bool local = false;  // whether it came from this host, over the Unix socket
     std::string key{};   // DataStream::Options::key for the accepting end
   };
   // The largest number of connections whose handshake is not complete (beyond it, the oldest connection is

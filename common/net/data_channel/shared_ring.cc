@@ -10,7 +10,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr size_t kPage = 4096;  // for each header, so that the two directions share no cache line
+constexpr size_t kPage = 4096;  // one page for each header, so that the two directions share no cache line
 constexpr size_t kAlignment = 64;
 
 size_t SizeWith(size_t bytes) {

@@ -124,8 +124,8 @@ class DataStream {
                                                             const Options& options, DataReceiver& receiver);
   // Calls Close().
   ~DataStream();
-  // Starts the stream's thread; to be called once. Messages may be sent and arrive from then on. Without it,
-  // or if it fails, OnEnd() is not called. RESOURCE_EXHAUSTED if the system refuses the thread.
+  // Starts the stream's thread; to be called once. Messages may be sent and arrive from then on. If Start()
+  // is never called, or fails, OnEnd() is not called. RESOURCE_EXHAUSTED if the system refuses the thread.
   absl::Status Start();
 
   // Whether this payload would be borrowed or mapped.
@@ -216,7 +216,8 @@ class DataStream {
   // Makes a caller that receives stop, and prevents others from starting.
   void TakeOver() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Sends queued messages until something blocks, at most `most` of them. One thread at a time: pumping_.
+  // Sends queued messages until something blocks, at most `most` of them. Only one thread at a time sends
+  // (pumping_).
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
   // How this payload would be sent without a copy. Returns the number of the mapped region that contains it,
@@ -266,7 +267,7 @@ class DataStream {
   const FileDescriptor socket_;
   const bool within_host_;
   FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller that receives
-  FileDescriptor watch_;         // an epoll instance, of the stream's thread
+  FileDescriptor watch_;         // the epoll instance of the stream's thread
   // The rings do not change once the first message is sent or received. Over the socket credit_, each end
   // wakes the other end's waiting writer when its own reader has freed room in the ring.
   std::unique_ptr<SharedRings> rings_;
@@ -278,7 +279,7 @@ class DataStream {
   std::unique_ptr<PeerMemory> peer_;        // null: this end cannot borrow
   std::atomic<bool> offers_memory_{false};  // the other end can borrow
   std::atomic<bool> maps_{false};           // the other end maps regions
-  std::atomic<bool> pins_;  // large payloads are pinned: there is no ring, and the system can do it
+  std::atomic<bool> pins_;  // large payloads are pinned: there is no ring, and the system supports it
 
   // Used by the thread that receives (receiving_). The bytes [in_begin_, in_end_) of in_ have been received
   // but not parsed.
@@ -300,7 +301,7 @@ class DataStream {
 
   // Used by the stream's thread.
   BusyPoll<> waits_;
-  std::chrono::steady_clock::time_point progress_;  // when the other end last took something
+  std::chrono::steady_clock::time_point progress_;  // when the other end last took data
   std::chrono::steady_clock::time_point heard_;     // when this thread last noticed a new message
   bool spoken_ = false;                             // the first message has arrived
   // A message has arrived since heard_. Also set by a caller that receives.

@@ -82,7 +82,7 @@ void DataStream::Send(absl::Span<const char> header, FloatSpans payload, std::sh
                      .header = std::string(header.begin(), header.end()),
                      .owner = std::move(owner)};
   if (const auto region = BorrowedFrom(payload); region.has_value()) {
-    rank.reset();  // payloads are confirmed in the order of sending, so they keep it
+    rank.reset();  // borrowed payloads are confirmed in order, so they are not reordered
     CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
     message.prologue.kind = DataPrologue::kBorrowed;
     message.prologue.runs = static_cast<uint32_t>(payload.size());
