@@ -61,8 +61,9 @@ class ClusterSpec {
   int local_rank_of(const TaskId& task) const;
 
   // The canonical JSON of the spec, and a hash of it that connecting tasks compare. Tasks of a sparse cluster
-  // see different parts of it, so the hash covers only the addresses of the servers. It is the same in every
-  // process and on every machine. For a task that does not know all servers it is 0, which matches any hash.
+  // see different parts of the spec, so the hash covers only the addresses of the servers. The hash is the
+  // same in every process and on every machine. A task that does not know all servers has the hash 0, which
+  // matches any hash.
   std::string ToJson() const;
   uint64_t Hash() const;
   // A hash of the addresses of the trainers, in their order, for workers that use no servers.
@@ -79,7 +80,7 @@ struct ClusterFlags {
   std::string job_name{};           // --job_name
   std::optional<int> task_index{};  // --task_index
   std::vector<std::string> ps_hosts{}, worker_hosts{}, chief_hosts{}, evaluator_hosts{};
-  bool unlisted_workers = false;  // a worker need not be listed: it may join a job that runs
+  bool unlisted_workers = false;  // a worker that is not listed may join the running job
   bool needs_servers = true;      // a cluster without ps is refused
 };
 

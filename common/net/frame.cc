@@ -66,7 +66,7 @@ class SliceStream final : public google::protobuf::io::ZeroCopyInputStream {
  private:
   absl::Span<const grpc::Slice> slices_;
   size_t index_ = 0;
-  size_t offset_ = 0;  // read so far of slices_[index_]
+  size_t offset_ = 0;  // bytes of slices_[index_] that have been read
   int64_t read_ = 0;
 };
 
@@ -114,7 +114,7 @@ grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header, FloatS
 
   std::vector<grpc::Slice> slices;
   slices.reserve(1 + payload.size());
-  slices.emplace_back(begin, static_cast<size_t>(next - begin));  // copies
+  slices.emplace_back(begin, static_cast<size_t>(next - begin));  // copies the bytes
   for (const auto& run : payload) {
     if (run.empty()) continue;
     const size_t bytes = run.size() * sizeof(float);

@@ -16,7 +16,8 @@ class App;
 
 namespace cairn::net {
 
-// Differs between processes: the start time in microseconds, in the bits above the process id.
+// Returns a number that no other process has: the start time in microseconds, in the bits above the process
+// id.
 uint64_t DrawIncarnation();
 
 // Listens for data channels as far as `transport` allows: on a socket for tasks of this host, and, for

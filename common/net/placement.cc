@@ -13,7 +13,7 @@
 namespace cairn::net {
 namespace {
 
-// A variable that is split to balance the servers has no smaller part, unless the caller requests it.
+// The smallest part of a variable that is split to balance the servers.
 constexpr int64_t kMinPartBytes = int64_t{128} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMaxBands = 256;

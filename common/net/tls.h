@@ -31,7 +31,7 @@ inline constexpr unsigned kTlsRefreshSeconds = 10;
 
 // Paths of PEM files; all empty: plain text.
 struct TlsFiles {
-  std::string cert{};  // --tls_cert: our certificate, and intermediate ones
+  std::string cert{};  // --tls_cert: our certificate, and intermediate certificates
   std::string key{};   // --tls_key: key of the first certificate, not encrypted
   std::string ca{};    // --tls_ca: one or several CA certificates
   bool any() const { return !cert.empty() || !key.empty() || !ca.empty(); }
