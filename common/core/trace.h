@@ -51,7 +51,7 @@ struct TraceFlow {
   int32_t worker = 0;
   int32_t server = 0;
   uint64_t incarnation = 0;
-  int64_t number = 0;  // the worker numbers its pushes
+  int64_t number = 0;  // number of the push among the worker's pushes
 
   friend bool operator==(const TraceFlow&, const TraceFlow&) = default;
 };

@@ -257,8 +257,8 @@ void DataStream::Arm() {
   uint32_t events = 0;
   if (!resting_ && !callers) events |= EPOLLIN;
   if (blocked_ == Blocked::kBySocket) events |= EPOLLOUT;
-  if (callers)
-    events |= EPOLLET;  // EPOLLHUP cannot be masked, so it is reported only once; the caller handles it
+  // EPOLLHUP cannot be masked, so it is reported only once. The caller that receives handles it.
+  if (callers) events |= EPOLLET;
   if (std::exchange(armed_, events) == events) return;
   epoll_event event{.events = events, .data = {.fd = socket_.get()}};
   CAIRN_CHECK(epoll_ctl(watch_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0);

@@ -142,8 +142,8 @@ void DataStream::Queue(Message message, std::optional<int64_t> rank) {
     Wake();
     return;
   }
-  const absl::Status status =
-      Pump(overtakes ? 2 : 1);  // 2: the overtaken message then waits for credit again
+  // With 2, the overtaken message is tried next and waits for credit again.
+  const absl::Status status = Pump(overtakes ? 2 : 1);
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;
   const bool waits = outgoing_.empty() || blocked_ == Blocked::kByCreditLimit;
