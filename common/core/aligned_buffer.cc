@@ -14,7 +14,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(int64_t count) : size_(count) {
-  constexpr int64_t kMaxFloats = int64_t{1} << 60;  // their size in bytes can still be rounded up
+  constexpr int64_t kMaxFloats = int64_t{1} << 60;  // the size in bytes can still be rounded up
   if (count < 0 || count > kMaxFloats) throw OutOfMemory(count);
   if (count == 0) return;
   size_t bytes = static_cast<size_t>(count) * sizeof(float);

@@ -1,7 +1,7 @@
 // Zero-initialized, 64-byte-aligned memory for floats. Move-only; the size is constant.
 //
-// A buffer of 4 KiB or more has whole pages to itself, so that it can be pinned. One of 2 MiB or more asks
-// for huge pages, which doubled the achieved memory bandwidth.
+// A buffer of 4 KiB or more has whole pages to itself, so that it can be pinned. A buffer of 2 MiB or more
+// asks for huge pages, which doubled the measured memory bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class AlignedBuffer {
 
   AlignedBuffer() = default;
   // `count` floats, all 0. Throws OutOfMemory (out_of_memory.h) if the system has no memory or if `count` is
-  // negative, which means that a product overflowed.
+  // negative, which means that its computation overflowed.
   explicit AlignedBuffer(int64_t count);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept

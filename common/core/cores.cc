@@ -54,7 +54,7 @@ void StayOnCores(int first, int count) {
   }
   CPU_ZERO(&set);
   for (int i = 0; i < count; ++i) CPU_SET(cores[static_cast<size_t>(first + i) % cores.size()], &set);
-  sched_setaffinity(0, sizeof set, &set);  // best effort: without it the thread is only faster
+  sched_setaffinity(0, sizeof set, &set);  // best effort: an unbound thread still works
 }
 
 std::string WarnOfThreads(int64_t threads) {

@@ -14,13 +14,13 @@ int UsableCores();
 // The largest number of threads that a flag may request.
 inline constexpr int kMaxThreads = 1024;
 
-// A warning for the user if `threads` compute threads exceed the usable cores, which only slows the threads
+// A warning for the user that `threads` compute threads are more than the usable cores and slow training
 // down. Empty if there are enough cores.
 std::string WarnOfThreads(int64_t threads);
 
 // Binds the calling thread, and the threads that it starts later, to `count` of the cores that it may run on:
-// those with the ordinal numbers `first`, `first` + 1, ..., modulo their number. Does nothing if it may run
-// on at most `count` cores.
+// those with the ordinal numbers `first`, `first` + 1, ..., modulo their number. Does nothing if the thread
+// may run on at most `count` cores.
 void StayOnCores(int first, int count);
 
 // The tightest CPU quota, in cores, of this process's control group and its ancestors (version 1 or 2);

@@ -7,7 +7,8 @@
 
 namespace cairn {
 
-// The Levenshtein distance: the number of characters to insert, remove or replace.
+// The Levenshtein distance: the smallest number of characters to insert, remove or replace to turn `a` into
+// `b`.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
 }  // namespace cairn

@@ -19,7 +19,7 @@ class FaultPoints {
  public:
   struct Fault {
     std::string point;    // empty: none
-    int64_t passing = 0;  // from 1
+    int64_t passing = 0;  // counts from 1
     int signal = 0;
   };
   // Parses POINT:PASSING:KILL|STOP|TERM|INT; an empty text means no fault. INVALID_ARGUMENT quoting the text.

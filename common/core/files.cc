@@ -22,13 +22,13 @@ std::string SiblingOf(const std::string& path) {
   return absl::StrCat(path, ".tmp-", getpid());
 }
 
-// A device, a pipe or a socket: a rename would replace it, which the user did not intend.
+// Whether the path is a device, a pipe or a socket. A rename would replace it, which the user did not intend.
 bool IsSpecialFile(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-// Does not wait for the reader of a pipe: ENXIO if there is no reader.
+// Opens the file without waiting for the reader of a pipe. ENXIO if the pipe has no reader.
 int OpenSpecialFile(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
@@ -102,7 +102,7 @@ absl::Status CheckWritable(const std::string& path) {
     errno = EISDIR;
     return SystemError("cannot write", path);
   }
-  if (IsSpecialFile(path)) {  // opening and closing a pipe would end its reader
+  if (IsSpecialFile(path)) {  // opening and closing a pipe would show its reader the end of the file
     return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : SystemError("cannot open", path);
   }
   const std::string sibling = SiblingOf(path);

@@ -16,8 +16,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // new ones, never a part. A device, pipe or socket is written directly.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents);
 
-// Returns the error that WriteFileAtomically() would return now, as far as it can be known without changing
-// `path`: creates and removes the temporary file.
+// Returns the error that WriteFileAtomically() would return now, as far as this can be found out without
+// changing `path`. To find out, it creates and removes the temporary file.
 absl::Status CheckWritable(const std::string& path);
 
 bool FileExists(const std::string& path);

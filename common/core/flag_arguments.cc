@@ -20,7 +20,8 @@ const CLI::App* SubcommandNamed(const CLI::App& app, absl::string_view name) {
   return found.empty() ? nullptr : found.front();
 }
 
-// "--batch_size" of "--batch-size=3", "-o" of "-oFILE".
+// A flag in an argument, and the value attached to it: "--batch-size" and "3" of "--batch-size=3", "-o" and
+// "FILE" of "-oFILE".
 struct FlagWord {
   std::string name;
   std::optional<std::string> value;

@@ -65,7 +65,7 @@ std::string DescribeStranger(const CLI::App& app, const std::string& argument) {
                       nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
 }
 
-// Columns of the second column of --help, where descriptions stand.
+// The width of the second column of --help, which contains the descriptions.
 constexpr size_t kDescriptionWidth = 70;
 
 // `text` with a line break wherever a word would exceed `width` columns.

@@ -55,10 +55,11 @@ void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);
 // The version of Cairn: "0.1.0".
 absl::string_view Version();
 
-// Reads the command line into the variables that are registered in `app`. Empty: continue. Otherwise end
-// with this code: kDone after --help or --version, whose text went to stdout; kUsage after one line on
-// stderr, "cairn-ps: <fault>". Does not throw. `app` has the program's name. --version prints `version` after
-// that name; the programs pass BuildInfo() of common/build_info/build_info.h.
+// Reads the command line into the variables that are registered in `app`. Returns nullopt if the program can
+// continue. Otherwise it must end with the returned code: kDone after --help or --version, whose text has
+// been printed to stdout; kUsage after a fault, which has been printed to stderr in one line, "cairn-ps:
+// <fault>". Does not throw. `app` has the program's name. --version prints `version` after that name; the
+// programs pass BuildInfo() of common/build_info/build_info.h.
 std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* const* argv,
                                          absl::string_view version = Version());
 // Parses flags that are meant for another program. INVALID_ARGUMENT with the fault that the other program
@@ -68,7 +69,7 @@ absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
 // kUsage.
 ExitCode UsageError(absl::string_view program, absl::string_view fault);
 
-// Returns the flags given on the command line that `declares` has too, in the order of `declares`, as
+// Returns those flags on the command line that `declares` declares too, in the order of `declares`, as
 // arguments for another program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command
 // line.
 std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);

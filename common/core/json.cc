@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-// Far beyond any file of Cairn. The library's writer and our readers recurse once per level.
+// No file of Cairn is nested nearly as deeply. The library's writer and our readers recurse once per level.
 constexpr size_t kDeepestNesting = 200;
 
 // Finds what the library accepts and Cairn refuses: duplicate keys and deep nesting. Syntax errors are left
@@ -85,7 +85,7 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
     if (const size_t colon = reason.find(": "); colon != absl::string_view::npos)
       reason.remove_prefix(colon + 2);
     return absl::InvalidArgumentError(absl::StrCat(source, ":", line, ": not valid JSON: ", reason));
-  } catch (const nlohmann::json::exception& error) {  // a number beyond double
+  } catch (const nlohmann::json::exception& error) {  // a number beyond the range of double
     return absl::InvalidArgumentError(absl::StrCat(source, ": not valid JSON: ", error.what()));
   }
 }
@@ -93,8 +93,8 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
 std::map<std::string, int64_t> LinesOfElements(absl::string_view text) {
   struct Container {
     bool array;
-    int64_t index = 0;  // of an array's current element
-    std::string key{};  // of an object's current member
+    int64_t index = 0;  // of the current element, in an array
+    std::string key{};  // of the current member, in an object
     bool expects_key = true;
   };
   std::vector<Container> open;

@@ -76,7 +76,7 @@ class Rehearsal {
   Mutex mutex_;
   CondVar changed_;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Thread> threads_;  // joined first
+  std::vector<Thread> threads_;  // declared last, so joined first
 };
 
 }  // namespace

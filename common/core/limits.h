@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// The limit of open files (ulimit -n): the highest possible descriptor is one less.
+// The limit of open files (ulimit -n). The highest possible descriptor is one less than the limit.
 int64_t DescriptorLimit();
 
 // The highest limit of open files that this process may set (ulimit -Hn).
@@ -30,8 +30,7 @@ std::optional<int64_t> AddressSpaceLimit();
 absl::Status CheckAddressSpace(int threads, int64_t bytes);
 
 // RESOURCE_EXHAUSTED, naming the limit and how to raise it, if fewer than `files` files may be open or if
-// this process cannot start `threads` more threads now. Tests the latter by starting and joining that many
-// threads.
+// this process cannot start `threads` more threads now. Tests the threads by starting and joining them.
 absl::Status CheckLimits(int64_t files, int threads);
 
 // A text with the limits that may be the reason why no thread could be started, and their values.

@@ -55,7 +55,7 @@ LogLevel FromSpdlog(spdlog::level::level_enum level) {
   }
 }
 
-// The logger's name is the task.
+// Takes the name of the task from the name of the logger.
 class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {

@@ -1,6 +1,7 @@
 // A std::mutex that clang's thread-safety analysis understands, its scoped lock, and a condition variable.
 //
-// Not absl::Mutex: ThreadSanitizer cannot see into Debian's build of it, and it costs ten times as much.
+// absl::Mutex is not used: ThreadSanitizer cannot see into Debian's build of it, and it costs ten times as
+// much.
 #pragma once
 
 #include <chrono>

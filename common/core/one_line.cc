@@ -6,7 +6,7 @@
 namespace cairn {
 namespace {
 
-// Far beyond any line that Cairn writes.
+// Far longer than any line that Cairn writes.
 constexpr size_t kMaxBytes = 16 << 10;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Checks that results can be written, before the work that makes them. Changes nothing. CheckWritable() in
-// files.h checks a single file.
+// Checks that results can be written, before the work that produces them begins. Changes nothing.
+// CheckWritable() in files.h checks a single file.
 #pragma once
 
 #include <string>

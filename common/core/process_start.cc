@@ -46,7 +46,7 @@ constexpr Foreign kForeign[] = {
 };
 
 // The names that have been removed, separated by commas: kept in the environment for TakeRemarks(), because
-// the program may execute itself again in between.
+// the program may execute itself again before that call.
 constexpr char kRemoved[] = "CAIRN_REMOVED_VARIABLES";
 
 std::vector<std::string> Removed() {
@@ -94,8 +94,8 @@ std::terminate_handler default_terminate = nullptr;
 // The line for OnAbort(), which may not allocate memory.
 std::string* last_words = nullptr;
 
-// A library that aborts does not report why. Under a limit of address space, a lack of it is the likely
-// reason, so the line names only that.
+// A library that aborts does not report why. Under a limit of address space, a lack of address space is the
+// likely reason, so the line names only this reason.
 extern "C" void OnAbort(int /*signal*/) {
   (void)!write(STDERR_FILENO, last_words->data(), last_words->size());
   std::_Exit(static_cast<int>(ExitCode::kFailure));

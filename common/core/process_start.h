@@ -13,11 +13,11 @@ namespace cairn {
 // Handles conditions that would otherwise end the process silently or change its results:
 //  - SIGXFSZ is ignored: a write beyond the file-size limit (ulimit -f) fails instead, and its error names
 //    the file.
-//  - Under a limit of address space (ulimit -v), all threads allocate from one heap, because each further one
-//    reserves 64 MiB; and an abort, by which libraries respond to a lack of memory or threads, also ends the
-//    program as by EndProcess().
+//  - Under a limit of address space (ulimit -v), all threads allocate from one heap, because each further
+//    heap reserves 64 MiB. An abort, by which libraries respond to a lack of memory or threads, then ends the
+//    program as EndProcess() does.
 //  - A library that gets no thread or no memory throws an exception. If nothing catches it, the program ends
-//    as by EndProcess(), with exit code 1 and one line on stderr. Any other uncaught exception still aborts
+//    as EndProcess() does, with exit code 1 and one line on stderr. Any other uncaught exception still aborts
 //    the process.
 //  - Environment variables that libraries read, and that would change results or stop a job unnoticed, are
 //    removed (the table in process_start.cc). If a library has read one before main(), the program executes
@@ -25,14 +25,14 @@ namespace cairn {
 // `argv`: the argument of main().
 void PrepareProcess(char** argv);
 
-// The log lines for PrepareProcess(): one for each variable that was removed, also by the process image that
+// The log lines for PrepareProcess(): one for each variable that was removed, before or after the program
 // executed itself again. Only the first call returns them.
 std::vector<std::string> TakeRemarks();
 
 // The resources that a program cannot run without.
 struct ProcessNeeds {
-  int64_t files = 0;  // open at the same time
-  int threads = 0;    // at the same time, in addition to the running ones
+  int64_t files = 0;  // files that are open at the same time
+  int threads = 0;    // threads that run at the same time, in addition to those that run already
   // Threads for the peers of the job, started as they connect.
   int peer_threads = 0;
 };

@@ -9,10 +9,10 @@ struct ProcessUsage {
   int64_t resident_bytes = 0;
   int64_t virtual_bytes = 0;
   double cpu_seconds = 0;         // user and system time of all threads
-  double start_unix_seconds = 0;  // when it was started
+  double start_unix_seconds = 0;  // when the process was started
   int64_t threads = 0;
   int64_t open_files = 0;
-  int64_t most_open_files = 0;  // the limit (ulimit -n)
+  int64_t most_open_files = 0;  // the limit of open files (ulimit -n)
 };
 
 // Values that cannot be read from /proc are 0.

@@ -9,7 +9,7 @@ namespace cairn {
 absl::StatusOr<Shape> Shape::FromUntrusted(absl::Span<const int64_t> dims) {
   constexpr int64_t kMaxUntrusted = int64_t{1} << 40;
   Shape shape(dims);
-  int64_t elements = 1;  // product of the nonzero extents: no product of a subset is larger
+  int64_t elements = 1;  // product of the nonzero extents, which bounds every product of some extents
   for (int64_t extent : dims) {
     if (extent < 0) {
       return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " has a negative extent"));

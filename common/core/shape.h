@@ -17,8 +17,8 @@ class Shape {
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {}
 
-  // For shapes from outside (wire, file). INVALID_ARGUMENT for a negative extent, or if the product of the
-  // nonzero extents exceeds 2^40.
+  // Checks a shape that comes from the wire or from a file. INVALID_ARGUMENT for a negative extent, or if the
+  // product of the nonzero extents exceeds 2^40.
   static absl::StatusOr<Shape> FromUntrusted(absl::Span<const int64_t> dims);
 
   int rank() const { return static_cast<int>(dims_.size()); }

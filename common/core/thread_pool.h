@@ -25,7 +25,7 @@ class ThreadPool {
   // about 10 us.
   void ParallelRun(absl::FunctionRef<void(int)> body) ABSL_LOCKS_EXCLUDED(mutex_);
   // Queues `task` for one of the threads and returns true. Returns false, and does nothing, while a loop runs
-  // or if the queue is full: one waiting task per thread, and one more per idle thread.
+  // or if the queue is full. The queue holds one waiting task per pool thread, and one more per idle thread.
   bool TrySchedule(absl::AnyInvocable<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

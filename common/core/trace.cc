@@ -69,8 +69,8 @@ class TraceRecorder::Ring {
     for (auto& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
   }
 
-  // Leave(): the thread has ended, and another one may reuse the ring. Take(): returns whether the caller got
-  // it.
+  // Leave() releases the ring of a thread that has ended, so that another thread may reuse it. Take() returns
+  // true if the caller now owns the ring.
   void Leave() { taken_.store(false, std::memory_order_release); }
   bool Take() { return !taken_.exchange(true, std::memory_order_acq_rel); }
 
@@ -84,8 +84,8 @@ class TraceRecorder::Ring {
     }
     const Words words = Pack(event);
     std::atomic<uint64_t>* const to = &(*chunk)[head % kChunkEvents * kWords];
-    // A reader that sees one of these words also sees the current value of head_ or a later one, and so that
-    // the previous event in this slot is overwritten.
+    // A reader that sees one of these words also sees the current value of head_ or a later one. It can tell
+    // from this value that the previous event in this slot is overwritten.
     for (size_t i = 0; i < kWords; ++i) to[i].store(words[i], std::memory_order_release);
     head_.store(head + 1, std::memory_order_release);
   }
@@ -121,8 +121,8 @@ class TraceRecorder::Ring {
   std::atomic<bool> taken_{true};
 };
 
-// A thread's ring in the recorder that it used last; a program has one recorder. Although thread_local, it is
-// not shared state: only its own thread uses it.
+// The calling thread's ring in the recorder that the thread used last. A program has one recorder. Although
+// thread_local, it is not shared state: only its own thread uses it.
 struct TraceRecorder::LocalRing {
   ~LocalRing() {
     if (ring != nullptr) ring->Leave();

@@ -1,5 +1,6 @@
-// Records the timeline of a task: slices of time in one lane per kind of work, and the ends of arrows to
-// slices of other tasks. trace_file.h writes it to a file, trace_session.h creates it from a program's flags.
+// Records the timeline of a task: slices of time in one lane per kind of work, and the ends of arrows that
+// connect them to slices of other tasks. trace_file.h writes it to a file, trace_session.h creates it from a
+// program's flags.
 //
 // Created in main and passed down as a pointer, which is null if nothing is recorded. Any thread may record.
 // It writes 64 bytes per event into its own memory, without a lock, in some tens of nanoseconds; outside the
@@ -45,12 +46,12 @@ enum class TraceLane : uint8_t {
 // "push ps/1"; for an index of -1, only the kind: "apply".
 std::string NameOf(TraceLane lane, int index);
 
-// Identifies an arrow, which stands for a push to a server; both ends have the same.
+// Identifies an arrow, which stands for a push to a server. Both ends of the arrow have the same TraceFlow.
 struct TraceFlow {
   int32_t worker = 0;
   int32_t server = 0;
   uint64_t incarnation = 0;
-  int64_t number = 0;  // the worker's count of pushes
+  int64_t number = 0;  // number of the push among the worker's pushes
 
   friend bool operator==(const TraceFlow&, const TraceFlow&) = default;
 };
@@ -77,7 +78,7 @@ struct TraceSteps {
 // How far another task's clock is ahead of this task's, measured by the request with the shortest round trip.
 struct ClockOffset {
   int64_t ahead_nanos = 0;
-  int64_t round_trip_nanos = 0;  // the error is at most half of it
+  int64_t round_trip_nanos = 0;  // the error of `ahead_nanos` is at most half of this
 };
 
 class TraceRecorder {
@@ -108,8 +109,8 @@ class TraceRecorder {
   // The clock of this task that other tasks see: nanoseconds since 1970. It is set from the system clock when
   // the recorder is created, and then follows the steady clock.
   int64_t UnixNanos(TimePoint at) const;
-  // Adds a measurement of the clock of `task`: it replied `theirs`, its UnixNanos(), to a request sent at
-  // `sent` whose reply arrived at `received`.
+  // Adds a measurement of the clock of `task`. This task sent a request at `sent`, and the reply arrived at
+  // `received`. `theirs` is the UnixNanos() of the other task in that reply.
   void AddClockSample(const std::string& task, TimePoint sent, TimePoint received, int64_t theirs)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -169,7 +170,7 @@ inline bool Wants(const TraceRecorder* trace) {
   return trace != nullptr && trace->active();
 }
 
-// A time point in the form that events store.
+// A time point as events store it: nanoseconds of the steady clock.
 int64_t TraceNanos(TimePoint at);
 
 }  // namespace cairn

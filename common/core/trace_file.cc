@@ -178,7 +178,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // The trace of this process. The file of a single task has only one, whatever its pid.
+  // The trace of process `pid`. The file of a single task has only one trace, whatever the pid.
   TaskTrace& TraceOf(int64_t pid) {
     if (alone_) return traces_[0];
     const auto [found, added] = trace_of_.emplace(pid, traces_.size());

@@ -3,7 +3,7 @@
 // rounded.
 //
 // The file of a single task also describes its clock (`otherData`), which trace_merge.h uses to put several
-// tasks on one clock. Values; any thread.
+// tasks on one clock. Value types; any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct TaskTrace {
   struct Flow {
     size_t lane = 0;
     bool out = false;  // whether the arrow begins here; otherwise it ends here
-    int64_t at = 0;    // nanoseconds, within a slice of the lane
+    int64_t at = 0;    // nanoseconds; lies within a slice of the lane
     std::string id;    // the same at both ends
   };
   // The relation of the task's clock to other clocks.
@@ -48,7 +48,7 @@ struct TaskTrace {
   std::vector<Slice> slices;  // sorted by lane and begin, outer slices before inner ones
   std::vector<Flow> flows;
   int64_t lost = 0;    // events that were overwritten
-  bool ended = false;  // whether the task had ended when this was written
+  bool ended = false;  // whether the task had ended when the trace was written
 };
 
 // Arranges the recorded events in lanes. Overlapping work of one kind gets further lanes: "apply (2)".
@@ -56,8 +56,8 @@ TaskTrace LayOut(const TraceRecorder& recorder);
 
 // The file of one task.
 std::string ToJson(const TaskTrace& trace);
-// The file of several tasks whose times are on one clock already and have one origin, at `unix_nanos`.
-// `shifts` [task]: the nanoseconds by which each was moved, written to `otherData`.
+// The file of several tasks whose times are already on one clock and have one origin, `unix_nanos`. `shifts`
+// [task]: the nanoseconds by which the task's times were moved; they are written to `otherData`.
 std::string ToJson(const std::vector<TaskTrace>& tasks, int64_t unix_nanos,
                    const std::vector<int64_t>& shifts);
 

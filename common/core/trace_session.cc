@@ -20,8 +20,8 @@ namespace cairn {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);
-// The file is written only this many looks after the last recorded step, because work begun in that step may
-// still run: answers in flight, a checkpoint being written.
+// After the last recorded step, the thread waits this many times kLook before it writes the file, because
+// work begun in that step may still run: answers in flight, a checkpoint being written.
 constexpr int kLooksBehind = 10;
 // The pause between two writes while steps are recorded: at least kMinPause, and kPausePerWork times the
 // duration of the last write.

@@ -1,4 +1,4 @@
-// The timeline of a program, from its flags to its file.
+// Records the timeline of a program if a flag requests it, and writes it to a file.
 //
 // Created by main before any object that records, and destroyed after them. The destructor writes the file. A
 // background thread also writes it about a second after the last recorded step, so that a long job need not

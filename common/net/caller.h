@@ -27,9 +27,9 @@ struct CertificateNames {
 
 class Caller {
  public:
-  // May make every call: for servers that do not distinguish callers.
+  // A caller that may make every call, for servers that do not distinguish callers.
   static Caller Anyone() { return Caller(); }
-  // The caller with these names in its certificate. A "cairn:" URI that is no task grants nothing.
+  // The caller with these names in its certificate. A "cairn:" URI that names no task grants nothing.
   static Caller Of(const CertificateNames& names);
 
   // Whether a name of the certificate stands for a task. False for Anyone().
@@ -37,9 +37,10 @@ class Caller {
 
   // Whether the caller may speak as this task, "worker/3".
   bool Is(absl::string_view task) const;
-  // Whether it may speak as some task of the job, or as the operator: "ps", "worker", "operator".
+  // Whether the caller may speak as some task of `job` ("ps", "worker"), or as the operator ("operator").
   bool HasRole(absl::string_view job) const;
-  // Whether a name with this very index, or `*`, stands for the task: "worker" is not "worker/0".
+  // Whether the certificate names the task with its index, or has the name `*`: the name "worker" is not
+  // enough for "worker/0".
   bool IsExactly(absl::string_view task) const;
 
   // "worker/3, operator": for messages.

@@ -1,7 +1,7 @@
 // The members of the cluster and the identity of this task: TensorFlow's ClusterSpec and TF_CONFIG, parsed
 // strictly.
 //
-// Values; immutable after parsing. Errors are INVALID_ARGUMENT and name the source (a file, a flag,
+// Value types; immutable after parsing. Errors are INVALID_ARGUMENT and name the source (a file, a flag,
 // TF_CONFIG), the job and the index; a cluster file that cannot be read gives the system's code.
 #pragma once
 
@@ -32,9 +32,9 @@ class ClusterSpec {
   // chief (alias master) and evaluator are ignored. Refuses a cluster without ps, or with gaps in their
   // indices.
   static absl::StatusOr<ClusterSpec> FromJson(absl::string_view text, absl::string_view source);
-  // The same for a parsed object, as task `self` sees it (unset: no particular task). In a sparse cluster a
-  // ps may see only itself, in Kubeflow's form as the only element of the list, whatever its index; an
-  // evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
+  // Like FromJson() for a parsed object, as task `self` sees the cluster (unset: no particular task). In a
+  // sparse cluster a ps may see only itself, in Kubeflow's form as the only element of the list, whatever its
+  // index; an evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
   static absl::StatusOr<ClusterSpec> FromJobs(const nlohmann::json& jobs, absl::string_view source,
                                               const std::optional<TaskId>& self, bool needs_servers = true);
   // Adds one task. An error, without effect, for an unknown job, a task or address that exists already, or a
@@ -56,13 +56,14 @@ class ClusterSpec {
   // The number of tasks of the cluster on the host of `task`, including itself; the default thread counts
   // depend on it. 1 for an evaluator that the cluster does not list.
   int tasks_on_host_of(const TaskId& task) const;
-  // The position of `task` among the trainers on its host, in the order of trainers(), which determines its
-  // GPU. 0 for a task that is not a trainer.
+  // The position of `task` among the trainers on its host, in the order of trainers(). The position
+  // determines the GPU of the task. 0 for a task that is not a trainer.
   int local_rank_of(const TaskId& task) const;
 
   // The canonical JSON of the spec, and a hash of it that connecting tasks compare. Tasks of a sparse cluster
-  // see different parts of it, so the hash covers only the addresses of the servers. It is the same in every
-  // process and on every machine. For a task that does not know all servers it is 0, which matches any hash.
+  // see different parts of the spec, so the hash covers only the addresses of the servers. The hash is the
+  // same in every process and on every machine. A task that does not know all servers has the hash 0, which
+  // matches any hash.
   std::string ToJson() const;
   uint64_t Hash() const;
   // A hash of the addresses of the trainers, in their order, for workers that use no servers.
@@ -79,7 +80,7 @@ struct ClusterFlags {
   std::string job_name{};           // --job_name
   std::optional<int> task_index{};  // --task_index
   std::vector<std::string> ps_hosts{}, worker_hosts{}, chief_hosts{}, evaluator_hosts{};
-  bool unlisted_workers = false;  // a worker need not be listed: it may join a job that runs
+  bool unlisted_workers = false;  // a worker that is not listed may join the running job
   bool needs_servers = true;      // a cluster without ps is refused
 };
 

@@ -47,7 +47,7 @@ class Bfloat16 final : public Codec {
   }
 };
 
-// Finite numbers within the range of float16.
+// Clamps finite numbers to the range of float16.
 float Saturated(float value) {
   return std::isfinite(value) ? std::clamp(value, -kLargestFloat16, kLargestFloat16) : value;
 }
@@ -58,7 +58,7 @@ uint16_t ToFloat16(float value) {
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);   // NaN
   if (magnitude == 0x7f800000) return static_cast<uint16_t>(sign | 0x7c00);  // infinity
-  if (magnitude < 0x38800000) {  // below 2^-14: multiples of 2^-24, which the addition rounds to
+  if (magnitude < 0x38800000) {  // below 2^-14: the addition rounds to a multiple of 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f)));
   }
@@ -76,7 +76,8 @@ float FromFloat16(uint16_t half) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000));
 }
 
-// Convert eight numbers at a time, if the processor can. Return how many were converted.
+// EncodeByEight() and DecodeByEight() need HasFloat16(). They convert eight numbers at a time and return how
+// many they have converted.
 #if defined(__x86_64__)
 bool HasFloat16() {
   static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");

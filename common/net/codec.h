@@ -21,7 +21,7 @@ class Codec {
  public:
   virtual ~Codec() = default;
 
-  // The bytes of `count` encoded elements, rounded up to whole floats.
+  // The number of floats that `count` encoded elements occupy, rounded up.
   static int64_t Floats(int64_t count) { return (count + 1) / 2; }
 
   // Encodes `values` to `to`, 2 bytes each, unaligned.
@@ -39,8 +39,8 @@ const char* EncodingName(v1::Encoding encoding);
 // The encoding of this name; nullopt for an unknown name.
 std::optional<v1::Encoding> EncodingOf(absl::string_view name);
 
-// The number of elements in a chunk of float32 or of 16 bits. INVALID_ARGUMENT if the chunk and its payload
-// do not agree, if it has no elements, or if it has another encoding.
+// The number of elements in a chunk that is encoded as float32 or in 16 bits. INVALID_ARGUMENT if the chunk
+// and its payload do not agree, if it has no elements, or if it has another encoding.
 absl::StatusOr<int64_t> CountElements(const v1::Chunk& chunk, Payload payload);
 
 // Decodes the elements [first, first + to.size()) of a chunk that CountElements() has accepted. Fails as

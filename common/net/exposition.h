@@ -26,8 +26,8 @@ class Exposition {
   void Sample(double value) { Sample({}, value); }
   void Sample(const Labels& labels, double value);
   void Sample(const Labels& labels, const Distribution& distribution);
-  // `counts` [bucket]: the number of values in the bucket, at most limits[bucket] and more than the previous
-  // limit; the last bucket is unbounded.
+  // `counts` [bucket]: the number of values that are at most limits[bucket] and above the previous limit; the
+  // last bucket is unbounded.
   void Sample(const Labels& labels, const std::vector<double>& limits, const std::vector<int64_t>& counts,
               double sum);
 

@@ -1,6 +1,6 @@
 // Closes the connection that floods this process when its memory grows beyond a bound.
 //
-// gRPC 1.51 keeps all headers of a request, however many come (an HTTP/2 CONTINUATION flood), and
+// gRPC 1.51 keeps all headers of a request, however many arrive (an HTTP/2 CONTINUATION flood), and
 // --memory_limit does not count them. Only the number of bytes received shows which connection floods: when
 // memory exceeds the bound, the connection that is receiving most is shut down, and gRPC frees the headers
 // that it kept. One thread.
@@ -26,7 +26,7 @@ class FloodGuard {
   struct Connection {
     int descriptor = -1;
     uint64_t cookie = 0;
-    uint64_t received = 0;  // bytes, at the last Look()
+    uint64_t received = 0;  // bytes received by the time of the last Look()
   };
   // The bytes received on the connection since the last call.
   static uint64_t NewlyReceived(Connection& connection);

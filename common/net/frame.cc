@@ -66,7 +66,7 @@ class SliceStream final : public google::protobuf::io::ZeroCopyInputStream {
  private:
   absl::Span<const grpc::Slice> slices_;
   size_t index_ = 0;
-  size_t offset_ = 0;  // read so far of slices_[index_]
+  size_t offset_ = 0;  // bytes of slices_[index_] that have been read
   int64_t read_ = 0;
 };
 
@@ -86,7 +86,7 @@ absl::Status CopyPayload(Payload payload, void* to) {
   char* next = static_cast<char*>(to);
   if (payload.borrowed() != nullptr) return payload.borrowed()->Read(0, {next, payload.borrowed()->size()});
   for (const auto& run : payload.runs()) {
-    if (run.empty()) continue;  // and `to` may be null
+    if (run.empty()) continue;  // `to` may be null then
     std::memcpy(next, run.data(), run.size());
     next += run.size();
   }
@@ -114,7 +114,7 @@ grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header, FloatS
 
   std::vector<grpc::Slice> slices;
   slices.reserve(1 + payload.size());
-  slices.emplace_back(begin, static_cast<size_t>(next - begin));  // copies
+  slices.emplace_back(begin, static_cast<size_t>(next - begin));  // copies the bytes
   for (const auto& run : payload) {
     if (run.empty()) continue;
     const size_t bytes = run.size() * sizeof(float);
@@ -152,7 +152,7 @@ absl::Status DecodedFrame::Decode(const grpc::ByteBuffer& message, google::proto
     if (tag != 0 && (tag != kPayloadTag || !in.ReadVarint32(&payload_bytes))) {
       return absl::InvalidArgumentError("frame: something other than a payload follows the header");
     }
-  }  // returns the bytes that it read ahead to the stream
+  }  // the destructor of `in` returns the bytes that it read ahead to `stream`
   stream.AppendRest(&payload_);
   if (payload_bytes > kMaxPayloadBytes || PayloadBytes(payload()) != payload_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", payload_bytes, " bytes announced, ",

@@ -33,16 +33,16 @@ class BorrowedBytes {
  public:
   virtual ~BorrowedBytes() = default;
   virtual size_t size() const = 0;
-  // Copies the bytes from offset `begin` on to one destination after another, in one operation. Fails if the
+  // Copies the bytes from offset `begin` on into the destinations in turn, in one operation. Fails if the
   // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the sender has announced an
   // invalid address. The contents of the destinations are then unspecified.
   virtual absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const = 0;
   // Copies to a single destination.
   absl::Status Read(size_t begin, absl::Span<char> to) const { return Scatter(begin, {&to, 1}); }
 
-  // The bytes in place, if they are mapped; they stay valid after the end of the stream. The sender does not
-  // change them until it is notified that they were used (by the exchange that this message belongs to), or
-  // never (data_channel/shared_buffer.h).
+  // Mapped bytes, for use in place. They stay valid after the end of the stream. The sender changes them only
+  // after the exchange that this message belongs to has notified it that they were used. If that never
+  // happens, the bytes never change (data_channel/shared_buffer.h).
   struct Kept {
     std::shared_ptr<const void> owner;
     absl::Span<const absl::Span<const char>> runs;  // the list is valid as long as this object
@@ -57,7 +57,7 @@ class Payload {
  public:
   using Runs = absl::Span<const absl::Span<const char>>;
   Payload() = default;
-  Payload(Runs runs) : runs_(runs) {}                                        // NOLINT: what most payloads are
+  Payload(Runs runs) : runs_(runs) {}                                        // NOLINT: most payloads are runs
   Payload(const std::vector<absl::Span<const char>>& runs) : runs_(runs) {}  // NOLINT
   Payload(const absl::Span<const char>* runs, size_t count) : runs_(runs, count) {}
   explicit Payload(const BorrowedBytes& borrowed) : borrowed_(&borrowed) {}

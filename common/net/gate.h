@@ -16,8 +16,9 @@ namespace cairn::net {
 
 class Gate {
  public:
-  // `self`: this task, for messages: "ps/0". `access` has passed CheckAccess(). If our certificate names a
-  // task, so must those of all callers; else a certificate that names no task may make every call.
+  // `self`: this task, for messages: "ps/0". `access` has passed CheckAccess(). If this task's certificate
+  // names a task, the certificates of all callers must name tasks too. Otherwise a caller whose certificate
+  // names no task may make every call.
   Gate(std::string self, const Access& access);
 
   // UNAUTHENTICATED without the job token; PERMISSION_DENIED for a certificate that names no task although

@@ -27,7 +27,7 @@ class GrpcPort {
   // the server has been built, `*port` is the port; 0: the address cannot be bound.
   GrpcPort(grpc::ServerBuilder& builder, const std::string& address,
            std::shared_ptr<grpc::ServerCredentials> credentials, bool reuse_port, int* port);
-  // As Close().
+  // Calls Close().
   ~GrpcPort();
 
   // To be called before Open(). When this process' own memory exceeds `bytes`, the connection that is

@@ -1,6 +1,6 @@
 // Base classes for the two ends of a bidirectional stream, over gRPC's callback API. Messages are written one
-// at a time, in the order in which they are given or by their rank (Outbox), and read one at a time. Each end
-// ends once. Derived classes handle the messages.
+// at a time, in the order in which they are given or by their rank (Outbox), and read one at a time. Derived
+// classes handle the messages.
 #pragma once
 
 #include <optional>
@@ -32,8 +32,8 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
     }
     context_.TryCancel();
   }
-  // Without a deadline: a cancelled call always ends, and the memory that is being sent must not be released
-  // before.
+  // Waits without a deadline: a cancelled call always ends, and the memory that is being sent must not be
+  // released before that.
   void AwaitEnd() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     while (!done_) changed_.Wait(mutex_);
@@ -71,8 +71,8 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
  private:
   // An error ends the stream; OnEnd() receives it.
   virtual absl::Status OnMessage(const In& message) = 0;
-  // The last callback. `status`: the reason for which this end ended the stream, else the status of the other
-  // end.
+  // The last callback. `status`: the error with which this end cancelled the stream, if there is one;
+  // otherwise the status from the other end.
   virtual void OnEnd(const absl::Status& status) = 0;
 
   void Push(Out message, std::optional<int64_t> rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -173,7 +173,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
   void OnCancel() final { End(grpc::Status::CANCELLED); }
 
  protected:
-  // For OnDone(): the status of the first End().
+  // For OnDone(): the status given to the first call of End().
   absl::Status ended_with() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     return FromGrpc(status_);

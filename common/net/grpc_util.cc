@@ -23,7 +23,7 @@ namespace {
 constexpr int kKeepaliveMs = 5'000;
 constexpr int kKeepaliveTimeoutMs = 10'000;
 // The time limit for TLS and the first HTTP/2 frame: a client that connects and sends nothing is disconnected
-// then.
+// after this time.
 constexpr int kHandshakeTimeoutMs = 10'000;
 // The limit of concurrent calls and streams per connection. A client has a few for each shard.
 constexpr int kMaxStreams = 1024;

@@ -15,11 +15,11 @@
 
 namespace cairn::net {
 
-// Incremented when a frame or a call changes its meaning.
+// Incremented when the meaning of a frame or a call changes.
 inline constexpr int kProtocolVersion = 8;
 
-// Call metadata: the index of the server whose shard is meant, if it is not the called server's own shard
-// (parameter_server.proto).
+// Call metadata: the index of the server whose shard the call is for, if it is not the called server's own
+// shard (parameter_server.proto).
 inline constexpr char kShardMetadata[] = "cairn-shard";
 
 // Call metadata: the job token (access.h).

@@ -12,7 +12,7 @@ struct HostPort {
   std::string host;  // without brackets; names in lower case, IPv6 addresses in their shortest form
   int port = 0;      // 1 to 65535
 
-  // INVALID_ARGUMENT quoting `text` and saying how it should look.
+  // INVALID_ARGUMENT quoting `text` and showing the expected form.
   static absl::StatusOr<HostPort> Parse(absl::string_view text);
   std::string ToString() const;  // with brackets around an IPv6 address
   friend bool operator==(const HostPort& a, const HostPort& b) {

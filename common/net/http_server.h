@@ -22,11 +22,11 @@ namespace cairn::net {
 
 // --metrics_port and --metrics_host.
 struct MetricsFlags {
-  std::optional<int> port;  // none: no server; 0: any free one
+  std::optional<int> port;  // none: no server; 0: any free port
   std::string host = "0.0.0.0";
 };
 void AddMetricsFlags(CLI::App& app, MetricsFlags& flags);
-// None without a server, or if it may listen on any port.
+// The port of the server; nullopt if there is no server, or if any free port will do.
 std::optional<TaskPort> PortOf(const MetricsFlags& flags);
 
 struct HttpReply {
@@ -44,7 +44,7 @@ class HttpServer {
   // requests get here.
   using Handler = std::function<HttpReply(const std::string& path)>;
 
-  // `host`: an IP address to listen on. INVALID_ARGUMENT if it is not one, or if the port is taken.
+  // `host`: an IP address to listen on. INVALID_ARGUMENT if `host` is no IP address, or if the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port,
                                                            Handler handler);
   // Closes all connections.

@@ -20,8 +20,8 @@ std::string StalenessQuantile(const v1::Counters& counters, double part);
 double QuantileOf(const Distribution& distribution, double part);
 
 // The worker whose gradients usually come last: "worker/1, last in 71 % of the rounds, 12.3 ms behind the
-// first on average". Empty if there is none: it must be last in more than twice its share of at least 20
-// rounds.
+// first on average". Empty if there is no such worker. It must have been last in 75 % of at least 20 rounds,
+// or in more than twice its share of them.
 std::string StragglerOf(const v1::ServerStatus& status);
 
 // One sentence on what is trained, which tasks are being waited for, and what has failed.

@@ -16,7 +16,8 @@ class App;
 
 namespace cairn::net {
 
-// Differs between processes: the start time in microseconds, in the bits above the process id.
+// Returns a number that no other process has: the start time in microseconds, in the bits above the process
+// id.
 uint64_t DrawIncarnation();
 
 // Listens for data channels as far as `transport` allows: on a socket for tasks of this host, and, for
@@ -30,8 +31,9 @@ DataListeners ListenForData(const TlsFiles& tls, Transport transport, const std:
 // --data_port.
 void AddDataPortFlag(CLI::App& app, int& port);
 
-// Warnings if others on the network can read, change (`what`: "the variables") or end what this task does, or
-// if `clients` ("clients") cannot reach the task, which its cluster knows as `host`.
+// Logs warnings if others on the network can read or change `what` ("the variables") or end the job, or if
+// `clients` ("clients") will refuse this task's certificate because it does not name `host`, the task's host
+// in the cluster.
 void WarnOfAccess(const Access& access, const std::string& listens_at, const std::string& host,
                   absl::string_view what, absl::string_view clients);
 

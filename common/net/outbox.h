@@ -1,5 +1,5 @@
-// The messages that wait for one reader, the front of which is being written. Also decides when to pause
-// reading from that peer: a peer that does not take its answers may not request more.
+// A queue of messages to one peer; its front is being written. Also decides when to pause reading from that
+// peer: a peer that does not take its answers may not request more.
 //
 // The transport holds one message at a time, so all waiting messages can still be reordered. Consecutive
 // messages with a rank are ordered by rank, lowest first. A message without a rank neither overtakes nor is
@@ -24,7 +24,7 @@ class Outbox {
   // Reading of requests pauses while more messages than this wait.
   static constexpr size_t kMaxBeforeBackpressure = 64;
 
-  // Returns true if the message is the only one, so that the caller must start to write it.
+  // Queues the message. Returns true if it is the only one, so that the caller must start to write it.
   bool Push(Message message, std::optional<int64_t> rank = std::nullopt) {
     auto before = messages_.end();
     while (rank.has_value() && before != messages_.begin() && std::prev(before) != messages_.begin() &&
@@ -34,15 +34,15 @@ class Outbox {
     messages_.insert(before, {std::move(message), rank});
     return messages_.size() == 1;
   }
-  // As above, but ahead of all waiting messages, for messages that need no order.
+  // Like Push(), but inserts the message ahead of all waiting messages. For messages that need no order.
   bool PushFirst(Message message) {
     const auto place = messages_.empty() ? messages_.end() : std::next(messages_.begin());
     messages_.insert(place, {std::move(message), std::nullopt});
     return messages_.size() == 1;
   }
-  // As above, but ahead of the front too, which must not have been started.
+  // Inserts the message ahead of the front too. Writing the front must not have begun.
   void PushFront(Message message) { messages_.push_front({std::move(message), std::nullopt}); }
-  // The front has been written. Returns true if there is a next message to write.
+  // Removes the front, which has been written. Returns true if there is a next message to write.
   bool Pop() {
     messages_.pop_front();
     return !messages_.empty();
@@ -53,8 +53,8 @@ class Outbox {
   }
   void Clear() { messages_.clear(); }
 
-  // To be called before the next request is read: whether to pause instead. If so, Resume() returns true once
-  // when reading should resume.
+  // To be called before the next request is read. Returns true if reading must pause; Resume() then returns
+  // true once, when reading should resume.
   bool Backpressured() { return resting_ = messages_.size() > kMaxBeforeBackpressure; }
   bool Resume() {
     return resting_ && messages_.size() <= kMaxBeforeBackpressure && std::exchange(resting_, false);

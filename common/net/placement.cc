@@ -13,7 +13,7 @@
 namespace cairn::net {
 namespace {
 
-// A variable that is split to balance the servers has no smaller part, unless the caller requests it.
+// The smallest part of a variable that is split to balance the servers.
 constexpr int64_t kMinPartBytes = int64_t{128} << 10;
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMaxBands = 256;
@@ -113,7 +113,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     const int64_t bands = BandsOf(shape);
     const int64_t band_bytes = RowsPerBand(shape) * shape.row_elements() * kElementBytes;
     const int64_t least =
-        (kMinPartBytes + band_bytes - 1) / band_bytes + 1;  // in bands, the last of which may be short
+        (kMinPartBytes + band_bytes - 1) / band_bytes + 1;  // in bands; the last band may be short
     int64_t next = 0;
     for (int part = 1; next < bands; ++part) {
       const size_t server = placement.Lightest(variable);
@@ -158,7 +158,7 @@ std::vector<std::vector<Part>> PlaceInFragments(absl::Span<const VariableInfo> v
   return std::move(placement).Take();
 }
 
-// The same runs, with adjacent ones merged.
+// The same extents, with adjacent ones merged.
 std::vector<Extent> Joined(absl::Span<const Extent> extents) {
   std::vector<Extent> joined;
   for (const Extent& extent : extents) {

@@ -3,7 +3,7 @@
 // The values of a server are one flat array of floats (its arena): its slices, one after another. Pushes and
 // pulls address the arena, so small variables travel packed together, without a message per variable. The
 // chief decides the placement with PlaceVariables(); all others learn it from the servers and map through a
-// Layout. Values; any thread.
+// Layout. Value types; any thread.
 #pragma once
 
 #include <cstdint>

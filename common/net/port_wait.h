@@ -22,15 +22,15 @@ struct TaskPort {
   std::string flag{};  // for messages: "--metrics_port"; empty: the task's own port
 };
 
-// As AwaitPort() for each of `ports`, up to kPortWait each. Returns the code with which the task ends instead
-// of starting: kRetryable, with an error in the log, if another process has a port all that time; a signal's
-// own code. Empty: the ports are free.
+// Calls AwaitPort() for each of `ports`, with a limit of kPortWait each. Returns nullopt if the ports are
+// free, otherwise the exit code of the task: kRetryable, with an error in the log, if another process still
+// has a port after that time, or the signal's exit code if a signal arrives.
 std::optional<ExitCode> AwaitPorts(absl::Span<const TaskPort> ports, SignalQueue& signals);
 
 // Blocks until a server could listen at `address` ("0.0.0.0:2222") or `limit` has passed; logs once that it
-// waits. `pause` sleeps for the time it is given and returns false to give up. `reuse_port`: the server sets
-// SO_REUSEPORT. Returns false if another process has the port all that time; true does not promise that
-// listening will succeed.
+// is waiting. `pause` sleeps for the time it is given and returns false to give up. `reuse_port`: the server
+// sets SO_REUSEPORT. Returns false if another process still has the port at the end; true does not promise
+// that listening will succeed.
 bool AwaitPort(const std::string& address, bool reuse_port, std::chrono::milliseconds limit,
                absl::FunctionRef<bool(std::chrono::milliseconds)> pause);
 

@@ -25,7 +25,7 @@ class ReceivedElements {
   int64_t count() const { return cut_.count; }
   // Decodes the elements [first, first + to.size()). Fails as BorrowedBytes::Read() does.
   absl::Status Copy(int64_t first, absl::Span<float> to) const;
-  // Decodes the elements from `first` on to one destination after another. Fails in the same way.
+  // Decodes the elements from `first` on into the destinations in turn. Fails as Copy() does.
   absl::Status Scatter(int64_t first, absl::Span<const absl::Span<float>> to) const;
 
  private:
@@ -33,7 +33,7 @@ class ReceivedElements {
 
   const v1::Chunk& chunk_;
   const Payload payload_;
-  const GradientCodec* codec_ = nullptr;  // null: not an encoding only for gradients
+  const GradientCodec* codec_ = nullptr;  // null: the encoding is not only for gradients
   Cut cut_;
   std::vector<char> copy_;  // a copy of the payload, if there is a codec
 };

@@ -24,7 +24,7 @@ std::string HexOf(absl::string_view bytes);
 // Constant-time: strings of equal length take the same time wherever they differ.
 bool SameSecret(absl::string_view a, absl::string_view b);
 
-// 32 bytes. Different lists have different seals, even if their concatenations are equal.
+// A seal has 32 bytes. Different lists have different seals, even if their concatenations are equal.
 std::string SealOf(absl::string_view key, absl::Span<const std::string> facts);
 // False with a key of fewer than kMinSealKeyBytes.
 bool SealHolds(absl::string_view key, absl::Span<const std::string> facts, absl::string_view seal);

@@ -48,7 +48,7 @@ std::string Escape(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-// Few digits: of an axis.
+// Formats a number on an axis, with few digits.
 std::string Tick(double value) {
   const double size = std::abs(value);
   if (size >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);

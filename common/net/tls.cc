@@ -113,7 +113,7 @@ std::string Text(const ASN1_STRING* string) {
                      static_cast<size_t>(ASN1_STRING_length(string)));
 }
 
-// Its DNS names and IP addresses.
+// The DNS names and IP addresses in the certificate.
 std::vector<std::string> NamesOf(X509* certificate) {
   const Names names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
@@ -151,7 +151,7 @@ void PrepareLibraries() {
   setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "20", /*overwrite=*/0);
 }
 
-// [text in a line of gRPC's log] its meaning.
+// A text in gRPC's log, and its meaning.
 struct Trouble {
   const char* grpc_says;
   const char* meaning;

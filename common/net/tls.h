@@ -31,7 +31,7 @@ inline constexpr unsigned kTlsRefreshSeconds = 10;
 
 // Paths of PEM files; all empty: plain text.
 struct TlsFiles {
-  std::string cert{};  // --tls_cert: our certificate, and intermediate ones
+  std::string cert{};  // --tls_cert: our certificate, and intermediate certificates
   std::string key{};   // --tls_key: key of the first certificate, not encrypted
   std::string ca{};    // --tls_ca: one or several CA certificates
   bool any() const { return !cert.empty() || !key.empty() || !ca.empty(); }
@@ -62,7 +62,7 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const TlsFiles& f
 // because only the server may know the reason. gRPC does not report whose handshake failed.
 void LogRefusedPeers();
 
-// The meaning of such a line of gRPC's log: "Handshake failed with fatal error SSL_ERROR_SSL:
+// The meaning of a line of gRPC's log about a TLS error: "Handshake failed with fatal error SSL_ERROR_SSL:
 // error:0A0000C7:SSL routines::peer did not return a certificate." -> "a peer was refused: it shows no
 // certificate". Empty for other lines.
 std::string TlsTroubleIn(absl::string_view grpc_line);

@@ -22,8 +22,8 @@ v1::DataEndpoint ToProto(const DataAddress& address) {
 }
 namespace {
 
-// gRPC has just reached the host, so a connection that gets no answer for so long is being dropped by a
-// firewall.
+// The time limit for a TCP connection. gRPC has just reached the host, so if the connection gets no answer
+// within this time, a firewall is dropping its packets.
 constexpr auto kConnecting = std::chrono::seconds(2);
 
 }  // namespace

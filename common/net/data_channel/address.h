@@ -1,4 +1,4 @@
-// The address at which a task accepts data channel streams, and connecting to it.
+// The address at which a task accepts data channel streams, and a function that connects to it.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ DataAddress FromProto(const v1::DataEndpoint& proto);
 v1::DataEndpoint ToProto(const DataAddress& address);
 
 // Connects to the task whose gRPC address is `server`, "host:port". UNAVAILABLE, with the reason, if the task
-// does not offer this transport or cannot be reached by it. A TCP connection that is not established within 2
-// s counts as unreachable: something drops the packets to that port.
+// does not offer this transport or cannot be reached by it. A task that accepts no TCP connection for 2 s
+// counts as unreachable: something drops the packets to its port.
 absl::StatusOr<FileDescriptor> ConnectDataChannel(const std::string& server, Transport transport,
                                                   const DataAddress& address);
 

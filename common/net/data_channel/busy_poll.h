@@ -3,8 +3,8 @@
 // above all in a virtual machine.
 //
 // In other situations spinning wastes a core. A thread spins only if its last waits were short and no other
-// thread wants the core. The pollers of a process spin all together or not at all: if too many wait, those
-// that sleep would have to be woken on cores that the spinning ones occupy.
+// thread wants the core. Either all pollers of a process may spin or none: if too many of them wait, a
+// sleeping poller would have to be woken on a core that a spinning poller occupies.
 #pragma once
 
 #include <sched.h>
@@ -39,7 +39,7 @@ class BusyPollers {
   std::atomic<typename Clock::time_point> crowded_until_{};
 };
 
-// For one thread at a time.
+// Decides how a thread waits. One thread at a time.
 template <typename Clock = std::chrono::steady_clock>
 class BusyPoll {
  public:
@@ -53,15 +53,15 @@ class BusyPoll {
     std::chrono::microseconds short_wait{100};
     // The time to spin before sleeping.
     std::chrono::microseconds awake{50};
-    // Whether the count of short waits starts again when the thread was busy between two waits for longer
-    // than `short_wait`, or when Distrust() is called. Set for a thread that serves many others.
+    // Whether the count of short waits starts again at zero after the thread was busy between two waits for
+    // longer than `short_wait`, and when Distrust() is called. True for a thread that serves many others.
     bool exchanges_alone = true;
   };
   // `pollers` must outlive this object.
   BusyPoll(BusyPollers<Clock>& pollers, const Options& options) : pollers_(pollers), options_(options) {}
 
-  // Returns the result of `poll(timeout_ms)`, which behaves as poll(2). Calls it with 0 while spinning, then
-  // with `timeout_ms`.
+  // Returns the result of `poll(timeout_ms)`, which behaves as poll(2). Calls `poll` with 0 while spinning,
+  // then with `timeout_ms`.
   template <typename Poll>
   int Wait(int timeout_ms, Poll poll) {
     if (timeout_ms == 0) return poll(0);
@@ -78,8 +78,8 @@ class BusyPoll {
     return ready;
   }
 
-  // Starts the count of short waits again: the last waits were short only because a large payload was
-  // arriving in pieces.
+  // Starts the count of short waits again at zero. To be called when the last waits were short only because a
+  // large payload was arriving in pieces.
   void Distrust() {
     if (options_.exchanges_alone) short_waits_ = 0;
   }

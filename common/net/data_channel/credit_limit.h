@@ -1,6 +1,6 @@
-// Credit-based flow control: how many payload bytes the other end of a stream allows this end to have sent.
-// Credit is advice. A sender that has waited kPatience for more credit sends without it, so a peer that stops
-// granting credit, or grants nonsense, costs only that delay.
+// Credit-based flow control: how many payload bytes the other end of a stream allows this end to send,
+// counted from the beginning of the stream. Credit is advisory. A sender that has waited kPatience for more
+// credit sends without it, so a peer that stops granting credit, or grants nonsense, costs only that delay.
 //
 // Not thread-safe.
 #pragma once
@@ -44,8 +44,8 @@ class CreditLimit {
  private:
   uint64_t sent_ = 0;
   uint64_t allowed_ = kNoLimit;
-  // The credit ran out and the sender continues without it. Grants below what has been sent are too late, and
-  // ignored.
+  // The credit ran out and the sender continues without it. Grants of no more than the bytes already sent
+  // come too late and are ignored.
   bool lapsed_ = false;
   std::optional<TimePoint> waits_until_;
 };

@@ -34,7 +34,7 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
   }
   Header of_piece = header;
   size_t run = 0, at = 0;  // the beginning of the next fragment
-  // Two elements of 16 bits in each float of the payload.
+  // If the chunk is encoded, each float of the payload contains two elements of 16 bits.
   const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;
   int64_t count = header.chunk().count();
   while (left > 0) {

@@ -37,7 +37,8 @@ void DataListeners::Wait(std::chrono::milliseconds limit) {
   std::vector<pollfd> ready = {
       {.fd = local_.socket.get(), .events = POLLIN, .revents = 0},
       {.fd = tcp_.socket.get(), .events = POLLIN, .revents = 0}};  // poll() ignores -1
-  // A partial handshake would end the wait at once, so its socket is only looked at again after the wait.
+  // A partial handshake would end the wait at once, so sockets with a partial handshake are not polled.
+  // TakeGreeted() checks them again after the wait.
   for (const Pending& one : pending_) {
     if (one.greeting == Greeting::kSilent) {
       ready.push_back({.fd = one.connection.socket.get(), .events = POLLIN, .revents = 0});

@@ -23,10 +23,11 @@ class DataListeners {
  public:
   struct Connection {
     FileDescriptor socket;
-    bool local = false;  // from this host, over the Unix socket
+    bool local = false;  // whether it came from this host, over the Unix socket
     std::string key{};   // DataStream::Options::key for the accepting end
   };
-  // The limits of connections without a complete handshake. With one more connection, the oldest is closed.
+  // The largest number of connections whose handshake is not complete (beyond it, the oldest connection is
+  // closed), and the time limit of a handshake.
   static constexpr size_t kMaxPending = 64;
   static constexpr auto kGreetingLimit = std::chrono::seconds(10);
 
@@ -36,8 +37,8 @@ class DataListeners {
 
   bool any() const { return local_.socket.valid() || tcp_.socket.valid(); }
   DataAddress address() const { return {.local_socket = local_.name, .port = tcp_.port, .key = key_}; }
-  // Returns the next connection whose handshake can be read at once, and waits for one for at most `limit`. A
-  // connection that begins with anything else is closed.
+  // Returns the next connection whose handshake can be read at once; nullopt if there is none within `limit`.
+  // Closes connections that begin with anything but a handshake.
   std::optional<Connection> Accept(std::chrono::milliseconds limit);
   // Refuses new connections at once, and closes those that Accept() has not returned.
   void Close();

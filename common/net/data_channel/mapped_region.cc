@@ -19,7 +19,7 @@ absl::StatusOr<std::shared_ptr<const MappedRegion>> MappedRegion::Open(const Dat
     return absl::InvalidArgumentError(
         absl::StrCat("frame: region of ", told.bytes, " bytes, but its memory has ", mapped.size()));
   }
-  (void)mapped.TakeDescriptor();  // the mapping is enough
+  (void)mapped.TakeDescriptor();  // closes the descriptor, which the mapping does not need
   return std::shared_ptr<const MappedRegion>(new MappedRegion(std::move(mapped), told.address));
 }
 

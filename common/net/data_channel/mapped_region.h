@@ -34,7 +34,7 @@ class MappedRegion {
   MappedRegion(SharedMemory memory, uint64_t address) : memory_(std::move(memory)), address_(address) {}
 
   const SharedMemory memory_;
-  const uint64_t address_;  // in the other end's memory
+  const uint64_t address_;  // address of the region in the other end's memory
 };
 
 // A mapped payload. `socket` must outlive it: the other end shuts the socket down before it overwrites the

@@ -25,8 +25,8 @@ namespace {
 constexpr int SO_PEERPIDFD = 77;
 #endif
 
-// Returns a pidfd of the process that connected. An older kernel returns one of the process that has its ID
-// now, which Open() restricts to processes of the same user.
+// Returns a pidfd of the process that connected. On an older kernel, the pidfd is of the process that has
+// this ID now; Open() accepts only processes of the same user.
 FileDescriptor HoldPeer(int socket, pid_t process) {
   int process_fd = -1;
   socklen_t size = sizeof process_fd;

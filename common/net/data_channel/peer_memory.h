@@ -4,8 +4,8 @@
 //
 // It works between processes of one user that see each other's process IDs (containers usually do not), as
 // far as the system lets one trace the other (kernel.yama.ptrace_scope). A server that runs as root could
-// read any process, but only reads processes of root. A pidfd refers to the other process: after the process
-// has ended, its ID may be reused, so whatever was read by then is rejected.
+// read any process, but only reads processes of root. The ID of a process that has ended may be reused, so a
+// pidfd is checked after each copy: if the other process has ended, the copied bytes are rejected.
 #pragma once
 
 #include <sys/types.h>

@@ -56,7 +56,7 @@ void* Map(size_t bytes, int protection, int flags, int descriptor) {
 absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes, Access others) {
   const size_t size = RoundedUp(bytes);
   FileDescriptor memory(memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // Allocated now: if a page cannot be allocated later, the process that touches it is killed.
+  // All pages are allocated now: if a page cannot be allocated later, the process that touches it is killed.
   if (!memory.valid() || fallocate(memory.get(), 0, 0, static_cast<off_t>(size)) != 0) {
     return SystemFailure("shared memory");
   }

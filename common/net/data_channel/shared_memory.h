@@ -17,7 +17,7 @@ class SharedMemory {
   // Allocates `bytes`, rounded up to whole pages, all 0; on huge pages if it is large and the system has
   // them. `others`: what other processes may do with it. UNAVAILABLE if the memory cannot be allocated.
   static absl::StatusOr<SharedMemory> Create(size_t bytes, Access others);
-  // The same without a descriptor, for this process alone. Throws OutOfMemory.
+  // Like Create(), but without a descriptor: for this process alone. Throws OutOfMemory.
   static SharedMemory Alone(size_t bytes);
   // Maps all of the memory that another process has passed. INVALID_ARGUMENT if it is not sealed, does not
   // consist of whole pages, or has more than `most_bytes`.
@@ -41,8 +41,8 @@ class SharedMemory {
   const FileDescriptor& descriptor() const { return descriptor_; }
   FileDescriptor TakeDescriptor() { return std::exchange(descriptor_, FileDescriptor()); }
 
-  // Moves this mapping to the address of `other`, of the same size, which is then empty. Writes during the
-  // call may be lost.
+  // Moves this mapping to the address of `other`, which must have the same size and is empty afterwards.
+  // Writes during the call may be lost.
   void MoveFrom(SharedMemory& other);
 
  private:

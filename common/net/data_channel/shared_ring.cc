@@ -10,7 +10,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr size_t kPage = 4096;  // for each header, so that the two directions share no cache line
+constexpr size_t kPage = 4096;  // one page for each header, so that the two directions share no cache line
 constexpr size_t kAlignment = 64;
 
 size_t SizeWith(size_t bytes) {
@@ -65,7 +65,7 @@ RingWriter::Reserved RingWriter::Reserve(size_t count) {
     if (!free.has_value()) return {Outcome::kBroken};
     if (*free >= skipped + count) break;
     if (asked) return {Outcome::kFull};
-    // Ordered with the two steps of Release(): at least one side sees what the other did.
+    // Release() writes `consumed` and then reads `writer_waits`. So at least one side sees the other's write.
     header_.writer_waits.store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }

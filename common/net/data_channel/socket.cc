@@ -155,7 +155,7 @@ absl::StatusOr<std::vector<FileDescriptor>> ReceivePassed(const FileDescriptor& 
     const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got < 0) return SystemFailure("receiving");
-    (void)Passed::Take(message, passed);  // the caller checks how many it has
+    (void)Passed::Take(message, passed);  // the caller checks how many descriptors came
     if (got == 0) return absl::UnavailableError("the other end closed the connection");
     bytes.remove_prefix(static_cast<size_t>(got));
   }

@@ -20,7 +20,7 @@ struct LocalListener {
   FileDescriptor socket;
 };
 
-// UNAVAILABLE, with `what` failed and the text of errno.
+// UNAVAILABLE, with `what`, which names the operation that failed, and the text of errno.
 absl::Status SystemFailure(absl::string_view what);
 // UNAVAILABLE.
 absl::Status OtherEndClosed();
@@ -43,7 +43,7 @@ class Passed {
   // Adds descriptors to `message`, which is about to be sent.
   void Attach(absl::Span<const int> descriptors, msghdr& message);
   // MakeRoom() prepares `message` for receiving; Take() appends the descriptors that came with it to
-  // `passed`. False: some were lost.
+  // `passed`. Returns false if some were lost.
   void MakeRoom(msghdr& message);
   static bool Take(msghdr& message, std::vector<FileDescriptor>& passed);
 

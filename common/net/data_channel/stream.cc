@@ -27,7 +27,7 @@ namespace {
 constexpr auto kClientsGreeting = std::chrono::seconds(10);
 constexpr auto kServersGreeting = std::chrono::seconds(5);
 
-// The pollers of this process. The other ends may be on the same cores.
+// The pollers of this process. At most half of the usable cores spin: the other ends may run on the rest.
 BusyPollers<>& Pollers() {
   static BusyPollers<> pollers(UsableCores() / 2);
   return pollers;
@@ -212,7 +212,7 @@ void DataStream::Run() {
   }
   unsent.Clear();
   unread.clear();
-  // Replies may keep the stream alive for longer, but nothing is sent any more.
+  // Replies may keep this object alive for longer, but nothing is sent any more.
   pages_.reset();
   writer_.reset();
   reader_.reset();
@@ -257,7 +257,8 @@ void DataStream::Arm() {
   uint32_t events = 0;
   if (!resting_ && !callers) events |= EPOLLIN;
   if (blocked_ == Blocked::kBySocket) events |= EPOLLOUT;
-  if (callers) events |= EPOLLET;  // EPOLLHUP cannot be masked: report it once, the caller handles it
+  // EPOLLHUP cannot be masked, so it is reported only once. The caller that receives handles it.
+  if (callers) events |= EPOLLET;
   if (std::exchange(armed_, events) == events) return;
   epoll_event event{.events = events, .data = {.fd = socket_.get()}};
   CAIRN_CHECK(epoll_ctl(watch_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0);

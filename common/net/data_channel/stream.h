@@ -91,8 +91,8 @@ class DataStream {
     std::string key{};
     // Client: the shard that it wants, of those that the server process serves.
     int64_t shard = kOwnShard;
-    // Backpressure: while more messages are queued, nothing is received. A peer that does not read its
-    // answers cannot send more requests.
+    // Backpressure: while more messages than this are queued, nothing is received. A peer that does not read
+    // its answers cannot send more requests.
     size_t rest_above = std::numeric_limits<size_t>::max();
     // The stream ends if the other end has taken none of the queued messages for this long.
     std::chrono::milliseconds stall_limit = std::chrono::hours(24 * 365);
@@ -124,15 +124,15 @@ class DataStream {
                                                             const Options& options, DataReceiver& receiver);
   // Calls Close().
   ~DataStream();
-  // Starts the stream's thread; to be called once. Messages may be sent and arrive from then on. Without it,
-  // or if it fails, OnEnd() is not called. RESOURCE_EXHAUSTED if the system refuses the thread.
+  // Starts the stream's thread; to be called once. Messages may be sent and arrive from then on. If Start()
+  // is never called, or fails, OnEnd() is not called. RESOURCE_EXHAUSTED if the system refuses the thread.
   absl::Status Start();
 
   // Whether this payload would be borrowed or mapped.
   bool OffersMemory(FloatSpans payload) ABSL_LOCKS_EXCLUDED(mutex_) {
     return BorrowedFrom(payload).has_value();
   }
-  // The best number of floats to send at a time of this payload, if it is neither borrowed nor mapped
+  // The best number of floats of this payload to send at a time, if it is neither borrowed nor mapped
   // (fragments.h). Pinned payloads cost least in large fragments. On the way to another host, small fragments
   // let more urgent ones overtake them.
   int64_t PieceOf(FloatSpans payload) const;
@@ -147,8 +147,8 @@ class DataStream {
 
   // Client: receives messages in the calling thread, until `enough` returns true, a thread calls Nudge(), or
   // `deadline` passes. `enough` is called between messages. The calling thread must hold no lock that the
-  // receiver takes. Returns false if receiving is up to the stream's thread: because it or another caller is
-  // receiving at this moment, or because the stream has ended.
+  // receiver takes. Returns false if the calling thread cannot receive: the stream's thread or another caller
+  // is receiving at this moment, or the stream has ended.
   bool ReceiveUntil(absl::FunctionRef<bool()> enough, std::chrono::steady_clock::time_point deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes ReceiveUntil() return soon. Any thread.
@@ -176,7 +176,7 @@ class DataStream {
     absl::InlinedVector<absl::Span<const float>, 2> payload{};
     std::shared_ptr<const void> owner{};           // keeps the memory of `payload` alive
     std::shared_ptr<const SharedRegion> region{};  // whose descriptor is passed with the message
-    size_t sent = 0;                               // bytes of prologue, header and payload
+    size_t sent = 0;                               // sent bytes of prologue, header and payload
   };
   enum class Blocked { kNot, kBySocket, kByRing, kByCreditLimit };
   enum class Receiving { kNobody, kThread, kCaller };
@@ -190,10 +190,10 @@ class DataStream {
   static constexpr size_t kMaxRuns = 64;  // the most runs in one system call
   // How many regions one end maps during the life of a stream. Payloads in other regions are borrowed.
   static constexpr size_t kMaxRegions = 8;
-  // How much is read from the socket before the kind of message is known. The rest of a payload is read
-  // straight to its destination.
+  // How many bytes are read from the socket before the kind of the message is known. The rest of a payload is
+  // read straight to its destination.
   static constexpr size_t kReadAhead = 4096;
-  // How many messages go in one direction before it is the other one's turn.
+  // How many messages the stream's thread sends, or receives, before it turns to the other direction.
   static constexpr int kTurn = 4;
 
   DataStream(FileDescriptor socket, bool server, bool shared, const Options& options, DataReceiver& receiver);
@@ -216,7 +216,8 @@ class DataStream {
   // Makes a caller that receives stop, and prevents others from starting.
   void TakeOver() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Sends what is queued until something blocks, at most `most` messages. One thread at a time: pumping_.
+  // Sends queued messages until something blocks, at most `most` of them. Only one thread at a time sends
+  // (pumping_).
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Blocked> SendPartOf(Message& message) ABSL_LOCKS_EXCLUDED(mutex_);
   // How this payload would be sent without a copy. Returns the number of the mapped region that contains it,
@@ -228,18 +229,18 @@ class DataStream {
   // The parts of the prologue, header and payload that the socket has not taken yet, at most kMaxRuns of
   // them.
   static absl::InlinedVector<iovec, 8> UnsentOf(const Message& message, bool with_payload);
-  // Sends from the message's payload by reference and returns the bytes taken. 0: the socket has no room, or
-  // pinning is impossible, and pins_ is now false.
+  // Sends from the message's payload by reference and returns how many bytes the socket has taken. 0 if the
+  // socket has no room, or if pinning is impossible; in the second case pins_ is false afterwards.
   size_t SendPages(const Message& message);
   absl::StatusOr<Blocked> PutIntoRing(Message& message);
   void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
 
-  // For a caller that receives: waits until there is something to receive. False: `deadline` has passed, or
-  // Nudge() was called.
+  // For a caller that receives: waits until there is something to receive. Returns false if `deadline` has
+  // passed or Nudge() was called.
   absl::StatusOr<bool> AwaitReadable(std::chrono::steady_clock::time_point deadline);
-  // To be called when a caller stops receiving; `status`: the error that it got, or OK. False: the stream is
-  // ending.
+  // To be called when a caller stops receiving; `status`: the error that the caller got, or OK. Returns false
+  // if the stream is ending.
   bool StepBack(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
@@ -255,8 +256,8 @@ class DataStream {
   void SendReleased() ABSL_LOCKS_EXCLUDED(mutex_);
   void SendFarewell(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Linger() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Shuts the socket down: what the other end reads of our memory from now on is invalid, because it may
-  // change.
+  // Shuts the socket down. Bytes that the other end reads from our memory afterwards are invalid, because the
+  // memory may change.
   void ShutDown() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
@@ -266,9 +267,9 @@ class DataStream {
   const FileDescriptor socket_;
   const bool within_host_;
   FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller that receives
-  FileDescriptor watch_;         // an epoll instance, of the stream's thread
-  // Constant once the first message is sent or received. Over the socket credit_, each end wakes the other
-  // end's waiting writer when its own reader has freed room in the ring.
+  FileDescriptor watch_;         // the epoll instance of the stream's thread
+  // The rings do not change once the first message is sent or received. Over the socket credit_, each end
+  // wakes the other end's waiting writer when its own reader has freed room in the ring.
   std::unique_ptr<SharedRings> rings_;
   FileDescriptor credit_;
   std::unique_ptr<RingWriter> writer_;  // used by the thread that pumps
@@ -278,29 +279,29 @@ class DataStream {
   std::unique_ptr<PeerMemory> peer_;        // null: this end cannot borrow
   std::atomic<bool> offers_memory_{false};  // the other end can borrow
   std::atomic<bool> maps_{false};           // the other end maps regions
-  std::atomic<bool> pins_;  // large payloads are pinned: there is no ring, and the system can do it
+  std::atomic<bool> pins_;  // large payloads are pinned: there is no ring, and the system supports it
 
-  // Used by the thread that receives: receiving_. [in_begin_, in_end_) of in_ has been received but not
-  // parsed.
+  // Used by the thread that receives (receiving_). The bytes [in_begin_, in_end_) of in_ have been received
+  // but not parsed.
   std::vector<char> in_;
   size_t in_begin_ = 0, in_end_ = 0;
   // Memory for a payload on the socket, if the receiver has given no destination.
   std::vector<char> payload_;
   absl::Span<char> destination_;
   size_t payload_got_ = 0;
-  uint64_t to_release_ = 0;  // payloads read that the other end still waits for
+  uint64_t to_release_ = 0;  // payloads that have been read but not confirmed to the other end
   bool unread_ = true;       // there may be more to receive than the socket reports
   BusyPoll<> caller_waits_;
   // A payload of more than kSmallBytes has arrived since the thread's last wait.
   bool large_ = false;
   std::vector<FileDescriptor> passed_;  // for the next kRegion messages
-  bool passed_all_ = true;              // no descriptor was lost, so each belongs to its kRegion
+  bool passed_all_ = true;              // no descriptor was lost, so they match the kRegion messages
   // [number] Regions of the other end.
   std::map<uint64_t, std::shared_ptr<const MappedRegion>> regions_;
 
   // Used by the stream's thread.
   BusyPoll<> waits_;
-  std::chrono::steady_clock::time_point progress_;  // when the other end last took something
+  std::chrono::steady_clock::time_point progress_;  // when the other end last took data
   std::chrono::steady_clock::time_point heard_;     // when this thread last noticed a new message
   bool spoken_ = false;                             // the first message has arrived
   // A message has arrived since heard_. Also set by a caller that receives.

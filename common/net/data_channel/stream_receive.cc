@@ -77,7 +77,7 @@ bool DataStream::StepBack(const absl::Status& status) {
   receiving_ = Receiving::kNobody;
   Arm();
   if (failure_.ok()) failure_ = status;
-  if (!status.ok() || unread_) Wake();  // the thread carries on
+  if (!status.ok() || unread_) Wake();  // the stream's thread carries on
   stepped_back_.NotifyAll();
   return status.ok() && !ending_ && !closing_;
 }
@@ -89,7 +89,7 @@ void DataStream::Nudge() {
   (void)!write(nudge_.get(), &one, sizeof one);
 }
 
-// False: nothing more to receive at present.
+// Returns false if there is nothing more to receive at present.
 absl::StatusOr<bool> DataStream::ReceiveInto(char* to, size_t count, size_t* got) {
   for (;;) {
     iovec run = {to, count};
@@ -106,7 +106,7 @@ absl::StatusOr<bool> DataStream::ReceiveInto(char* to, size_t count, size_t* got
     }
     if (received < 0) return SystemFailure("receiving");
     if (rings_ != nullptr) passed_all_ = Passed::Take(message, passed_) && passed_all_;
-    if (!passed_all_) passed_.clear();  // it is unknown which belongs to which region
+    if (!passed_all_) passed_.clear();  // it is unknown which descriptor belongs to which region
     if (received == 0) return OtherEndClosed();
     if (passed_.size() > kMaxRegions)
       return absl::InvalidArgumentError("frame: more descriptors than regions");
@@ -118,7 +118,7 @@ absl::StatusOr<bool> DataStream::ReceiveInto(char* to, size_t count, size_t* got
 absl::Status DataStream::Receive() {
   unread_ = true;
   for (int messages = 0; messages < kTurn;) {
-    // How many bytes are needed for the next step.
+    // The number of bytes that the next step needs: the prologue, then also the header and the runs.
     DataPrologue prologue;
     size_t needed = sizeof prologue;
     if (in_end_ - in_begin_ >= needed) {

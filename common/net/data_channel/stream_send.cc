@@ -18,14 +18,14 @@
 namespace cairn::net {
 namespace {
 
-// The smallest payload that is borrowed or mapped, if its runs are not too small: announcing the addresses,
-// and reading from them, costs as much as copying a few hundred bytes.
+// The smallest payload that is borrowed or mapped, if its runs are not too small. Announcing an address, and
+// reading from it, costs as much as copying a few hundred bytes.
 constexpr size_t kMinBorrowed = size_t{32} << 10;
 // The smallest payload that is pinned, if it is neither borrowed nor mapped: for smaller ones the copy costs
 // less than the system calls.
 constexpr size_t kMinPinned = size_t{128} << 10;
-constexpr size_t kMinPinnedRun = size_t{16} << 10;  // in bytes, on average
-// More unconfirmed payloads than this mean that the peer does not confirm them: from then on it gets copies.
+constexpr size_t kMinPinnedRun = size_t{16} << 10;  // average bytes of a pinned run
+// With this many unconfirmed payloads, the peer apparently confirms none, and further payloads are copied.
 constexpr size_t kMaxPinned = 256;
 // 10 Gbit/s: the credit added for each microsecond of a round trip, so that a long link stays busy.
 constexpr uint64_t kBytesPerMicrosecond = 1250;
@@ -82,7 +82,7 @@ void DataStream::Send(absl::Span<const char> header, FloatSpans payload, std::sh
                      .header = std::string(header.begin(), header.end()),
                      .owner = std::move(owner)};
   if (const auto region = BorrowedFrom(payload); region.has_value()) {
-    rank.reset();  // payloads are confirmed in the order in which they were sent
+    rank.reset();  // borrowed payloads are confirmed in order, so they are not reordered
     CAIRN_CHECK(bytes <= static_cast<size_t>(kMaxPayloadBytes));
     message.prologue.kind = DataPrologue::kBorrowed;
     message.prologue.runs = static_cast<uint32_t>(payload.size());
@@ -117,7 +117,7 @@ bool DataStream::FrontWaits() {
 void DataStream::Queue(Message message, std::optional<int64_t> rank) {
   const bool borrowed = message.prologue.kind == DataPrologue::kBorrowed;
   const bool small = borrowed || message.prologue.payload_bytes <= kSmallBytes;
-  // The other end may need these before it can continue, so they go ahead of payloads.
+  // The other end may need these messages before it can continue, so they are sent ahead of payloads.
   const bool first =
       message.prologue.kind == DataPrologue::kReleased || message.prologue.kind == DataPrologue::kAllowed;
   bool send_here, overtakes;
@@ -142,11 +142,12 @@ void DataStream::Queue(Message message, std::optional<int64_t> rank) {
     Wake();
     return;
   }
-  const absl::Status status = Pump(overtakes ? 2 : 1);  // the message that was overtaken keeps waiting
+  // With 2, the overtaken message is tried next and waits for credit again.
+  const absl::Status status = Pump(overtakes ? 2 : 1);
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;
   const bool waits = outgoing_.empty() || blocked_ == Blocked::kByCreditLimit;
-  if (!waits || !status.ok()) Wake();  // the thread carries on
+  if (!waits || !status.ok()) Wake();  // the stream's thread carries on
 }
 
 absl::Status DataStream::Pump(int most) {

@@ -18,7 +18,7 @@ namespace cairn::net {
 namespace {
 
 constexpr int kBacklog = 512;
-// TCP keepalive: the first probe after this much silence, then one at this interval, so many in all.
+// TCP keepalive: the silence before the first probe, the interval between probes, and their number.
 constexpr int kLookAfterSeconds = 5, kLookEverySeconds = 5, kLooks = 2;
 // The limit for unacknowledged data.
 constexpr int kUnacknowledgedMs = (kLookAfterSeconds + kLookEverySeconds * kLooks) * 1000;

@@ -21,11 +21,11 @@ struct TcpListener {
 // Listens on `host`, a name or a numeric address; 0.0.0.0 and :: mean all addresses of this machine, IPv4 and
 // IPv6. `port` 0: any port. UNAVAILABLE, with the reason.
 absl::StatusOr<TcpListener> ListenByTcp(const std::string& host, int port);
-// Listens on all addresses of `host`, at one port, as far as possible: at least one. `reuse_port`: another
-// socket may listen on the port too. UNAVAILABLE, with the reason.
+// Listens at one port on as many addresses of `host` as possible, at least one. `reuse_port`: another socket
+// may listen on the port too. UNAVAILABLE, with the reason.
 absl::StatusOr<std::vector<TcpListener>> ListenByTcpOnAll(const std::string& host, int port, bool reuse_port);
-// Waits at most `limit` for the connection, and for name resolution as long as the system's resolver takes.
-// DEADLINE_EXCEEDED, or UNAVAILABLE with the reason.
+// Waits at most `limit` for the connection, after a name resolution that takes as long as the system's
+// resolver needs. DEADLINE_EXCEEDED, or UNAVAILABLE with the reason.
 absl::StatusOr<FileDescriptor> ConnectByTcp(const std::string& host, int port,
                                             std::chrono::milliseconds limit);
 // The next pending connection; invalid if there is none, or no descriptor for it. Does not block.

@@ -20,7 +20,7 @@ enum class Transport {
 
 // "auto" and "shm" mean the same.
 inline constexpr std::initializer_list<const char*> kTransportWords = {"auto", "shm", "unix", "tcp", "grpc"};
-// INVALID_ARGUMENT, quoting `word`, if it is none of them.
+// INVALID_ARGUMENT, quoting `word`, if it is none of these words.
 absl::StatusOr<Transport> ParseTransport(absl::string_view word);
 // The transport in words, for messages: "shared memory".
 std::string InWords(Transport transport);

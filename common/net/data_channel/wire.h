@@ -42,7 +42,8 @@ struct DataRegion {
   uint64_t bytes = 0;
 };
 
-// Precedes each message. header_bytes of header follow, then `runs` BorrowedRuns or payload_bytes of payload.
+// Precedes each message. A header of header_bytes bytes follows, then `runs` BorrowedRuns or a payload of
+// payload_bytes bytes.
 struct DataPrologue {
   enum Kind : uint32_t {
     kInline = 0,     // the payload follows

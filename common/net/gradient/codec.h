@@ -20,7 +20,7 @@ struct Cut {
 };
 
 // The elements of a variable that are sent, for encodings that do not send all: those with a magnitude above
-// the threshold, and those equal to it up to an index.
+// `threshold`, and those with exactly this magnitude up to index `last_tie`.
 struct Selection {
   uint32_t threshold = 0;  // the bits of a float without its sign
   int64_t last_tie = -1;
@@ -30,13 +30,13 @@ class GradientCodec {
  public:
   virtual ~GradientCodec() = default;
 
-  // The size of a block of elements that share numbers. Blocks are counted from the first element of the
-  // variable.
+  // The size of a block: the elements of a block share numbers, such as a scale. Blocks are counted from the
+  // first element of the variable.
   virtual int64_t block_elements() const = 0;
-  // A chunk reaches at most to the next multiple of this within the variable; its payload then has at most
-  // 256 KiB.
+  // A chunk must end at or before the next multiple of this number in the variable, so that its payload has
+  // at most 256 KiB.
   virtual int64_t chunk_elements() const = 0;
-  // Whether the encoding drops so much that the sender must keep it (error feedback).
+  // Whether the encoding drops so much that the sender must keep the dropped part (error feedback).
   virtual bool wants_feedback() const = 0;
 
   // Selects the `most` largest elements by magnitude: the first among equal ones, and never a zero. Selects

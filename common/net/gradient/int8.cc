@@ -12,13 +12,15 @@ namespace {
 
 constexpr int64_t kBlock = 256;
 constexpr int64_t kChunk = int64_t{128} << 10;
-// Added to a float of magnitude below 2^22, it leaves the nearest integer (ties to even) in the lowest bits.
+// The sum of this and a float of magnitude below 2^22 has the nearest integer (ties to even) in its lowest
+// bits.
 constexpr float kRounding = 0x1.8p23f;
 
-// The largest scale: 127 times it is still a finite float.
+// The largest scale: 127 times this scale is still a finite float.
 constexpr float kLargestScale = 0x1.0204p121f;
 
-// 0 for blocks whose elements would all be rounded to 0, so that no reciprocal is infinite.
+// The scale of a block. 0 in place of a subnormal number, whose reciprocal may be infinite; all elements of
+// the block are then encoded as 0.
 CAIRN_INLINE float ScaleOfBody(const float* values, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, MagnitudeOf(values[i]));
@@ -56,7 +58,7 @@ class Int8 final : public GradientCodec {
     char* const bytes = to + ScaleBytes(cut);
     const auto size = static_cast<int64_t>(variable.size());
     ForEachBlock(cut, kBlock, 0, cut.count, [&](int64_t block, int64_t begin, int64_t end) {
-      // The scale of the whole block, wherever the chunk cuts it.
+      // The scale of the whole block, even if the chunk contains only a part of the block.
       const int64_t first = (cut.first / kBlock + block) * kBlock;
       const float scale = ScaleOf(variable.data() + first, std::min(kBlock, size - first));
       PutAt(to, block, scale);

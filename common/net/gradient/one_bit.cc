@@ -22,7 +22,8 @@ struct Means {
   float without_sign = 0, with_sign = 0;
 };
 
-// Sums in several lanes, added in a fixed order, in double, whose range no sum of floats exceeds.
+// Sums the elements in several lanes, which are then added in a fixed order. The sums are doubles, which no
+// sum of floats overflows.
 CAIRN_INLINE Means MeansOfBody(const float* values, int64_t count) {
   constexpr int64_t kLanes = 16;
   double without[kLanes] = {}, with[kLanes] = {};
@@ -95,7 +96,7 @@ class OneBit final : public GradientCodec {
                  char* to) const override {
     const auto size = static_cast<int64_t>(variable.size());
     for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
-      // The means of the whole block, wherever the chunk cuts it.
+      // The means of the whole block, even if the chunk contains only a part of the block.
       const int64_t first = (cut.first / kBlock + block) * kBlock;
       PutAt(to, block, MeansOf(variable.data() + first, std::min(kBlock, size - first)));
     }

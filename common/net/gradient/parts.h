@@ -10,8 +10,8 @@
 #include "common/net/gradient/codec.h"
 
 // Defines NAME(args...), which calls `body`, an always-inlined function. On x86, `body` is also compiled for
-// AVX2, and NAME uses that version if the processor supports it. No fused arithmetic: both versions give the
-// same bits.
+// AVX2, and NAME uses that version if the processor supports it. Neither version uses fused arithmetic, so
+// both give the same bits.
 #define CAIRN_INLINE inline __attribute__((always_inline))
 #if defined(__x86_64__)
 #define CAIRN_VECTOR_FUNCTION(name, body)                                   \

@@ -28,7 +28,7 @@ constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};
 
 // Counts, for each value of this digit, the elements whose higher digits are those of `found`.
 void Count(absl::Span<const float> values, const Digit& digit, uint32_t found, absl::Span<int64_t> counts) {
-  constexpr size_t kTables = 4;  // equal ones in a row do not wait for one another
+  constexpr size_t kTables = 4;  // so that equal digits in a row do not wait for one another
   std::vector<uint32_t> tables(kTables << digit.bits);
   const int above = digit.shift + digit.bits;
   const uint32_t mask = (1u << digit.bits) - 1;
