@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxObjects = 1'000'000;
 constexpr int kDeepest = 32;
 constexpr size_t kLongestName = 4096;
-constexpr size_t kLongestText = 64 << 20;  // all strings of an attribute together
+constexpr size_t kLongestText = 64 << 20;  // limit in bytes for all strings of an attribute together
 
 // An identifier of libhdf5, closed by the destructor.
 template <herr_t (*kClose)(hid_t)>
