@@ -41,8 +41,8 @@ class StageLeader final : public nn::Replica {
   };
   struct Options {
     int worker = 0;             // this task's index
-    uint64_t cluster_hash = 0;  // 0: not compared
-    uint64_t incarnation = 0;   // this process
+    uint64_t cluster_hash = 0;  // 0: not compared with the stage workers' hashes
+    uint64_t incarnation = 0;   // identifies this process
     v1::SplitPlan plan;
     std::vector<StageWorkerAddress> stage_workers;  // [task in the group - 1]
     Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
@@ -50,7 +50,8 @@ class StageLeader final : public nn::Replica {
     Duration step_timeout = std::chrono::seconds(600);  // limit for one batch
     // Called with the state of a wait for stage workers. May be null.
     std::function<void(const std::string&)> say{};
-    std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
+    // Polled during a wait. If it returns true, the wait ends with CANCELLED. May be null.
+    std::function<bool()> stop{};
   };
   // `pipeline`: everything except `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageLeader>> Create(Options options, nn::Pipeline::Options pipeline);
@@ -79,7 +80,7 @@ class StageLeader final : public nn::Replica {
   // The variables and inputs that the stages of a stage worker need.
   struct Needs {
     std::vector<int> variables, inputs;  // indices in the model, ascending
-    bool last = false;                   // has the end of the model
+    bool last = false;                   // whether the stage worker has the end of the model
   };
   struct Batch {
     absl::Span<const float> parameters;
