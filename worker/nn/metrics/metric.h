@@ -28,8 +28,8 @@ struct MetricParams {
 class Metric {
  public:
   virtual ~Metric() = default;
-  // `outputs` [examples, rows_per_example, width], row-major. `targets` as the loss takes them: class indices
-  // [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. `weights`
+  // `outputs` [examples, rows_per_example, width], row-major. `targets` are those that the loss takes: class
+  // indices [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. `weights`
   // [examples]; empty if every example weighs 1.
   virtual void Update(absl::Span<const float> outputs, absl::Span<const float> targets,
                       absl::Span<const float> weights) = 0;
