@@ -11,7 +11,8 @@ struct DeviceTrace {
   TraceRecorder* recorder = nullptr;  // null: not recorded in the timeline
   int device = -1;                    // its index, if there are several; -1: the only device
 
-  // Null for a device that runs work asynchronously: times taken on the host would not describe it.
+  // The recorder, or null for a device that runs work asynchronously: times taken on the host would not
+  // describe that work.
   TraceRecorder* On(const kernels::Device& on) const {
     return on.host_memory_is_device_memory() ? recorder : nullptr;
   }

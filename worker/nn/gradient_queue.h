@@ -24,7 +24,7 @@ class GradientQueue {
   void Done() {
     MutexLock lock(mutex_);
     --running_;
-    // notified under the lock: the waiting thread may destroy this object as soon as the lock is free
+    // Notify while holding the lock: the waiting thread may destroy this object as soon as the lock is free.
     changed_.NotifyOne();
   }
 
