@@ -24,7 +24,7 @@ struct PipelineLocations {
 
   std::vector<int> location_of;  // [node]
   std::vector<int> device_of;    // [destination] the device of this process; -1: in another process
-  std::vector<int> task_of;      // [destination] the process
+  std::vector<int> task_of;      // [destination] the task whose process computes there
 };
 
 // The state that all batch sizes share. Constant after construction.
@@ -49,9 +49,10 @@ struct PipelineShape {
   std::vector<PipelineStage> stages;
   std::vector<int> device_of_stage;  // -1: in another process
   std::vector<int> task_of_stage;
-  int task = 0;                               // this process
+  int task = 0;                               // the task of this process
   std::vector<std::vector<int>> stages_with;  // [variable of the model] its stages, ascending
-  // [stage][output] the readers that return a gradient, last stage first: the order in which they are added.
+  // [stage][output] The readers that return a gradient, last stage first. Their gradients are added in this
+  // order.
   std::vector<std::vector<std::vector<Reader>>> readers;
   // [stage][output] whether another device reads it.
   std::vector<std::vector<bool>> leaves;
