@@ -124,7 +124,7 @@ absl::StatusOr<Shape> ShapeOf(const Object& dataset) {
   return Shape::FromUntrusted(dims);
 }
 
-// Walks the groups of a file and fills the two maps.
+// Walks the groups of a file and fills the maps of shapes and of group names.
 class Lister {
  public:
   Lister(std::map<std::string, Shape>& shapes, std::map<std::string, std::string>& names)

@@ -28,7 +28,8 @@ struct FileWeight {
 
 // A layer of the file that has weights.
 struct FileLayer {
-  // In Keras 3 files the path, formed from class and order: "layers/dense_1". In Keras 2 files the name.
+  // In Keras 3 files, the path of the layer's group, formed from the class and the order of the layers:
+  // "layers/dense_1". In Keras 2 files, the layer's name.
   std::string path;
   std::string name;  // the layer's name in its model; empty if the file lacks it
   std::vector<FileWeight> weights;

@@ -2,8 +2,8 @@
 // It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of
 // every batch, and receives their gradients.
 //
-// If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values,
-// therefore with the same bits; the trainer does not notice. A gradient that was reported as final is not
+// If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values. The
+// results have the same bits, so the trainer does not notice. A gradient that was reported as final is not
 // written again.
 //
 // Made and called by cairn-worker's main thread. No thread uses a call's arguments after the call has
@@ -48,7 +48,7 @@ class StageLeader final : public nn::Replica {
     Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
     Duration step_timeout = std::chrono::seconds(600);  // limit for one batch
-    // Called with the state of a wait for stage workers. May be null.
+    // Called with a message about a lost stage worker, or about a wait for stage workers. May be null.
     std::function<void(const std::string&)> say{};
     // Polled during a wait. If it returns true, the wait ends with CANCELLED. May be null.
     std::function<bool()> stop{};

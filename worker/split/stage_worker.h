@@ -52,7 +52,8 @@ class StageWorker final : public allreduce::RingHost {
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};    // may be null; polled; true ends Serve() with CANCELLED
     TraceRecorder* trace = nullptr;  // may be null; records each step
-    // May be null. Passes "announced" with each gradient and "computed" with each batch.
+    // May be null. The fault point "announced" is passed after each gradient, "computed" after each training
+    // batch.
     FaultPoints* faults = nullptr;
   };
   // `pipeline`: everything except `remote_stages`.
