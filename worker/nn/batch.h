@@ -63,7 +63,7 @@ class InputSplitter {
   std::vector<const float*> pointers_;
 };
 
-// Divides `examples` into `parts` runs of nearly equal length, longer ones first. Returns the start of each
+// Divides `examples` into `parts` runs of nearly equal length, longer runs first. Returns the start of each
 // run, and the end of the last: [parts + 1].
 std::vector<int64_t> EvenParts(int64_t examples, int64_t parts);
 

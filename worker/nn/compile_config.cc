@@ -164,7 +164,8 @@ absl::StatusOr<KerasObject> ParseMetric(const json& document) {
   return object;
 }
 
-// Keras writes ["accuracy"], or one list per output, or objects of metric classes.
+// Appends the metrics of `document`. Keras writes ["accuracy"], one list per output, or objects of metric
+// classes.
 absl::Status AppendMetrics(const json& document, bool weighted, std::vector<CompiledMetric>& metrics) {
   if (document.is_null()) return absl::OkStatus();
   if (document.is_array()) {

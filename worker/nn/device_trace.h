@@ -18,8 +18,8 @@ struct DeviceTrace {
   }
 };
 
-// Records the work given to the device from here to the end of the scope. `name` must be valid as for
-// TraceEvent.
+// Records the work given to the device from here to the end of the scope. `name` must outlive the recorder,
+// like TraceEvent::name.
 class DeviceWork {
  public:
   DeviceWork(const DeviceTrace& trace, TraceLane lane, const char* name, kernels::Device& device)

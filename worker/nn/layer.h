@@ -100,8 +100,8 @@ class Layer {
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;
 
-  // Makes one op of this layer and `next`, which must be the only user of its output. The op has this layer's
-  // variables. UNIMPLEMENTED if the device gains nothing from that.
+  // Makes one op of this layer and `next`, which must be the only user of this layer's output. The op has
+  // this layer's variables. UNIMPLEMENTED if the device gains nothing from a fused op.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeFusedOp(const LayerOpParams& /*params*/,
                                                                const Layer& /*next*/,
                                                                kernels::Device& /*device*/) const {

@@ -38,7 +38,7 @@ class Pipeline {
     LossSpec loss;
     absl::Span<DeviceThread* const> threads;  // [device of this process]; each runs at least one node
     PipelineLocations locations;
-    // The number of micro-batches of a batch; fewer if it has fewer examples.
+    // The number of micro-batches of a batch. A batch with fewer examples has one micro-batch per example.
     int64_t micro_batches = 1;
     TraceRecorder* trace = nullptr;         // may be null
     RemoteStages* remote_stages = nullptr;  // null if all stages are in this process

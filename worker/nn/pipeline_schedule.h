@@ -66,7 +66,7 @@ class PipelineSchedule {
 
   const int parts_, micro_batches_;
   std::vector<Entry> entries_;
-  std::vector<std::vector<size_t>> of_device_;  // [device], preferred entries first
+  std::vector<std::vector<size_t>> of_device_;  // [device] the device's entries, preferred entries first
 
   Mutex mutex_;
   CondVar changed_;

@@ -177,12 +177,12 @@ class Plan {
   const Spec spec_;
   std::vector<Value> values_;  // the stage's inputs come first
   std::vector<Step> steps_;
-  std::vector<int> value_of_;            // [node of the stage]
-  std::vector<int> users_;               // [node of the model] how often the node is an input
-  std::map<int, int> value_of_input_;    // key: an input of the stage, in the numbering of Node::inputs
-  std::vector<int> outputs_;             // [output of the stage] a value
-  std::map<int, int> plain_;             // row-major float32 versions of values in other layouts
-  std::unique_ptr<kernels::Loss> loss_;  // null except in the last stage
+  std::vector<int> value_of_;          // [node of the stage]
+  std::vector<int> users_;             // [node of the model] how often the node is an input
+  std::map<int, int> value_of_input_;  // key: an input of the stage, in the numbering of Node::inputs
+  std::vector<int> outputs_;           // [output of the stage] a value
+  std::map<int, int> plain_;           // key: a value in another layout; value: its row-major float32 version
+  std::unique_ptr<kernels::Loss> loss_;          // null except in the last stage
   std::unique_ptr<kernels::LossScaler> scaler_;  // null except in float16
   bool finite_ = true;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
@@ -191,7 +191,8 @@ class Plan {
   // If a value or a variable has several users, the first of them in the order of the backward pass writes
   // the gradient. The others write their gradients here, and each is then added.
   std::unique_ptr<kernels::DeviceMemory> addend_;
-  std::map<std::pair<kernels::ElementType, int64_t>, std::unique_ptr<kernels::NaryOp>> adders_;  // [floats]
+  // [element type, floats] The op that adds two arrays.
+  std::map<std::pair<kernels::ElementType, int64_t>, std::unique_ptr<kernels::NaryOp>> adders_;
   kernels::LossSums sums_;
   std::vector<double> penalties_;  // [variable]
 };

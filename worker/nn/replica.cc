@@ -335,7 +335,7 @@ class DeviceReplica final : public Replica {
   std::optional<DeviceCopy> gradients_;  // nullopt: gradients are written to the caller's device memory
   LossScale loss_scale_;
   InputSplitter inputs_;
-  // [variable] Set at each call, like the next two.
+  // [variable] Set at each call, like the next two members.
   std::vector<const float*> values_;
   std::vector<float*> targets_;                            // [variable]
   std::vector<const float*> input_pointers_;               // [input]

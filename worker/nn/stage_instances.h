@@ -17,7 +17,7 @@
 
 namespace cairn::nn {
 
-// Where the nodes of a model compute. A stage is a run of nodes with the same destination.
+// Where the nodes of a model are computed. A stage is a run of nodes with the same destination.
 struct PipelineLocations {
   // All destinations are devices of this process.
   static PipelineLocations OfDevices(absl::Span<const int> device_of);

@@ -1,5 +1,5 @@
-// Normalization: standardizes inputs by the mean and variance of a data set. These are in the model file or,
-// after adapt(), among its weights.
+// Normalization: standardizes inputs by the mean and variance of a data set. The mean and the variance are in
+// the model file or, after adapt(), among the model's weights.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -35,7 +35,7 @@ struct Statistics {
   int64_t width = 1;  // number of elements
 };
 
-// The statistics must cover the input's last axes; axes of extent 1 do not matter.
+// Returns an error unless the statistics cover exactly the input's last axes. Axes of extent 1 do not matter.
 absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const Shape& input) {
   const auto fault = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("axis: [", absl::StrJoin(axes, ","), "] of input ",
