@@ -1,6 +1,6 @@
 // Reads a model's description from a file in any of Keras' formats: JSON, a .keras archive, the .h5 of a
-// whole model. The first bytes of the file decide. Nothing in the files is trusted. Any thread. Blocks while
-// the disk reads, and for an .h5 file while a process forked for this reads the file.
+// whole model. The file's first bytes determine the format. Nothing in the files is trusted. Any thread.
+// Blocks while the disk reads, and for an .h5 file while a process forked for this reads the file.
 #pragma once
 
 #include <cstdint>

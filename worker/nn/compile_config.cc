@@ -142,7 +142,7 @@ void DropFunction(KerasObject& metric) {
     const bool chosen = name != metric.texts.end() && (name->second == "accuracy" || name->second == "acc");
     metric.class_name = chosen ? name->second : function->second;
   } else if (function->second != SnakeCase(metric.class_name)) {
-    return;  // refused as an unknown option
+    return;  // ParseMetrics() refuses "fn" as an unknown option
   }
   metric.texts.erase(function);
 }

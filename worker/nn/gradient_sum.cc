@@ -157,7 +157,7 @@ class GroupGradientSum final : public GradientSum {
 
   const int64_t num_parameters_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<kernels::DeviceMemory>> parts_;  // [device]; used by its thread
+  std::vector<std::unique_ptr<kernels::DeviceMemory>> parts_;  // [device]; used by the device's thread
   std::unique_ptr<kernels::DeviceGroup> group_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;             // [variable]

@@ -40,7 +40,8 @@ class GradientSum {
   };
 
   virtual ~GradientSum() = default;
-  // Where the replica on `device` writes its gradient, [num_parameters()]: host memory, or the device's own.
+  // Where the replica on `device` writes its gradient, [num_parameters()]: host memory, or the device's
+  // own memory.
   virtual absl::Span<float> part(size_t device) = 0;
   // The previous step must have ended. What `step` points to must stay valid until this step has ended.
   virtual absl::Status Begin(Step step) = 0;

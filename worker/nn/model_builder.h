@@ -28,7 +28,7 @@ struct ReadLayer {
   bool has_input_shape = false;
   // Set for a merging function such as `a + b`. The function aligns shapes from their last axis, including
   // the batch, whereas a merge layer inserts missing axes after the batch. Only shapes of equal rank give the
-  // same result both ways, so others are refused.
+  // same result both ways, so other shapes are refused.
   bool equal_ranks = false;
   // "device" next to class_name or in the config, an extension of Keras' format; empty: none.
   std::string device{};

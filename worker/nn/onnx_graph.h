@@ -117,7 +117,7 @@ class OnnxBuilder {
   OnnxGraph graph_;
   std::vector<Value> values_;
   std::set<std::string> names_;
-  std::map<std::string, int, std::less<>> suffixes_;  // by a name that is taken: the last number used
+  std::map<std::string, int, std::less<>> suffixes_;  // [taken name] the last number appended to it
   std::set<std::string> weights_;                     // names of variables that are in the graph
   std::string layer_;                                 // the layer whose nodes are being added
 };

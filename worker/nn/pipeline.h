@@ -124,7 +124,7 @@ class Pipeline {
 
   const PipelineShape shape_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<PipelineDevice>> pipeline_devices_;  // [device]; used by its thread
+  std::vector<std::unique_ptr<PipelineDevice>> pipeline_devices_;  // [device]; used by the device's thread
   const int64_t micro_batches_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   DeviceThread* pinned_by_ = nullptr;

@@ -26,10 +26,10 @@ namespace cairn::nn {
 // its borders.
 struct StageInstance {
   std::unique_ptr<Plan> plan{};
-  std::vector<std::optional<DeviceCopy>> inputs{};            // [input] from the host or another device
-  std::vector<const float*> input_pointers{};                 // [input] set for the call
-  std::vector<std::optional<HostStaging>> outputs{};          // [output] to another device
-  std::vector<std::optional<HostStaging>> input_gradients{};  // [input] to another device
+  std::vector<std::optional<DeviceCopy>> inputs{};    // [input] received from the host or another device
+  std::vector<const float*> input_pointers{};         // [input] set for the call
+  std::vector<std::optional<HostStaging>> outputs{};  // [output] sent to another device
+  std::vector<std::optional<HostStaging>> input_gradients{};  // [input] sent to another device
   // [output] Present if several stages read the output: the gradient that a further reader returns, before it
   // is added to the first reader's gradient.
   std::vector<std::optional<DeviceCopy>> output_addends{};

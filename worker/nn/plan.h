@@ -146,7 +146,7 @@ class Plan {
   absl::Status AddSteps();
   // Counts the users of the stage's nodes, and numbers its inputs.
   void IndexGraph();
-  // The value for `input`, in the numbering of Node::inputs.
+  // Returns the index of the value for `input`, which is in the numbering of Node::inputs.
   int ValueOf(int input) const;
   // Whether the next node is the only user of this node, is in the same stage, and has no other input and no
   // variables.
@@ -180,13 +180,13 @@ class Plan {
   std::vector<int> value_of_;          // [node of the stage]
   std::vector<int> users_;             // [node of the model] how often the node is an input
   std::map<int, int> value_of_input_;  // key: an input of the stage, in the numbering of Node::inputs
-  std::vector<int> outputs_;           // [output of the stage] a value
+  std::vector<int> outputs_;           // [output of the stage] index of the value
   std::map<int, int> plain_;           // key: a value in another layout; value: its row-major float32 version
   std::unique_ptr<kernels::Loss> loss_;          // null except in the last stage
-  std::unique_ptr<kernels::LossScaler> scaler_;  // null except in float16
+  std::unique_ptr<kernels::LossScaler> scaler_;  // null unless the device computes in float16
   bool finite_ = true;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
-  // Gradients of activations are short-lived, so many share one buffer at different times.
+  // Gradients of activations are short-lived, so each buffer serves several of them, one after another.
   std::vector<std::unique_ptr<kernels::DeviceMemory>> gradient_memory_;
   // If a value or a variable has several users, the first of them in the order of the backward pass writes
   // the gradient. The others write their gradients here, and each is then added.

@@ -1,4 +1,4 @@
-// Runs a plan: the forward pass, the loss, the backward pass, and the sums on the way.
+// Runs a plan: the forward pass, the loss, the backward pass, and the addition of gradients.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

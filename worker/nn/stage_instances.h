@@ -19,7 +19,7 @@ namespace cairn::nn {
 
 // Where the nodes of a model are computed. A stage is a run of nodes with the same destination.
 struct PipelineLocations {
-  // All destinations are devices of this process.
+  // Returns locations that are all devices of this process.
   static PipelineLocations OfDevices(absl::Span<const int> device_of);
 
   std::vector<int> location_of;  // [node]
@@ -56,7 +56,7 @@ struct PipelineShape {
   std::vector<std::vector<std::vector<Reader>>> readers;
   // [stage][output] whether another device reads it.
   std::vector<std::vector<bool>> leaves;
-  std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [stage] by ascending task
+  std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [stage] in ascending order of task
 
   bool same_device(int a, int b) const {
     return device_of_stage[static_cast<size_t>(a)] == device_of_stage[static_cast<size_t>(b)];
@@ -85,7 +85,7 @@ class StageInstances {
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
-  // Each of these calls is for one stage, on the thread of the stage's device.
+  // Each of these functions handles one stage. Must be called on the thread of the stage's device.
   absl::Status Make(int stage, PipelineDevice& pipeline_device);
   void Destroy(int stage);
   absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);

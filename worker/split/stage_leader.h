@@ -53,7 +53,7 @@ class StageLeader final : public nn::Replica {
     // Polled during a wait. If it returns true, the wait ends with CANCELLED. May be null.
     std::function<bool()> stop{};
   };
-  // `pipeline`: everything except `remote_stages`.
+  // `pipeline` must be complete except for `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageLeader>> Create(Options options, nn::Pipeline::Options pipeline);
   ~StageLeader() override;
 

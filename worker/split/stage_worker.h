@@ -56,7 +56,7 @@ class StageWorker final : public allreduce::RingHost {
     // batch.
     FaultPoints* faults = nullptr;
   };
-  // `pipeline`: everything except `remote_stages`.
+  // `pipeline` must be complete except for `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageWorker>> Create(Options options, nn::Pipeline::Options pipeline);
   // Must be destroyed after the listener that calls it.
   ~StageWorker() override;

@@ -39,8 +39,8 @@ class TensorBoardWriter {
  public:
   struct Options {
     std::string directory{};     // --train_dir
-    int64_t histogram_freq = 0;  // epochs; 0: none
-    int64_t update_freq = 0;     // steps; 0: at the end of epochs only
+    int64_t histogram_freq = 0;  // in epochs; 0: no histograms
+    int64_t update_freq = 0;     // in steps; 0: at the end of epochs only
   };
   // `model` and `clock` must outlive this object.
   TensorBoardWriter(Options options, const nn::Model& model, Hyperparameters hyperparameters,
