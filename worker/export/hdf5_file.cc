@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxObjects = 1'000'000;
 constexpr int kDeepest = 32;
 constexpr size_t kLongestName = 4096;
-constexpr size_t kLongestText = 64 << 20;  // all strings of an attribute together
+constexpr size_t kLongestText = 64 << 20;  // limit in bytes for all strings of an attribute together
 
 // An identifier of libhdf5, closed by the destructor.
 template <herr_t (*kClose)(hid_t)>
@@ -124,7 +124,7 @@ absl::StatusOr<Shape> ShapeOf(const Object& dataset) {
   return Shape::FromUntrusted(dims);
 }
 
-// Walks the groups of a file and fills the two maps.
+// Walks the groups of a file and fills the maps of shapes and of group names.
 class Lister {
  public:
   Lister(std::map<std::string, Shape>& shapes, std::map<std::string, std::string>& names)

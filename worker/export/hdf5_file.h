@@ -24,8 +24,8 @@ namespace cairn::worker {
 // One thread at a time.
 class Hdf5File {
  public:
-  // `bytes` are a whole file. INVALID_ARGUMENT, or UNIMPLEMENTED without libhdf5; the messages do not name
-  // the file.
+  // `bytes` are the whole file. INVALID_ARGUMENT if they are not readable HDF5; UNIMPLEMENTED without
+  // libhdf5. The messages do not name the file.
   static absl::StatusOr<Hdf5File> Open(data::SharedBytes bytes);
 
   ~Hdf5File();

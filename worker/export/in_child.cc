@@ -56,7 +56,7 @@ void Limit(int resource, int64_t most) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGXCPU})
     std::signal(signal, SIG_DFL);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  dup2(nowhere, STDERR_FILENO);  // the allocator's message when it aborts
+  dup2(nowhere, STDERR_FILENO);  // hides the allocator's message when it aborts
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_CPU, limits.seconds);
   Limit(RLIMIT_AS, AddressSpaceBytes() + limits.memory_bytes);

@@ -28,15 +28,18 @@ struct FileWeight {
 
 // A layer of the file that has weights.
 struct FileLayer {
-  std::string path;  // "layers/dense_1": by class and order; in Keras 2 files: by name
-  std::string name;  // in its model; empty: not in the file
+  // In Keras 3 files, the path of the layer's group, formed from the class and the order of the layers:
+  // "layers/dense_1". In Keras 2 files, the layer's name.
+  std::string path;
+  std::string name;  // the layer's name in its model; empty if the file lacks it
   std::vector<FileWeight> weights;
-  bool in_order = true;  // the weights are in the layer's order; false: they are matched by name
+  // True if the weights are in the order of the layer's variables; false if they are matched by name.
+  bool in_order = true;
 };
 
 // A layer of the model that has variables.
 struct ModelLayer {
-  std::string path;  // Keras 3's path for it in a file
+  std::string path;  // the layer's path in a Keras 3 file
   std::string name;
   std::vector<const nn::ModelVariable*> variables;
 };
@@ -64,7 +67,7 @@ bool IsRandomState(absl::string_view path) {
   return absl::StrContains(path, "/seed_generator");
 }
 
-// Keras 3: layers/dense/vars/0, also in nested layers.
+// Reads the layers of a Keras 3 file. The datasets are named layers/dense/vars/0; layers may be nested.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
   // [path of the layer][number of the weight]: dataset
   std::map<std::string, std::map<int, std::string>> found;
@@ -106,7 +109,8 @@ FileLayer NamedLayer(const std::string& name) {
   return {.path = name, .name = name, .weights = {}, .in_order = false};
 }
 
-// The layers that `root` lists. Names of layers and of weights may contain slashes.
+// Reads the layers `names` below `root`, in a file that lists them. Names of layers and of weights may
+// contain slashes.
 absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::string_view root,
                                                     const std::vector<std::string>& names) {
   std::vector<FileLayer> layers;
@@ -127,7 +131,8 @@ absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::
   return layers;
 }
 
-// Keras 2: dense/dense/kernel:0; in the .h5 of a whole model, below model_weights.
+// Reads the layers of a Keras 2 file. The datasets are named dense/dense/kernel:0, in the .h5 of a whole
+// model below model_weights.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras2(const Hdf5File& file, absl::string_view root) {
   CAIRN_ASSIGN_OR_RETURN(const auto names,
                          file.GroupTexts(std::string(absl::StripSuffix(root, "/")), "layer_names"));
@@ -154,9 +159,9 @@ absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
   return LayersOfKeras2(file, holds("model_weights/") ? "model_weights/" : "");
 }
 
-// Indexes the file's layers by the key that the model's layers are looked up by. The key is the name if all
-// names are the model's, or if not all paths are the model's and every layer of the file has a name.
-// Otherwise it is the path.
+// Indexes the file's layers by name or by path. The caller looks up the model's layers by the same key. Names
+// are used if they are the names of the model's layers. They are also used if the paths are not those of the
+// model's layers and every layer of the file has a name. Otherwise paths are used.
 std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file,
                                               const std::vector<ModelLayer>& model, bool& by_name) {
   std::map<std::string, const FileLayer*> names, paths;
@@ -173,7 +178,8 @@ std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file
   return by_name ? names : paths;
 }
 
-// The weight in `layer` of `variable`, which is at `position` of the layer in the model; null: none.
+// Returns the weight of `layer` for `variable`, which is the layer's variable number `position` in the model;
+// null if the file has none.
 const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
   if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
   const std::string name = WeightName(variable.name);

@@ -43,7 +43,8 @@ absl::StatusOr<nn::Model> ReadArchive(const std::string& path) {
   return nn::Model::FromJson(TextOf(config), absl::StrCat(path, "/", kConfigMember));
 }
 
-// A JSON array of the root's attributes model_config and training_config; null for one that is absent.
+// Returns a JSON array of the root's attributes model_config and training_config, with null for an absent
+// attribute.
 absl::StatusOr<std::string> ReadConfigs(data::SharedBytes bytes) {
   CAIRN_ASSIGN_OR_RETURN(const Hdf5File file, Hdf5File::Open(std::move(bytes)));
   std::string configs;

@@ -1,6 +1,6 @@
 // Reads a model's description from a file in any of Keras' formats: JSON, a .keras archive, the .h5 of a
-// whole model. The first bytes of the file decide. Nothing in the files is trusted. Any thread. Blocks while
-// the disk reads, and for an .h5 file while a process forked for this reads the file.
+// whole model. The file's first bytes determine the format. Nothing in the files is trusted. Any thread.
+// Blocks while the disk reads, and for an .h5 file while a process forked for this reads the file.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline constexpr char kWeightsMember[] = "model.weights.h5";  // in a .keras arc
 
 enum class ModelFileKind { kText, kKerasArchive, kHdf5 };
 
-// Detected from the file's first bytes; kText for any other bytes, and for a file that is not regular.
-// NOT_FOUND or the system's reason, naming the file.
+// Detects the kind from the file's first bytes. kText if they are not those of another kind, and for a file
+// that is not regular. Returns NOT_FOUND or the system's error, naming the file.
 absl::StatusOr<ModelFileKind> KindOfModelFile(const std::string& path);
 
 // Reads a member of `archive`, which was opened from `path`, and verifies its checksum. INVALID_ARGUMENT
@@ -29,8 +29,9 @@ absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const
                                              const std::string& member,
                                              int64_t max_bytes = data::kMaxArrayBytes);
 
-// The network that `path` describes, with the settings of compile() if the file has them. Model::FromJson()'s
-// errors; INVALID_ARGUMENT for a damaged file, and for an .h5 that holds only weights. All name the file.
+// The network that `path` describes, with the settings of compile() if the file has them. Returns
+// Model::FromJson()'s errors, and INVALID_ARGUMENT for a damaged file or an .h5 that holds only weights. All
+// errors name the file.
 absl::StatusOr<nn::Model> ReadModelFile(const std::string& path);
 
 // Whether a file that ReadModelFile() reads also holds values for the model's variables.

@@ -16,9 +16,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "raw_data is little-endian");
 
-constexpr int64_t kIrVersion = 8;  // the first one that supports opset 17
+constexpr int64_t kIrVersion = 8;  // the first version that supports opset 17
 constexpr int64_t kOpset = 17;
-constexpr char kBatch[] = "batch";  // name of the variable extent
+constexpr char kBatch[] = "batch";  // the name of the batch's extent, which is not fixed
 
 void SetAttribute(const nn::OnnxAttribute& from, onnx::v1::Attribute& to) {
   to.set_name(from.name);

@@ -11,9 +11,9 @@
 
 namespace cairn::worker {
 
-// The contents of the file. `parameters` in the model's flat order [num_parameters()]; `metadata` is written
-// unchanged. UNIMPLEMENTED naming the layer that ONNX's operators cannot express; FAILED_PRECONDITION above 2
-// GiB, protobuf's limit.
+// The contents of the file. `parameters` are in the model's flat order [num_parameters()]; `metadata` is
+// written unchanged. UNIMPLEMENTED naming the layer that ONNX's operators cannot express; FAILED_PRECONDITION
+// if the file would exceed 2 GiB, protobuf's limit.
 absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const float> parameters,
                                      const std::map<std::string, std::string>& metadata);
 

@@ -29,8 +29,8 @@ using WeightArrays = std::map<std::string, WeightArray>;  // by name: "conv2d/ke
 // file.
 absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path);
 
-// `arrays` in the model's flat order. INVALID_ARGUMENT naming `source` and the variable that is missing, has
-// another shape (the message has both) or is not in the model.
+// Returns the values of `arrays` in the model's flat order. INVALID_ARGUMENT naming `source` and the variable
+// that is missing, has another shape (the message has both) or is not in the model.
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
                                                 absl::string_view source);
 
@@ -44,13 +44,13 @@ absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn
 struct TrainedModel {
   nn::Model model;
   std::vector<float> parameters;       // in the model's flat order
-  std::optional<int64_t> global_step;  // if `path` is a checkpoint
+  std::optional<int64_t> global_step;  // set if `path` is a checkpoint
   DataRecord data;                     // saved next to `path`
 };
 
-// Loads the values of `path`, as LoadWeights() does, for the model in `model_file`. If that is empty: for the
-// model that the checkpoint was written with, or that the .keras file or the whole-model .h5 file contains.
-// INVALID_ARGUMENT if there is none.
+// Loads the values of `path`, as LoadWeights() does, for the model in `model_file`. If `model_file` is empty,
+// the model is the one that the checkpoint was written with, or that the .keras file or the whole-model .h5
+// file contains; INVALID_ARGUMENT if `path` has no model.
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file);
 
 }  // namespace cairn::worker

@@ -18,7 +18,7 @@ namespace cairn::nn {
 struct BatchView {
   int64_t examples = 0;
   absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs are concatenated
-  absl::Span<const float> targets{};  // [examples, the loss' targets per example]
+  absl::Span<const float> targets{};  // [examples, targets per example that the loss needs]
   absl::Span<const float> weights{};  // [examples]; empty if every example weighs 1
   uint64_t seed = 0;                  // for random draws of the step (dropout)
   // The index of the first example in the worker's batch. Random draws depend on it.
@@ -42,8 +42,8 @@ absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<con
 // INVALID_ARGUMENT unless `gradients` has one element for each parameter.
 absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients);
 
-// The result of a batch without examples: sets all gradients to zero, and calls `on_gradient` for each
-// variable, last layer first.
+// Produces the gradients of a batch without examples: sets all gradients to zero, and calls `on_gradient` for
+// each variable, last layer first.
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,
                      absl::FunctionRef<void(int variable)> on_gradient);
 
@@ -51,8 +51,8 @@ void GiveNoGradients(const Model& model, absl::Span<float> gradients,
 class InputSplitter {
  public:
   explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}
-  // [model input] [examples, shape], row-major. Valid until the next call, and only as long as the batch's
-  // memory.
+  // Returns one array [examples, shape] per model input, row-major. The arrays are valid until the next call,
+  // and no longer than the batch's memory.
   absl::Span<const float* const> Split(const BatchView& batch);
   // The result of the last Split().
   absl::Span<const float* const> last() const { return pointers_; }
@@ -63,7 +63,7 @@ class InputSplitter {
   std::vector<const float*> pointers_;
 };
 
-// Divides `examples` into `parts` runs of nearly equal length, longer ones first. Returns the start of each
+// Divides `examples` into `parts` runs of nearly equal length, longer runs first. Returns the start of each
 // run, and the end of the last: [parts + 1].
 std::vector<int64_t> EvenParts(int64_t examples, int64_t parts);
 

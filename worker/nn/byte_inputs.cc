@@ -20,7 +20,8 @@ class Reader {
   }
 
  private:
-  // Visits the users of `source`. `unchanged`: its values are those of the input.
+  // Visits the users of `source`. `unchanged`: the values of `source` are the same as those of the model's
+  // input.
   void Visit(int source, bool unchanged) {
     if (!seen_.insert(source).second) return;
     for (size_t i = 0; i < model_.nodes().size(); ++i) {

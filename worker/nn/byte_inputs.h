@@ -12,15 +12,17 @@
 namespace cairn::nn {
 
 struct ByteInput {
-  bool raw = false;  // bytes are passed as they are; otherwise divided by 255
-  // The layer that decides: the first one on a path from the input whose use is not ByteUse::kPasses. Empty
-  // if there is none.
+  // True if bytes are passed unchanged, false if they are divided by 255.
+  bool raw = false;
+  // The name of the layer that decides: the first layer on a path from the input whose ByteUse is not
+  // kPasses. Empty if there is no such layer.
   std::string layer{};
   std::string class_name{};
   int64_t table_rows = 0;  // rows of an Embedding that looks up the input's values; otherwise 0
 };
 
-// [input of the model]. If several branches read an input, a branch that takes bytes unchanged decides.
+// Returns one ByteInput per input of the model. If several branches read an input, a branch that takes bytes
+// unchanged decides.
 std::vector<ByteInput> ByteInputsOf(const Model& model);
 
 }  // namespace cairn::nn

@@ -34,13 +34,13 @@ const json& Member(const json& document, const char* key) {
   return found == document.end() ? *null : *found;
 }
 
-// The mean over the batch, as Keras 2 and 3 name it.
+// Whether `value` is Keras 2's or Keras 3's name for the mean over the batch.
 bool IsMeanReduction(const std::string& value) {
   return value == "sum_over_batch_size" || value == "mean" || value == "auto";
 }
 
-// Accepts only strings of an optimizer or a loss that have no effect here. Keras 2 also writes the function
-// that one of its losses calls.
+// Returns an error if an optimizer or a loss has a string that has an effect. Accepted are its name, the
+// default reduction, and "fn", in which Keras 2 writes the function that the loss calls.
 absl::Status RefuseTexts(KerasObject& object) {
   for (const auto& [key, value] : object.texts) {
     if (key == "name" || (key == "reduction" && IsMeanReduction(value))) continue;
@@ -53,7 +53,8 @@ absl::Status RefuseTexts(KerasObject& object) {
   return absl::OkStatus();
 }
 
-// The name, if the object is given only by its name, as a string or as a function of Keras.
+// If `document` describes a function of Keras, returns the function's name, otherwise `document` itself. The
+// result is a string if the object is given by name only.
 const json& PlainName(const json& document) {
   return Member(document, "class_name") == "function" ? Member(document, "config") : document;
 }
@@ -129,9 +130,10 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
   return absl::OkStatus();
 }
 
-// Removes the function that Keras 2 also writes for a metric. A metric that was given by name is in a
-// wrapper. For "accuracy" this program chooses the function, because Keras 2 wrote the one that it chose
-// before it knew the targets.
+// Removes "fn", in which Keras 2 writes the function that a metric calls. If the user gave the metric by
+// name, Keras 2 writes it as a MeanMetricWrapper, and the function's name replaces this class name. For
+// "accuracy" the function is ignored, because Keras 2 chose it before it knew the targets; this program
+// chooses again.
 void DropFunction(KerasObject& metric) {
   const auto function = metric.texts.find("fn");
   if (function == metric.texts.end()) return;
@@ -140,14 +142,14 @@ void DropFunction(KerasObject& metric) {
     const bool chosen = name != metric.texts.end() && (name->second == "accuracy" || name->second == "acc");
     metric.class_name = chosen ? name->second : function->second;
   } else if (function->second != SnakeCase(metric.class_name)) {
-    return;  // refused as an unknown option
+    return;  // ParseMetrics() refuses "fn" as an unknown option
   }
   metric.texts.erase(function);
 }
 
 absl::StatusOr<KerasObject> ParseMetric(const json& document) {
   CAIRN_ASSIGN_OR_RETURN(KerasObject object, ParseObject(document));
-  // A list of one threshold is that threshold.
+  // A list of one threshold means the same as a single threshold.
   if (const auto found = object.lists.find("thresholds"); found != object.lists.end()) {
     if (found->second.size() != 1) {
       return absl::InvalidArgumentError(absl::StrCat("thresholds: [", absl::StrJoin(found->second, ","),
@@ -162,7 +164,8 @@ absl::StatusOr<KerasObject> ParseMetric(const json& document) {
   return object;
 }
 
-// Keras writes ["accuracy"], or one list per output, or objects of metric classes.
+// Appends the metrics of `document`. Keras writes ["accuracy"], one list per output, or objects of metric
+// classes.
 absl::Status AppendMetrics(const json& document, bool weighted, std::vector<CompiledMetric>& metrics) {
   if (document.is_null()) return absl::OkStatus();
   if (document.is_array()) {

@@ -17,7 +17,8 @@ struct KerasObject {
   std::string class_name;                              // "Adam", "SparseCategoricalCrossentropy"
   std::map<std::string, double> config{};              // numbers and booleans; nulls are absent
   std::map<std::string, std::vector<double>> lists{};  // lists of numbers; only a schedule has them
-  // Strings; only a metric has them: {"curve", "PR"}, and its displayed name: {"name", "auc_pr"}.
+  // Strings, which only a metric has: options such as {"curve", "PR"}, and the displayed name, such as
+  // {"name", "auc_pr"}.
   std::map<std::string, std::string> texts{};
 };
 

@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// Far beyond any real extent, and small enough that the product of a few fits into 64 bits.
+// The largest integer that is accepted. It is far beyond any real extent, and the product of two still fits
+// into 64 bits.
 constexpr int64_t kLargestInt = int64_t{1} << 31;
 
 const json& Null() {

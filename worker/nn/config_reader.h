@@ -25,7 +25,7 @@ class ConfigReader {
   // `config` must outlive the reader.
   explicit ConfigReader(const nlohmann::json& config);
 
-  // Without `absent` the field is required. A null reads as absent.
+  // The field is required unless `absent`, its default, is given. A null counts as an absent field.
   int64_t PositiveInt(absl::string_view field, std::optional<int64_t> absent = std::nullopt);
   // Keras' pairs: 3 means [3, 3].
   std::array<int64_t, 2> PositivePair(absl::string_view field,
@@ -41,7 +41,7 @@ class ConfigReader {
                               std::optional<std::vector<double>> absent = std::nullopt);
   bool Bool(absl::string_view field, bool absent);
   std::string String(absl::string_view field, absl::string_view absent);
-  // One of `allowed`, in any case.
+  // One of `allowed`, in upper or lower case.
   std::string Choice(absl::string_view field, std::initializer_list<absl::string_view> allowed,
                      absl::string_view absent);
   InitializerSpec Initializer(absl::string_view field, absl::string_view absent);

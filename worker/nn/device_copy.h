@@ -29,8 +29,8 @@ class DeviceCopy {
     CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
     return memory_->data();
   }
-  // The device memory to write for a result that belongs at `host`; `host` itself if the device computes in
-  // host memory.
+  // Where the device writes a result that is then copied to `host`: its own memory, or `host` itself if the
+  // device computes in host memory.
   float* Target(float* host) const { return memory_ == nullptr ? host : memory_->data(); }
 
  private:

@@ -11,14 +11,15 @@ struct DeviceTrace {
   TraceRecorder* recorder = nullptr;  // null: not recorded in the timeline
   int device = -1;                    // its index, if there are several; -1: the only device
 
-  // Null for a device that runs work asynchronously: times taken on the host would not describe it.
+  // The recorder, or null for a device that runs work asynchronously: times taken on the host would not
+  // describe that work.
   TraceRecorder* On(const kernels::Device& on) const {
     return on.host_memory_is_device_memory() ? recorder : nullptr;
   }
 };
 
-// Records the work given to the device from here to the end of the scope. `name` must be valid as for
-// TraceEvent.
+// Records the work given to the device from here to the end of the scope. `name` must outlive the recorder,
+// like TraceEvent::name.
 class DeviceWork {
  public:
   DeviceWork(const DeviceTrace& trace, TraceLane lane, const char* name, kernels::Device& device)

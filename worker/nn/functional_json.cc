@@ -44,8 +44,9 @@ enum class CallForm {
   kKeras3,
 };
 
-// Accepts only arguments of a call that have no effect: nulls, and `training=False`. Keras 3 records it for
-// every call, and fit() overrides it. Keras 2 records it only if the user set it, and then keeps it.
+// Accepts only arguments of a call that have no effect: nulls, and `training=False` with an exception. Keras
+// 3 records `training=False` for every call, and fit() overrides it. Keras 2 records it only if the user set
+// it, and fit() then respects it, so it has an effect on layers that compute differently in training.
 absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   if (kwargs.is_null()) return absl::OkStatus();
   if (!kwargs.is_object()) return absl::InvalidArgumentError(absl::StrCat("kwargs: ", kwargs.dump()));
@@ -77,7 +78,7 @@ absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor
   if (value.is_number())
     return absl::InvalidArgumentError(
         absl::StrCat("the number ", value.dump(), " in place of a tensor is not supported"));
-  // A dictionary of tensors by name, as model(inputs={...}) and outputs={...} write them.
+  // A dictionary of tensors by name, as in keras.Model(inputs={...}, outputs={...}).
   const bool dictionary = value.is_object() && !value.contains("class_name");
   if (!value.is_array() && !dictionary)
     return absl::InvalidArgumentError(absl::StrCat(value.dump(), " does not name a tensor"));
@@ -118,7 +119,8 @@ class GraphReader {
 
   absl::Status AddLayer(const json& document, size_t position, int64_t line) {
     CAIRN_ASSIGN_OR_RETURN(ReadLayer layer, builder_.Read(document, position, line));
-    // Keras writes the name twice. In a file written by hand it may be only next to the class.
+    // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
+    // only next to the class.
     const json outer_name = document.value("name", json());
     if (outer_name.is_string() && outer_name != layer.name) {
       return absl::InvalidArgumentError(
@@ -173,7 +175,7 @@ class GraphReader {
  private:
   struct Call {
     const Entry* entry;
-    Tensor tensor;  // its output
+    Tensor tensor;  // the output of the call
     const std::vector<Tensor>& inputs() const { return entry->calls[static_cast<size_t>(tensor.call)]; }
   };
 
@@ -190,14 +192,14 @@ class GraphReader {
     return calls;
   }
 
-  // Orders the positions of `calls` such that inputs come before their users. The order is the one that
-  // repeated passes over the file would find, if each pass added every call whose inputs have been added.
-  // `pass` is the number of the pass.
+  // Returns the positions of `calls` in an order in which inputs come before their users. Repeated passes
+  // over the file would add the calls in this order if each pass added every call whose inputs have been
+  // added. `pass` [call] is the pass that adds the call.
   static absl::StatusOr<std::vector<size_t>> OrderOf(const std::vector<Call>& calls) {
     std::map<Tensor, size_t> position_of;
     for (size_t i = 0; i < calls.size(); ++i) position_of.emplace(calls[i].tensor, i);
-    std::vector<size_t> missing(calls.size());             // [call] inputs that are not in the order yet
-    std::vector<std::vector<size_t>> users(calls.size());  // [call]
+    std::vector<size_t> missing(calls.size());  // [call] number of inputs that are not in the order yet
+    std::vector<std::vector<size_t>> users(calls.size());  // [call] the calls that read its output
     std::vector<size_t> pass(calls.size()), ready;
     for (size_t i = 0; i < calls.size(); ++i) {
       for (const Tensor& input : calls[i].inputs()) {

@@ -7,7 +7,8 @@
 namespace cairn::nn {
 namespace {
 
-// Large enough that a copy's fixed cost of a few microseconds is negligible.
+// A piece is complete when it has at least this many elements. Large enough that a copy's fixed cost of a few
+// microseconds is negligible.
 constexpr int64_t kFragmentFloats = 64 << 10;
 
 }  // namespace

@@ -1,10 +1,9 @@
 // Copies a step's gradients from the device to the host in pieces of some hundred kilobytes, while the
-// backward pass continues, and announces a variable when its piece has arrived. Each plan has one; the
-// replica owns it and its thread uses it.
+// backward pass continues, and announces a variable when its piece has arrived. Each plan has one
+// GradientDownload, which the replica owns. Used by the replica's thread.
 //
-//   Begin(); Add() for each variable whose gradient has been enqueued on the device; End(): these may be
-//   recorded.
-//   Announce() after every run.
+//   Begin(), then Add() for each variable whose gradient has been enqueued on the device, then End(). The
+//   device may record these calls. Announce() must be called after every run, recorded or not.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,8 @@ namespace cairn::nn {
 
 class GradientDownload {
  public:
-  // `from` is device memory and `to` host memory, each [model.num_parameters()]. If they are the same,
-  // nothing is copied, and a piece has arrived when it has been computed.
+  // `from` is device memory and `to` host memory, each [model.num_parameters()]. If `from` equals `to`,
+  // nothing is copied, and a piece counts as arrived once the device has computed it.
   GradientDownload(const Model& model, kernels::Device& device, const float* from, float* to)
       : model_(model), device_(device), from_(from), to_(to) {}
 

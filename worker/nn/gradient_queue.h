@@ -1,6 +1,6 @@
-// A queue of variables whose gradients are final. Each call of a replica has its own queue. The threads of
-// the devices add variables by Announce() and end with Done(). The thread that called the replica constructs
-// the queue and waits for its entries in Await().
+// A queue of variables whose gradients are final. Each call of a replica has its own queue. The thread that
+// called the replica constructs the queue and waits for its entries in Await(). The devices' threads add
+// variables by Announce(), and each of them ends with Done().
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class GradientQueue {
   void Done() {
     MutexLock lock(mutex_);
     --running_;
-    // notified under the lock: the waiting thread may destroy this object as soon as the lock is free
+    // Notify while holding the lock: the waiting thread may destroy this object as soon as the lock is free.
     changed_.NotifyOne();
   }
 

@@ -53,7 +53,7 @@ class HostGradientSum final : public GradientSum {
  private:
   const Model& model_;
   std::vector<AlignedBuffer> parts_;
-  std::vector<std::atomic<size_t>> arrived_;  // [variable] number of devices
+  std::vector<std::atomic<size_t>> arrived_;  // [variable] number of devices that have added it
   Step step_;
 };
 
@@ -80,7 +80,7 @@ class GroupGradientSum final : public GradientSum {
   }
 
   ~GroupGradientSum() override {
-    group_ = nullptr;  // before the memory that it reads
+    group_ = nullptr;  // destroyed before the memory that the group reads
     for (size_t device = 0; device < threads_.size(); ++device) {
       threads_[device]->Run([&] { parts_[device] = nullptr; });
     }
@@ -157,11 +157,11 @@ class GroupGradientSum final : public GradientSum {
 
   const int64_t num_parameters_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<kernels::DeviceMemory>> parts_;  // [device]; used by its thread
+  std::vector<std::unique_ptr<kernels::DeviceMemory>> parts_;  // [device]; used by the device's thread
   std::unique_ptr<kernels::DeviceGroup> group_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;             // [variable]
-  std::vector<std::atomic<size_t>> missing_;  // [bucket] number of pairs of variable and device
+  std::vector<std::atomic<size_t>> missing_;  // [bucket] number of calls of Add() that are still to come
   Step step_;
   std::vector<float> shares_;  // [device]
 };

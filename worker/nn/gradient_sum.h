@@ -40,23 +40,25 @@ class GradientSum {
   };
 
   virtual ~GradientSum() = default;
-  // Where the replica on `device` writes its gradient, [num_parameters()]: host memory, or the device's own.
+  // Where the replica on `device` writes its gradient, [num_parameters()]: host memory, or the device's
+  // own memory.
   virtual absl::Span<float> part(size_t device) = 0;
   // The previous step must have ended. What `step` points to must stay valid until this step has ended.
   virtual absl::Status Begin(Step step) = 0;
   // Reports that a variable's gradient is final on one more device. Called once for each device with
   // examples.
   virtual void Add(int variable) = 0;
-  // Waits for the sum that was announced as `announced`, and calls `on_gradient` for its variables. If this
-  // fails, the variables for which it was not called are not in the gradient.
+  // Waits for the sum that was announced as `announced`, and calls `on_gradient` for each of its variables.
+  // After an error, the gradient lacks the variables for which `on_gradient` was not called.
   virtual absl::Status Tell(int announced, absl::FunctionRef<void(int variable)> on_gradient) = 0;
 };
 
-// The host adds, always in the order of the devices, so the bits are the same on every run.
+// The host adds the gradients up, always in the order of the devices, so every run gives the same bits.
 std::unique_ptr<GradientSum> MakeHostGradientSum(const Model& model, size_t devices);
 
-// `group` adds. It consists of the devices of `threads`, in their order; the threads must outlive the sum.
-// RESOURCE_EXHAUSTED if a device lacks the memory for a gradient.
+// The devices of `group` add the gradients up. The group must consist of the devices of `threads`, in their
+// order, and the threads must outlive the GradientSum. RESOURCE_EXHAUSTED if a device lacks the memory for a
+// gradient.
 absl::StatusOr<std::unique_ptr<GradientSum>> MakeGroupGradientSum(
     const Model& model, absl::Span<DeviceThread* const> threads, std::unique_ptr<kernels::DeviceGroup> group);
 

@@ -162,8 +162,8 @@ void Orthonormalise(size_t rows, size_t columns, absl::Span<double> a) {
   }
 }
 
-// As in Keras: Q of a tall normal matrix, with the sign that makes R's diagonal positive; transposed if the
-// variable's matrix is wide.
+// Fills `values` as Keras does, with the factor Q of the QR decomposition of a tall matrix of normally
+// distributed numbers, where R has a positive diagonal. Q is transposed if the variable's matrix is wide.
 void FillOrthogonal(const Shape& shape, double gain, Random& random, absl::Span<float> values) {
   const size_t columns = static_cast<size_t>(shape[shape.rank() - 1]);
   const size_t rows = values.size() / columns;

@@ -41,7 +41,7 @@ struct InitializerSpec {
 // INVALID_ARGUMENT says what is wrong; an unknown initializer's error lists the supported ones.
 absl::StatusOr<InitializerSpec> ParseInitializer(const nlohmann::json& json);
 
-// INVALID_ARGUMENT if `spec` makes only matrices and `shape` is not a matrix's.
+// INVALID_ARGUMENT if the distribution of `spec` needs a matrix and `shape` is not the shape of a matrix.
 absl::Status CheckShape(const InitializerSpec& spec, const Shape& shape);
 
 // The distribution for a variable of this shape, with `spread` resolved and `fan` kNone. Fans are counted as

@@ -56,8 +56,8 @@ class LayerOp {
     float* output_gradient = nullptr;          // may be overwritten
     absl::Span<float* const> input_gradients;  // [input]; null if not needed
     absl::Span<float* const> gradients;        // [variable]; for a statistic, the batch's value
-    // If present, an op may call it once all of `gradients` are written and the input's gradient is still to
-    // be computed.
+    // If present, an op may call this function after it has written all of `gradients`, before it computes
+    // the gradients of its inputs.
     std::optional<absl::FunctionRef<absl::Status()>> on_gradients{};
   };
 
@@ -72,7 +72,7 @@ class LayerOp {
 
 struct LayerOpParams {
   // The shapes include the batch. Inputs are row-major unless the layer accepts_blocked(); then all inputs
-  // have one layout.
+  // have the same layout.
   absl::Span<const kernels::TensorDesc> inputs;
   bool needs_input_gradients = true;
 };
@@ -100,15 +100,15 @@ class Layer {
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;
 
-  // Makes one op of this layer and `next`, which must be the only user of its output. The op has this layer's
-  // variables. UNIMPLEMENTED if the device gains nothing from that.
+  // Makes one op of this layer and `next`, which must be the only user of this layer's output. The op has
+  // this layer's variables. UNIMPLEMENTED if the device gains nothing from a fused op.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeFusedOp(const LayerOpParams& /*params*/,
                                                                const Layer& /*next*/,
                                                                kernels::Device& /*device*/) const {
     return absl::UnimplementedError("nothing to fuse");
   }
-  // Height and width of the windows if this layer is a max pooling with windows that do not overlap. The op
-  // of the layer before may then include it.
+  // Height and width of the windows if this layer is a max pooling with windows that do not overlap. The
+  // preceding layer's op may then include the pooling.
   virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }
 
   // Adds the layer's inference to `onnx` and returns its output. `variables` are in the order of Variables(),

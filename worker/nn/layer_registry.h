@@ -11,7 +11,8 @@
 
 namespace cairn::nn {
 
-// Reads the fields of one class of layer. Errors go to `config`, which the caller finishes.
+// Reads the fields of one class of layer. Errors are recorded in `config`; the caller of the maker calls
+// Finish().
 using LayerMaker = std::unique_ptr<Layer> (*)(std::string name, ConfigReader& config);
 
 // Null if there is no such layer.

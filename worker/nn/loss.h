@@ -45,19 +45,19 @@ absl::Status CheckOutput(const LossSpec& loss, const Shape& output);
 struct TargetsInfo {
   int64_t num_targets = 1;  // floats per example
   int64_t num_classes = 0;  // number of class indices; 0 if targets are not class indices
-  // The same for targets of several integers per example, which may be class indices.
+  // Like num_classes, for targets that are several integers per example, which may be class indices.
   int64_t position_classes = 0;
   Shape shape{};  // one example's target; rank 0 and 1: flat, with num_targets elements
 };
-// INVALID_ARGUMENT naming the loss, the model's output, and the targets that are needed and those that the
-// data set has.
+// INVALID_ARGUMENT if the data set's targets do not fit. The message names the loss, the model's output, the
+// targets that are needed and the targets that the data set has.
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);
 
 // The fault of one example's target, such as "is -1; BinaryCrossentropy admits 0 to 1"; empty if the
 // loss admits the target. CheckTargets() checks class indices.
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target);
-// A remark, in the form of TargetFault(), on a target that the loss admits but that is unusual: shares of a
-// categorical cross entropy that do not add up to 1. `width`: the number of classes.
+// Returns a remark, in the form of TargetFault(), if the loss admits the target but the target is unusual:
+// its shares for a categorical cross entropy do not add up to 1. `width`: the number of classes.
 std::string TargetOddity(const LossSpec& loss, int64_t width, absl::Span<const float> target);
 
 }  // namespace cairn::nn

@@ -9,7 +9,8 @@ class LossScale {
   // The values of PyTorch's GradScaler.
   static constexpr float kFirst = 65536, kLargest = 16777216;
   static constexpr int kStepsToDouble = 2000;
-  // At this scale, gradients that are not finite have another cause than overflow.
+  // The smallest scale. Gradients that are infinite or NaN even at this scale have another cause than
+  // overflow.
   static constexpr float kSmallest = 1.0f / 16384;
 
   float value() const { return value_; }

@@ -167,7 +167,8 @@ absl::Status SetOptions(const KerasObject& metric, const Row& row, MetricParams&
   return absl::OkStatus();
 }
 
-// As in keras/src/trainers/compile_utils.py, CompileMetrics.result(). `uses` counts the names so far.
+// Makes `name` unique, as keras/src/trainers/compile_utils.py, CompileMetrics.result() does. `uses` counts
+// how often each name has occurred.
 std::string UniqueName(std::string name, bool weighted, std::map<std::string, int>& uses) {
   if (weighted && uses.count(name) > 0) name = absl::StrCat("weighted_", name);
   const int earlier = uses[name]++;

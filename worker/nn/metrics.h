@@ -22,7 +22,7 @@ namespace cairn::nn {
 
 struct MetricSpec {
   std::string name{};  // displayed name: "accuracy", "top_k_categorical_accuracy"
-  // False, as for all of compile()'s `metrics`: the examples' weights are ignored.
+  // False if the examples' weights are ignored, as for all of compile()'s `metrics`.
   bool weighted = false;
   MetricMaker make = nullptr;
   MetricParams params{};

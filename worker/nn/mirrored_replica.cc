@@ -16,7 +16,7 @@ namespace {
 // The replica on one device, and what it computes in one call.
 struct Mirror {
   DeviceThread* thread = nullptr;
-  std::unique_ptr<Replica> replica{};  // used by the thread
+  std::unique_ptr<Replica> replica{};  // used by `thread`
   absl::StatusOr<BatchResult> result = BatchResult();
 };
 

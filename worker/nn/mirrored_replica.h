@@ -24,8 +24,8 @@
 namespace cairn::nn {
 
 // `model`, `trace` (may be null) and the threads, at least one, must outlive the replica. `group` consists of
-// the threads' devices in their order; if it is null, the host adds up. Errors are those of Replica::Create()
-// on each device. A step also fails with an error of the group, and then all later steps fail.
+// the threads' devices in their order; if it is null, the host adds the gradients up. Errors are those of
+// Replica::Create() on each device. A step also fails if the group fails, and then all later steps fail.
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(
     const Model& model, const LossSpec& loss, absl::Span<DeviceThread* const> threads,
     TraceRecorder* trace = nullptr, std::unique_ptr<kernels::DeviceGroup> group = nullptr);

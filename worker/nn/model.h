@@ -57,7 +57,8 @@ class Model {
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
   const std::string& name() const { return name_; }
-  bool functional() const { return functional_; }  // the kind of the file's model; otherwise Sequential
+  // Whether the file contains a Functional model. Otherwise it contains a Sequential model.
+  bool functional() const { return functional_; }
   const std::vector<ModelInput>& inputs() const { return inputs_; }  // at least one
   // Without the batch: the shape of the only input, or [elements of all inputs].
   Shape input_shape() const;

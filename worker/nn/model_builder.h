@@ -26,8 +26,9 @@ struct ReadLayer {
   std::shared_ptr<const Layer> layer;  // null for an InputLayer
   Shape input_shape;                   // an InputLayer's shape, or the input shape that a first layer gives
   bool has_input_shape = false;
-  // Set for a merging function. It aligns shapes from their last axis, including the batch, whereas a layer
-  // inserts the missing axes after the batch. They agree only on shapes of equal rank.
+  // Set for a merging function such as `a + b`. The function aligns shapes from their last axis, including
+  // the batch, whereas a merge layer inserts missing axes after the batch. Only shapes of equal rank give the
+  // same result both ways, so other shapes are refused.
   bool equal_ranks = false;
   // "device" next to class_name or in the config, an extension of Keras' format; empty: none.
   std::string device{};
@@ -63,7 +64,7 @@ class ModelBuilder {
 
   Model model_;
   std::set<std::string> names_;
-  // The last suffix of automatic names, by the name without a suffix.
+  // [name without suffix] The last suffix that an automatic name got.
   std::map<std::string, int> suffixes_;
   std::map<const Layer*, size_t> first_node_of_;  // contains the layers that have been called
 };

@@ -169,7 +169,7 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
   }
   std::string last = builder.ChannelsLast(outputs.back());
   for (const OnnxGraph::Port& input : builder.graph_.inputs) {
-    if (input.name == last) last = builder.Add("Identity", {last});  // no operation was added
+    if (input.name == last) last = builder.Add("Identity", {last});  // the model has no operations
   }
   const std::string name = builder.UniqueName(model.nodes().back().layer->name());
   builder.Rename(last, name);

@@ -3,8 +3,8 @@
 //
 // Layers add their nodes to an OnnxBuilder (Layer::ToOnnx). Keras' images have the channels last, ONNX's
 // convolutions expect them first. A value keeps the layout in which it was computed, and is transposed once
-// if a user needs the other. So a chain of convolutions is transposed only at its ends, and flattened values
-// have Keras' order.
+// if an operation needs the other layout. So a chain of convolutions is transposed only at its ends, and
+// flattened values have Keras' order.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct OnnxAttribute {
 
 struct OnnxNode {
   std::string op_type;  // "Conv"
-  std::string name;     // unique, as is the output
+  std::string name;     // unique, like `output`
   std::vector<std::string> inputs;
   std::string output;
   std::vector<OnnxAttribute> attributes;
@@ -84,9 +84,9 @@ class OnnxBuilder {
   // `name` is a node's output in this layout; `shape` is without the batch, channels last.
   OnnxValue FromChannelsLast(std::string name, const Shape& shape);
   OnnxValue FromChannelsFirst(std::string name, const Shape& shape);
-  // Adds an operation that treats all elements alike, in the layout that exists. `compute` takes the names of
-  // the inputs and returns the output's name. The inputs must have one shape, or all exist with channels
-  // first.
+  // Adds an operation that treats all elements alike. `compute` gets the names of the inputs and returns the
+  // name of the output. If all inputs exist with channels first, the operation uses that layout, otherwise
+  // channels last. The inputs must have equal shapes.
   OnnxValue Elementwise(absl::Span<const OnnxValue> inputs,
                         absl::FunctionRef<std::string(const std::vector<std::string>&)> compute);
 
@@ -94,12 +94,12 @@ class OnnxBuilder {
   // Returns the output's name: "LAYER/OP_TYPE", with a number if that name is taken.
   std::string Add(absl::string_view op_type, std::vector<std::string> inputs,
                   std::vector<OnnxAttribute> attributes = {});
-  // The name of a variable's values in the graph. `permutation` reorders the axes (empty: unchanged); `shape`
-  // is the resulting shape (empty: that of the permuted axes). If a layer is called again, this is the tensor
-  // of its first call.
+  // Returns the name of a variable's values in the graph. `permutation` reorders the axes (empty: unchanged).
+  // `shape` is the resulting shape (empty: the shape of the permuted axes). If a layer is called again,
+  // returns the tensor of its first call.
   std::string Weights(const OnnxVariable& variable, absl::Span<const int> permutation = {},
                       const Shape& shape = {});
-  // The name of a constant of this layer.
+  // Adds a constant to the current layer and returns its name.
   std::string Floats(absl::string_view what, const Shape& shape, std::vector<float> values);
   std::string Scalar(absl::string_view what, float value) { return Floats(what, {}, {value}); }
   std::string Ints(absl::string_view what, std::vector<int64_t> values);
@@ -117,7 +117,7 @@ class OnnxBuilder {
   OnnxGraph graph_;
   std::vector<Value> values_;
   std::set<std::string> names_;
-  std::map<std::string, int, std::less<>> suffixes_;  // by a name that is taken: the last number used
+  std::map<std::string, int, std::less<>> suffixes_;  // [taken name] the last number appended to it
   std::set<std::string> weights_;                     // names of variables that are in the graph
   std::string layer_;                                 // the layer whose nodes are being added
 };

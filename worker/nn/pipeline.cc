@@ -125,7 +125,7 @@ absl::StatusOr<Pipeline::Result> Pipeline::Run(const Call& call, absl::FunctionR
   return Result{.sums = prepared->instances.sums(), .penalty = prepared->instances.penalty()};
 }
 
-// A device's share of a call, on its thread.
+// Runs a device's share of a call, on the device's thread.
 void Pipeline::RunDevice(size_t device, const Call& call, StageInstances& instances,
                          PipelineSchedule& schedule, GradientQueue& gradient_queue) {
   PipelineDevice& pipeline_device = *pipeline_devices_[device];

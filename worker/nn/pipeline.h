@@ -1,6 +1,7 @@
 // The engine of a divided model: the instances of its stages, the devices of this process, and the schedule.
-// A batch passes the devices in micro-batches, so that the devices work at the same time. Some stages may run
-// in other processes: they report their progress by Finish(), and their tensors arrive through RemoteStages.
+// A batch passes through the devices in micro-batches, so that the devices work at the same time. Some stages
+// may run in other processes, which report their progress by Finish() and whose tensors arrive through
+// RemoteStages.
 //
 //   one process:  PipelineReplica      several: worker/split, where each process has a Pipeline of its stages
 //
@@ -35,9 +36,9 @@ class Pipeline {
   struct Options {
     const Model& model;
     LossSpec loss;
-    absl::Span<DeviceThread* const> threads;  // [device of this process]; each has a node
+    absl::Span<DeviceThread* const> threads;  // [device of this process]; each runs at least one node
     PipelineLocations locations;
-    // The number of micro-batches of a batch; fewer if it has fewer examples.
+    // The number of micro-batches of a batch. A batch with fewer examples has one micro-batch per example.
     int64_t micro_batches = 1;
     TraceRecorder* trace = nullptr;         // may be null
     RemoteStages* remote_stages = nullptr;  // null if all stages are in this process
@@ -54,15 +55,15 @@ class Pipeline {
     absl::Span<const float* const> inputs;
     // Includes targets and weights if the last stage is in this process.
     BatchView batch;
-    absl::Span<float> gradients;  // as parameters; empty in an evaluation
+    absl::Span<float> gradients;  // laid out like `parameters`; empty in an evaluation
     bool training = false;
     // [examples, output_shape], if the last stage is in this process.
     float* outputs = nullptr;
     int others = 0;  // the number of processes that will call OtherDone()
   };
   struct Result {
-    kernels::LossSums sums{};  // if the last stage is in this process
-    double penalty = 0;        // the sum for this process's stages
+    kernels::LossSums sums{};  // set if the last stage is in this process
+    double penalty = 0;        // the sum of the penalties of this process's stages
   };
   // Computes this process's stages of a batch. `started` is called before any computation: from then until
   // Run() returns, reports of other processes are accepted. `on_gradient`: see Replica::ForwardBackward().
@@ -75,7 +76,8 @@ class Pipeline {
   // A gradient that another process computes has arrived.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   void OtherDone() ABSL_LOCKS_EXCLUDED(mutex_);
-  // No more tasks are started. When the running tasks are done, Run() returns the first failure's status.
+  // Stops the call: no more tasks are started, and Run() returns the first failure's status when the running
+  // tasks are done.
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The tensors that other processes send for a batch, and the number of floats in each.
@@ -111,21 +113,22 @@ class Pipeline {
   void DropOthers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunDevice(size_t device, const Call& call, StageInstances& instances, PipelineSchedule& schedule,
                  GradientQueue& gradient_queue);
-  // Runs on every device's thread, one after another, so that everything is created in a fixed order.
+  // Runs `work` on each device's thread, one device after another, so that everything is created in a fixed
+  // order.
   template <typename Work>
   void OnEach(const Work& work);
   template <typename Work>
   void ForPartsOf(size_t device, const Work& work) const;
-  // The error of the first device that has one.
+  // Returns the error of the first device that failed; OK if no device failed.
   absl::Status FirstFault(const std::vector<absl::Status>& statuses) const;
 
   const PipelineShape shape_;
   const std::vector<DeviceThread*> threads_;
-  std::vector<std::unique_ptr<PipelineDevice>> pipeline_devices_;  // [device]; used by its thread
+  std::vector<std::unique_ptr<PipelineDevice>> pipeline_devices_;  // [device]; used by the device's thread
   const int64_t micro_batches_;
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   DeviceThread* pinned_by_ = nullptr;
-  std::vector<std::unique_ptr<kernels::PinnedMemory>> pinned_;  // used by its thread
+  std::vector<std::unique_ptr<kernels::PinnedMemory>> pinned_;  // used by the thread of `pinned_by_`
 
   Mutex mutex_;
   std::optional<Running> running_ ABSL_GUARDED_BY(mutex_);

@@ -108,7 +108,7 @@ absl::Status PipelineDevice::Add(int variable, const Contribution& contribution)
 
 absl::Status PipelineDevice::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
   if (final_.empty()) return absl::OkStatus();
-  // on a device with its own memory, they are still being copied
+  // If the device has its own memory, the sums are still being copied to the host.
   CAIRN_RETURN_IF_ERROR(device_.Synchronize());
   for (const int variable : final_) on_gradient(variable);
   final_.clear();

@@ -26,11 +26,12 @@ namespace cairn::nn {
 // its borders.
 struct StageInstance {
   std::unique_ptr<Plan> plan{};
-  std::vector<std::optional<DeviceCopy>> inputs{};            // [input] from the host or another device
-  std::vector<const float*> input_pointers{};                 // [input] set for the call
-  std::vector<std::optional<HostStaging>> outputs{};          // [output] to another device
-  std::vector<std::optional<HostStaging>> input_gradients{};  // [input] to another device
-  // [output] The gradient that a further reader on another device returns, before it is added.
+  std::vector<std::optional<DeviceCopy>> inputs{};    // [input] received from the host or another device
+  std::vector<const float*> input_pointers{};         // [input] set for the call
+  std::vector<std::optional<HostStaging>> outputs{};  // [output] sent to another device
+  std::vector<std::optional<HostStaging>> input_gradients{};  // [input] sent to another device
+  // [output] Present if several stages read the output: the gradient that a further reader returns, before it
+  // is added to the first reader's gradient.
   std::vector<std::optional<DeviceCopy>> output_addends{};
   std::optional<DeviceCopy> targets{}, weights{};  // used by the last stage
 };
@@ -48,14 +49,16 @@ class PipelineDevice {
   absl::Status Begin(absl::Span<const float> parameters, absl::Span<float> gradients);
   Plan::Values values() const { return values_; }
 
-  // How an instance's gradient of a variable contributes to the batch's.
+  // How an instance's gradient of a variable contributes to the batch's gradient.
   struct Contribution {
-    bool first = true, last = true;  // whether it is the first, the last contribution to the variable
-    float share = 1;                 // fraction of the batch's examples
+    // Whether this is the first or the last contribution to the variable.
+    bool first = true, last = true;
+    float share = 1;  // the micro-batch's fraction of the batch's examples
   };
   // Where the instance's backward pass writes its gradient.
   float* TargetOf(int variable, const Contribution& contribution);
-  // Call after that: adds it to the sum. After the last contribution the sum is copied to `gradients`.
+  // Call after the backward pass: adds the instance's gradient to the sum. The last contribution also copies
+  // the sum to `gradients`.
   absl::Status Add(int variable, const Contribution& contribution);
   // Calls `on_gradient` for the variables whose sums became final since the last call.
   absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
@@ -68,8 +71,8 @@ class PipelineDevice {
   const ModelVariable& VariableOf(int variable) const {
     return model_.variables()[static_cast<size_t>(variable)];
   }
-  // A statistic is the mean of the micro-batches' values, weighted by examples. Gradients are already those
-  // of the whole batch's mean, and are added.
+  // A statistic is the mean of the micro-batches' values, weighted by examples. Gradients need no weights:
+  // each micro-batch computes the gradient of its part of the whole batch's mean loss.
   bool is_weighted(int variable, const Contribution& contribution) const {
     return !VariableOf(variable).trainable() && contribution.share != 1;
   }
@@ -78,15 +81,16 @@ class PipelineDevice {
   const Model& model_;
   kernels::Device& device_;
   const std::vector<int> variables_;  // ascending
-  // For the variables of this device, one after another: their values and the sums of their gradients (null
-  // if they are in host memory), an instance's gradient before it is added, and the same after weighting.
+  // Arrays for the variables of this device, one variable after another: the values, the sums of the
+  // gradients (both null if they are in host memory), and an instance's gradients before they are added.
+  // weighted_memory_ has room for one weighted statistic.
   std::unique_ptr<kernels::DeviceMemory> values_memory_, sums_memory_, addends_memory_, weighted_memory_;
   std::vector<const float*> values_;                            // [variable of the model]
   std::vector<float*> sums_, addends_;                          // [variable of the model]
   std::map<int64_t, std::unique_ptr<kernels::NaryOp>> adders_;  // [elements]
   std::map<std::pair<int64_t, float>, std::unique_ptr<kernels::UnaryOp>> weighers_;  // [elements, share]
   absl::Span<float> gradients_;
-  std::vector<int> final_;  // since the last Announce()
+  std::vector<int> final_;  // variables whose sums became final since the last Announce()
 };
 
 }  // namespace cairn::nn

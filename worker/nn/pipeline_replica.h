@@ -1,6 +1,6 @@
-// One model over several devices: each layer computes where it was placed. A batch passes the devices in
-// micro-batches, so that the devices work at the same time. Activations and their gradients are copied from
-// device to device. pipeline_schedule.h defines the order of the work.
+// One model over several devices: each layer computes where it was placed. A batch passes through the
+// devices in micro-batches, so that the devices work at the same time. Activations and their gradients are
+// copied from device to device. pipeline_schedule.h defines the order of the work.
 //
 // The gradient is that of the whole batch's mean, summed over the micro-batches. Dropout depends on an
 // example's index in the batch. With one micro-batch, a step is the same as on one device. A layer that

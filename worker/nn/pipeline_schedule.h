@@ -6,7 +6,7 @@
 //   device 0  F0 F1 F2 F3       B0    B1    B2    B3
 //   device 1     F0 B0    F1 B1    F2 B2    F3 B3
 //
-// Micro-batches pass every stage in their order, and stages that share a variable take turns. All sums are
+// Micro-batches pass through every stage in order, and stages that share a variable take turns. All sums are
 // therefore taken in the same order on every run, regardless of the devices' speeds. There is one schedule
 // for each batch size. The devices' threads call Next() and Finish().
 #pragma once
@@ -36,16 +36,16 @@ class PipelineSchedule {
 
   // Resets the schedule: all tasks are to be done.
   void Start();
-  // The device's next task. Blocks until one can be done. Returns nullopt when all of the device's tasks are
-  // done, or any task has failed. There is no timeout: the awaited task runs on another device, or in another
-  // process, whose failure fails the schedule.
+  // Returns the device's next task. Blocks until a task can start. Returns nullopt when all of the device's
+  // tasks are done, or any task has failed. There is no timeout: the awaited task runs on another device, or
+  // in another process, whose failure fails the schedule.
   std::optional<Task> Next(int device);
   // Like Next(), but returns nullopt instead of blocking.
   std::optional<Task> TryNext(int device);
   void Finish(const Task& task);
-  // Reports a task of another process's stage.
+  // Reports that another process has finished a task of one of its stages.
   void FinishRemotely(int stage, int micro_batch, bool backward);
-  // Keeps the first failure's status. No new task begins afterwards.
+  // Fails the schedule: no new task begins. If called several times, keeps the first failure's status.
   void Fail(const absl::Status& status);
   absl::Status status();
 
@@ -53,7 +53,7 @@ class PipelineSchedule {
   struct Entry {
     Task task;
     std::vector<size_t> waited_for_by;  // entries that wait for this one
-    int waits_for = 0;                  // the number of entries that it waits for
+    int waits_for = 0;                  // number of entries that this one waits for
   };
   size_t IndexOf(int stage, int micro_batch, bool backward) const;
   void Order(size_t first, size_t second);
@@ -66,12 +66,13 @@ class PipelineSchedule {
 
   const int parts_, micro_batches_;
   std::vector<Entry> entries_;
-  std::vector<std::vector<size_t>> of_device_;  // [device], preferred entries first
+  std::vector<std::vector<size_t>> of_device_;  // [device] the device's entries, preferred entries first
 
   Mutex mutex_;
   CondVar changed_;
-  std::vector<int> waits_for_ ABSL_GUARDED_BY(mutex_);  // [entry] -1: begun
-  std::vector<size_t> left_ ABSL_GUARDED_BY(mutex_);    // [device] not begun
+  // [entry] The number of unfinished entries that it waits for; -1: the entry has begun.
+  std::vector<int> waits_for_ ABSL_GUARDED_BY(mutex_);
+  std::vector<size_t> left_ ABSL_GUARDED_BY(mutex_);  // [device] number of entries that have not begun
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -8,7 +8,7 @@
 namespace cairn::nn {
 namespace {
 
-// [node] whether the node or one that it depends on has a variable.
+// [node] Whether the node, or a node that it depends on, has a variable.
 std::vector<bool> NeedGradients(const Model& model) {
   std::vector<bool> need;
   for (const Node& node : model.nodes()) {
@@ -24,7 +24,7 @@ std::vector<PipelineStage> StagesOf(const Model& model, absl::Span<const int> en
   const std::vector<bool> need = NeedGradients(model);
   std::vector<PipelineStage> stages;
   std::vector<size_t> part_of;                  // [node]
-  std::vector<bool> read_outside(need.size());  // [node] by another stage
+  std::vector<bool> read_outside(need.size());  // [node] whether another stage reads the node
   for (const int end : ends) {
     PipelineStage& stage = stages.emplace_back();
     stage.begin = static_cast<int>(part_of.size());
@@ -57,7 +57,7 @@ std::vector<PipelineStage> StagesOf(const Model& model, absl::Span<const int> en
 
 PipelineStage WholeModel(const Model& model) {
   PipelineStage stage = std::move(StagesOf(model, {static_cast<int>(model.nodes().size())}).front());
-  // All inputs, in the order of a batch's rows.
+  // A stage of the whole model reads all model inputs, in the order in which a row of a batch contains them.
   stage.inputs.clear();
   for (int input = 0; input < static_cast<int>(model.inputs().size()); ++input) {
     stage.inputs.push_back(Node::OfModelInput(input));

@@ -191,7 +191,7 @@ absl::Status Plan::AddLossScaler() {
   kernels::LossScalerParams params = {
       .outputs = values_[static_cast<size_t>(outputs_[0])].desc.shape.num_elements(), .gradients = {}};
   for (const ModelVariable& variable : model_.variables()) {
-    if (!variable.trainable()) continue;  // a statistic of the forward pass
+    if (!variable.trainable()) continue;  // statistics come from the forward pass and are not scaled
     const int64_t begin = variable.offset, end = begin + variable.shape.num_elements();
     if (!params.gradients.empty() && params.gradients.back().end == begin) {
       params.gradients.back().end = end;
@@ -235,7 +235,7 @@ absl::Status Plan::PlanGradients() {
   }
   int64_t most_added = 0;
   std::vector<bool> seen(model_.variables().size());
-  // the last step with the variable, in Backward()'s order
+  // [variable] The last step with the variable, in the order of Backward().
   std::vector<size_t> last_step(model_.variables().size());
   for (size_t index = steps_.size(); index-- > 0;) {
     Step& step = steps_[index];
@@ -253,7 +253,7 @@ absl::Status Plan::PlanGradients() {
       if (step.adds[i]) {
         CAIRN_RETURN_IF_ERROR(add(input.desc.type, input.desc.num_floats()));
       } else if (step.op->is_view()) {
-        input.gradient = output.gradient;  // passed on unchanged
+        input.gradient = output.gradient;  // a view passes the gradient on unchanged
       } else {
         acquire(step.inputs[i]);
       }

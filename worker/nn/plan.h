@@ -38,8 +38,8 @@ class Plan {
   struct Spec {
     PipelineStage stage;
     int64_t batch = 0;  // >= 1
-    // For a micro-batch: the number of examples of the whole batch, over which gradients are the mean.
-    // 0 means `batch`.
+    // For a micro-batch: the number of examples of the whole batch, because gradients are those of the mean
+    // loss over the whole batch. 0 means `batch`.
     int64_t mean_over = 0;
     // Variables whose regularizers' gradients this plan adds. Only one of a batch's micro-batches adds them.
     std::vector<int> penalized{};
@@ -66,7 +66,8 @@ class Plan {
   // on the device.
   using OnGradient = absl::FunctionRef<absl::Status(int variable)>;
 
-  // For a stage with the model's end. `batch.inputs` must stay valid until the next run.
+  // Runs all passes of a step. For a stage that contains the model's end. `batch.inputs` must stay valid
+  // until the next run.
   absl::Status ForwardBackward(Values values, const Batch& batch, Gradients gradients,
                                OnGradient on_gradient);
   absl::Status Evaluate(Values values, const Batch& batch);
@@ -81,7 +82,8 @@ class Plan {
   absl::Status Loss(const Batch& batch, bool gradient);
   absl::Status Backward(Values values, Gradients gradients, OnGradient on_gradient);
   absl::Status Penalties(Values values);
-  // The tensors at the stage's borders: row-major float32, device memory. The outputs of the last Forward():
+  // The tensors at the stage's borders are row-major float32 in device memory. output() is valid after
+  // Forward().
   const float* output(size_t output = 0) const { return values_[static_cast<size_t>(outputs_[output])].data; }
   int64_t output_floats(size_t output) const {
     return values_[static_cast<size_t>(outputs_[output])].desc.num_floats();
@@ -90,8 +92,8 @@ class Plan {
   float* output_gradient(size_t output) { return GradientOf(outputs_[output]); }
   // Adds `addend` to output_gradient().
   absl::Status AddToOutputGradient(size_t output, const float* addend);
-  // The input gradients of the last Backward(); null if none is needed. The inputs are the first of the
-  // values.
+  // An input gradient of the last Backward(); null if none is needed. The stage's inputs are the first
+  // elements of values_.
   const float* input_gradient(size_t input) { return GradientOf(static_cast<int>(input)); }
   int64_t input_floats(size_t input) const { return values_[input].desc.num_floats(); }
 
@@ -114,13 +116,14 @@ class Plan {
     kernels::TensorDesc desc;
     std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
     const float* data = nullptr;                      // for an input, set at each call
-    bool needs_gradient = false;                      // it depends on a variable
+    bool needs_gradient = false;                      // true if it depends on a variable
     int gradient = -1;                                // index into gradient_memory_; -1: none
   };
   // A layer, or a reorder between two layers.
   struct Step {
-    std::string what;            // "layer 'conv2d'", for messages
-    const char* kept = nullptr;  // the same, owned by the timeline's recorder; null without one
+    std::string what;  // "layer 'conv2d'", for messages
+    // The same text, owned by the timeline's recorder; null without a recorder.
+    const char* kept = nullptr;
     const char* name() const { return kept == nullptr ? what.c_str() : kept; }
     std::unique_ptr<LayerOp> op{};
     std::vector<int> inputs{};  // indices of values
@@ -143,12 +146,12 @@ class Plan {
   absl::Status AddSteps();
   // Counts the users of the stage's nodes, and numbers its inputs.
   void IndexGraph();
-  // The value for `input`, in the numbering of Node::inputs.
+  // Returns the index of the value for `input`, which is in the numbering of Node::inputs.
   int ValueOf(int input) const;
-  // Whether the next node is the only user of this one, and is in the same stage, has no other input and no
+  // Whether the next node is the only user of this node, is in the same stage, and has no other input and no
   // variables.
   bool IsOnlyUsedByNext(size_t node) const;
-  // Returns the value in row-major float32. Adds a reorder step if it has another layout.
+  // Returns the index of `value` in row-major float32. Adds a reorder step if `value` has another layout.
   absl::StatusOr<int> Plain(int value);
   absl::Status AddStep(std::string what, std::unique_ptr<LayerOp> op, std::vector<int> inputs,
                        std::vector<int> variables);
@@ -174,21 +177,22 @@ class Plan {
   const Spec spec_;
   std::vector<Value> values_;  // the stage's inputs come first
   std::vector<Step> steps_;
-  std::vector<int> value_of_;            // [node of the stage]
-  std::vector<int> users_;               // [node of the model] the number of times it is an input
-  std::map<int, int> value_of_input_;    // key: an input of the stage, in the numbering of Node::inputs
-  std::vector<int> outputs_;             // [output of the stage] a value
-  std::map<int, int> plain_;             // row-major float32 versions of values in other layouts
-  std::unique_ptr<kernels::Loss> loss_;  // null except in the last stage
-  std::unique_ptr<kernels::LossScaler> scaler_;  // null except in float16
+  std::vector<int> value_of_;          // [node of the stage]
+  std::vector<int> users_;             // [node of the model] how often the node is an input
+  std::map<int, int> value_of_input_;  // key: an input of the stage, in the numbering of Node::inputs
+  std::vector<int> outputs_;           // [output of the stage] index of the value
+  std::map<int, int> plain_;           // key: a value in another layout; value: its row-major float32 version
+  std::unique_ptr<kernels::Loss> loss_;          // null except in the last stage
+  std::unique_ptr<kernels::LossScaler> scaler_;  // null unless the device computes in float16
   bool finite_ = true;
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
-  // Gradients of activations are short-lived, so many share one buffer at different times.
+  // Gradients of activations are short-lived, so each buffer serves several of them, one after another.
   std::vector<std::unique_ptr<kernels::DeviceMemory>> gradient_memory_;
-  // If a value or a variable has several users, all but the first in the order of the backward pass write
-  // their gradient here, and it is added.
+  // If a value or a variable has several users, the first of them in the order of the backward pass writes
+  // the gradient. The others write their gradients here, and each is then added.
   std::unique_ptr<kernels::DeviceMemory> addend_;
-  std::map<std::pair<kernels::ElementType, int64_t>, std::unique_ptr<kernels::NaryOp>> adders_;  // [floats]
+  // [element type, floats] The op that adds two arrays.
+  std::map<std::pair<kernels::ElementType, int64_t>, std::unique_ptr<kernels::NaryOp>> adders_;
   kernels::LossSums sums_;
   std::vector<double> penalties_;  // [variable]
 };

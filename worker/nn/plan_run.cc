@@ -1,4 +1,4 @@
-// Runs a plan: the forward pass, the loss, the backward pass, and the sums on the way.
+// Runs a plan: the forward pass, the loss, the backward pass, and the addition of gradients.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -65,7 +65,7 @@ absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gr
       completed = true;
       return Complete(step, values, gradients, on_gradient);
     };
-    // Gradients are not final before they are added up or unscaled.
+    // Gradients that must still be added up or unscaled are not final yet.
     const bool final_at_once = scaler_ == nullptr && !absl::c_linear_search(step.adds_to_variable, true);
     if (step.op->is_view()) {
       if (step.adds[0]) step.input_gradient_pointers[0] = output_gradient;

@@ -1,6 +1,6 @@
 // Pipeline stages that other processes compute, as this process's pipeline sees them: it receives tensors
-// from them and sends tensors to them. They report to the pipeline by Pipeline::Finish() and the functions
-// next to it.
+// from them and sends tensors to them. Their processes report to the pipeline by Pipeline::Finish(),
+// Announce() and OtherDone().
 //
 // Called by the devices' threads.
 #pragma once
@@ -22,8 +22,8 @@ class RemoteStages {
  public:
   virtual ~RemoteStages() = default;
 
-  // A tensor that another process has computed and that has arrived, according to the schedule. Host memory,
-  // valid until the end of the pipeline's call. An error if the tensor is incomplete.
+  // Returns a tensor that another process has computed, in host memory that is valid until the end of the
+  // pipeline's call. Called when the schedule says that the tensor has arrived; an error if it is incomplete.
   virtual absl::StatusOr<const float*> Received(const StageTensor& what) = 0;
   // Sends a tensor to process `task`. `values` are copied before this returns. `completes`: this is the last
   // tensor of this stage and micro-batch for that process.

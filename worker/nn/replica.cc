@@ -25,7 +25,7 @@ struct Prepared {
   // [model input] The inputs, aligned for the device.
   std::vector<DeviceCopy> inputs;
   DeviceCopy targets, weights;
-  // Where the host reads the outputs; empty if it reads device memory.
+  // Where the host reads the outputs; empty if the host can read device memory.
   AlignedBuffer outputs{};
   std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
   // For a device with its own memory: the download of gradients, the recorded step (after the first run),
@@ -33,7 +33,7 @@ struct Prepared {
   std::unique_ptr<GradientDownload> download{};
   std::unique_ptr<kernels::Recording> recording{};
   bool recorded_weights = false;
-  float loss_scale = 0;  // the last one set in the plan
+  float loss_scale = 0;  // the loss scale that was last set in the plan
 };
 
 class DeviceReplica final : public Replica {
@@ -129,9 +129,9 @@ class DeviceReplica final : public Replica {
   bool pins() const override { return !device_.host_memory_is_device_memory(); }
 
   void Unpin() override {
-    static_cast<void>(device_.Synchronize());  // an error was reported to the caller that needed the result
+    static_cast<void>(device_.Synchronize());  // the caller that needs the result gets the error
     for (auto& [examples, prepared] : prepared_) {
-      if (prepared != nullptr) prepared->recording = nullptr;  // it has recorded addresses
+      if (prepared != nullptr) prepared->recording = nullptr;  // it contains addresses of pinned memory
     }
     pinned_.clear();
   }
@@ -155,7 +155,7 @@ class DeviceReplica final : public Replica {
     friend bool operator==(const Forwarded&, const Forwarded&) = default;
   };
 
-  // For devices that compute in host memory.
+  // Runs the forward pass on a device that computes in host memory.
   absl::Status Forward(Prepared& prepared, const Uploaded& uploaded, const BatchView& batch,
                        absl::FunctionRef<bool(int variable)> await) {
     CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
@@ -335,12 +335,14 @@ class DeviceReplica final : public Replica {
   std::optional<DeviceCopy> gradients_;  // nullopt: gradients are written to the caller's device memory
   LossScale loss_scale_;
   InputSplitter inputs_;
-  std::vector<const float*> values_;                       // [variable] set at each call, like the next two
+  // [variable] Set at each call, like the next two members.
+  std::vector<const float*> values_;
   std::vector<float*> targets_;                            // [variable]
   std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
-  std::optional<Forwarded> ahead_;  // the forward pass whose activations are in its plan
-  Prepared* last_ = nullptr;        // of the last ForwardBackward()
+  // The forward pass whose activations are in the plan for its batch size.
+  std::optional<Forwarded> ahead_;
+  Prepared* last_ = nullptr;  // used by the last ForwardBackward()
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };
 

@@ -45,8 +45,8 @@ class Replica {
                                                       const BatchView& batch, absl::Span<float> gradients,
                                                       absl::FunctionRef<void(int variable)> on_gradient) = 0;
 
-  // The device's own memory for gradients, [num_parameters()], if it is distinct from host memory; otherwise
-  // empty. If it is passed to ForwardBackward(), gradients stay on the device and are final when
+  // The device's own memory for gradients, [num_parameters()]; empty if the device computes in host memory.
+  // If this memory is passed to ForwardBackward(), gradients stay on the device, and each is final when
   // on_gradient() is called, which then happens in the calling thread.
   virtual absl::Span<float> device_gradients() { return {}; }
 

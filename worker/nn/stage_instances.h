@@ -17,14 +17,14 @@
 
 namespace cairn::nn {
 
-// Where the nodes of a model compute. A stage is a run of nodes with the same destination.
+// Where the nodes of a model are computed. A stage is a run of nodes with the same destination.
 struct PipelineLocations {
-  // All destinations are devices of this process.
+  // Returns locations that are all devices of this process.
   static PipelineLocations OfDevices(absl::Span<const int> device_of);
 
   std::vector<int> location_of;  // [node]
   std::vector<int> device_of;    // [destination] the device of this process; -1: in another process
-  std::vector<int> task_of;      // [destination] the process
+  std::vector<int> task_of;      // [destination] the task whose process computes there
 };
 
 // The state that all batch sizes share. Constant after construction.
@@ -49,13 +49,14 @@ struct PipelineShape {
   std::vector<PipelineStage> stages;
   std::vector<int> device_of_stage;  // -1: in another process
   std::vector<int> task_of_stage;
-  int task = 0;                               // this process
+  int task = 0;                               // the task of this process
   std::vector<std::vector<int>> stages_with;  // [variable of the model] its stages, ascending
-  // [stage][output] the readers that return a gradient, last stage first: the order in which they are added.
+  // [stage][output] The readers that return a gradient, last stage first. Their gradients are added in this
+  // order.
   std::vector<std::vector<std::vector<Reader>>> readers;
   // [stage][output] whether another device reads it.
   std::vector<std::vector<bool>> leaves;
-  std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [stage] by ascending task
+  std::vector<std::vector<Export>> outputs_to, input_gradients_to;  // [stage] in ascending order of task
 
   bool same_device(int a, int b) const {
     return device_of_stage[static_cast<size_t>(a)] == device_of_stage[static_cast<size_t>(b)];
@@ -84,7 +85,7 @@ class StageInstances {
   int micro_batches() const { return static_cast<int>(begins_.size()) - 1; }
   int64_t examples() const { return begins_.back(); }
 
-  // Each of these calls is for one stage, on the thread of the stage's device.
+  // Each of these functions handles one stage. Must be called on the thread of the stage's device.
   absl::Status Make(int stage, PipelineDevice& pipeline_device);
   void Destroy(int stage);
   absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);

@@ -1,5 +1,5 @@
-// The tensors expected from the other end of a link, and their destinations: checks tensor fragments and
-// assembles them. Owned by a stage leader or a stage worker. Any thread, but the fragments of one tensor come
+// Checks the tensor fragments that arrive from the other end of a link, and assembles the tensors at their
+// destinations. Owned by a stage leader or a stage worker. Any thread, but the fragments of one tensor come
 // from one thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// How a stage leader connects to its stage workers, and detects that one is lost.
+// How a stage leader connects to its stage workers, and detects that a stage worker is lost.
 #include "worker/split/leader_link.h"
 
 #include <thread>
@@ -98,8 +98,9 @@ void StageLeader::DropLinks() {
 }
 
 void StageLeader::Drop(std::shared_ptr<Link> link) {
-  // Other threads use the link for the duration of a Send(), which does not block. One of them may be the
-  // stream's own thread, which must not be the thread that waits for the stream's end.
+  // Waits until this thread is the link's only user. Other threads use the link for the duration of a Send(),
+  // which does not block. The stream's own thread may be one of them, and must not destroy the stream,
+  // because the destructor waits for that thread.
   while (link != nullptr && link.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

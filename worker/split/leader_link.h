@@ -25,11 +25,11 @@ struct StageLeader::Link final : allreduce::RingHandler {
   const size_t stage_worker;
   // Guarded by leader.mutex_.
   TimePoint heard;
-  absl::Status lost;  // why the link is lost; OK while it is not
-  bool done = false;  // has finished the current batch
-  // Used by the main thread: the values of each variable that the stage worker has.
+  absl::Status lost;  // why the link was lost; OK until then
+  bool done = false;  // the stage worker has finished the current batch
+  // [variable] The values that the stage worker has. Used by the main thread.
   std::map<int, std::shared_ptr<float[]>> known;
-  std::unique_ptr<allreduce::RingStream> stream;  // ends before the members that it calls
+  std::unique_ptr<allreduce::RingStream> stream;  // destroyed before the members that it uses
 };
 
 }  // namespace cairn::split

@@ -1,9 +1,9 @@
-// The activations, and their gradients, that pipeline stages of this process exchange with those of others.
-// Connects the pipeline, whose remote stages (nn::RemoteStages) it represents, with the links of a stage
+// Exchanges activations and their gradients between the pipeline stages of this process and of others. The
+// pipeline uses a Mailbox as its nn::RemoteStages. The mailbox sends and receives over the links of a stage
 // leader or a stage worker.
 //
-// One thread begins and ends calls. OnTensor() is called by the threads of the links, the methods of
-// nn::RemoteStages by those of the devices.
+// One thread begins and ends calls. The links' threads call OnTensor(), the devices' threads call the methods
+// of nn::RemoteStages.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,11 @@ class Mailbox final : public nn::RemoteStages {
   // Must be called once, before the first call; `pipeline` must outlive the calls.
   void SetPipeline(nn::Pipeline* pipeline) { pipeline_ = pipeline; }
 
-  // Expects a batch of this many examples: fragments may arrive. No other batch may be running.
+  // Prepares for a batch of `examples` examples. From now on its tensor fragments may arrive. No other batch
+  // may be running.
   void Begin(int64_t examples) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Must be called when Pipeline::Run() starts. From then on the pipeline is notified of every tensor that
-  // arrives, and first of those that have arrived already.
+  // Must be called when Pipeline::Run() starts. Notifies the pipeline of the tensors that have already
+  // arrived, and from then on of every tensor that arrives.
   void Started() ABSL_LOCKS_EXCLUDED(mutex_);
   // INVALID_ARGUMENT for a fragment that is not expected.
   absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,16 +48,17 @@ class Mailbox final : public nn::RemoteStages {
   void Send(int task, const nn::StageTensor& what, absl::Span<const float> values, bool completes) override;
 
  private:
-  using Work = std::tuple<int, int, bool>;  // stage, micro-batch, backward
+  using Work = std::tuple<int, int, bool>;  // a task of the pipeline: stage, micro-batch, backward
 
   const SendFunction send_;
   nn::Pipeline* pipeline_ = nullptr;
   Incoming incoming_;
-  std::vector<AlignedBuffer> buffers_;  // [arrival]; used by the thread that begins calls
+  std::vector<AlignedBuffer> buffers_;  // [tensor of ArrivalsOf()]; used by the thread that begins calls
 
   Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);  // work that is complete in the current call
+  // Tasks of the current call whose tensors have all arrived.
+  std::set<Work> complete_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::split

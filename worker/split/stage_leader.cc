@@ -13,7 +13,7 @@
 namespace cairn::split {
 namespace {
 
-// How often a batch is tried if it fails again and again.
+// The number of attempts at a batch before its failure is returned.
 constexpr int kMaxTries = 10;
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
 // How long a stage worker has to learn that training is over.
@@ -125,7 +125,7 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunUntilDone(const Batch& batch,
     Say(absl::StrCat(result.status().message(), "; the batch will be repeated when it is back"));
     Batch again = batch;
     if (batch.training) {
-      // Gradients that were reported may be on their way to the servers, and must not change.
+      // Gradients that were reported as final may be on their way to the servers, and must not change.
       if (again_.size() == 0) again_ = AlignedBuffer(model_.num_parameters());
       again.gradients = again_.span();
     }
@@ -227,7 +227,8 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
     const absl::Span<const float> now = batch.parameters.subspan(static_cast<size_t>(held.offset), elements);
     std::shared_ptr<float[]>& known = link->known[variable];
     if (known != nullptr && std::memcmp(known.get(), now.data(), elements * sizeof(float)) == 0) continue;
-    // The stage worker has read the previous values: it has computed a batch with them.
+    // The previous values can be overwritten: the stage worker has computed a batch with them, so they have
+    // been sent.
     if (known == nullptr) known.reset(new float[elements]);
     std::copy(now.begin(), now.end(), known.get());
     all.push_back({Named(v1::SPLIT_KIND_VALUE, variable), {known.get(), elements}, known});
@@ -297,7 +298,7 @@ absl::Status StageLeader::OnFrame(Link& link, const v1::RingHeader& header, net:
 }
 
 absl::Status StageLeader::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
-  if (tensor.to() > 0) {  // for another stage worker
+  if (tensor.to() > 0) {  // the fragment is for another stage worker
     if (tensor.to() > static_cast<int>(options_.stage_workers.size())) {
       return absl::InvalidArgumentError(absl::StrCat("split: a tensor fragment for task ", tensor.to()));
     }
@@ -360,7 +361,8 @@ void StageLeader::Beat() {
   {
     MutexLock lock(mutex_);
     const TimePoint now = Now();
-    // This process was suspended: what arrived meanwhile has not been read yet.
+    // After a suspension of this process, frames that arrived meanwhile have not been read yet. No link is
+    // treated as silent then.
     const bool paused = now - std::exchange(last_beat_, now) > options_.lease / 2;
     for (const auto& link : links_) {
       if (link == nullptr || !link->lost.ok()) continue;
@@ -406,9 +408,8 @@ void StageLeader::End(const absl::Status& status) {
     }
     const TimePoint deadline = Now() + kToHear;
     MutexLock lock(mutex_);
-    const auto heard = [&](const auto& link) {
-      return link == nullptr || !link->lost.ok();
-    };  // it has closed its link
+    // A stage worker closes its link once it has been notified.
+    const auto heard = [&](const auto& link) { return link == nullptr || !link->lost.ok(); };
     while (!std::all_of(links.begin(), links.end(), heard) && Now() < deadline)
       changed_.WaitUntil(mutex_, deadline);
   }

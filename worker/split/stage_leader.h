@@ -2,8 +2,8 @@
 // It computes the pipeline stages of its own task, sends the stage workers (`StageWorker`) their inputs of
 // every batch, and receives their gradients.
 //
-// If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values,
-// therefore with the same bits; the trainer does not notice. A gradient that was reported as final is not
+// If a stage worker is lost, the stage leader waits for it and repeats the batch with the same values. The
+// results have the same bits, so the trainer does not notice. A gradient that was reported as final is not
 // written again.
 //
 // Made and called by cairn-worker's main thread. No thread uses a call's arguments after the call has
@@ -41,18 +41,19 @@ class StageLeader final : public nn::Replica {
   };
   struct Options {
     int worker = 0;             // this task's index
-    uint64_t cluster_hash = 0;  // 0: not compared
-    uint64_t incarnation = 0;   // this process
+    uint64_t cluster_hash = 0;  // 0: not compared with the stage workers' hashes
+    uint64_t incarnation = 0;   // identifies this process
     v1::SplitPlan plan;
     std::vector<StageWorkerAddress> stage_workers;  // [task in the group - 1]
     Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
     Duration step_timeout = std::chrono::seconds(600);  // limit for one batch
-    // Called with the state of a wait for stage workers. May be null.
+    // Called with a message about a lost stage worker, or about a wait for stage workers. May be null.
     std::function<void(const std::string&)> say{};
-    std::function<bool()> stop{};  // may be null; polled during a wait; true ends it with CANCELLED
+    // Polled during a wait. If it returns true, the wait ends with CANCELLED. May be null.
+    std::function<bool()> stop{};
   };
-  // `pipeline`: everything except `remote_stages`.
+  // `pipeline` must be complete except for `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageLeader>> Create(Options options, nn::Pipeline::Options pipeline);
   ~StageLeader() override;
 
@@ -79,7 +80,7 @@ class StageLeader final : public nn::Replica {
   // The variables and inputs that the stages of a stage worker need.
   struct Needs {
     std::vector<int> variables, inputs;  // indices in the model, ascending
-    bool last = false;                   // has the end of the model
+    bool last = false;                   // whether the stage worker has the end of the model
   };
   struct Batch {
     absl::Span<const float> parameters;

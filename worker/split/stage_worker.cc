@@ -204,7 +204,8 @@ void StageWorker::Beat() {
   {
     MutexLock lock(mutex_);
     const TimePoint now = Now();
-    // This process was suspended: what arrived meanwhile has not been read yet.
+    // After a suspension of this process, frames that arrived meanwhile have not been read yet. The stage
+    // leader is not treated as silent then.
     if (now - std::exchange(last_beat_, now) > options_.lease / 2) heard_ = now;
     leader = link_;
     silent = now - heard_ > options_.lease;

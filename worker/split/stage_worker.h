@@ -42,20 +42,21 @@ class StageWorker final : public allreduce::RingHost {
     int worker = 0;                   // this task's index
     int leader = 0;                   // the stage leader's task index
     std::string head_name;            // "worker/0 at host:2222"
-    uint64_t cluster_hash = 0;        // 0: not compared
-    uint64_t incarnation = 0;         // this process
-    net::DataAddress data_address{};  // the data channel's address of this worker
+    uint64_t cluster_hash = 0;        // 0: not compared with the stage leader's hash
+    uint64_t incarnation = 0;         // identifies this process
+    net::DataAddress data_address{};  // this worker's address for the data channel
     v1::SplitPlan plan;
     Duration lease = std::chrono::seconds(10);  // a stage leader that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);
-    // Called while this worker waits for a stage leader, and when it has lost one. May be null.
+    // Called while this worker waits for a stage leader, and when it has lost its stage leader. May be null.
     std::function<void(const std::string&)> say{};
     std::function<bool()> stop{};    // may be null; polled; true ends Serve() with CANCELLED
     TraceRecorder* trace = nullptr;  // may be null; records each step
-    // May be null. Passes "announced" with each gradient and "computed" with each batch.
+    // May be null. The fault point "announced" is passed after each gradient, "computed" after each training
+    // batch.
     FaultPoints* faults = nullptr;
   };
-  // `pipeline`: everything except `remote_stages`.
+  // `pipeline` must be complete except for `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageWorker>> Create(Options options, nn::Pipeline::Options pipeline);
   // Must be destroyed after the listener that calls it.
   ~StageWorker() override;
@@ -70,8 +71,8 @@ class StageWorker final : public allreduce::RingHost {
 
  private:
   struct Inlet;
-  // Host memory for all values or gradients of a model. Only the pages of this worker's stages are ever
-  // touched.
+  // Host memory for all values or gradients of a model. Only pages with variables of this worker's stages are
+  // ever touched.
   struct Freed {
     void operator()(float* memory) const { std::free(memory); }
   };
@@ -100,9 +101,9 @@ class StageWorker final : public allreduce::RingHost {
   const Options options_;
   const nn::Model& model_;
   const nn::LossSpec loss_;
-  // Indices in the model: the variables of this worker's stages, and the model inputs that these read.
+  // Indices in the model: the variables of this worker's stages, and the model inputs that these stages read.
   std::vector<int> variables_, reads_;
-  bool last_ = false;  // this worker has the end of the model
+  bool last_ = false;  // whether this worker has the end of the model
   Mailbox mailbox_;
   std::unique_ptr<nn::Pipeline> pipeline_;
   Flat values_, gradients_;  // in the model's flat order
@@ -116,11 +117,12 @@ class StageWorker final : public allreduce::RingHost {
   std::shared_ptr<allreduce::RingStream> link_ ABSL_GUARDED_BY(mutex_);  // null: alone
   TimePoint heard_ ABSL_GUARDED_BY(mutex_);  // when the last frame of the stage leader arrived
   TimePoint alone_since_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);  // until it is finished
-  // Elements that must arrive before the batch runs.
+  // The current batch; nullopt when it is finished.
+  std::optional<v1::SplitBegin> begun_ ABSL_GUARDED_BY(mutex_);
+  // The number of elements that must still arrive before the batch runs.
   int64_t preceding_ ABSL_GUARDED_BY(mutex_) = 0;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;                  // the last one that has begun
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;                  // the last step that has begun
   std::optional<absl::Status> over_ ABSL_GUARDED_BY(mutex_);  // set when training is over
   TimePoint last_beat_;                                       // used by the heartbeat thread
   std::unique_ptr<Ticker> beats_;

@@ -10,7 +10,7 @@
 namespace cairn::split {
 namespace {
 
-// A larger number of examples is no batch, but an attempt to fill this process's memory.
+// A limit for the examples of a batch. A larger number could only serve to fill this process's memory.
 constexpr int64_t kMaxExamples = int64_t{1} << 20;
 
 v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {

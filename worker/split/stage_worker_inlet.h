@@ -21,7 +21,7 @@ struct StageWorker::Inlet final : allreduce::RingHandler {
 
   StageWorker& stage_worker;
   const std::shared_ptr<allreduce::RingStream> back;
-  bool greeted = false;  // has received Hello. Used by threads of the transport
+  bool greeted = false;  // true after Hello has arrived; used by the transport's threads
 };
 
 }  // namespace cairn::split

@@ -32,7 +32,7 @@ absl::StatusOr<CsvLog> CsvLog::Open(const std::string& path, int64_t epoch) {
   CsvLog log(path);
   if (!FileExists(path)) return log;
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  bool changed = !text.empty() && text.back() != '\n';  // the last row is cut short: removed
+  bool changed = !text.empty() && text.back() != '\n';  // a last row that is cut short is removed
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   lines.pop_back();  // the text after the last newline
   if (lines.empty()) return log;

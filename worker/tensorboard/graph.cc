@@ -25,7 +25,7 @@ tensorboard::v1::GraphDef GraphOf(const nn::Model& model) {
     node.set_op("InputLayer");
     SetShape(input.shape, /*batch=*/true, node);
   }
-  std::map<std::string, int> uses;  // of a layer's name
+  std::map<std::string, int> uses;  // [layer name] number of nodes so far
   std::vector<std::string> names;   // [node]
   for (const nn::Node& use : model.nodes()) {
     // TensorBoard groups nodes by the part of the name before the slash. A layer that is used again gets
@@ -42,7 +42,7 @@ tensorboard::v1::GraphDef GraphOf(const nn::Model& model) {
                                 : model.inputs()[static_cast<size_t>(-1 - input)].name);
     }
     SetShape(use.output_shape, /*batch=*/true, node);
-    if (again > 0) {  // its variables are in the first box
+    if (again > 0) {  // the layer's variables are in its first box
       node.add_input(absl::StrCat("^", use.layer->name(), "/", use.layer->class_name()));
       continue;
     }

@@ -48,7 +48,7 @@ tensorboard::v1::Histogram HistogramOf(absl::Span<const float> values) {
   histogram.set_sum(sum);
   histogram.set_sum_squares(squares);
   for (size_t i = 0; i < limits.size();) {
-    size_t last = i;  // of a run of empty buckets, otherwise this bucket
+    size_t last = i;  // the end of the run of empty buckets; `i` if this bucket is not empty
     while (counts[i] == 0 && last + 1 < limits.size() && counts[last + 1] == 0) ++last;
     histogram.add_bucket_limit(limits[last]);
     histogram.add_bucket(counts[last]);

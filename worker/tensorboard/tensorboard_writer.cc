@@ -158,7 +158,7 @@ absl::Status TensorBoardWriter::TryAddValidation(int64_t epoch, int64_t version,
     CAIRN_RETURN_IF_ERROR(AddValidationScalar(name, value, epoch, version));
   }
   CAIRN_RETURN_IF_ERROR(validation_->Flush());
-  validation_.reset();  // Begin() reads the directory
+  validation_.reset();  // closes the file, because Begin() rewrites the files
   if (log_.has_value()) return log_->Complete(epoch, row);
   CAIRN_ASSIGN_OR_RETURN(CsvLog log, CsvLog::Open(log_path(), epoch + 1));
   return log.Complete(epoch, row);

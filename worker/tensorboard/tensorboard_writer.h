@@ -7,9 +7,9 @@
 //   <variable>/histogram, <variable>/gradient_histogram             every --histogram_freq epochs
 //   epoch_examples_per_second, epoch_gradients_stale, ...           of the whole cluster; specific to Cairn
 //
-// A resumed run appends to the files of the earlier one. Before its first step it removes from them what it
-// will train again, so every step is written once. If the disk is full or fails, writing ends with a warning
-// and training continues. Owned by the chief's main and used by its trainer; one thread.
+// A resumed run appends to the files of the earlier run. Before its first step it removes the records of the
+// steps that it will train again, so every step is recorded once. If the disk is full or fails, writing ends
+// with a warning and training continues. Owned by the chief's main() and used by its trainer; one thread.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +39,15 @@ class TensorBoardWriter {
  public:
   struct Options {
     std::string directory{};     // --train_dir
-    int64_t histogram_freq = 0;  // epochs; 0: none
-    int64_t update_freq = 0;     // steps; 0: at the end of epochs only
+    int64_t histogram_freq = 0;  // in epochs; 0: no histograms
+    int64_t update_freq = 0;     // in steps; 0: at the end of epochs only
   };
   // `model` and `clock` must outlive this object.
   TensorBoardWriter(Options options, const nn::Model& model, Hyperparameters hyperparameters,
                     const Clock& clock);
 
-  // Training begins or resumes at `epoch` (from 0) and `version`, after updates with `examples` examples.
-  // Only the first call has an effect.
+  // Records that training begins or resumes at `epoch` (from 0) and `version`, after updates with `examples`
+  // examples. Only the first call has an effect.
   void Begin(int64_t epoch, int64_t version, int64_t examples);
 
   // Whether the metrics of the step that made `version` are to be passed to OnStep().
@@ -59,12 +59,13 @@ class TensorBoardWriter {
   struct Epoch {
     int64_t epoch = 0;  // from 0
     int64_t version = 0;
-    int64_t examples = 0;  // in updates so far, of the whole cluster
+    int64_t examples = 0;  // number of examples in the cluster's updates so far
     int64_t gradients_stale = 0, gradients_rejected = 0, staleness_max = 0;
     std::optional<double> learning_rate{};
-    NamedValues metrics{};                 // "val_..." are validation's
+    NamedValues metrics{};                 // validation metrics are named "val_..."
     absl::Span<const float> parameters{};  // at `version`, in the order of the model's variables
-    // Parallel to `parameters`: the gradients of the chief's last batch, or the mean of all workers' gradients.
+    // Parallel to `parameters`: the gradients of the chief's last batch, or the mean of all workers'
+    // gradients.
     absl::Span<const float> last_gradients{};
   };
   void OnEpochEnd(const Epoch& epoch);
@@ -72,10 +73,11 @@ class TensorBoardWriter {
   // Whether an earlier process of this run trained `epoch` (from 0) and ended before its validation was
   // written.
   bool LacksValidation(int64_t epoch) const;
-  // Adds the validation metrics of the parameters of `version` to that epoch.
+  // Adds the validation metrics of the parameters at `version` to the record of `epoch`.
   void AddValidation(int64_t epoch, int64_t version, const NamedValues& metrics);
 
-  // The run has ended, successfully or not. Must be called once; is not called if the process is killed.
+  // Records that the run has ended, and whether it succeeded. Must be called once. A killed process does not
+  // call it.
   void End(bool success);
 
  private:
@@ -98,7 +100,7 @@ class TensorBoardWriter {
   bool begun_ = false, failed_ = false;
   std::unique_ptr<EventFile> train_, validation_, session_;  // validation_ is created on first use
   std::optional<CsvLog> log_;
-  // At the last scalars; rates are computed from there.
+  // The state when scalars were last written. Rates are computed over the time since then.
   int64_t last_step_ = 0, epoch_version_ = 0, epoch_examples_ = 0;
   TimePoint last_step_at_, epoch_at_;
 };

@@ -41,9 +41,9 @@ constexpr Row kActivations[] = {
     {"tanh", {.function = {.kind = Activation::kTanh}}},
 };
 
-// A plain name, or the name in an object as some versions of Keras 3 write it: "relu" of {"class_name":
-// "function", "config": "relu"}, and "ReLU" of {"class_name": "ReLU", "config": {...}}, whose config has the
-// options.
+// Returns the name of an activation. Some versions of Keras 3 write an object: the name in {"class_name":
+// "function", "config": "relu"} is "relu". An object with options, {"class_name": "ReLU", "config": {...}},
+// has no name here: it is returned unchanged, and the caller reports it as unknown.
 const json& NameOf(const json& value) {
   static const json* const kFunction = new json("function");
   if (!value.is_object() || !value.contains("config") || !value.contains("class_name")) return value;

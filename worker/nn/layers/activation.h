@@ -28,7 +28,7 @@ ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config);
 absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);
-// The same for an op whose kernel computes a plain relu: then only other activations are added.
+// Like ActivatedOp(), for an op whose kernel applies a plain relu itself. Only other activations are added.
 absl::StatusOr<std::unique_ptr<LayerOp>> ReluFusedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);

@@ -66,7 +66,7 @@ class BatchNormOp final : public LayerOp {
 
   const BatchNormConfig config_;
   const std::unique_ptr<kernels::BatchNorm> op_;
-  const std::unique_ptr<kernels::DeviceMemory> statistics_;  // of the batch: means, then variances
+  const std::unique_ptr<kernels::DeviceMemory> statistics_;  // the batch's means, then its variances
   const std::unique_ptr<kernels::DeviceMemory> unused_;  // receives dx if it is not needed; otherwise null
   kernels::Device& device_;
 };
@@ -153,7 +153,7 @@ class BatchNormalizationLayer final : public Layer {
 
  private:
   const BatchNormConfig config_;
-  const std::optional<int64_t> axis_;  // counted with the batch; nullopt: the last
+  const std::optional<int64_t> axis_;  // counted with the batch axis; nullopt: the last axis
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ struct ConvConfig {
 
 // Reads everything but filters, groups and the kernels' initializers and regularizers.
 ConvConfig ReadConvConfig(ConfigReader& config);
-// The same for layers with one spatial axis: the first of each pair is 1.
+// Like ReadConvConfig(), for layers with one spatial axis. The first element of each pair is 1.
 ConvConfig ReadConv1DConfig(ConfigReader& config);
 kernels::Padding ReadPadding(ConfigReader& config);
 
@@ -45,10 +45,12 @@ struct OnnxConv {
   std::string bias;    // a tensor [filters]; empty: none
   int64_t filters = 0, groups = 1;
 };
-// Adds a convolution with `config`'s windows, without its activation, over [h, w, c] or a sequence [w, c].
+// Adds a convolution with `config`'s windows, without its activation, over an image [h, w, c] or a sequence
+// [w, c].
 OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx);
-// The attributes kernel_shape, strides and pads of windows that slide over an image or a sequence of
-// `spatial` extents (the last axes of the pairs), and dilations if they are not 1.
+// Returns the attributes kernel_shape, strides and pads of sliding windows, and dilations if they are not 1.
+// `spatial` has the two extents of an image, or the one extent of a sequence, which uses the second element
+// of each pair.
 std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
                                        std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
                                        kernels::Padding padding);

@@ -32,11 +32,12 @@ Shape ReadShape(absl::string_view field, bool has_batch, ConfigReader& config) {
   return {};
 }
 
-// Finds the first spelling that is present; null if none is.
+// A field that may give the input shape.
 struct Spelling {
   const char* field;
   bool has_batch;
 };
+// Returns the first spelling whose field is present; null if there is none.
 const Spelling* FindSpelling(ConfigReader& config) {
   static constexpr Spelling kSpellings[] = {
       {"batch_shape", true}, {"batch_input_shape", true}, {"input_shape", false}, {"shape", false}};

@@ -103,7 +103,7 @@ class LayerNormalizationLayer final : public Layer {
 
  private:
   const LayerNormConfig config_;
-  const int64_t axis_;  // counted with the batch, or -1
+  const int64_t axis_;  // counted with the batch axis, or -1
 };
 
 }  // namespace

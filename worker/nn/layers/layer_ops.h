@@ -106,17 +106,17 @@ class ReorderOp final : public LayerOp {
   const std::unique_ptr<kernels::Reorder> forward_, backward_;
 };
 
-// Ops with one input each, in sequence. Their variables are in the same order.
+// Ops with one input each, run in sequence. The layer's variables are in the order of the ops.
 class ChainOp final : public LayerOp {
  public:
   struct Link {
     std::unique_ptr<LayerOp> op;
     size_t variables = 0;
-    // Between this op and the next; null after the last.
+    // The memory between this op and the next op; null in the last link.
     std::unique_ptr<kernels::DeviceMemory> output{}, gradient{};
   };
-  // `links` are given without memory. Only links after the first need a count of `variables`; the first has
-  // the remaining ones.
+  // `links` are given without memory. Every link but the first must have its number of `variables`. The first
+  // link gets the layer's remaining variables.
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::vector<Link> links, kernels::Device& device);
 
   const kernels::TensorDesc& output() const override { return links_.back().op->output(); }

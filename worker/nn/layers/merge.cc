@@ -110,7 +110,8 @@ class MergeLayer final : public Layer {
   }
 
  private:
-  // Whether the ops for sums and products suffice. They need one shape, and take any layout.
+  // Whether the kernels for plain sums and products can be used. They need inputs of equal shape, and take
+  // any layout.
   bool IsPlain(absl::Span<const Shape> inputs) const {
     return (row_.kind == kAdd || row_.kind == kMultiply) && AreEqual(inputs);
   }
@@ -155,8 +156,8 @@ class ConcatenateLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
-  // Blocked inputs are joined along the channels, which is possible if no padding channels would be inside
-  // the result.
+  // Blocked inputs are joined along the channels, which is possible if the result would have no padding
+  // channels between other channels.
   bool accepts_blocked(absl::Span<const Shape> inputs) const override {
     const int rank = inputs[0].rank();
     if (rank != 3 || AxisOf(rank + 1) != rank) return false;

@@ -1,5 +1,5 @@
-// Normalization: standardizes inputs by the mean and variance of a data set. These are in the model file or,
-// after adapt(), among its weights.
+// Normalization: standardizes inputs by the mean and variance of a data set. The mean and the variance are in
+// the model file or, after adapt(), among the model's weights.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -28,20 +28,21 @@ struct NormalizationConfig {
   bool has_constants() const { return !mean.empty(); }
 };
 
-// The elements that have their own mean, and the axes that they cover.
+// The extents of the mean and the variance, which have one element for each element of the input's last axes.
 struct Statistics {
   Shape shape;        // the shape of Keras' variables
-  Shape trailing;     // the last axes of the input, which the statistics cover
-  int64_t width = 1;  // elements
+  Shape trailing;     // the extents of the input's last axes, which the statistics cover
+  int64_t width = 1;  // number of elements
 };
 
-// The statistics must cover the input's last axes; axes of extent 1 do not matter.
+// Returns an error unless the statistics cover exactly the input's last axes. Axes of extent 1 do not matter.
 absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const Shape& input) {
   const auto fault = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("axis: [", absl::StrJoin(axes, ","), "] of input ",
                                                    input.ToString(), " with its batch ", what));
   };
-  std::vector<bool> kept(static_cast<size_t>(input.rank()));  // [axis of the input]
+  // [axis of the input] Whether the statistics have this axis.
+  std::vector<bool> kept(static_cast<size_t>(input.rank()));
   for (const int64_t axis : axes) {
     const int64_t own = (axis < 0 ? axis + input.rank() + 1 : axis) - 1;
     if (own < 0 || own >= input.rank()) return fault("is not one of its axes");
@@ -81,7 +82,7 @@ class NormalizationOp final : public LayerOp {
 
  private:
   const std::unique_ptr<kernels::Standardize> op_;
-  const int64_t widths_[3];  // [variable] elements
+  const int64_t widths_[3];  // [variable] number of elements
   kernels::Device& device_;
 };
 

@@ -49,7 +49,7 @@ class Pooling2DLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape image = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
-    // Elements beyond the edge are ignored by both kinds, in ONNX as in Keras.
+    // Both kinds of pooling ignore elements beyond the edge, in ONNX as in Keras.
     const std::string name = onnx.Add(
         config_.pooling == kernels::Pooling::kMax ? "MaxPool" : "AveragePool",
         {onnx.ChannelsFirst(inputs[0])},

@@ -46,7 +46,7 @@ class ZeroPadding2DLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape image = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
-    // First the padding before each axis, then the padding after it.
+    // ONNX lists the padding before every axis first, then the padding after every axis.
     if (onnx.IsChannelsFirst(inputs[0])) {
       const std::string pads =
           onnx.Ints("pads", {0, 0, frame_.top, frame_.left, 0, 0, frame_.bottom, frame_.right});

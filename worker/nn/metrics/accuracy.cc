@@ -21,8 +21,10 @@ size_t IndexOfLargest(Row row) {
 class RowAccuracy final : public ExampleMean {
  public:
   enum class Rule {
-    kLargest,  // the first of equal outputs is the prediction
-    kTopK,     // equal outputs all count as ranked above the k-th
+    // The prediction is the first of the largest outputs.
+    kLargest,
+    // Outputs that equal the k-th largest output are all among the `k` largest.
+    kTopK,
   };
   RowAccuracy(const MetricParams& params, Rule rule, bool sparse)
       : ExampleMean(params), rule_(rule), sparse_(sparse) {}

@@ -73,8 +73,8 @@ class PredictionCount final : public Metric {
 };
 
 // The area under a curve through the points of evenly spaced thresholds t_i = i / (n - 1), the first slightly
-// below 0 and the last slightly above 1. Predictions are counted in buckets (t_i, t_{i+1}]; a threshold's
-// positives are those of its own bucket and of all higher ones.
+// below 0 and the last slightly above 1. Predictions are counted in buckets (t_i, t_{i+1}]. The predictions
+// above threshold t_i are those in bucket i and in all higher buckets.
 class AreaUnderCurve final : public Metric {
  public:
   explicit AreaUnderCurve(const MetricParams& params)
@@ -123,8 +123,9 @@ class AreaUnderCurve final : public Metric {
     return area;
   }
 
-  // Davis & Goadrich 2006, section 4, in the closed form of Keras' interpolate_pr_auc: between two thresholds
-  // true positives grow linearly with all positives p, with this slope, and precision is their ratio.
+  // Davis & Goadrich 2006, section 4, in the closed form of Keras' interpolate_pr_auc. Between two
+  // thresholds, true positives are a linear function of all predicted positives p, with the slope `slope`.
+  // Precision is true positives divided by p.
   static double PrecisionRecallArea(const std::vector<double>& true_positives,
                                     const std::vector<double>& false_positives) {
     double area = 0;

@@ -28,8 +28,8 @@ struct MetricParams {
 class Metric {
  public:
   virtual ~Metric() = default;
-  // `outputs` [examples, rows_per_example, width], row-major. `targets` as the loss takes them: class indices
-  // [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. `weights`
+  // `outputs` [examples, rows_per_example, width], row-major. `targets` are those that the loss takes: class
+  // indices [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. `weights`
   // [examples]; empty if every example weighs 1.
   virtual void Update(absl::Span<const float> outputs, absl::Span<const float> targets,
                       absl::Span<const float> weights) = 0;
@@ -40,17 +40,17 @@ class Metric {
 
 using MetricMaker = std::unique_ptr<Metric> (*)(const MetricParams& params);
 
-// accuracy.cc
+// Defined in accuracy.cc.
 std::unique_ptr<Metric> MakeSparseCategoricalAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeCategoricalAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeBinaryAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeSparseTopKCategoricalAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeTopKCategoricalAccuracy(const MetricParams& params);
-// error.cc
+// Defined in error.cc.
 std::unique_ptr<Metric> MakeMeanSquaredError(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanAbsoluteError(const MetricParams& params);
 std::unique_ptr<Metric> MakeRootMeanSquaredError(const MetricParams& params);
-// confusion.cc
+// Defined in confusion.cc.
 std::unique_ptr<Metric> MakePrecision(const MetricParams& params);
 std::unique_ptr<Metric> MakeRecall(const MetricParams& params);
 std::unique_ptr<Metric> MakeAuc(const MetricParams& params);
