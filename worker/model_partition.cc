@@ -33,7 +33,7 @@ std::string ModelPartition::Describe(const nn::Model& model) const {
 absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const TrainOptions& options) {
   ModelPartition partition;
   if (options.mirrored || !options.devices.empty()) return partition;
-  std::vector<std::string> remarks;  // reported by PlaceLayers()
+  std::vector<std::string> remarks;  // ignored here: PlaceLayers() reports them
   CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
   std::vector<DeviceName> names;
   for (const AskedDevice& one : asked) {
