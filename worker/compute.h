@@ -32,7 +32,7 @@ struct Compute {
   std::string name{};                    // "/cpu:0", or "/gpu:0,/gpu:1"
   std::vector<std::string> placement{};  // the lines of --log_device_placement
   std::vector<std::string> remarks{}, warnings{};
-  nn::PipelineLocations locations{};  // of the stages, if the model is divided over workers
+  nn::PipelineLocations locations{};  // where the stages run, if the model is divided over workers
 };
 
 // The cores that StayOnCores() binds the compute threads to. `count` 0: the threads are not bound.

@@ -21,7 +21,7 @@ struct PredictionRequest {
   absl::Span<const float> parameters;  // in the model's flat order
   const data::RowSource& inputs;       // rows with as many numbers as the model takes
   int64_t limit = 0;                   // use only the first N rows; 0: all
-  // One per row; null: unknown, and `loss` and `metrics` are ignored.
+  // One target per row. Null: the targets are unknown, and `loss` and `metrics` are ignored.
   const data::Targets* targets = nullptr;
   nn::LossSpec loss{};
   absl::Span<const nn::MetricSpec> metrics{};
@@ -31,7 +31,7 @@ struct PredictionRequest {
 struct Prediction {
   int64_t examples = 0;
   std::vector<float> outputs;  // [examples, the model's output_shape], row-major
-  nn::MetricValues metrics;    // with "loss"; empty without targets
+  nn::MetricValues metrics;    // including "loss"; empty without targets
 };
 
 // Computes on the CPU, in batches. The calling thread blocks until all outputs are computed. INVALID_ARGUMENT

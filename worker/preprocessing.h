@@ -21,7 +21,7 @@ struct Preprocessing {
   struct Input {
     std::string name;  // the name of the model's input layer
     bool bytes = false;
-    float scale = 1;  // the factor for its values, given or by default
+    float scale = 1;  // the factor for the input's values: --input_scale or the default
 
     friend bool operator==(const Input&, const Input&) = default;
   };
@@ -32,8 +32,8 @@ struct Preprocessing {
   friend bool operator==(const Preprocessing&, const Preprocessing&) = default;
 };
 
-// The preprocessing of files with these byte inputs and columns (data::TrainingData) under `options`, which
-// names the model's inputs.
+// The preprocessing of a data set that was read with `options`, which name the model's inputs, and that has
+// these byte inputs and columns (see data::TrainingData).
 Preprocessing PreprocessingOf(const data::DataOptions& options, const std::vector<bool>& byte_inputs,
                               const std::optional<data::Columns>& columns);
 

@@ -46,7 +46,7 @@ std::string FormatTimeLeft(double seconds) {
   return absl::StrFormat("%ds", whole);
 }
 
-// " 12/938": the count takes as many columns as the total.
+// " 12/938": the count is padded to the width of the total.
 std::string FormatCount(int64_t step, int64_t steps) {
   return absl::StrFormat("%*d/%d", static_cast<int>(absl::StrCat(steps).size()), step, steps);
 }
