@@ -16,7 +16,7 @@
 namespace cairn::data {
 namespace {
 
-// Throws OutOfMemory with the size if there is no memory for it.
+// Resizes `bytes`. Throws OutOfMemory with the size if there is not enough memory.
 void Resize(std::vector<uint8_t>& bytes, size_t size) {
   try {
     bytes.resize(size);

@@ -42,7 +42,7 @@ inline constexpr int64_t kMaxArrayBytes = int64_t{16} << 30;
 // NOT_FOUND or PERMISSION_DENIED with the system's reason.
 absl::StatusOr<std::unique_ptr<ByteReader>> OpenPlainOrGzip(const std::string& path);
 
-// Fills `to`. The error if there are too few bytes is that the file ends within `what` ("its header").
+// Fills `to`. If there are too few bytes, the error states that the file ends within `what` ("its header").
 absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::string_view what);
 
 // Reads a whole file: mapped, or decompressed up to kMaxArrayBytes. Errors name it.

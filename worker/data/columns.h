@@ -30,7 +30,7 @@ struct Columns {
 
 // "a, b, c". If there are many names, only the first are listed.
 std::string ListColumns(absl::Span<const std::string> names);
-// The same for names[i] of each of `columns`.
+// Lists the names that have the indices `columns`.
 std::string ListColumns(const std::vector<std::string>& names, absl::Span<const size_t> columns);
 
 }  // namespace cairn::data
