@@ -30,9 +30,9 @@ inline constexpr int64_t kLargestLabel = int64_t{1} << 24;
 // The largest value + 1 if all values are class indices, integers from 0 to kLargestLabel; otherwise 0.
 int64_t ClassesIn(absl::Span<const float> values);
 
-// Integral numbers [examples] or [examples,1], of an integer or a float type, are class indices unless one is
-// negative. Integral numbers with more axes or elements, none negative, may be class indices for each
-// position or plain numbers (one-hot vectors, several labels); the loss decides which.
+// Converts `array` to targets. Integral numbers [examples] or [examples,1], of an integer or a float type,
+// are class indices unless one is negative. Non-negative integral numbers with more axes or elements may be
+// class indices for each position or plain numbers (one-hot vectors, several labels); the loss decides which.
 //
 // INVALID_ARGUMENT naming `name` for empty shapes, class indices [examples] that are too large, and numbers
 // that are not finite.

@@ -53,14 +53,15 @@ absl::string_view StemOf(absl::string_view name) {
   return named ? name : absl::string_view();
 }
 
-// Reduces `stem` to the data set's name before "-train": "mnist". Returns false if it does not end so.
+// Reduces `stem` to the data set's name before "-train": "mnist". Returns false if `stem` does not end in
+// "-train", or the like for another `set`.
 bool TakeSet(absl::string_view& stem, absl::string_view set) {
   if (!absl::ConsumeSuffix(&stem, set) || stem.size() < 2) return false;
   return absl::ConsumeSuffix(&stem, "-") || absl::ConsumeSuffix(&stem, "_") ||
          absl::ConsumeSuffix(&stem, ".");
 }
 
-// The files of `set` whose names begin with a data set's name, by that name.
+// [data set's name] The files of `set` whose names begin with the data set's name.
 std::map<std::string, std::vector<std::string>> FindNamedFiles(const std::string& directory,
                                                                absl::string_view set) {
   std::map<std::string, std::vector<std::string>> found;
