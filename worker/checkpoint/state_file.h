@@ -20,7 +20,7 @@ inline constexpr char kModelFile[] = "model.json";
 
 // Rows [row_begin, row_end) of a tensor, stored in one file.
 struct TensorEntry {
-  std::string name;  // as in the file
+  std::string name;  // the tensor's name in the file
   Shape shape;       // the shape of the whole tensor
   int64_t row_begin = 0;
   int64_t row_end = 0;
@@ -44,7 +44,7 @@ struct StateFile {
   std::vector<FileEntry> files;
 };
 
-// INVALID_ARGUMENT for strings that are not UTF-8.
+// The text of state.json. INVALID_ARGUMENT for strings that are not UTF-8.
 absl::StatusOr<std::string> ToText(const StateFile& state);
 
 // DATA_LOSS naming the field for anything that ToText() does not write; FAILED_PRECONDITION for an undamaged

@@ -4,7 +4,7 @@
 //   <train_dir>/checkpoints/step-00001000.tmp-4711/   a checkpoint that is being written or removed, or the
 //                                                     remains of a process that died, which the next write
 //                                                     removes
-//   <train_dir>/checkpoint                            the path of the newest one, for people and scripts
+//   <train_dir>/checkpoint                            the newest checkpoint's path, for people and scripts
 //
 // Only one thread of one process may call functions that write; readers may run at any time.
 #pragma once
