@@ -71,7 +71,7 @@ class Maker {
   }
 
   // The group in which the devices sum gradients among themselves. Null if the host must sum them, because
-  // NCCL is not usable or the devices are not several GPUs.
+  // NCCL is not usable or because the devices are not two or more GPUs.
   std::unique_ptr<kernels::DeviceGroup> GroupOf(const std::vector<FoundDevice>& found) {
     std::vector<int> indices;
     for (const FoundDevice& device : found) {

@@ -30,7 +30,7 @@ class Checkpoint {
   const std::string& directory() const { return directory_; }
   const RunState& run() const { return state_.run; }
   const std::string& model_json() const { return model_json_; }  // as passed to WriteCheckpoint()
-  // The variables by name, then the tensors of each slot, in the order of run().slots.
+  // The variables, sorted by name, then the tensors of each slot, in the order of run().slots.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const std::vector<FileEntry>& files() const { return state_.files; }
   uint64_t bytes() const;  // the size of all tensor files together

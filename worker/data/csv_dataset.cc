@@ -1,5 +1,5 @@
-// CSV: train.csv and test.csv or validation.csv, optionally in pieces (train-0.csv, train-1.csv), or one
-// file; or the same with .tsv.
+// CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
+// or a single file. The suffix may also be .tsv.
 //
 // One column contains the label, the others numbers (csv_schema.h, csv_labels.h). What is inferred from the
 // training set applies to the validation set too. All data is kept in memory.

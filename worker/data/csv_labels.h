@@ -50,10 +50,10 @@ class CsvLabels {
 
   bool learning_ = true;
   Kind kind_ = Kind::kUnknown;
-  // The largest class index of each word; during inference, in the order of appearance.
+  // The class index of each word; during inference, in the order of appearance.
   std::map<std::string, int64_t> words_;
   std::vector<float> labels_;  // [examples]
-  int64_t largest_ = -1;       // class index
+  int64_t largest_ = -1;       // largest class index
 };
 
 // A field for messages: shortened if it is long, without control characters.

@@ -87,8 +87,8 @@ std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl:
   return unused;
 }
 
-// The folders of images in `directory`, for a data set that was read in another format. A single folder other
-// than "train/" is not considered a data set.
+// The folders of images in `directory`, whose data set was read in another format. A single folder other than
+// "train/" is not considered a data set.
 std::vector<std::string> UnusedImageFolders(const std::string& directory) {
   std::vector<std::string> folders = FindImageSet(directory);
   if (folders.size() == 1 && folders.front() != "train/") folders.clear();

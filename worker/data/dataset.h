@@ -45,7 +45,8 @@ class Dataset {
   virtual bool weighted() const { return false; }
   // How the loader must vary examples; valid for example_shape().
   virtual Augmentation augmentation() const { return {}; }
-  // Announces that `examples` will be read soon, so that those on disk are fetched together. Does not wait.
+  // Announces that `examples` will be read soon, so that examples on disk are fetched together. Does not
+  // wait.
   virtual void Prefetch(absl::Span<const uint32_t> /*examples*/) const {}
   // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
   // `target` [num_targets()]. Returns its weight.
@@ -69,8 +70,9 @@ struct DataOptions {
   std::vector<bool> raw_bytes{};
   // Read this many examples of each set; 0 means all.
   int64_t limit = 0;
-  // The model's input layers, in its order. If there are several, an example is the concatenation of their
-  // values: arrays x_train_NAME, or columns NAME, unless feature_columns selects others.
+  // The names of the model's input layers, in the model's order. If there are several, an example is the
+  // concatenation of the inputs' values, which come from arrays x_train_NAME, or from columns NAME unless
+  // feature_columns selects others.
   std::vector<std::string> input_names{};
   // [input_names] The shape that each input layer takes for one example. Empty: unknown.
   std::vector<Shape> input_shapes{};

@@ -40,7 +40,7 @@ std::string UnusedRemark(const std::string& directory, std::vector<std::string> 
 // Whether `path` is a file, not a directory, with `suffix` in its name.
 bool IsFileNamed(const std::string& path, absl::string_view suffix);
 
-// The files of the validation set: of the first of the sets test, validation, valid and val that has files.
+// The validation set's files. The set is the first of test, validation, valid and val that has files.
 std::vector<std::string> FindValidationFiles(const std::string& directory, absl::string_view suffix);
 
 }  // namespace cairn::data

@@ -27,7 +27,8 @@ struct ImageHeader {
 // the bytes are not an image.
 absl::string_view ImageFormatOf(absl::Span<const uint8_t> bytes);
 
-// Reads only the header. INVALID_ARGUMENT if the bytes are not a PNG or JPEG image, or an unsupported one.
+// Reads only the header. INVALID_ARGUMENT if the bytes are not a PNG or JPEG image, or if the image is of an
+// unsupported kind.
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::Span<const uint8_t> bytes);
 
 // The shape of the pixels for a model that takes `input`: `input` itself if it has three axes, `input` with a

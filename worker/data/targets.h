@@ -17,8 +17,8 @@ struct Targets {
   int64_t per_example = 1;
   Shape shape{};            // one example's target, with per_example elements; may be [] for one number
   int64_t num_classes = 0;  // largest class index + 1; 0 if the values are not class indices
-  // The largest value + 1, if each example has several integers and none is negative; else 0. They may be
-  // class indices of positions (a mask) or numbers (one-hot vectors).
+  // The largest value + 1, if each example has several integers and none is negative; else 0. The integers
+  // may be class indices of positions (a mask) or numbers (one-hot vectors).
   int64_t position_classes = 0;
 
   int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }

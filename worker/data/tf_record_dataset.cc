@@ -1,5 +1,5 @@
-// TFRecord files of tf.Example (tf_record_files.h), or one file. Plain files are mapped; gzip or zlib files
-// are decompressed into memory.
+// TFRecord files of tf.Example messages: the files that tf_record_files.h finds in a directory, or a single
+// file. Plain files are mapped; gzip or zlib files are decompressed into memory.
 //
 // Loading checks every record once; afterwards the features of an example are read in place. Loading checks
 // only the header of a PNG or JPEG image; each read of its example decodes the image.

@@ -53,8 +53,8 @@ absl::string_view StemOf(absl::string_view name) {
   return named ? name : absl::string_view();
 }
 
-// Reduces `stem` to the data set's name before "-train": "mnist". Returns false if `stem` does not end in
-// "-train", or the like for another `set`.
+// Reduces `stem`, such as "mnist-train", to the data set's name: "mnist". Returns false if `stem` does not
+// end in a separator and `set`.
 bool TakeSet(absl::string_view& stem, absl::string_view set) {
   if (!absl::ConsumeSuffix(&stem, set) || stem.size() < 2) return false;
   return absl::ConsumeSuffix(&stem, "-") || absl::ConsumeSuffix(&stem, "_") ||
