@@ -28,7 +28,7 @@ class Evaluator {
  private:
   // Reads `count` examples, from `first` on, into the buffers.
   nn::BatchView Read(int64_t first, int64_t count);
-  // OK if `loss` is finite. It is the sum of the losses of `batch`, whose first example has the index
+  // OK if `loss` is finite. `loss`: the sum of the losses of `batch`, whose first example has the index
   // `first`.
   absl::Status CheckLoss(double loss, absl::Span<const float> parameters, const nn::BatchView& batch,
                          int64_t first) const;

@@ -23,8 +23,8 @@ namespace cairn::worker {
 absl::StatusOr<data::SamplerOptions> MakeSamplerOptions(const TrainOptions& options, int64_t num_examples,
                                                         int num_workers, int worker);
 
-// The number of versions per epoch with static sharding. A version is a round of a synchronous job, or a push
-// of any other job. MakeSamplerOptions() must accept the arguments.
+// The number of versions per epoch with static sharding. In a synchronous job each round makes a version, in
+// other jobs each push. MakeSamplerOptions() must accept the arguments.
 int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
 // The number of batches per epoch and worker.
 int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);

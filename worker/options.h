@@ -93,12 +93,13 @@ struct TrainOptions {
   std::optional<int64_t> early_stopping_patience;  // --early_stopping PATIENCE: epochs; nullopt: never stop
   std::optional<double> baseline;                  // --baseline: only better epochs reset the patience
   int64_t start_from_epoch = 0;                    // --start_from_epoch: earlier epochs, from 0, are ignored
-  bool restore_best_weights = false;               // --restore_best_weights: at the end, the best epoch's
-  std::optional<double> plateau_factor;            // --reduce_lr_on_plateau FACTOR: in [0, 1); nullopt: never
-  int64_t plateau_patience = 10;                   // --plateau_patience: epochs
-  int64_t plateau_cooldown = 0;                    // --plateau_cooldown: epochs
-  double min_learning_rate = 0;                    // --min_learning_rate
-  std::string save_best;                           // --save_best FILE.safetensors; empty: none
+  // --restore_best_weights: when training ends, the weights of the best epoch are restored.
+  bool restore_best_weights = false;
+  std::optional<double> plateau_factor;  // --reduce_lr_on_plateau FACTOR: in [0, 1); nullopt: never
+  int64_t plateau_patience = 10;         // --plateau_patience: epochs
+  int64_t plateau_cooldown = 0;          // --plateau_cooldown: epochs
+  double min_learning_rate = 0;          // --min_learning_rate
+  std::string save_best;                 // --save_best FILE.safetensors; empty: none
 
   // Checkpoints and resume.
   std::string train_dir;        // --train_dir: directory of the checkpoints; empty: none are written
@@ -135,7 +136,7 @@ struct TrainOptions {
   std::string device = "auto";       // --device auto|NAME: TensorFlow's name of a device
   std::vector<std::string> devices;  // --devices A,B: a replica on each; empty: one on --device
   bool mirrored = false;             // --mirrored: a replica on each GPU, or else on each CPU device
-  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: the last match of a layer counts
+  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: the last matching rule counts
   // --micro_batches: per batch, for a model on several devices; 0: four for each device.
   int64_t micro_batches = 0;
   int cpu_devices = 1;                // --cpu_devices: logical devices that share the CPU

@@ -25,8 +25,8 @@ class Progress {
     int fd = 1;
     bool terminal = false;  // redraw, with a bar
     // Returns the terminal's width. It is called before each redraw, since a line that wraps could not be
-    // overwritten by the next redraw. If it is null or returns 0, the width is unknown, and lines may have
-    // any width.
+    // overwritten by the next redraw. If `columns` is null or returns 0, the width is unknown, and lines may
+    // have any width.
     std::function<int()> columns{};
     bool color = true;          // on a terminal: Keras' colors; false: the rest of the bar is drawn thin
     bool json = false;          // --log_format json: print events instead of the bar and lines
@@ -64,7 +64,8 @@ class Progress {
   int64_t WidthLimit() const;
   void PrintLine(const ShownMetrics& metrics);
   void PrintEvent(const char* event, const ShownMetrics& metrics);
-  // Seconds per step. The epoch's first step, which includes warm-up, counts only until there are others.
+  // Seconds per step. The epoch's first step, which includes warm-up, is left out as soon as there are other
+  // steps.
   double SecondsPerStep() const;
   void Write(const std::string& text);
 

@@ -104,7 +104,7 @@ class Snapshots final : public client::StateSource {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // the snapshot in progress
+  std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // the snapshot being read and written
   absl::Status last_ ABSL_GUARDED_BY(mutex_);                          // result of the previous snapshot
   Thread thread_;  // last, so that it starts after everything above exists
 };

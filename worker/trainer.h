@@ -152,19 +152,22 @@ class Trainer {
   std::atomic<bool> stop_{false};
 
   int64_t position_ = 0;  // batches that this worker has trained; with bounded staleness, its clock
-  const data::Batch* ahead_ = nullptr;  // the batch at next_position_ if it has been taken; else null
+  const data::Batch* ahead_ = nullptr;  // the batch at next_position_ if it was loaded early; else null
   int64_t next_position_ = 0;
   int64_t epoch_ = -1;                  // the current epoch
   int64_t shown_steps_ = 0;             // steps shown in the current epoch
-  int members_ = 0, most_members_ = 0;  // members now and at most, as reported by ps/0
+  int members_ = 0, most_members_ = 0;  // current and greatest number of members, from ps/0
   bool epoch_ended_ = true;
-  int64_t last_ended_epoch_ = -1;   // no callbacks if it is trained again
-  nn::MetricSet metrics_;           // metrics of the chief's share of the current epoch
-  int64_t evaluated_version_ = -1;  // -1: none, or the values were replaced
-  nn::MetricValues evaluation_;     // the result for evaluated_version_
+  // The last epoch whose callbacks have run. They do not run again if the epoch is trained again.
+  int64_t last_ended_epoch_ = -1;
+  nn::MetricSet metrics_;  // metrics of the chief's share of the current epoch
+  // The version that `evaluation_` belongs to. -1: there is no evaluation, or that version's values were
+  // replaced.
+  int64_t evaluated_version_ = -1;
+  nn::MetricValues evaluation_;  // the result for evaluated_version_
   TimePoint start_;
-  int64_t examples_before_ = 0;  // in the whole job's updates before this run
-  v1::Counters epoch_counters_;  // at the start of the current epoch
+  int64_t examples_before_ = 0;  // examples in the whole job's updates before this run
+  v1::Counters epoch_counters_;  // the counters at the start of the current epoch
   v1::Counters last_counters_;   // the counters that LogCluster() received last
   TimePoint epoch_start_, report_at_;
 };

@@ -202,7 +202,8 @@ void Trainer::PrintWhatWasNotShown(const Summary& summary) {
 absl::StatusOr<Summary> Trainer::WrapUp() {
   client::Exchange& client = deps_.client;
   const Duration limit = FromSeconds(deps_.options.step_timeout_seconds);
-  // A synchronous job makes no more updates. Once it is saved, a server failure cannot undo any work.
+  // A synchronous job makes no more updates. Once its last version is saved, a server failure cannot undo any
+  // work.
   if (sync()) CAIRN_RETURN_IF_ERROR(deps_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
   // Only ps/0 knows when the data is used up.

@@ -17,9 +17,10 @@ class App;
 namespace cairn::worker {
 
 struct WireFlags {
-  std::string dtype = "float32";          // --wire_dtype ENCODING, or PATTERN=ENCODING,...
-  std::string values = "auto";            // --wire_values auto|float32|bfloat16|float16
-  std::optional<double> topk_fraction{};  // --topk_fraction: share that topk sends; nullopt: 0.01
+  std::string dtype = "float32";  // --wire_dtype ENCODING, or PATTERN=ENCODING,...
+  std::string values = "auto";    // --wire_values auto|float32|bfloat16|float16
+  // --topk_fraction: the fraction of each gradient that topk sends; nullopt: 0.01.
+  std::optional<double> topk_fraction{};
 };
 
 void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group);
