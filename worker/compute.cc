@@ -108,7 +108,7 @@ class Maker {
       CAIRN_ASSIGN_OR_RETURN(FoundDevice device, FindDevice(text, "--devices", request_, makers_));
       const bool twice = std::any_of(found.begin(), found.end(),
                                      [&](const FoundDevice& other) { return other.name == device.name; });
-      // Two devices that do not exist may fall back to the same one.
+      // It is not an error if two missing devices fall back to the same device.
       if (twice && device.warnings.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--devices: ", device.name.ShortName(), " is named twice"));

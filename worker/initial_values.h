@@ -1,4 +1,4 @@
-// Where a job's initial values come from if it resumes no checkpoint. Any thread; reads the first bytes of
+// The source of a job's initial values if the job resumes no checkpoint. Any thread; reads the first bytes of
 // files.
 #pragma once
 

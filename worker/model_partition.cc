@@ -24,7 +24,7 @@ std::string ModelPartition::Describe(const nn::Model& model) const {
   std::string text;
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
-    // Marks a new stage on the same task: it has another device.
+    // Marks the start of a new stage on the same task: the new stage has another device.
     if (i > 0 && location_of[i] != location_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
   }
   return text;

@@ -21,8 +21,8 @@ namespace cairn::worker {
 
 struct ModelPartition {
   int tasks = 1;  // workers per group; 1: the model is not divided
-  // [node of the model] The stage of each node: nodes of one task that request the same device are in one
-  // stage.
+  // [node of the model] The stage of each node. Nodes that are on one task and request the same device form
+  // one stage.
   std::vector<int> location_of{};
   std::vector<int> task_of_location{};  // [stage]
 

@@ -44,7 +44,7 @@ class EarlyStopping {
       : options_(options), best_(options.better, options.min_delta) {}
 
   struct Verdict {
-    bool best = false;  // the parameters of this epoch are the ones to restore
+    bool best = false;  // the parameters of this epoch are the best so far
     bool stop = false;  // never after epoch 0
   };
   // `epoch` counts from 0.

@@ -19,7 +19,7 @@ namespace cairn::worker {
 struct PredictionRequest {
   const nn::Model& model;
   absl::Span<const float> parameters;  // in the model's flat order
-  const data::RowSource& inputs;       // rows with as many numbers as the model takes
+  const data::RowSource& inputs;       // each row has the inputs of one example
   int64_t limit = 0;                   // use only the first N rows; 0: all
   // One target per row. Null: the targets are unknown, and `loss` and `metrics` are ignored.
   const data::Targets* targets = nullptr;

@@ -18,7 +18,8 @@
 namespace cairn::worker {
 namespace {
 
-// Seed of a worker's random numbers in one step: different for every worker and step, the same in every run.
+// The seed of a worker's random numbers in one step. It differs between workers and steps, and is the same in
+// every run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
   return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
 }

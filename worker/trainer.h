@@ -1,4 +1,4 @@
-// The training loop: the one place that defines the order of a step.
+// The training loop. Only this class defines the order of operations in a step.
 //
 // Created and run by cairn-worker's main thread; Stop() may be called by any other thread.
 #pragma once
@@ -122,7 +122,7 @@ class Trainer {
   // nothing.
   absl::Status EndEpoch();
   // On the chief of a resumed run: evaluates an epoch that was trained but not evaluated before the run
-  // stopped. Its parameters are the ones that the run resumes from.
+  // stopped. The run resumes from that epoch's parameters.
   absl::Status EvaluateInterruptedEpoch();
   // The epoch that has just been completed, if no example of the next epoch has been trained; otherwise
   // nullopt.

@@ -1,5 +1,5 @@
 // state.json: the contents of a checkpoint. It is the last file written. Its checksums cover every byte of
-// the other files, and its last line covers the file itself: the crc32 of all bytes before that line.
+// the other files. Its last line is the crc32 of all bytes before that line.
 //
 // Values; any thread.
 #pragma once

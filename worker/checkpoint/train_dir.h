@@ -43,7 +43,7 @@ absl::StatusOr<std::string> BeginCheckpoint(const std::string& train_dir, int64_
 absl::StatusOr<std::string> PublishCheckpoint(const std::string& train_dir, int64_t global_step,
                                               const std::string& temporary);
 
-// Removes the checkpoints of the lowest steps until `max_to_keep` are left, but never the one of
+// Removes the checkpoints of the lowest steps until `max_to_keep` are left, but never the checkpoint of
 // `newest_step`.
 absl::Status PruneCheckpoints(const std::string& train_dir, int64_t max_to_keep, int64_t newest_step);
 

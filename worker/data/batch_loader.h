@@ -69,7 +69,7 @@ class BatchLoader {
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
-  // The examples of a batch: those of a position, or of a run.
+  // Identifies the examples of a batch, by a position or by a run.
   struct Piece {
     int64_t position = 0;
     std::optional<data::Run> run{};

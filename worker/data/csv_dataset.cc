@@ -1,8 +1,8 @@
 // CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
 // or a single file. The suffix may also be .tsv.
 //
-// One column contains the label, the others numbers (csv_schema.h, csv_labels.h). What is inferred from the
-// training set applies to the validation set too. All data is kept in memory.
+// One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
+// the training set also applies to the validation set. All data is kept in memory.
 #include <algorithm>
 #include <utility>
 

@@ -123,7 +123,8 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
                                           " missing: ", Listed(missing)));
 }
 
-// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`. `missing` is their total count.
+// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`. `missing`: how many numbers are
+// missing in total.
 std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, uint64_t missing) {
   std::vector<std::string> numbers;
   int64_t next = pieces.begin()->first;

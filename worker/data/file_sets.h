@@ -28,7 +28,7 @@ std::string SetRemark(absl::string_view path);
 // The training and the validation set of a directory.
 struct SetFiles {
   std::vector<std::string> train{}, validation{};  // either may be empty
-  std::vector<std::string> remarks{};  // for the log: gaps, and matching files that are in neither set
+  std::vector<std::string> remarks{};  // for the log: gaps in the numbers, and files that are in neither set
 };
 // Finds the files of both sets with any of `suffixes`, each of which must contain the first suffix. Errors
 // are those of CheckPieces().

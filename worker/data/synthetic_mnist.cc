@@ -196,7 +196,8 @@ DigitImage DrawDigit(int digit, Random& random) {
 
   DigitImage image;
   for (size_t pixel = 0; pixel < image.size(); ++pixel) {
-    // The root of an integer below 2^53 is rounded correctly, and so is the same on every IEEE 754 machine.
+    // The square root of an integer below 2^53 is rounded correctly, so it is the same on every IEEE 754
+    // machine.
     const double root =
         std::sqrt(static_cast<double>(std::min<int64_t>(distance.squared(pixel), int64_t{1} << 40)));
     const int64_t coverage =

@@ -138,7 +138,8 @@ bool IsTfRecordFile(const std::string& path) {
 
 absl::StatusOr<SharedBytes> ReadTfRecordFile(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(SharedBytes bytes, ReadFileBytes(path));
-  // A plain file could begin with the same bytes, but then its first length has a valid checksum.
+  // A plain file may begin with bytes that look like zlib's header, but then the checksum of its first length
+  // is valid.
   if (!IsZlib(bytes.span()) || !absl::IsDataLoss(TfRecordReader(bytes.span()).Next().status())) return bytes;
   auto unpacked = InflateZlib(bytes.span());
   if (!unpacked.ok()) return Annotate(unpacked.status(), path);
