@@ -18,8 +18,8 @@
 
 namespace cairn::worker {
 
-// INVALID_ARGUMENT naming `name` if the model does not take examples of the shape `given`. A model with
-// several inputs takes flat examples: its inputs one after another.
+// INVALID_ARGUMENT naming `name` if the model does not take examples of the shape `given`. An example for a
+// model with several inputs must be flat and contain all inputs one after another.
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name);
 
 // INVALID_ARGUMENT if the labels are class names, but the targets of `loss` are not classes. Empty

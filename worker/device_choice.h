@@ -24,7 +24,7 @@ namespace cairn::worker {
 // precision for speed.
 bool ComputesOnCpu(kernels::Precision precision);
 
-// Creates devices; tests replace them.
+// Functions that count and create devices; tests replace them.
 struct DeviceMakers {
   std::function<absl::StatusOr<int>()> count_gpus;  // CountCudaDevices()
   std::function<absl::StatusOr<kernels::CudaDeviceInfo>(int index)> describe_gpu;

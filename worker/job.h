@@ -36,8 +36,8 @@ absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& opti
                                                         const nn::LossSpec& loss);
 
 // The optimizer and its learning-rate schedule (unless --learning_rate replaces it), in the form that the
-// servers read. Only the servers know which optimizers exist. INVALID_ARGUMENT if neither flags nor model
-// file name one.
+// servers read. Only the servers know which optimizers exist. INVALID_ARGUMENT if neither the flags nor the
+// model file name an optimizer.
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model);
 
 // The job without its run_id. INVALID_ARGUMENT for flags that do not fit the cluster or the model.

@@ -137,7 +137,8 @@ struct TrainOptions {
   std::vector<std::string> devices;  // --devices A,B: a replica on each; empty: one on --device
   bool mirrored = false;             // --mirrored: a replica on each GPU, or else on each CPU device
   std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: the last matching rule counts
-  // --micro_batches: per batch, for a model on several devices; 0: four for each device.
+  // --micro_batches: number of micro-batches per batch, for a model on several devices; 0: four for each
+  // device.
   int64_t micro_batches = 0;
   int cpu_devices = 1;                // --cpu_devices: logical devices that share the CPU
   bool allow_soft_placement = false;  // --allow_soft_placement: use the CPU if a device does not exist

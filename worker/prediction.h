@@ -38,9 +38,9 @@ struct Prediction {
 // if inputs or targets do not fit the model or the loss.
 absl::StatusOr<Prediction> Predict(const PredictionRequest& request);
 
-// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": names the examples, and for
-// each one the input that is not finite, if there is one. Empty if all outputs are finite. `inputs` as in the
-// request.
+// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": names the examples and, for
+// each example, the input that is not finite, if there is such an input. Empty if all outputs are finite.
+// `inputs`: the inputs of the request.
 std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource& inputs);
 
 // Converts outputs for display, in place: to probabilities if the loss is a cross entropy from logits

@@ -78,7 +78,7 @@ class Snapshots final : public client::StateSource {
   // The length of an epoch in the run that wrote a checkpoint. Nullopt if it equals that of this job, or with
   // dynamic sharding.
   std::optional<Epochs> EpochsBefore(const RunState& run) const;
-  // Sets `progress` to the checkpoint's position within this job's epochs.
+  // Sets the position in `progress` to the checkpoint's position, converted to this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
   absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -206,7 +206,7 @@ absl::StatusOr<Summary> Trainer::WrapUp() {
   // work.
   if (sync()) CAIRN_RETURN_IF_ERROR(deps_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
-  // Only ps/0 knows when the data is used up.
+  // Only ps/0 knows when the data is used up, so this call ends the job on all servers.
   if (dynamic() && deps_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(client.EndTraining());
   // Pull the updates that other workers pushed after the chief's last step, so that the last evaluation uses
   // the final parameters.

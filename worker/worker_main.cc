@@ -165,7 +165,7 @@ std::string AddressOf(const net::ResolvedCluster& cluster) {
   return found == tasks.end() ? cluster.self.ToString() : found->second.ToString();
 }
 
-// Logs the error of a task, if any, and returns its exit code.
+// Logs the task's error, if any, and returns the task's exit code.
 ExitCode Report(const absl::Status& status, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
   if (!status.ok()) LogError(status.message());
@@ -468,8 +468,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   stop.SetTrainer(nullptr);
   if (leader != nullptr)
     leader->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
-  snapshots.reset();  // before the client, whose connection it uses
-  // The job is invalid, or the servers lack memory for it: both need other flags.
+  snapshots.reset();  // destroyed before the client, whose connection it uses
+  // If the job is invalid or the servers lack memory for it, the user must change flags.
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
     return Fault(initialised.message());
   }

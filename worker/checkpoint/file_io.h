@@ -17,7 +17,7 @@ namespace cairn::worker {
 // Continues zlib's crc32 over `bytes`. `crc`: the checksum of the preceding bytes; 0 if there are none.
 uint32_t Crc32(uint32_t crc, absl::string_view bytes);
 
-// The memory of `values`: little-endian, as in the files.
+// The bytes of `values` in memory, which are little-endian, as in the files.
 absl::string_view BytesOf(absl::Span<const float> values);
 
 class FileDescriptor {

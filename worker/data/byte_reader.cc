@@ -75,7 +75,7 @@ class GzipReader final : public ByteReader {
     return wanted - stream_.avail_out;
   }
 
-  // The last member may be followed by zeros, with which tapes fill their blocks.
+  // The last member may be followed by zeros, which pad the blocks of a tape.
   absl::Status BeginNextMember() {
     ended_ = std::all_of(left_.begin(), left_.end(), [](uint8_t byte) { return byte == 0; });
     if (ended_) return absl::OkStatus();

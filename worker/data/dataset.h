@@ -141,9 +141,9 @@ struct Examples {
   std::optional<Columns> columns{};  // as in TrainingData
 };
 
-// Loads the examples at `given.path`: a CSV or TFRecord file, or a directory of images, in the order of their
-// names, with or without a folder for each class. nullopt for any other path. Errors name the file and its
-// fault.
+// Loads the examples at `given.path`: a CSV or TFRecord file, or a directory of images, with or without a
+// folder for each class. Images are in the order of their names. Returns nullopt for any other path. Errors
+// name the file and its fault.
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given);
 
 // Loads the data set at `given.path`. NOT_FOUND listing the names that were searched, or INVALID_ARGUMENT

@@ -194,7 +194,7 @@ struct Origin {
 // The checked records of a set.
 struct Records {
   std::vector<std::string> paths;                // [file]
-  std::vector<SharedBytes> files;                // [file], keep the bytes of `lists` alive
+  std::vector<SharedBytes> files;                // [file] keeps the bytes of `lists` alive
   std::vector<Origin> origins;                   // [example]
   std::vector<absl::Span<const uint8_t>> lists;  // [example, column], encoded
 };
