@@ -14,7 +14,8 @@
 namespace cairn::worker {
 namespace {
 
-// The number of threads that share an update. With more, memory bandwidth is the limit.
+// The maximum number of threads that share an update. More threads are not faster, since memory bandwidth is
+// the limit.
 constexpr int kMaxUpdating = 4;
 
 }  // namespace

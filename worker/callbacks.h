@@ -24,13 +24,13 @@ namespace cairn::worker {
 
 class Callbacks {
  public:
-  // `metrics` are the model's. With `validation`, each of them also exists as "val_...", for the validation
-  // set. INVALID_ARGUMENT if --monitor names none of them, or if the --save_best file cannot be written.
-  // `model` must outlive the object.
+  // `metrics`: the model's metrics. With `validation`, --monitor may also name a metric of the validation
+  // set, such as "val_loss". INVALID_ARGUMENT if --monitor names no metric, or if the --save_best file cannot
+  // be written. `model` must outlive the object.
   static absl::StatusOr<Callbacks> Create(const TrainOptions& options, const nn::Model& model,
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 
-  // Whether the learning rate may be reduced, so that the caller must provide it.
+  // Whether the callbacks may reduce the learning rate. If so, the caller must set the current rate.
   bool needs_learning_rate() const { return plateau_.has_value(); }
   void set_learning_rate(float rate) { learning_rate_ = rate; }
   // The learning rate for the progress line. As in Keras, it is shown only if it may be reduced.
@@ -48,8 +48,8 @@ class Callbacks {
 
   // The parameters to restore when training has ended; empty: none.
   absl::Span<const float> best_parameters() const { return best_parameters_; }
-  // The epoch of best_parameters(), counted from 1, whether or not they are restored. Without early stopping:
-  // the epoch that was saved last.
+  // The best epoch by early stopping's rules, counted from 1. Without early stopping: the epoch that was last
+  // written to the --save_best file.
   std::optional<int64_t> best_epoch() const { return best_epoch_; }
 
  private:

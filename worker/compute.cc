@@ -70,8 +70,8 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // A group in which several GPUs sum gradients among themselves, if NCCL is usable; null: the host sums
-  // them.
+  // The group in which the devices sum gradients among themselves. Null if the host must sum them, because
+  // NCCL is not usable or because the devices are not two or more GPUs.
   std::unique_ptr<kernels::DeviceGroup> GroupOf(const std::vector<FoundDevice>& found) {
     std::vector<int> indices;
     for (const FoundDevice& device : found) {
@@ -85,7 +85,7 @@ class Maker {
       compute_.remarks.push_back(absl::StrCat("gradients are added up between them by ", (*group)->name()));
       return *std::move(group);
     }
-    // As for devices: NCCL may be absent, but an NCCL that does not work should be repaired.
+    // It is normal that NCCL is absent, but an NCCL that does not work should be repaired.
     auto& told = absl::IsNotFound(group.status()) ? compute_.remarks : compute_.warnings;
     told.push_back(absl::StrCat("gradients are added up in the host's memory: ", group.status().message()));
     return nullptr;
@@ -108,7 +108,7 @@ class Maker {
       CAIRN_ASSIGN_OR_RETURN(FoundDevice device, FindDevice(text, "--devices", request_, makers_));
       const bool twice = std::any_of(found.begin(), found.end(),
                                      [&](const FoundDevice& other) { return other.name == device.name; });
-      // Two devices that do not exist may fall back to the same one.
+      // It is not an error if two missing devices fall back to the same device.
       if (twice && device.warnings.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--devices: ", device.name.ShortName(), " is named twice"));
@@ -140,8 +140,9 @@ class Maker {
     return absl::OkStatus();
   }
 
-  // Creates one device, on the caller's thread. If no layer requests a device, a GPU that is not usable is
-  // replaced as for "auto". `before` is the number of warnings before those of the placement.
+  // Creates one device, on the caller's thread. If no layer requests a device, the device is chosen by
+  // ChooseDevice(), which may fall back to the CPU. `before`: the number of warnings that existed before
+  // those of the placement were added.
   absl::Status MakeAlone(LayerPlacement placement, size_t before) {
     const bool free =
         options_.place.empty() && std::all_of(model_.nodes().begin(), model_.nodes().end(),

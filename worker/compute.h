@@ -1,6 +1,6 @@
-// The devices of a worker, and the one replica over them that the trainer calls. The replica is one of: a
-// model on one device; a copy of the model on each of several devices (--devices, --mirrored); one model
-// whose layers are on several devices (--place, and the "device" fields of the model file).
+// The devices of a worker, and the replica that computes on them. The replica is a model on one device, a
+// copy of the model on each of several devices (--devices, --mirrored), or one model whose layers are divided
+// over several devices (--place, and the "device" fields of the model file).
 //
 // Created and used by cairn-worker's main thread.
 #pragma once
@@ -22,18 +22,20 @@
 namespace cairn::worker {
 
 struct Compute {
-  std::unique_ptr<kernels::Device> device{};  // if there is only one: used by the caller's thread
-  std::vector<std::unique_ptr<nn::DeviceThread>> threads{};  // one per device, if there are several
+  // The only device, used by the caller's thread; null if there are several devices.
+  std::unique_ptr<kernels::Device> device{};
+  std::vector<std::unique_ptr<nn::DeviceThread>> threads{};  // one per device if there are several devices
   std::unique_ptr<nn::Replica> replica{};                    // destroyed before the devices
-  // With --mode allreduce, `device` as a GPU that can sum gradients with other workers' GPUs; else null.
+  // With --mode allreduce: the GPU `device`, if it can sum gradients with other workers' GPUs. Otherwise
+  // null.
   std::unique_ptr<kernels::PeerDevice> peer{};
   std::string name{};                    // "/cpu:0", or "/gpu:0,/gpu:1"
   std::vector<std::string> placement{};  // the lines of --log_device_placement
   std::vector<std::string> remarks{}, warnings{};
-  nn::PipelineLocations locations{};  // if the model is divided over workers
+  nn::PipelineLocations locations{};  // where the stages run, if the model is divided over workers
 };
 
-// The cores that compute threads are bound to, as for StayOnCores(); `count` 0: not bound.
+// The cores that StayOnCores() binds the compute threads to. `count` 0: the threads are not bound.
 struct CoreRange {
   int first = 0, count = 0;
 };

@@ -14,7 +14,7 @@
 namespace cairn::worker {
 namespace {
 
-// The maximum number of input values that are checked before training: a fraction of a second.
+// The maximum number of input values that are checked before training, which takes a fraction of a second.
 constexpr int64_t kMaxCheckedValues = int64_t{64} << 20;
 
 // "; first: FILE: example 7 has 12" for the first class index that is not below `limit`; empty: none.
@@ -70,8 +70,8 @@ absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const d
 }
 
 struct IndexRange {
-  size_t begin, end;  // within an example
-  int64_t rows;       // of the table
+  size_t begin, end;  // the indices' positions in an example
+  int64_t rows;       // rows of the table
   std::string layer;
 };
 

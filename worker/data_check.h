@@ -18,17 +18,17 @@
 
 namespace cairn::worker {
 
-// INVALID_ARGUMENT naming `name` if the model does not take examples of the shape `given`. A model with
-// several inputs takes flat examples: its inputs one after another.
+// INVALID_ARGUMENT naming `name` if the model does not take examples of the shape `given`. An example for a
+// model with several inputs must be flat and contain all inputs one after another.
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name);
 
-// INVALID_ARGUMENT if the labels are names of classes, but the targets of `loss` are not classes. If
-// `class_names` is empty, the labels are numbers.
+// INVALID_ARGUMENT if the labels are class names, but the targets of `loss` are not classes. Empty
+// `class_names`: the labels are numbers.
 absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names);
 
-// Checks all targets, and the inputs that are indices of a table, unless there are more than 64 Mi of them.
-// Appends to `remarks` a note on each finding that is unusual but allowed. INVALID_ARGUMENT naming the first
-// fault.
+// Checks all targets. Also checks the inputs that are indices of a table, unless the data set has more than
+// 64 Mi input values. Appends to `remarks` a note on each finding that is unusual but allowed.
+// INVALID_ARGUMENT naming the first fault.
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
                           std::vector<std::string>& remarks);
 

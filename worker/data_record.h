@@ -1,6 +1,6 @@
 // The record of the training data that a directory with a trained model (--train_dir or --export_dir)
-// contains: class_names.txt and preprocessing.json. With other classes or preprocessing, the model's values
-// would mean something else.
+// contains: class_names.txt and preprocessing.json. The model's inputs and outputs keep their meaning only
+// with the same classes and preprocessing.
 //
 // Blocks on the disk. Any thread.
 #pragma once
@@ -28,8 +28,8 @@ struct DataRecord {
   std::string PreprocessingPath() const;
 };
 
-// Reads the record that belongs to `path`: a --train_dir, one of its checkpoints, or a file. Empty if there
-// is no record, or if `path` does not exist. Errors name the file.
+// Reads the record that belongs to the model at `path`, which is a --train_dir, one of its checkpoints, or a
+// file. The result is empty if there is no record, or if `path` does not exist. Errors name the file.
 absl::StatusOr<DataRecord> ReadDataRecord(const std::string& path);
 
 // Writes both files to record.directory. Without class names, removes an existing class_names.txt.
@@ -39,8 +39,8 @@ absl::Status WriteDataRecord(const DataRecord& record);
 // the meaning of its inputs (preprocessing.h).
 absl::Status CheckSameData(const DataRecord& trained, const DataRecord& now);
 
-// INVALID_ARGUMENT naming the first difference if `class_names`, from the data to train on, differ from those
-// of the record. OK if both are empty, or if `record` is.
+// INVALID_ARGUMENT naming the first difference if `class_names`, from the data to train on, differ from the
+// record's. OK if `record` is empty.
 absl::Status CheckSameClasses(const DataRecord& record, absl::Span<const std::string> class_names);
 
 }  // namespace cairn::worker

@@ -1,5 +1,5 @@
-// Which devices a worker computes on: the available devices, what a name (device_name.h) refers to among
-// them, and how a device is created.
+// Which devices a worker computes on: lists the available devices, finds the one that a name (device_name.h)
+// refers to, and creates it.
 //
 // Called by cairn-worker's main thread before it contacts the cluster. MakeDevice() is called by the thread
 // that will use the device.
@@ -20,11 +20,11 @@
 
 namespace cairn::worker {
 
-// Whether the CPU's float32 satisfies `precision`. It does for TensorFloat-32, which is only a request for
-// speed.
+// Whether the CPU's float32 satisfies `precision`. It satisfies TensorFloat-32, which only permits lower
+// precision for speed.
 bool ComputesOnCpu(kernels::Precision precision);
 
-// Creates devices; tests replace them.
+// Functions that count and create devices; tests replace them.
 struct DeviceMakers {
   std::function<absl::StatusOr<int>()> count_gpus;  // CountCudaDevices()
   std::function<absl::StatusOr<kernels::CudaDeviceInfo>(int index)> describe_gpu;
@@ -44,14 +44,14 @@ DeviceMakers TheBackends();
 struct DeviceRequest {
   std::string device = "auto";  // "auto" or a DeviceName
   bool allow_soft_placement = false;
-  kernels::CudaOptions cuda{};  // the index is not set
+  kernels::CudaOptions cuda{};  // `index` is not set
   int cpu_devices = 1;          // logical devices that share the CPU, its threads and its memory
-  int threads = 1;              // in all CPU devices together; each has at least one
+  int threads = 1;              // total of all CPU devices, each of which has at least one
   net::TaskId task{};
   int trainer_on_host = 0;  // index among the trainers on this host, which take its GPUs in turn
 };
 
-// Complete names: logical CPU devices first, then GPUs.
+// The complete names of all devices: logical CPU devices first, then GPUs.
 std::vector<DeviceName> AvailableDevices(const DeviceRequest& request, const DeviceMakers& makers);
 
 struct FoundDevice {
@@ -61,14 +61,15 @@ struct FoundDevice {
 };
 // Resolves `text`, "auto" or a name. "auto" and names without a type select a GPU if one is usable, else the
 // CPU; on a host with several GPUs each worker takes a different one. INVALID_ARGUMENT, beginning with
-// `source` (the flag): the device is another task's; it does not exist (the message lists those that do),
-// unless `allow_soft_placement` replaces it by /cpu:0; or a 16-bit precision on the CPU.
+// `source` (the flag): the device is another task's; it does not exist (the message lists the existing
+// devices) and `allow_soft_placement`, which would replace it by /cpu:0, is not set; or it is the CPU, and a
+// 16-bit precision is requested.
 absl::StatusOr<FoundDevice> FindDevice(absl::string_view text, absl::string_view source,
                                        const DeviceRequest& request, const DeviceMakers& makers);
 
 struct ChosenDevice {
   std::unique_ptr<kernels::Device> device;
-  std::vector<std::string> remarks{};   // which device, why, and its properties
+  std::vector<std::string> remarks{};   // the device, why it was chosen, and its properties
   std::vector<std::string> warnings{};  // if it is not the device that the user would expect
 };
 

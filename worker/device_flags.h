@@ -23,8 +23,8 @@ void AddCpuDevicesFlag(CLI::App& app, int& cpu_devices);
 void AddVisibleDevicesFlag(CLI::App& app, std::string& visible_devices);
 void AddSoftPlacementFlag(CLI::App& app, bool& allow_soft_placement);
 
-// Applies --visible_devices unless it is empty. CUDA reads the setting when the first device is requested.
-// Must not be called while other threads run.
+// Sets CUDA_VISIBLE_DEVICES unless `visible_devices` is empty. CUDA reads the variable when the first device
+// is requested. Must not be called while other threads run.
 void UseVisibleDevices(const std::string& visible_devices);
 
 }  // namespace cairn::worker

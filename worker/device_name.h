@@ -44,7 +44,7 @@ struct DeviceName {
 absl::StatusOr<DeviceName> ParseDeviceName(absl::string_view text);
 
 // Combines both names. If they disagree: INVALID_ARGUMENT naming both and the part. With
-// `allow_soft_placement`, a type or an index that they disagree about is left open instead.
+// `allow_soft_placement`, a type or an index is left open instead if the names disagree about it.
 absl::StatusOr<DeviceName> MergeDeviceNames(const DeviceName& name, const DeviceName& other,
                                             bool allow_soft_placement);
 // `name`, with its open parts taken from `base`. The index of `base` is taken only if the types agree.

@@ -1,4 +1,4 @@
-// Loss and metrics over a whole data set, exactly: every example once.
+// Computes the loss and the metrics over a whole data set, in which every example counts exactly once.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,8 @@ class Evaluator {
  private:
   // Reads `count` examples, from `first` on, into the buffers.
   nn::BatchView Read(int64_t first, int64_t count);
-  // OK if `loss`, the sum over `batch` whose first example is `first`, is finite.
+  // OK if `loss` is finite. `loss`: the sum of the losses of `batch`, whose first example has the index
+  // `first`.
   absl::Status CheckLoss(double loss, absl::Span<const float> parameters, const nn::BatchView& batch,
                          int64_t first) const;
 

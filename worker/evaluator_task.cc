@@ -40,7 +40,7 @@ class CheckpointEvaluator {
     for (const std::string& directory : directories) {
       if (StepOf(directory.substr(directory.rfind('/') + 1)) <= last_step_.value_or(-1)) continue;
       const auto checkpoint = Checkpoint::Open(directory);
-      if (absl::IsNotFound(checkpoint.status())) continue;  // removed by now; newer ones exist
+      if (absl::IsNotFound(checkpoint.status())) continue;  // removed since; newer checkpoints exist
       CAIRN_RETURN_IF_ERROR(checkpoint.status());
       if (!last_step_.has_value()) CAIRN_RETURN_IF_ERROR(CheckData());
       CAIRN_RETURN_IF_ERROR(Annotate(Evaluate(*checkpoint), directory));
@@ -49,7 +49,7 @@ class CheckpointEvaluator {
   }
 
   std::optional<int64_t> last_step() const { return last_step_; }
-  // Whether the last evaluated checkpoint is that of the job's last step.
+  // Whether the checkpoint of the job's last step has been evaluated.
   bool done() const { return done_; }
 
  private:

@@ -26,7 +26,7 @@ struct NonFiniteStep {
   const nn::BatchView& batch;
   absl::Span<const uint32_t> rows;  // [examples] indices in the data set
   absl::string_view data;           // the path of the data set
-  std::string layer;                // the first one whose output is not finite; empty: none, or unknown
+  std::string layer;                // the first layer whose output is not finite; empty: none, or unknown
 };
 
 // Names the cause of the non-finite loss with the facts that locate it: the example and its value, else the

@@ -8,7 +8,7 @@
 
 namespace cairn::worker {
 
-// The numbers of the job and of the optimizer, under the names of Cairn's flags and of Keras.
+// The settings of the job and of the optimizer, under the names of Cairn's flags and Keras' hyperparameters.
 Hyperparameters HyperparametersOf(const TrainOptions& options, const v1::Job& job, const nn::Model& model);
 
 }  // namespace cairn::worker

@@ -1,4 +1,4 @@
-// Where a job's initial values come from if it resumes no checkpoint. Any thread; reads the first bytes of
+// The source of a job's initial values if the job resumes no checkpoint. Any thread; reads the first bytes of
 // files.
 #pragma once
 
@@ -17,8 +17,8 @@ inline constexpr char kInitializersOnly[] = "none";
 // the model's initializers.
 std::string InitialValuesSource(const TrainOptions& options);
 
-// The directory of the checkpoint that replaces the initial values: --train_dir if it has any, else
-// --resume=DIR. Empty: none does.
+// The directory of the checkpoint from which the job resumes, instead of starting from initial values:
+// --train_dir if it has a checkpoint, else --resume=DIR. Empty: the job does not resume.
 std::string CheckpointSource(const TrainOptions& options);
 
 // Warnings for the log, for a model that starts from its initializers: one for each layer whose values Keras'

@@ -37,7 +37,7 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
 
 namespace {
 
-// "layer 'rescaling' (Rescaling) scales them"
+// "layer 'rescaling' (Rescaling) scales them itself"
 std::string Reading(const nn::ByteInput& use) {
   if (use.layer.empty()) return "no layer of the model says otherwise";
   return absl::StrCat("layer '", use.layer, "' (", use.class_name, ") ",
@@ -46,7 +46,8 @@ std::string Reading(const nn::ByteInput& use) {
                                                       : "scales them itself");
 }
 
-// Adds notes: how bytes become inputs, for each input that has bytes, and the number of examples.
+// Adds a note for each input that has bytes, on how they become numbers, and a note on the number of
+// examples.
 void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::TrainingData& data) {
   const bool given = !std::isnan(reading.input_scale);
   const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
@@ -65,16 +66,17 @@ void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::Tr
                                                               " of ", data.validation->inputs_name()))});
 }
 
-// The record of the training data that belongs to the checkpoint to resume; empty if none is resumed.
+// The data record that belongs to the checkpoint from which the job resumes; empty if the job does not
+// resume.
 absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
   const std::string source = CheckpointSource(options);
   return source.empty() ? DataRecord() : ReadDataRecord(source);
 }
 
-// Checks the job's data against the run that it resumes, and against the values of --init_from.
-// INVALID_ARGUMENT if inputs or classes have another meaning than in the resumed run, or classes have another
-// meaning than for the values of --init_from. Inputs may have another meaning than for those values; the
-// difference is added to `remarks`.
+// Checks the job's data against the run that it resumes, or against the run that trained the values of
+// --init_from. INVALID_ARGUMENT if the classes have another meaning than in that run, or if the inputs of a
+// resumed run have another meaning. With --init_from, a different meaning of the inputs is only added to
+// `remarks`.
 absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
                          const DataRecord& now, std::vector<std::string>& remarks) {
   if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);
@@ -88,7 +90,7 @@ absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, 
   return absl::OkStatus();
 }
 
-// Notes the settings that were taken over from the resumed checkpoint, and keeps its columns.
+// Adds a note on the settings that were taken over from the resumed run, and keeps that run's columns.
 void Continue(const DataRecord& resumed, Preprocessing& now, std::vector<data::Note>& notes) {
   const std::string use = DescribeUse(*resumed.preprocessing, now);
   if (!use.empty())

@@ -25,7 +25,7 @@ struct Inputs {
   DataRecord record;
 };
 
-// How the data of `options` is read for `model`.
+// The options for reading the training data of `options` for `model`.
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
 
 // Blocks on the disk. An error names the file or the flag that the user must change.

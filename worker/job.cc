@@ -14,7 +14,7 @@
 namespace cairn::worker {
 namespace {
 
-// The number of updates in an asynchronous epoch: batches that contain examples, over all workers.
+// The number of updates in an asynchronous epoch: all workers' batches that contain examples.
 int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
   int64_t pushes = 0;
   for (int worker = 0; worker < num_workers; ++worker) {

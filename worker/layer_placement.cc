@@ -33,7 +33,7 @@ std::string LayerNames(const nn::Model& model) {
   return absl::StrJoin(names, ", ");
 }
 
-// TensorFlow's message.
+// The error for a device that does not exist, in TensorFlow's words.
 absl::Status CannotAssign(const nn::Layer& layer, const DeviceName& asked, const DeviceRequest& request,
                           const DeviceMakers& makers) {
   const std::string available =
@@ -77,7 +77,8 @@ class Placer {
   const bool any_task_;
 };
 
-// The rule that decides for a layer. Adds the rules that it overrides to `remarks`.
+// The last rule that matches `layer`; null: none. Sets `fitted` [rule] for each matching rule, and adds a
+// remark for each rule that a later one overrides.
 const PlacementRule* LastThatFits(const std::vector<PlacementRule>& rules, const nn::Layer& layer,
                                   std::vector<bool>& fitted, std::vector<std::string>& remarks) {
   const PlacementRule* last = nullptr;
@@ -94,7 +95,8 @@ const PlacementRule* LastThatFits(const std::vector<PlacementRule>& rules, const
   return last;
 }
 
-// [node] The first node of the same layer: the node itself, unless the layer was used before.
+// [node] The index of the first node with the same layer, which is the node's own index unless the layer was
+// used before.
 std::vector<size_t> FirstUses(const nn::Model& model) {
   std::map<const nn::Layer*, size_t> first;
   std::vector<size_t> uses;

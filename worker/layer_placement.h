@@ -14,8 +14,8 @@
 
 namespace cairn::worker {
 
-// "dense*=/gpu:1". `layers` is a pattern for names: * matches any letters, ? one, and [abc] one of those
-// listed.
+// A rule such as "dense*=/gpu:1". `layers` is a pattern for layer names: * matches any characters, ? any
+// single character, and [abc] one of a, b and c.
 struct PlacementRule {
   std::string layers;
   std::string device;  // a DeviceName
@@ -27,9 +27,9 @@ struct AskedDevice {
   std::string text;    // a device name; empty: none is requested
   std::string source;  // the origin of the request: "--place 'dense*=/gpu:1'"
 };
-// [node of the model] The last rule that matches a layer's name decides, else the layer's own "device" field.
-// INVALID_ARGUMENT if a rule matches no layer. If several rules match a layer, `remarks` gets the one that
-// decides.
+// [node of the model] The device requested for each node: by the last rule that matches its layer's name,
+// else by the layer's own "device" field. INVALID_ARGUMENT if a rule matches no layer. If a rule overrides an
+// earlier one, a note is added to `remarks`.
 absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
                                                       absl::Span<const std::string> rules,
                                                       std::vector<std::string>& remarks);
@@ -43,18 +43,18 @@ struct LayerPlacement {
 };
 
 // Places each layer on the device that AskedDevices() returns for it, else on `request.device`. Open parts of
-// a name are taken from `request.device`. INVALID_ARGUMENT: a rule that matches no layer; a device that does
-// not exist (TensorFlow's message, with the devices that do exist), unless `request.allow_soft_placement` is
-// set. `here` [node of the model], for a model that is divided over workers, marks this worker's layers: the
-// others are left out, and tasks in names are ignored. Null: all layers are on this worker.
+// a name are taken from `request.device`. INVALID_ARGUMENT for a rule that matches no layer and, unless
+// `request.allow_soft_placement` is set, for a device that does not exist (TensorFlow's message, which lists
+// the existing devices). If the model is divided over workers, `here` [node of the model] marks this worker's
+// layers: only these are placed, and tasks in device names are ignored. Null: all layers are on this worker.
 absl::StatusOr<LayerPlacement> PlaceLayers(const nn::Model& model, absl::Span<const std::string> rules,
                                            const DeviceRequest& request, const DeviceMakers& makers,
                                            const std::vector<bool>* here = nullptr);
 
 // The lines of --log_device_placement for layers: "dense: (Dense): /job:worker/task:0/device:CPU:0".
 std::vector<std::string> DescribeLayers(const nn::Model& model, const LayerPlacement& placement);
-// The lines for a job's variables: the rows and bytes of each one on each server, and how evenly the servers
-// are filled.
+// The lines of --log_device_placement for variables: the rows and bytes of each variable on each server, and
+// how evenly the servers are filled.
 std::vector<std::string> DescribeVariables(const nn::Model& model, int servers);
 
 }  // namespace cairn::worker

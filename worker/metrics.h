@@ -1,5 +1,5 @@
-// The metrics of a worker: heartbeats report them to the servers, and --metrics_port serves them. Nothing
-// depends on them. Owned by main, written by the trainer and by snapshots, read by any thread.
+// The metrics of a worker: heartbeats report them to the servers, and --metrics_port serves them. They do not
+// influence training. Owned by main, written by the trainer and by snapshots, read by any thread.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ class WorkerMetrics {
     v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
     bool duplicate = false;
     int64_t staleness = 0;
-    int64_t version = 0;  // after the step
-    int64_t epoch = 0;    // from 1
+    int64_t version = 0;  // the version after the step
+    int64_t epoch = 0;    // counted from 1
   };
   void OnStep(const Step& step) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -47,7 +47,7 @@ class WorkerMetrics {
   client::WireMetrics wire;                     // updated by the client
   Counter rejoins;                              // times that the worker lost its membership and joined again
   Counter checkpoints, checkpoints_failed;      // on the chief
-  std::atomic<int64_t> checkpoint_version{-1};  // the newest checkpoint's; -1: none
+  std::atomic<int64_t> checkpoint_version{-1};  // version of the newest checkpoint; -1: none
   std::atomic<double> checkpoint_unix_seconds{0};
 
   struct Now {
@@ -67,10 +67,10 @@ class WorkerMetrics {
 
   mutable Mutex mutex_;
   Step last_ ABSL_GUARDED_BY(mutex_);
-  Step sums_ ABSL_GUARDED_BY(mutex_);  // over the steps since the last report
+  Step sums_ ABSL_GUARDED_BY(mutex_);  // sums over the steps since the last report
   int64_t sum_steps_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint reported_at_ ABSL_GUARDED_BY(mutex_);
-  // The next point of the curve, and the rate that is shown.
+  // Sums for the next point of the history, and the examples per second at the last point.
   double loss_sum_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t point_steps_ ABSL_GUARDED_BY(mutex_) = 0, point_examples_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint point_at_ ABSL_GUARDED_BY(mutex_);

@@ -24,7 +24,7 @@ std::string ModelPartition::Describe(const nn::Model& model) const {
   std::string text;
   for (size_t i = 0; i < model.nodes().size(); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : " ", model.nodes()[i].layer->name(), ":", task_of(i));
-    // Marks a new stage on the same task: it has another device.
+    // Marks the start of a new stage on the same task: the new stage has another device.
     if (i > 0 && location_of[i] != location_of[i - 1] && task_of(i) == task_of(i - 1)) text += "|";
   }
   return text;
@@ -33,7 +33,7 @@ std::string ModelPartition::Describe(const nn::Model& model) const {
 absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const TrainOptions& options) {
   ModelPartition partition;
   if (options.mirrored || !options.devices.empty()) return partition;
-  std::vector<std::string> remarks;  // reported by PlaceLayers()
+  std::vector<std::string> remarks;  // ignored here: PlaceLayers() reports them
   CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
   std::vector<DeviceName> names;
   for (const AskedDevice& one : asked) {

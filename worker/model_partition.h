@@ -1,5 +1,6 @@
-// How a model is divided over the workers of a group: the tasks that --place and the model file assign, and
-// which workers form a group. Values; computed once, by cairn-worker's main thread and by `cairn train`.
+// How a model is divided over the workers of a group: the tasks to which --place and the model file assign
+// layers, and the workers that form each group. Values; computed once, by cairn-worker's main thread and by
+// `cairn train`.
 //
 //   --place 'conv*=/job:worker/task:0' --place 'dense*=/job:worker/task:1', with six workers:
 //   the groups are 0 1 | 2 3 | 4 5, and workers 0, 2 and 4 are their stage leaders. The rest of the cluster
@@ -19,9 +20,9 @@
 namespace cairn::worker {
 
 struct ModelPartition {
-  int tasks = 1;  // per group; 1: the model is not divided
-  // [node of the model] The stage of each node: nodes of one task that request the same device are in one
-  // stage.
+  int tasks = 1;  // workers per group; 1: the model is not divided
+  // [node of the model] The stage of each node. Nodes that are on one task and request the same device form
+  // one stage.
   std::vector<int> location_of{};
   std::vector<int> task_of_location{};  // [stage]
 
@@ -32,8 +33,8 @@ struct ModelPartition {
 };
 
 // Divides the model if a device name has a task other than 0; `/job:worker/task:i` is the i-th worker of each
-// group. A layer without a task is placed with its first input, or on task 0 if that is the model's input.
-// INVALID_ARGUMENT: a task of another job, or a task without a layer.
+// group. A layer without a task is placed with its first input, or on task 0 if its first input is the
+// model's input. INVALID_ARGUMENT if a name has a task of another job, or if a task has no layer.
 absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const TrainOptions& options);
 
 // INVALID_ARGUMENT if `workers` workers cannot be split into groups, or if other flags exclude a divided
@@ -52,7 +53,7 @@ struct Assignment {
 absl::StatusOr<std::optional<Assignment>> FindAssignment(const nn::Model& model, const TrainOptions& options,
                                                          const net::ResolvedCluster& cluster);
 
-// The cluster as the job sees it: of the workers, only the stage leaders.
+// The cluster as the job sees it, in which only the stage leaders are workers.
 net::ClusterSpec LeadersOf(const net::ClusterSpec& cluster, int tasks);
 
 }  // namespace cairn::worker

@@ -15,12 +15,12 @@ namespace cairn::worker {
 // Whether `value` is better than `reference` by more than `min_delta` (at least 0). False if either is NaN.
 bool Improves(nn::Better better, double min_delta, double value, double reference);
 
-// The best value so far. This is the whole rule of ModelCheckpoint(save_best_only=True).
+// Tracks the best value so far, which is all that ModelCheckpoint(save_best_only=True) does.
 class BestValue {
  public:
   explicit BestValue(nn::Better better, double min_delta = 0) : better_(better), min_delta_(min_delta) {}
 
-  // Returns true if `value` is the new best. The first value always is, even NaN.
+  // Returns true if `value` is the new best. The first value is always the new best, even if it is NaN.
   bool Improve(double value);
   std::optional<double> best() const { return best_; }
 
@@ -36,15 +36,15 @@ class EarlyStopping {
     nn::Better better = nn::Better::kLower;
     double min_delta = 0;
     int64_t patience = 0;  // epochs without improvement that are tolerated
-    std::optional<double> baseline =
-        std::nullopt;              // only an epoch that is better than it resets the patience
+    // If set, only an epoch that is better than this value resets the patience.
+    std::optional<double> baseline = std::nullopt;
     int64_t start_from_epoch = 0;  // earlier epochs are ignored
   };
   explicit EarlyStopping(const Options& options)
       : options_(options), best_(options.better, options.min_delta) {}
 
   struct Verdict {
-    bool best = false;  // the parameters of this epoch are the ones to restore
+    bool best = false;  // the parameters of this epoch are the best so far
     bool stop = false;  // never after epoch 0
   };
   // `epoch` counts from 0.
@@ -63,7 +63,7 @@ class ReduceOnPlateau {
     double factor = 0.1;  // in [0, 1)
     double min_delta = 1e-4;
     int64_t patience = 10;  // epochs without improvement until the rate is reduced
-    int64_t cooldown = 0;   // epochs after a reduction that are not counted
+    int64_t cooldown = 0;   // epochs after a reduction that do not count towards `patience`
     double min_rate = 0;
   };
   explicit ReduceOnPlateau(const Options& options)

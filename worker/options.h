@@ -34,8 +34,8 @@ struct TrainOptions {
   float input_scale = std::numeric_limits<float>::quiet_NaN();
   int64_t limit_examples = 0;  // --limit_examples: use only the first N of each set; 0: all
   char csv_separator = 0;      // --csv_separator; 0: comma, semicolon or tab, detected from the first file
-  std::string label_column;    // --label_column: of CSV and TFRecord; empty: label, y, target, ...
-  // --feature_column A,B: of CSV and TFRecord; empty: all, or image, x, ...
+  std::string label_column;    // --label_column: of CSV and TFRecord files; empty: label, y, target, ...
+  // --feature_column A,B: of CSV and TFRecord files; empty: all, or image, x, ...
   std::vector<std::string> feature_columns;
   std::optional<float> missing_value;      // --missing_value: for empty CSV fields; nullopt: they are errors
   int64_t max_bad_rows = 0;                // --max_bad_rows: skipped rows per set of CSV or TFRecord files
@@ -52,16 +52,18 @@ struct TrainOptions {
   std::string mode = "async";
   bool all_reduce() const { return mode == "allreduce"; }  // a job without servers
   int64_t replicas_to_aggregate = 0;                       // --replicas_to_aggregate; 0: all workers
-  // --max_staleness. async: older gradients are refused; -1: no limit. ssp: the number of clocks that a
-  // worker may be ahead of the slowest.
+  // --max_staleness. async: gradients with a greater staleness are refused; -1: no limit. ssp: the number of
+  // clocks that a worker may be ahead of the slowest worker.
   int64_t max_staleness = -1;
-  bool staleness_aware_learning_rate = false;  // --staleness_aware_learning_rate: divided by the staleness
+  // --staleness_aware_learning_rate: divides the learning rate by the staleness.
+  bool staleness_aware_learning_rate = false;
 
   // Optimizer.
   std::string optimizer;                // --optimizer: overrides the model file's
   std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
   std::optional<double> momentum;       // --momentum
-  // --clipvalue --clipnorm --global_clipnorm: at most one; replaces the one in the model file; 0: none.
+  // --clipvalue --clipnorm --global_clipnorm: at most one of them; replaces the model file's clipping; 0: no
+  // clipping.
   std::optional<double> clipvalue, clipnorm, global_clipnorm;
   std::optional<double> weight_decay;  // --weight_decay
 
@@ -84,36 +86,39 @@ struct TrainOptions {
 
   // Callbacks: Keras' EarlyStopping, ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), see
   // worker/callbacks.h.
-  std::string monitor = "val_loss";                // --monitor: a metric that the progress line shows
-  std::string monitor_mode = "auto";               // --monitor_mode auto|min|max
-  std::optional<double> min_delta;                 // --min_delta; nullopt: 0 to stop, 0.0001 to reduce
+  std::string monitor = "val_loss";   // --monitor: a metric that the progress line shows
+  std::string monitor_mode = "auto";  // --monitor_mode auto|min|max
+  // --min_delta; nullopt: 0 for --early_stopping, 0.0001 for --reduce_lr_on_plateau.
+  std::optional<double> min_delta;
   std::optional<int64_t> early_stopping_patience;  // --early_stopping PATIENCE: epochs; nullopt: never stop
   std::optional<double> baseline;                  // --baseline: only better epochs reset the patience
-  int64_t start_from_epoch = 0;                    // --start_from_epoch: earlier ones cannot stop; from 0
-  bool restore_best_weights = false;               // --restore_best_weights: the best epoch's, at the end
-  std::optional<double> plateau_factor;            // --reduce_lr_on_plateau FACTOR: in [0, 1); nullopt: never
-  int64_t plateau_patience = 10;                   // --plateau_patience: epochs
-  int64_t plateau_cooldown = 0;                    // --plateau_cooldown: epochs
-  double min_learning_rate = 0;                    // --min_learning_rate
-  std::string save_best;                           // --save_best FILE.safetensors; empty: none
+  int64_t start_from_epoch = 0;                    // --start_from_epoch: earlier epochs, from 0, are ignored
+  // --restore_best_weights: when training ends, the weights of the best epoch are restored.
+  bool restore_best_weights = false;
+  std::optional<double> plateau_factor;  // --reduce_lr_on_plateau FACTOR: in [0, 1); nullopt: never
+  int64_t plateau_patience = 10;         // --plateau_patience: epochs
+  int64_t plateau_cooldown = 0;          // --plateau_cooldown: epochs
+  double min_learning_rate = 0;          // --min_learning_rate
+  std::string save_best;                 // --save_best FILE.safetensors; empty: none
 
   // Checkpoints and resume.
   std::string train_dir;        // --train_dir: directory of the checkpoints; empty: none are written
   int64_t save_steps = 0;       // --save_steps: steps between checkpoints; 0: by time only
   double save_secs = 60;        // --save_secs: seconds between checkpoints; 0: by steps only
-  int64_t max_to_keep = 5;      // --max_to_keep: the newest checkpoints; 0: all
+  int64_t max_to_keep = 5;      // --max_to_keep: newest checkpoints to keep; 0: all
   std::string resume = "auto";  // --resume auto|never|DIR
   // --init_from FILE|DIR|none: the variables' initial values; empty: the model file's, if it has any.
   std::string init_from;
 
   // Fault tolerance.
-  std::string lost_workers = "leave";  // --lost_workers leave|wait: whether a round continues without them
-  int ps_replication = 0;              // --ps_replication: live backups of each server's shard, 0 or 1
-  double lease_seconds = 10;           // --lease: a worker without a heartbeat for this long is lost
+  // --lost_workers leave|wait: whether a round continues without lost workers or waits for them.
+  std::string lost_workers = "leave";
+  int ps_replication = 0;     // --ps_replication: live backups of each server's shard, 0 or 1
+  double lease_seconds = 10;  // --lease: a worker without a heartbeat for this long is lost
 
   // Validation, progress and results.
   bool validation = true;  // --validation / --novalidation: evaluate the validation set after each epoch
-  // --display_every: if stdout is no terminal, a line every N steps; 0: one line per epoch.
+  // --display_every: if stdout is not a terminal, a line every N steps; 0: one line per epoch.
   int64_t display_every = 0;
   // --export_dir: model.onnx, model.safetensors and model.json at the end; empty: none.
   std::string export_dir;
@@ -131,12 +136,13 @@ struct TrainOptions {
   std::string device = "auto";       // --device auto|NAME: TensorFlow's name of a device
   std::vector<std::string> devices;  // --devices A,B: a replica on each; empty: one on --device
   bool mirrored = false;             // --mirrored: a replica on each GPU, or else on each CPU device
-  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: the last one that matches a layer counts
-  // --micro_batches: per batch, for a model on several devices; 0: four for each device.
+  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: the last matching rule counts
+  // --micro_batches: number of micro-batches per batch, for a model on several devices; 0: four for each
+  // device.
   int64_t micro_batches = 0;
   int cpu_devices = 1;                // --cpu_devices: logical devices that share the CPU
   bool allow_soft_placement = false;  // --allow_soft_placement: use the CPU if a device does not exist
-  std::string visible_devices;        // --visible_devices 0,2: sets CUDA_VISIBLE_DEVICES; empty: does not
+  std::string visible_devices;        // --visible_devices 0,2: sets CUDA_VISIBLE_DEVICES; empty: unchanged
   kernels::Precision precision = kernels::Precision::kTensorFloat32;  // --precision fp32|tf32|bf16|fp16
   bool allow_growth = false;                   // --allow_growth: GPU memory grows by doubling
   double per_process_gpu_memory_fraction = 1;  // --per_process_gpu_memory_fraction: in (0, 1]
@@ -144,8 +150,9 @@ struct TrainOptions {
 
   // Resources, network, and time limits.
   int threads = 0;             // --threads; 0: divide the cores among the tasks on this host
-  bool deterministic = false;  // --deterministic: the same bits for any --threads
-  // --connect_timeout: until the servers are reached, the variables are ready and the workers have joined.
+  bool deterministic = false;  // --deterministic: the same results for any --threads, bit by bit
+  // --connect_timeout: limit for the time until the servers are reached, the variables are ready and the
+  // workers have joined.
   double connect_timeout_seconds = 300;
   std::string transport = "auto";     // --transport auto|shm|unix|tcp|grpc
   std::string allreduce = "auto";     // --allreduce auto|ring: how --mode allreduce sums gradients

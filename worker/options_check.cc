@@ -9,7 +9,7 @@
 namespace cairn::worker {
 namespace {
 
-// Refuses flags that need servers.
+// For --mode allreduce: refuses flags that need servers.
 absl::Status ValidateAllReduce(const TrainOptions& options) {
   const auto refuse = [](const char* flag, const char* why) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " does not go with --mode allreduce: ", why));

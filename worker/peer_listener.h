@@ -49,7 +49,8 @@ class PeerListener {
     const net::Access& access;
     const ListenFlags& listen;
     uint64_t incarnation;
-    const char* stakes;  // what a connected peer can read and change, for a warning: "the gradients"
+    // The data that a connected peer can read and change, named in a warning: "the gradients".
+    const char* stakes;
     std::function<std::string(int)> task_of;  // see allreduce::RingDoor::task_of
   };
   // `host` must outlive the listener. INVALID_ARGUMENT if the port cannot be opened.

@@ -41,7 +41,7 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
 
 absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
   const nn::Model& model = request.model;
-  // Without targets a loss is needed nevertheless: one that accepts any output.
+  // The replica needs a loss even without targets. This loss accepts any output.
   const nn::LossSpec loss =
       request.targets != nullptr ? request.loss : nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError};
   CAIRN_RETURN_IF_ERROR(CheckRequest(request, loss));

@@ -19,9 +19,9 @@ namespace cairn::worker {
 struct PredictionRequest {
   const nn::Model& model;
   absl::Span<const float> parameters;  // in the model's flat order
-  const data::RowSource& inputs;       // rows with as many numbers as the model takes
+  const data::RowSource& inputs;       // each row has the inputs of one example
   int64_t limit = 0;                   // use only the first N rows; 0: all
-  // One per row; null: unknown, and `loss` and `metrics` are ignored.
+  // One target per row. Null: the targets are unknown, and `loss` and `metrics` are ignored.
   const data::Targets* targets = nullptr;
   nn::LossSpec loss{};
   absl::Span<const nn::MetricSpec> metrics{};
@@ -31,16 +31,16 @@ struct PredictionRequest {
 struct Prediction {
   int64_t examples = 0;
   std::vector<float> outputs;  // [examples, the model's output_shape], row-major
-  nn::MetricValues metrics;    // with "loss"; empty without targets
+  nn::MetricValues metrics;    // including "loss"; empty without targets
 };
 
 // Computes on the CPU, in batches. The calling thread blocks until all outputs are computed. INVALID_ARGUMENT
 // if inputs or targets do not fit the model or the loss.
 absl::StatusOr<Prediction> Predict(const PredictionRequest& request);
 
-// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": names the examples, and for
-// each one the input that is not finite, if there is one. Empty if all outputs are finite. `inputs` as in the
-// request.
+// "the outputs of 1 of 8 examples are not finite numbers: 5 (input 3 is nan)": names the examples and, for
+// each example, the input that is not finite, if there is such an input. Empty if all outputs are finite.
+// `inputs`: the inputs of the request.
 std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource& inputs);
 
 // Converts outputs for display, in place: to probabilities if the loss is a cross entropy from logits

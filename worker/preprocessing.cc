@@ -36,7 +36,8 @@ std::vector<std::string> InputNames(const data::Columns& columns) {
   return names;
 }
 
-// JSON is UTF-8, but the name of a column may be any bytes. absl::CUnescape() reads both forms.
+// JSON must be UTF-8, but the name of a column may be any bytes. UTF-8 names stay readable, and other names
+// are escaped byte by byte; absl::CUnescape() reads both forms.
 Json EscapedName(const std::string& name) {
   const Json readable = absl::Utf8SafeCEscape(name);
   try {

@@ -21,7 +21,7 @@ struct Preprocessing {
   struct Input {
     std::string name;  // the name of the model's input layer
     bool bytes = false;
-    float scale = 1;  // the factor for its values, given or by default
+    float scale = 1;  // the factor for the input's values: --input_scale or the default
 
     friend bool operator==(const Input&, const Input&) = default;
   };
@@ -32,8 +32,8 @@ struct Preprocessing {
   friend bool operator==(const Preprocessing&, const Preprocessing&) = default;
 };
 
-// The preprocessing of files with these byte inputs and columns (data::TrainingData) under `options`, which
-// names the model's inputs.
+// The preprocessing of a data set that was read with `options`, which name the model's inputs, and that has
+// these byte inputs and columns (see data::TrainingData).
 Preprocessing PreprocessingOf(const data::DataOptions& options, const std::vector<bool>& byte_inputs,
                               const std::optional<data::Columns>& columns);
 
@@ -44,13 +44,12 @@ absl::StatusOr<Preprocessing> ParsePreprocessing(absl::string_view text, absl::s
 // Sets the options that the user left open to their values in training.
 void UseWhereOpen(const Preprocessing& trained, data::DataOptions& options);
 
-// INVALID_ARGUMENT with both values if an input means something else in `now` than in `trained`: another
-// factor for values of the same type (values of another type may need another factor), or columns with other
-// names.
+// INVALID_ARGUMENT with both values if the meaning of an input differs: values of the same type have another
+// factor (values of another type may need another factor), or the columns have other names.
 absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now);
 
-// Describes what UseWhereOpen() took over for files that are read as `now`: "columns a, b, label y;
-// --input_scale 0.5"; also lists the inputs whose type differs from training. Empty: nothing.
+// Describes the settings that UseWhereOpen() took over for files that are read as `now`: "columns a, b, label
+// y; --input_scale 0.5"; also lists the inputs whose type differs from training. Empty: none.
 std::string DescribeUse(const Preprocessing& trained, const Preprocessing& now);
 
 }  // namespace cairn::worker

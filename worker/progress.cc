@@ -46,7 +46,7 @@ std::string FormatTimeLeft(double seconds) {
   return absl::StrFormat("%ds", whole);
 }
 
-// " 12/938": the count takes as many columns as the total.
+// " 12/938": the count is padded to the width of the total.
 std::string FormatCount(int64_t step, int64_t steps) {
   return absl::StrFormat("%*d/%d", static_cast<int>(absl::StrCat(steps).size()), step, steps);
 }
@@ -162,7 +162,7 @@ void Progress::DrawBar(const ShownMetrics& metrics, bool last) {
   // Widths in columns, not bytes: the bar's character has three bytes.
   const auto head_width = static_cast<int64_t>(count.size() + 1 + 1 + time.size());
   const auto width_of = [&](int64_t bar) { return head_width + bar + static_cast<int64_t>(tail.size()); };
-  // The last line of an epoch stays, and may be wider than the terminal.
+  // The last line of an epoch is not redrawn, so it may be wider than the terminal.
   const int64_t limit = last ? std::numeric_limits<int64_t>::max() : WidthLimit();
   if (head_width + kSmallestBarWidth > limit) return;  // a wrapped line could not be overwritten
   if (width_of(kBarWidth) > limit) tail = absl::StrCat(" ", FormatStepTime(per_step), FormatMetrics(metrics));

@@ -24,17 +24,18 @@ class Progress {
   struct Options {
     int fd = 1;
     bool terminal = false;  // redraw, with a bar
-    // The terminal's width, queried before each redraw; 0 or null: unknown, lines may have any width. A
-    // wrapped line could not be overwritten by the next redraw.
+    // Returns the terminal's width. It is called before each redraw, since a line that wraps could not be
+    // overwritten by the next redraw. If `columns` is null or returns 0, the width is unknown, and lines may
+    // have any width.
     std::function<int()> columns{};
     bool color = true;          // on a terminal: Keras' colors; false: the rest of the bar is drawn thin
-    bool json = false;          // --log_format json: neither bar nor line
+    bool json = false;          // --log_format json: print events instead of the bar and lines
     int64_t display_every = 0;  // without a terminal: also a line every N steps; 0: never
   };
   // `clock` must outlive the object.
   Progress(const Options& options, const Clock& clock);
 
-  // Prints "Epoch 1/5". `steps` is the length of the epoch as this worker sees it.
+  // Prints "Epoch 1/5". `steps`: the number of this worker's batches in the epoch.
   void StartEpoch(int64_t epoch, int64_t epochs, int64_t steps);
   // `step` steps of the epoch are done. Draws at most every 50 ms, and calls `metrics` only when it draws.
   void Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics);
@@ -46,15 +47,15 @@ class Progress {
   // Prints a separate line, between epochs.
   void Say(const std::string& text);
 
-  // Sets the state of the whole cluster in this epoch, which is shown from now on: on a terminal, the
-  // cluster's examples per second after the time per step; at the end of the epoch, a line about stale and
-  // refused gradients, if there were any.
+  // The state of the whole cluster in this epoch. On a terminal, the cluster's examples per second are shown
+  // after the time per step. At the end of the epoch, a line reports the stale and refused gradients, if
+  // there were any.
   struct Cluster {
     double examples_per_second = 0;
     int64_t stale = 0, refused = 0;
   };
   void SetCluster(const Cluster& cluster) { cluster_ = cluster; }
-  // Whether the line is redrawn, so that SetCluster() should be called regularly.
+  // Whether the line is redrawn. If so, SetCluster() should be called regularly.
   bool redraws() const { return options_.terminal && !options_.json; }
 
  private:
@@ -63,7 +64,8 @@ class Progress {
   int64_t WidthLimit() const;
   void PrintLine(const ShownMetrics& metrics);
   void PrintEvent(const char* event, const ShownMetrics& metrics);
-  // Seconds per step, without the first step of the epoch (which includes warm-up) if there are others.
+  // Seconds per step. The epoch's first step, which includes warm-up, is left out as soon as there are other
+  // steps.
   double SecondsPerStep() const;
   void Write(const std::string& text);
 
@@ -76,7 +78,7 @@ class Progress {
   int64_t step_ = 0;
   TimePoint start_;
   TimePoint after_first_step_;
-  int64_t first_step_ = 0;  // the step at after_first_step_; 0 before it
+  int64_t first_step_ = 0;  // the step count at after_first_step_; 0 until then
   TimePoint next_draw_;
   int64_t drawn_width_ = 0;  // width of the line on the terminal, in columns
 };

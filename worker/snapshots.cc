@@ -32,8 +32,8 @@ void LogSkipped(const absl::Status& damage) {
   LogWarning("skipped a damaged checkpoint: ", damage.message());
 }
 
-// Nullopt if there are no checkpoints. If all are damaged, returns the error, so that training does not start
-// over.
+// The newest undamaged checkpoint; nullopt if there are no checkpoints. If all are damaged, returns an error,
+// so that training does not start over.
 absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
   absl::Status damage;
   auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
@@ -108,7 +108,7 @@ absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& mo
   const auto values = LoadWeights(source, model);
   if (values.ok()) return absl::OkStatus();
   if (absl::IsOutOfRange(values.status()) || absl::IsResourceExhausted(values.status())) {
-    // The flag is right: values are not finite, or memory is short.
+    // The flag itself is valid, but values are not finite or memory is short.
     return options.init_from.empty() ? values.status() : Annotate(values.status(), "--init_from");
   }
   if (!options.init_from.empty())
@@ -245,7 +245,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
   const RunState& run = checkpoint.run();
   v1::Progress progress;
   progress.set_version(run.global_step);
-  // A learning rate requested now overrides the one that the run had reached.
+  // Keeps the learning rate that the run had reached, unless this job requests another rate or a schedule.
   const auto& now = job_.optimizer();
   const auto rate = now.hyperparameters().find("learning_rate");
   const auto before = run.hyperparameters.find("learning_rate");
@@ -281,7 +281,7 @@ v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
 void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
   const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
   const int workers = std::max(1, job_.workers_size());
-  const bool by_steps = options_.train_steps > 0;  // --train_steps counts versions, in whatever epochs
+  const bool by_steps = options_.train_steps > 0;  // --train_steps counts versions, however long an epoch is
   progress.set_version_offset(by_steps ? 0 : run.version_offset.value_or(0));
   const std::optional<Epochs> before = EpochsBefore(run);
   if (!before.has_value()) {
@@ -298,7 +298,8 @@ void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
     progress.set_version_offset(run.global_step -
                                 Convert(done, before->steps, StepsPerEpoch(options_, examples, workers)));
   }
-  // Other workers have other shares of the data: each one gets the average position.
+  // The old positions do not apply to this job's shares of the data, so each worker gets the average
+  // position.
   const auto workers_before = static_cast<int64_t>(run.positions.size());
   progress.mutable_positions()->Resize(
       workers, workers_before == 0 ? Convert(done, before->steps, batches)

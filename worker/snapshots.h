@@ -33,11 +33,10 @@ class Snapshots final : public client::StateSource {
  public:
   // Checks --train_dir and --resume against the disk. INVALID_ARGUMENT: --resume=never with a directory that
   // has checkpoints; a directory that is not writable; --resume=DIR without a checkpoint. UNAVAILABLE:
-  // another chief writes there, and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to resume
-  // has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments must
-  // outlive the object. `faults`, `metrics` and `trace` may be null: `faults` passes "snapshot" when a
-  // snapshot has been read and not yet written, `metrics` counts saved checkpoints, `trace` records
-  // durations.
+  // another chief uses the directory and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to
+  // resume has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments
+  // must outlive the object. `faults`, `metrics` and `trace` may be null: `faults` passes "snapshot" between
+  // the reading and the writing of a snapshot, `metrics` counts saved checkpoints, `trace` records durations.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
                                                            const Clock& clock, FaultPoints* faults = nullptr,
@@ -48,16 +47,16 @@ class Snapshots final : public client::StateSource {
 
   // --- The trainer's thread ---
 
-  // client::StateSource: the newest undamaged checkpoint of --train_dir, else the one that --resume names,
-  // else the model's initial values. ABORTED without --train_dir if `lost`: progress that is lost cannot be
-  // restored.
+  // client::StateSource: the newest undamaged checkpoint of --train_dir, else the checkpoint that --resume
+  // names, else the model's initial values. ABORTED if `lost` is set and there is no --train_dir, since the
+  // lost progress cannot be restored.
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
 
   // Sets the version at which training begins, from which --save_steps counts. Later calls have no effect.
   void CountFrom(int64_t version);
   // Takes a snapshot if one is due by --save_steps or --save_secs and the previous one has been written.
-  // Failures are logged, and tried again later.
+  // Failures are logged, and a later step tries again.
   void AfterStep(client::Exchange& client);
   // Takes a snapshot now, unless this version is saved already, and waits up to `limit` until it is on the
   // disk. OK without --train_dir.
@@ -76,10 +75,10 @@ class Snapshots final : public client::StateSource {
     int64_t steps;    // versions
     int64_t batches;  // batches of each worker
   };
-  // The epochs of the run that wrote a checkpoint; nullopt if they equal this job's, or with dynamic
-  // sharding.
+  // The length of an epoch in the run that wrote a checkpoint. Nullopt if it equals that of this job, or with
+  // dynamic sharding.
   std::optional<Epochs> EpochsBefore(const RunState& run) const;
-  // Sets `progress` to the checkpoint's position within this job's epochs.
+  // Sets the position in `progress` to the checkpoint's position, converted to this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
   absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -96,7 +95,7 @@ class Snapshots final : public client::StateSource {
   const std::vector<net::VariableInfo> variables_;
   std::optional<TrainDirLock> lock_;  // with --train_dir; set by Create()
 
-  // The trainer's thread.
+  // Used only by the trainer's thread.
   std::optional<Checkpoint> found_;
   int64_t counted_version_ = -1;  // --save_steps and --save_secs count from here
   int64_t newest_version_ = -1;
@@ -105,7 +104,7 @@ class Snapshots final : public client::StateSource {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // being read and written
+  std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // the snapshot being read and written
   absl::Status last_ ABSL_GUARDED_BY(mutex_);                          // result of the previous snapshot
   Thread thread_;  // last, so that it starts after everything above exists
 };

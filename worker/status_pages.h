@@ -13,13 +13,13 @@ namespace cairn::worker {
 // The constant properties of a worker.
 struct WorkerIdentity {
   std::string task;     // "worker/1"
-  std::string address;  // in the cluster
+  std::string address;  // the worker's address in the cluster
   v1::Job job;          // without the run_id
   std::string model;
   int64_t parameters = 0;
 };
 
-// Any thread.
+// The reply to a request for `path`. Any thread.
 net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMetrics& metrics, const std::string& path);
 
 }  // namespace cairn::worker

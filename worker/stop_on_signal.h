@@ -18,8 +18,8 @@ class StopOnSignal {
 
   // The signal received, or 0. SIGHUP (the terminal was closed) counts as SIGTERM.
   int received() const { return received_; }
-  // `trainer` is stopped when a signal arrives, or now if one has arrived. Must be set to null before the
-  // trainer is destroyed.
+  // From now on a signal stops `trainer`. If a signal has already arrived, the trainer is stopped at once.
+  // Must be set to null before the trainer is destroyed.
   void SetTrainer(Trainer* trainer) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

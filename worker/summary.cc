@@ -36,7 +36,7 @@ namespace {
 nlohmann::ordered_json JsonOf(const Summary& summary) {
   nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
   for (const auto& [name, value] : summary.metrics) metrics[name] = Number(value);
-  nlohmann::ordered_json examples_missed, best_epoch;  // null
+  nlohmann::ordered_json examples_missed, best_epoch;  // null unless set below
   if (summary.examples_missed.has_value()) examples_missed = *summary.examples_missed;
   if (summary.best_epoch.has_value()) best_epoch = *summary.best_epoch;
   return {

@@ -18,7 +18,8 @@
 namespace cairn::worker {
 namespace {
 
-// Seed of a worker's random numbers in one step: different for every worker and step, the same in every run.
+// The seed of a worker's random numbers in one step. It differs between workers and steps, and is the same in
+// every run.
 uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
   return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
 }
@@ -27,10 +28,11 @@ std::string DrawRunId() {
   return absl::StrCat(absl::Hex(DrawRandomBits(), absl::kZeroPad16));
 }
 
-// Attempts to rejoin without a step in between. A repeated failure has a cause that rejoining does not cure,
-// but servers that are restarted several times need some attempts.
+// The maximum number of attempts to rejoin without a step in between. Servers that restart several times need
+// a few attempts; after more failures, rejoining does not help.
 constexpr int kMaxRecoveries = 10;
-// Less than the 10 s or more that the launcher and Kubernetes wait before they kill a process.
+// The limit for saving after Stop(). The launcher and Kubernetes wait at least 10 s before they kill a
+// process.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
 
 // The reason that a failing worker reports to the servers: only a permanent failure ends the job for all.
@@ -69,7 +71,7 @@ void Trainer::PinBuffers() {
   std::vector<absl::Span<const float>> buffers = loader_.buffers();
   buffers.push_back(gradients_.span());
   for (const absl::Span<const float> buffer : deps_.client.parameter_buffers()) buffers.push_back(buffer);
-  // Smaller buffers share their page with others, and copying them takes no time.
+  // Smaller buffers share their memory page with others, and copying them takes negligible time.
   constexpr size_t kSmallestFloats = 1024;
   absl::Status first;
   for (const absl::Span<const float> buffer : buffers) {
@@ -126,7 +128,7 @@ void Trainer::SaveAtStop() {
   if (deps_.options.train_dir.empty()) return say(version, "nothing is saved without --train_dir");
   const absl::Status status = deps_.snapshots->SaveNow(deps_.client, kSaveAtStop);
   if (!status.ok()) return say(version, "saving failed: ", status.message());
-  // The other workers may have made steps meanwhile.
+  // Logs the saved version, since other workers may have made steps in the meantime.
   say(deps_.snapshots->newest_version(), "saved in ", deps_.options.train_dir,
       ": the same command resumes the job from there");
 }
@@ -194,8 +196,8 @@ absl::StatusOr<Summary> Trainer::TrainToTheEnd() {
   }
   if (chief()) return WrapUp();
   deps_.client.Leave(v1::LEAVE_REASON_FINISHED, "");
-  // A server that fails before the chief has saved loses this worker's updates, and they must be computed
-  // again.
+  // If a server fails before the chief has saved, this worker's updates are lost and must be computed again.
+  // So the worker waits for the end of the job.
   CAIRN_RETURN_IF_ERROR(deps_.client.AwaitEnd());
   return Summary{};
 }
@@ -284,7 +286,7 @@ absl::Status Trainer::TrainStep() {
   input.End();
   CAIRN_RETURN_IF_ERROR(deps_.data.train->status());
   const TimePoint loaded = deps_.clock.Now();
-  // An empty batch has no gradient, and no other worker waits for one.
+  // An empty batch has no gradient, and in this mode no other worker waits for this worker's push.
   if (batch.examples == 0 && !sync() && !ssp()) return absl::OkStatus();
 
   const nn::BatchView view = ViewOf(batch);

@@ -1,4 +1,4 @@
-// The training loop: the one place that defines the order of a step.
+// The training loop. Only this class defines the order of operations in a step.
 //
 // Created and run by cairn-worker's main thread; Stop() may be called by any other thread.
 #pragma once
@@ -63,15 +63,15 @@ class Trainer {
   ~Trainer();
 
   // Called by the chief before Run(): declares the job to servers that have none, with its initial values or
-  // those of the checkpoint to resume from. INVALID_ARGUMENT if a server refuses what flags or model file
-  // specify, such as an unknown optimizer.
+  // the values of the checkpoint from which it resumes. INVALID_ARGUMENT if a server refuses what flags or
+  // model file specify, such as an unknown optimizer.
   absl::Status Initialise();
 
   // Trains to the end of the job, then leaves it. The chief also evaluates, and ends the servers when all
-  // other workers have left. The chief returns a summary of the whole run, the others an empty one. A worker
-  // that lost its membership joins again and continues, and so does one that lost its servers, if the chief
-  // can restore their state. CANCELLED after Stop(), when the chief has saved. On failure the servers are
-  // notified before Run() returns.
+  // other workers have left. The chief returns a summary of the whole run, the other workers an empty
+  // summary. A worker that lost its membership joins again and continues. So does a worker that lost its
+  // servers, if the chief can restore their state. CANCELLED after Stop(); the chief first saves a
+  // checkpoint. On failure the servers are notified before Run() returns.
   absl::StatusOr<Summary> Run();
 
   // Makes Run() return soon.
@@ -100,30 +100,34 @@ class Trainer {
   absl::Status NoteWork();
   const data::Batch& NextBatch();
   nn::BatchView ViewOf(const data::Batch& batch) const;
-  // Called between a step's last gradient and its answer: computes the forward pass of the next batch on the
-  // values as they arrive. Returns the seconds that this took, without the time spent waiting.
+  // Called after a step's last gradient was computed and before the answer to the step: computes the forward
+  // pass of the next batch with the new values as they arrive. Returns the seconds of computation, without
+  // the time spent waiting.
   double StartNextForward();
   // The epoch of the next batch. A work item that another worker returned may belong to the previous epoch.
   int64_t NextEpoch() const;
-  // Fills in the examples that were missed or repeated, and the number of workers; after the end.
+  // Called after the end of training: sets the numbers of missed and repeated examples in `summary`, and with
+  // dynamic sharding those of epochs and workers.
   absl::Status FillInDeviations(Summary& summary);
-  // For an asynchronous job that ended early: logs how many examples of the updates belong to epochs that the
-  // chief never reached.
+  // For an asynchronous job that ended early: logs how many of the trained examples belong to epochs that the
+  // chief did not reach.
   void PrintWhatWasNotShown(const Summary& summary);
   // The position of the next batch in the endless sequence of epochs.
   int64_t position() const { return sync() ? PositionAt(deps_.client.version()) : position_; }
-  // The position in the data of a synchronous job at a version.
+  // The data position of a synchronous job at version `version`.
   int64_t PositionAt(int64_t version) const { return version - deps_.client.version_offset(); }
   bool done() const;
   void StartEpoch(int64_t epoch);
-  // On the chief, once for each epoch.
+  // On the chief: evaluates and reports the epoch, and runs the callbacks. A second call in one epoch does
+  // nothing.
   absl::Status EndEpoch();
   // On the chief of a resumed run: evaluates an epoch that was trained but not evaluated before the run
-  // stopped. Its parameters are the ones that the run resumes from.
+  // stopped. The run resumes from that epoch's parameters.
   absl::Status EvaluateInterruptedEpoch();
-  // The epoch whose last example is the last one that was trained; nullopt within an epoch.
+  // The epoch that has just been completed, if no example of the next epoch has been trained; otherwise
+  // nullopt.
   absl::StatusOr<std::optional<int64_t>> EpochJustTrained();
-  // After Stop(): saves, and logs what was saved.
+  // After Stop(): saves a checkpoint, and logs what was saved.
   void SaveAtStop();
   void RecordEpoch(const ShownMetrics& metrics);
   // On the chief: passes the counters of the whole cluster since the start of the epoch to the progress line.
@@ -148,19 +152,22 @@ class Trainer {
   std::atomic<bool> stop_{false};
 
   int64_t position_ = 0;  // batches that this worker has trained; with bounded staleness, its clock
-  const data::Batch* ahead_ = nullptr;  // the batch at next_position_, taken from the loader before its step
+  const data::Batch* ahead_ = nullptr;  // the batch at next_position_ if it was loaded early; else null
   int64_t next_position_ = 0;
   int64_t epoch_ = -1;                  // the current epoch
   int64_t shown_steps_ = 0;             // steps shown in the current epoch
-  int members_ = 0, most_members_ = 0;  // members as reported by ps/0: now, and the maximum
+  int members_ = 0, most_members_ = 0;  // current and greatest number of members, from ps/0
   bool epoch_ended_ = true;
-  int64_t last_ended_epoch_ = -1;   // its callbacks are not run again when the epoch is trained again
-  nn::MetricSet metrics_;           // metrics of the chief's share of the current epoch
-  int64_t evaluated_version_ = -1;  // -1: none, or its values have been replaced
-  nn::MetricValues evaluation_;     // the result for evaluated_version_
+  // The last epoch whose callbacks have run. They do not run again if the epoch is trained again.
+  int64_t last_ended_epoch_ = -1;
+  nn::MetricSet metrics_;  // metrics of the chief's share of the current epoch
+  // The version that `evaluation_` belongs to. -1: there is no evaluation, or that version's values were
+  // replaced.
+  int64_t evaluated_version_ = -1;
+  nn::MetricValues evaluation_;  // the result for evaluated_version_
   TimePoint start_;
-  int64_t examples_before_ = 0;  // in updates of the whole job, before this run
-  v1::Counters epoch_counters_;  // at the start of the current epoch
+  int64_t examples_before_ = 0;  // examples in the whole job's updates before this run
+  v1::Counters epoch_counters_;  // the counters at the start of the current epoch
   v1::Counters last_counters_;   // the counters that LogCluster() received last
   TimePoint epoch_start_, report_at_;
 };

@@ -29,7 +29,7 @@ void Trainer::StartEpoch(int64_t epoch) {
   report_at_ = epoch_start_ + kReportEvery;
   int64_t steps_in_all = deps_.options.epochs * loader_.batches_per_epoch();
   if (deps_.options.train_steps > 0 || (sync() && !dynamic())) steps_in_all = deps_.job.final_version();
-  // Progress counts batches, and an update has as many batches as there are workers now.
+  // The progress line counts batches, and each update takes one batch from every current member.
   if (deps_.options.train_steps > 0 && sync() && dynamic()) steps_in_all *= members_;
   const int64_t epochs = (steps_in_all + loader_.batches_per_epoch() - 1) / loader_.batches_per_epoch();
   if (deps_.tensorboard != nullptr)
@@ -39,7 +39,7 @@ void Trainer::StartEpoch(int64_t epoch) {
 
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
-  // The epoch's batches after the chief's last one were other workers'.
+  // Other workers computed the epoch's batches after the chief's last batch.
   if (dynamic() && !stop_)
     deps_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   const auto all = AllMetrics();
@@ -184,7 +184,8 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
     }
   }
   int64_t missed = data::Sampler(deps_.sampler).ExamplesBefore(position) - summary.examples;
-  // A partial epoch of batches of another size is rounded down, so some examples are in two updates.
+  // If the epochs of the resumed run had another length, its partial epoch was rounded down, so some examples
+  // are in two updates.
   if (deps_.client.version_offset() != 0) missed = std::max<int64_t>(0, missed);
   summary.examples_missed = missed;
   return absl::OkStatus();
@@ -201,13 +202,14 @@ void Trainer::PrintWhatWasNotShown(const Summary& summary) {
 absl::StatusOr<Summary> Trainer::WrapUp() {
   client::Exchange& client = deps_.client;
   const Duration limit = FromSeconds(deps_.options.step_timeout_seconds);
-  // No more updates will come: from here on, a server failure cannot undo any work.
+  // A synchronous job makes no more updates. Once its last version is saved, a server failure cannot undo any
+  // work.
   if (sync()) CAIRN_RETURN_IF_ERROR(deps_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(client.WaitForOthers(limit));
-  // Only ps/0 knows when the data is used up.
+  // Only ps/0 knows when the data is used up, so this call ends the job on all servers.
   if (dynamic() && deps_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(client.EndTraining());
-  // Get the updates of what others pushed after the chief's last step, so that the last evaluation has the
-  // final parameters.
+  // Pull the updates that other workers pushed after the chief's last step, so that the last evaluation uses
+  // the final parameters.
   CAIRN_RETURN_IF_ERROR(client.Pull());
   CAIRN_RETURN_IF_ERROR(deps_.snapshots->SaveNow(client, limit));
   CAIRN_RETURN_IF_ERROR(EndEpoch());

@@ -26,7 +26,7 @@ v1::TrainingSet IdentityOf(const data::Dataset& dataset) {
   for (const int64_t extent : dataset.example_shape().dims()) identity.add_example_shape(extent);
   identity.set_targets(data::DescribeTargets(dataset));
 
-  // Digests of digests, so that no buffer needs the size of the set.
+  // Computes a digest of digests, so that no buffer is as large as the data set.
   std::string digests, bytes;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     Append(dataset.Target(i), bytes);

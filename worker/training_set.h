@@ -6,7 +6,7 @@
 
 namespace cairn::worker {
 
-// Reads all targets and some hundred examples, spread over the set.
+// Reads all targets, and a few hundred examples spread over the set.
 v1::TrainingSet IdentityOf(const data::Dataset& dataset);
 
 }  // namespace cairn::worker

@@ -76,15 +76,16 @@ int Fault(absl::string_view text) {
 }
 
 // OpenMP's threads spin while they wait, and take cores from other processes. Only an environment variable
-// that is read before main() prevents it, so a worker that shares its host, or has more threads than cores,
-// restarts itself with it set.
+// that is read before main() prevents it, so a worker that shares its host or may have more threads than
+// cores sets the variable and restarts itself.
 void WaitPassively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 0);
   execv("/proc/self/exe", argv);  // if this fails, the worker continues unchanged
 }
 
-// Reports a failure before the job runs: a fault of the user's flags, or of the machine.
+// Reports a failure that occurred before the job runs, in the user's flags or on the machine. Returns the
+// exit code.
 int Failure(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return Fault(status.message());
   LogError(status.message());
@@ -96,7 +97,7 @@ int CoresOf(const TrainOptions& options, const net::ResolvedCluster& cluster) {
   return options.threads > 0 ? options.threads : cores_each;
 }
 
-// oneDNN's sums depend on the number of threads: --deterministic always uses this number.
+// The number of threads with --deterministic, since oneDNN's sums depend on the number of threads.
 constexpr int kDeterministicThreads = 4;
 
 absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model& model,
@@ -156,15 +157,15 @@ absl::Status Export(const Summary& summary, const TrainOptions& options, const n
   return absl::OkStatus();
 }
 
-// This worker's address. A worker that joined an elastic job may be missing from its own cluster; then its
-// name.
+// This worker's address, or its name if it is missing from its own cluster, as a worker that joined an
+// elastic job may be.
 std::string AddressOf(const net::ResolvedCluster& cluster) {
   const auto& tasks = cluster.spec.tasks(cluster.self.job);
   const auto found = tasks.find(cluster.self.index);
   return found == tasks.end() ? cluster.self.ToString() : found->second.ToString();
 }
 
-// Logs the error of a task, if any, and returns its exit code.
+// Logs the task's error, if any, and returns the task's exit code.
 ExitCode Report(const absl::Status& status, int signal) {
   if (signal != 0) return static_cast<ExitCode>(128 + signal);
   if (!status.ok()) LogError(status.message());
@@ -273,7 +274,7 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
 int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const net::Access& access,
         const ListenFlags& listen, const net::MetricsFlags& watched, const TraceFlags& traced,
         SignalQueue& signals, FaultPoints& faults) {
-  // Everything that this machine alone can check: faults exit with kUsage.
+  // First, the checks that need only this machine. If one fails, the worker exits with kUsage.
   const auto described = ReadModelFile(options.model);
   if (!described.ok()) return Fault(described.status().message());
   const auto assignment = FindAssignment(*described, options, cluster);
@@ -467,8 +468,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   stop.SetTrainer(nullptr);
   if (leader != nullptr)
     leader->End(stop.received() != 0 ? absl::CancelledError("stopped by a signal") : result.status());
-  snapshots.reset();  // it reads over the client's connection
-  // The job is invalid, or the servers lack memory for it: both need other flags.
+  snapshots.reset();  // destroyed before the client, whose connection it uses
+  // If the job is invalid or the servers lack memory for it, the user must change flags.
   if (absl::IsInvalidArgument(initialised) || absl::IsResourceExhausted(initialised)) {
     return Fault(initialised.message());
   }

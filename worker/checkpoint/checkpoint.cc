@@ -16,11 +16,12 @@
 namespace cairn::worker {
 namespace {
 
-// Far above the size of any file that Cairn writes. Limits what is read into memory as a whole.
+// The size limit for a file that is read into memory as a whole. It is far above the size of any such file
+// that Cairn writes.
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 28;
 constexpr size_t kVerifyChunk = size_t{1} << 20;
 
-// A missing file is damage if state.json lists it, or if every checkpoint has it.
+// Turns NOT_FOUND into DATA_LOSS, for a file that state.json lists or that every checkpoint has.
 absl::Status LossIfMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
 }

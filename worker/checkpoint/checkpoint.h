@@ -24,26 +24,26 @@ namespace cairn::worker {
 class Checkpoint {
  public:
   // NOT_FOUND if the directory does not exist; DATA_LOSS naming file and tensor if the checkpoint is
-  // incomplete, damaged or not ours; FAILED_PRECONDITION for another format number.
+  // incomplete, damaged or not written by Cairn; FAILED_PRECONDITION for another format number.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
   const RunState& run() const { return state_.run; }
-  const std::string& model_json() const { return model_json_; }  // as it was given to WriteCheckpoint()
-  // The variables by name, then the tensors of each slot, in the order of run().slots.
+  const std::string& model_json() const { return model_json_; }  // as passed to WriteCheckpoint()
+  // The variables, sorted by name, then the tensors of each slot, in the order of run().slots.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const std::vector<FileEntry>& files() const { return state_.files; }
   uint64_t bytes() const;  // the size of all tensor files together
 
-  // Fills into[0] with the values of `variables`, each at its offset, and into[1 + i] with their slot
-  // slots[i] at the same offsets: [1 + slots][elements of the variables]. Other contents of the checkpoint
-  // are ignored. FAILED_PRECONDITION naming the tensor if it is missing, has another shape (the message has
-  // both) or lacks rows; DATA_LOSS naming file and tensor if its checksum does not match. After an error the
-  // contents of `into` are undefined. Blocks while the disk reads.
+  // Fills into[0] with the values of `variables`, each at its offset, and into[1 + i] with their slots named
+  // slots[i], at the same offsets. `into` [1 + slots][elements of the variables]. Other contents of the
+  // checkpoint are ignored. FAILED_PRECONDITION naming the tensor if it is missing, has another shape (the
+  // message has both) or lacks rows; DATA_LOSS naming file and tensor if its checksum does not match. After
+  // an error the contents of `into` are undefined. Blocks while the disk reads.
   absl::Status Load(absl::Span<const net::VariableInfo> variables, absl::Span<const std::string> slots,
                     absl::Span<const absl::Span<float>> into) const;
 
-  // Reads every byte. Returns the first of Load()'s errors.
+  // Reads and checks every byte. Errors are those of Load().
   absl::Status Verify() const;
 
  private:
@@ -62,10 +62,10 @@ class Checkpoint {
   std::vector<TensorInfo> tensors_;
 };
 
-// Opens the checkpoint of the highest step that is undamaged in every byte. Damaged ones are passed over;
-// `skipped` is called with the reason for each (DATA_LOSS, naming the directory). NOT_FOUND if none is left.
-// Any other error ends the search, such as FAILED_PRECONDITION for a checkpoint of a newer program. Blocks
-// while the disk reads.
+// Opens the checkpoint with the highest step of those that are undamaged in every byte. `skipped` is called
+// with the reason for each damaged checkpoint (DATA_LOSS, naming the directory) of a higher step. NOT_FOUND
+// if there is no undamaged checkpoint. Any other error ends the search, such as FAILED_PRECONDITION for a
+// checkpoint of a newer program. Blocks while the disk reads.
 absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
                                       absl::FunctionRef<void(const absl::Status&)> skipped);
 

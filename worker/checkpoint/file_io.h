@@ -14,10 +14,10 @@
 
 namespace cairn::worker {
 
-// zlib's crc32, continued: `crc` is that of the preceding bytes, 0 if there are none.
+// Continues zlib's crc32 over `bytes`. `crc`: the checksum of the preceding bytes; 0 if there are none.
 uint32_t Crc32(uint32_t crc, absl::string_view bytes);
 
-// The memory of `values`: little-endian, as in the files.
+// The bytes of `values` in memory, which are little-endian, as in the files.
 absl::string_view BytesOf(absl::Span<const float> values);
 
 class FileDescriptor {
@@ -56,7 +56,7 @@ class InputFile {
   // NOT_FOUND; PERMISSION_DENIED; DATA_LOSS if `path` is not a regular file.
   static absl::StatusOr<InputFile> Open(const std::string& path);
 
-  uint64_t size() const { return size_; }  // in bytes, when it was opened
+  uint64_t size() const { return size_; }  // in bytes, at the time of Open()
   const std::string& path() const { return path_; }
 
   // Fills `into` with the bytes from `offset` on, and updates `crc` with them. DATA_LOSS if the file ends too

@@ -21,13 +21,13 @@ struct DataState {
 
 struct RunState {
   int64_t global_step = 0;  // the version of every variable; not negative
-  std::string mode;         // "sync", "async"
+  std::string mode;         // the value of --mode: "sync", "async", ...
   std::string run_id;
   std::string model_sha256;
   std::string optimizer;  // the class name
   std::map<std::string, double> hyperparameters;
   std::vector<std::string> slots;      // the optimizer's slots, in the order of ServerState::state
-  std::optional<float> learning_rate;  // if it was changed after the start
+  std::optional<float> learning_rate;  // set if the rate was changed after the start
   uint64_t seed = 0;
   int64_t batch_size = 0;  // per worker
   int64_t num_workers = 0;
@@ -37,7 +37,7 @@ struct RunState {
   std::optional<int64_t> version_offset;  // v1::Progress::version_offset; absent in older files
   std::vector<int64_t> positions;         // [worker]: batches done; asynchronous jobs
   std::optional<DataState> data;          // with dynamic sharding
-  // Totals so far, as in v1::Counters: of examples, then of gradients.
+  // Totals of the run so far, as in v1::Counters: the number of examples, then statistics of the gradients.
   int64_t examples = 0, accepted = 0, stale = 0, duplicate = 0, rejected = 0, staleness_max = 0;
   std::vector<int64_t> staleness_histogram;
   double saved_at = 0;  // Unix seconds

@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kLengthBytes = sizeof(uint64_t);
 
-// A list of integers that are not negative.
+// The list of non-negative integers under `key`; nullopt if there is no such list.
 std::optional<std::vector<int64_t>> ReadNumbers(const Json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_array()) return std::nullopt;

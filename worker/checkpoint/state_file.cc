@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 
-// The last bytes of the file, if `body` are the bytes before them.
+// The last bytes of the file: the checksum of `body`, the bytes before them.
 std::string GuardOf(absl::string_view body) {
   return absl::StrFormat(",\n \"crc32\": \"%08x\"\n}\n", Crc32(0, body));
 }
@@ -152,7 +152,7 @@ class Reader {
  private:
   using In = const nlohmann::json&;
 
-  // Absent in some jobs, and in older files.
+  // Reads a field that is absent in some jobs and in older files.
   template <typename T>
   void ReadIfThere(const char* key, std::optional<T>& value) {
     value.reset();
@@ -250,7 +250,8 @@ class Reader {
   std::string fault_;
 };
 
-// Keeps the first number that no job can have reached. The limits ensure that later sums do not overflow.
+// Checks that numbers have values that a job can reach, and keeps the first fault. The limits ensure that
+// later sums do not overflow.
 class RangeCheck {
  public:
   void NotNegative(absl::string_view field, int64_t value) {
@@ -272,7 +273,8 @@ class RangeCheck {
   const std::string& fault() const { return fault_; }
 
  private:
-  // Limit of step, example and gradient counts: 1e9/s for two weeks. A sum over 8192 workers fits in 64 bits.
+  // The limit for numbers of steps, examples and gradients, which a job reaches after two weeks at 1e9 per
+  // second. The sum of 8192 workers' numbers still fits into 64 bits.
   static constexpr int64_t kMaxCount = int64_t{1} << 50;
 
   std::string fault_;
@@ -288,7 +290,7 @@ void CheckRange(const DataState& data, RangeCheck& check) {
     check.Fault("data.open", absl::StrCat(data.open.size(), " numbers"), "pairs of begin and count");
   }
   if (!check.fault().empty()) return;
-  int64_t left = data.next;  // examples before it that open runs may still contain
+  int64_t left = data.next;  // examples before data.next that the other open runs may contain
   for (size_t i = 1; i < data.open.size(); i += 2) {
     left -= data.open[i];
     if (left >= 0) continue;

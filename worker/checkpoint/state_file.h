@@ -1,5 +1,5 @@
 // state.json: the contents of a checkpoint. It is the last file written. Its checksums cover every byte of
-// the other files, and its last line covers the file itself: the crc32 of all bytes before that line.
+// the other files. Its last line is the crc32 of all bytes before that line.
 //
 // Values; any thread.
 #pragma once
@@ -20,7 +20,7 @@ inline constexpr char kModelFile[] = "model.json";
 
 // Rows [row_begin, row_end) of a tensor, stored in one file.
 struct TensorEntry {
-  std::string name;  // as in the file
+  std::string name;  // the tensor's name in the file
   Shape shape;       // the shape of the whole tensor
   int64_t row_begin = 0;
   int64_t row_end = 0;
@@ -44,7 +44,7 @@ struct StateFile {
   std::vector<FileEntry> files;
 };
 
-// INVALID_ARGUMENT for strings that are not UTF-8.
+// The text of state.json. INVALID_ARGUMENT for strings that are not UTF-8.
 absl::StatusOr<std::string> ToText(const StateFile& state);
 
 // DATA_LOSS naming the field for anything that ToText() does not write; FAILED_PRECONDITION for an undamaged

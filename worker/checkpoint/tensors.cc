@@ -10,7 +10,7 @@
 namespace cairn::worker {
 namespace {
 
-// The key {slot + 1, variable}; {0, variable} for the values of the variable.
+// The sort key of the tensor `name`: {slot + 1, variable}, or {0, variable} for the values of the variable.
 std::pair<size_t, std::string> KeyOf(absl::string_view name, absl::Span<const std::string> slots) {
   for (size_t slot = 0; slot < slots.size(); ++slot) {
     absl::string_view variable = name;

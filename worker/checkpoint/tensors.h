@@ -26,7 +26,7 @@ struct TensorRows {
 };
 
 struct TensorInfo {
-  std::string name;              // in the files
+  std::string name;              // the tensor's name in the files
   std::string variable;          // the name of the variable
   std::string slot;              // empty: the variable's values
   Shape shape;                   // the shape of the whole tensor
@@ -38,9 +38,9 @@ struct TensorInfo {
 // The name in the files: the variable's name, or "slot/<slot>/<variable>" for a slot.
 std::string TensorName(absl::string_view variable, absl::string_view slot);
 
-// All tensors of `state`: the variables by name, then the tensors of each slot, in the order of run.slots.
-// Does not set TensorRows::offset. FAILED_PRECONDITION naming the tensor and both shapes if two files
-// disagree.
+// All tensors of `state`: the variables, sorted by name, then the tensors of each slot, in the order of
+// run.slots. Does not set TensorRows::offset. FAILED_PRECONDITION naming the tensor and both shapes if two
+// files disagree.
 absl::StatusOr<std::vector<TensorInfo>> MergeTensors(const StateFile& state);
 
 // FAILED_PRECONDITION naming the tensor and both row numbers if `tensor.rows` have gaps or overlap.

@@ -4,7 +4,7 @@
 //   <train_dir>/checkpoints/step-00001000.tmp-4711/   a checkpoint that is being written or removed, or the
 //                                                     remains of a process that died, which the next write
 //                                                     removes
-//   <train_dir>/checkpoint                            the path of the newest one, for people and scripts
+//   <train_dir>/checkpoint                            the newest checkpoint's path, for people and scripts
 //
 // Only one thread of one process may call functions that write; readers may run at any time.
 #pragma once
@@ -43,7 +43,7 @@ absl::StatusOr<std::string> BeginCheckpoint(const std::string& train_dir, int64_
 absl::StatusOr<std::string> PublishCheckpoint(const std::string& train_dir, int64_t global_step,
                                               const std::string& temporary);
 
-// Removes the checkpoints of the lowest steps until `max_to_keep` are left, but never the one of
+// Removes the checkpoints of the lowest steps until `max_to_keep` are left, but never the checkpoint of
 // `newest_step`.
 absl::Status PruneCheckpoints(const std::string& train_dir, int64_t max_to_keep, int64_t newest_step);
 

@@ -12,9 +12,10 @@ namespace cairn::worker {
 
 class TrainDirLock {
  public:
-  // Creates the lock file if it is missing, and waits up to `limit` for another holder to end. UNAVAILABLE
-  // naming the holder if it did not; INVALID_ARGUMENT with the system's reason. If the file system does not
-  // support locks, logs a warning and returns OK without a lock.
+  // Creates the lock file if it is missing, and waits up to `limit` for another process that holds the lock.
+  // UNAVAILABLE naming that process if it still holds the lock then; INVALID_ARGUMENT with the system's
+  // reason if the file cannot be opened. If the file system does not support locks, logs a warning and
+  // returns OK without a lock.
   static absl::StatusOr<TrainDirLock> Take(const std::string& train_dir, Duration limit);
 
   ~TrainDirLock();

@@ -118,8 +118,8 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
   return plan;
 }
 
-// The metadata by which torch.distributed.checkpoint reads row-split tensors: the index in the whole tensor
-// at which each one begins.
+// The metadata by which torch.distributed.checkpoint reads row-split tensors: for each tensor, the index in
+// the whole tensor at which the rows in this file begin.
 std::map<std::string, std::string> ShardingInfo(const FileEntry& file) {
   nlohmann::json info = nlohmann::json::object();
   for (const TensorEntry& tensor : file.tensors) {

@@ -31,10 +31,10 @@ struct WriteOptions {
 // Writes <train_dir>/checkpoints/step-<run.global_step> and returns its path. Replaces an existing checkpoint
 // of this step, and creates train_dir if it is missing. `model_json` is stored unchanged. `servers` [server].
 //
-// An error never loses a checkpoint, except those that max_to_keep removes. FAILED_PRECONDITION naming the
-// variable if the servers lack rows of it, have rows twice, or disagree about its shape; INVALID_ARGUMENT for
-// a name or a slice that a checkpoint cannot hold; otherwise the system's reason and the path
-// (RESOURCE_EXHAUSTED: disk full).
+// After an error all earlier checkpoints still exist, except those that max_to_keep removes.
+// FAILED_PRECONDITION naming the variable if rows of it are missing or occur twice, or if the servers
+// disagree about its shape; INVALID_ARGUMENT for a name or a slice that a checkpoint cannot hold; otherwise
+// the system's reason and the path (RESOURCE_EXHAUSTED: disk full).
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& train_dir, const RunState& run,
                                             absl::string_view model_json,
                                             absl::Span<const ServerState> servers,

@@ -92,7 +92,8 @@ T ElementAt(const uint8_t* bytes, int64_t index) {
   return value;
 }
 
-// Immutable bytes, in memory or in a mapped file. Copies share them, since an array outlives its reader.
+// Immutable bytes, in memory or in a mapped file. Copies share the bytes, so that an array can outlive its
+// reader.
 class SharedBytes {
  public:
   using value_type = uint8_t;

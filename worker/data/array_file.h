@@ -8,7 +8,8 @@
 
 namespace cairn::data {
 
-// Plain or gzipped. The first bytes determine the format. INVALID_ARGUMENT or NOT_FOUND naming the file.
+// Reads a plain or gzipped file, whose first bytes determine the format. INVALID_ARGUMENT or NOT_FOUND naming
+// the file.
 absl::StatusOr<Array> ReadArrayFile(const std::string& path);
 
 }  // namespace cairn::data

@@ -14,7 +14,7 @@
 
 namespace cairn::data {
 
-// Applied in this order. The default changes nothing.
+// The variations, applied in the order of these fields. The default changes nothing.
 struct Augmentation {
   bool flip = false;  // mirror left and right, with probability 1/2
   int64_t crop = 0;   // pad this many zero pixels on every side, then cut out the image's size at random

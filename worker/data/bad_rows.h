@@ -9,18 +9,18 @@
 
 namespace cairn::data {
 
-// For one set of files. One thread.
+// The bad rows of one set of files. One thread.
 class BadRows {
  public:
   // `limit`: the number of rows that may be skipped. With 0, the first bad row is an error.
   explicit BadRows(int64_t limit) : limit_(limit) {}
 
-  // OK: skip the row and continue. Otherwise returns INVALID_ARGUMENT, with which reading must end: one row
-  // too many, or a `fault` of code DATA_LOSS, after which nothing can be read. `fault` names the file and the
+  // Returns OK if the row can be skipped. Returns INVALID_ARGUMENT if reading must end, because the limit is
+  // exceeded or because `fault` is DATA_LOSS, after which nothing can be read. `fault` names the file and the
   // row.
   absl::Status Skip(const absl::Status& fault);
 
-  // How many rows of `set` were skipped, and why the first; empty if there were none.
+  // States how many rows of `set` were skipped, and the fault of the first one. Empty if no row was skipped.
   std::string Summary(absl::string_view set) const;
 
  private:

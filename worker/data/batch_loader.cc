@@ -71,7 +71,7 @@ const Batch& BatchLoader::Next(const Piece& piece, absl::Span<const Piece> ahead
   MutexLock lock(mutex_);
   std::deque<Piece> plan(ahead.begin(), ahead.end());
   plan.push_front(piece);
-  // Keep the leading batches that are ready or being filled and match the plan.
+  // Keep the ready batches that match the beginning of the plan, and the batch being filled if it comes next.
   size_t kept = 0;
   while (kept < ready_.size() && kept < plan.size() && ready_[kept].piece == plan[kept]) ++kept;
   const bool all_kept = kept == ready_.size();

@@ -69,7 +69,7 @@ class BatchLoader {
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
-  // The examples of a batch: those of a position, or of a run.
+  // Identifies the examples of a batch, by a position or by a run.
   struct Piece {
     int64_t position = 0;
     std::optional<data::Run> run{};
@@ -81,7 +81,8 @@ class BatchLoader {
   };
 
   void Prepare();
-  // Schedules `piece` next, and `ahead` after it. Keeps their batches that are ready or being filled.
+  // Schedules `piece` and then `ahead`, and keeps batches of these pieces that are ready or being filled.
+  // Returns the batch of `piece`.
   const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fill(const Piece& piece, Batch& batch);
 
@@ -100,11 +101,11 @@ class BatchLoader {
   std::vector<absl::Span<const float>> buffers_;
 
   Mutex mutex_;
-  CondVar work_;         // the thread waits for a spare batch, a first position, or the end
+  CondVar work_;         // the loader's thread waits for a spare batch, a wanted piece, or the end
   CondVar batch_ready_;  // Next() waits for a batch
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // In the order of later requests: first the ready batches, then the one being filled, then those to be
-  // filled.
+  // The pieces in the order in which they will be requested: first those whose batches are ready, then the
+  // piece whose batch is being filled, then the pieces that are still to be filled.
   std::deque<Ready> ready_ ABSL_GUARDED_BY(mutex_);
   std::optional<Piece> filling_ ABSL_GUARDED_BY(mutex_);  // nullopt: none, or its result will be discarded
   std::deque<Piece> wanted_ ABSL_GUARDED_BY(mutex_);

@@ -16,7 +16,7 @@
 namespace cairn::data {
 namespace {
 
-// Throws OutOfMemory with the size if there is no memory for it.
+// Resizes `bytes`. Throws OutOfMemory with the size if there is not enough memory.
 void Resize(std::vector<uint8_t>& bytes, size_t size) {
   try {
     bytes.resize(size);
@@ -75,7 +75,7 @@ class GzipReader final : public ByteReader {
     return wanted - stream_.avail_out;
   }
 
-  // The last member may be followed by zeros, with which tapes fill their blocks.
+  // The last member may be followed by zeros, which pad the blocks of a tape.
   absl::Status BeginNextMember() {
     ended_ = std::all_of(left_.begin(), left_.end(), [](uint8_t byte) { return byte == 0; });
     if (ended_) return absl::OkStatus();

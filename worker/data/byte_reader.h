@@ -1,6 +1,6 @@
-// Reads the bytes of a file, plain or compressed, from front to back. It is the only place that turns the
-// size in a header ("uint8 [60000,28,28] follows") into memory, or into a range of the mapped file if it is
-// not compressed.
+// Reads the bytes of a file, plain or compressed, from front to back. This is the only code that turns the
+// size in a header ("uint8 [60000,28,28] follows") into an allocation or, for a file that is not compressed,
+// into a range of the mapped file.
 //
 // Headers are not trusted. A reader knows how many bytes its file can contain at most, so a forged size is
 // refused before anything is allocated for it. Errors are INVALID_ARGUMENT without the file's name, which
@@ -42,7 +42,7 @@ inline constexpr int64_t kMaxArrayBytes = int64_t{16} << 30;
 // NOT_FOUND or PERMISSION_DENIED with the system's reason.
 absl::StatusOr<std::unique_ptr<ByteReader>> OpenPlainOrGzip(const std::string& path);
 
-// Fills `to`. The error if there are too few bytes is that the file ends within `what` ("its header").
+// Fills `to`. If there are too few bytes, the error states that the file ends within `what` ("its header").
 absl::Status ReadExactly(ByteReader& reader, absl::Span<uint8_t> to, absl::string_view what);
 
 // Reads a whole file: mapped, or decompressed up to kMaxArrayBytes. Errors name it.
@@ -53,7 +53,7 @@ absl::StatusOr<SharedBytes> ReadFileBytes(const std::string& path);
 absl::StatusOr<SharedBytes> InflateZlib(absl::Span<const uint8_t> packed);
 
 // Reads the elements of an array and checks that nothing follows them. Elements of a mapped file are not
-// copied, unless they have the other byte order.
+// copied, unless their byte order is not this machine's.
 enum class ByteOrder { kLittle, kBig };
 absl::StatusOr<Array> ReadElements(ByteReader& reader, ElementType type, const Shape& shape, ByteOrder order);
 

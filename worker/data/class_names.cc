@@ -14,7 +14,7 @@
 namespace cairn::data {
 namespace {
 
-// In one pass over `line`, so that "\\n" is a backslash and an n.
+// Replaces all escapes in one pass over `line`, so that "\\n" is a backslash and an n.
 std::string Unescape(absl::string_view line) {
   return absl::StrReplaceAll(line, {{"\\\\", "\\"}, {"\\n", "\n"}, {"\\r", "\r"}});
 }

@@ -18,7 +18,7 @@ inline constexpr char kTfRecordFormat[] = "TFRecord";
 struct Columns {
   std::string format;  // kCsvFormat, kTfRecordFormat
   bool named = true;   // false: CSV without a header, whose names are numbers from 0
-  // CSV: all columns of a file, in its order; TFRecord: the columns that are read.
+  // CSV: all columns, in the order of the file; TFRecord: the columns that are read.
   std::vector<std::string> names{};
   std::vector<size_t> inputs{};   // indices into names, in the order of the model's inputs
   std::optional<size_t> label{};  // index into names; nullopt: no label
@@ -30,7 +30,7 @@ struct Columns {
 
 // "a, b, c". If there are many names, only the first are listed.
 std::string ListColumns(absl::Span<const std::string> names);
-// The same for names[i] of each of `columns`.
+// Lists the names that have the indices `columns`.
 std::string ListColumns(const std::vector<std::string>& names, absl::Span<const size_t> columns);
 
 }  // namespace cairn::data

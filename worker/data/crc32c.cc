@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // with reversed bits
 
-// For eight bytes at a time ("slicing by 8", Kounavis and Berry 2005). kTables[k][b] is the checksum of byte
-// b followed by k zero bytes.
+// Tables for eight bytes at a time ("slicing by 8", Kounavis and Berry 2005). kTables[k][b] is the checksum
+// of byte b followed by k zero bytes.
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables MakeTables() {

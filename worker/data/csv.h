@@ -27,8 +27,8 @@ class CsvReader {
   // never closed.
   absl::StatusOr<bool> Next(std::vector<absl::string_view>& fields);
 
-  // Whether the last record returned by Next() is a comment. Its fields are those of the line without the
-  // '#', split at every separator; quotes have no meaning in it.
+  // Whether the last record returned by Next() is a comment. Its fields are the line without the '#', split
+  // at every separator; quotes have no special meaning.
   bool comment() const { return comment_; }
 
   // The first line, from 1, of the last record that Next() read.

@@ -1,8 +1,8 @@
-// CSV: train.csv and test.csv or validation.csv, optionally in pieces (train-0.csv, train-1.csv), or one
-// file; or the same with .tsv.
+// CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
+// or a single file. The suffix may also be .tsv.
 //
-// One column contains the label, the others numbers (csv_schema.h, csv_labels.h). What is inferred from the
-// training set applies to the validation set too. All data is kept in memory.
+// One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
+// the training set also applies to the validation set. All data is kept in memory.
 #include <algorithm>
 #include <utility>
 
@@ -116,14 +116,15 @@ class SetReader {
 
   // The beginning of a file.
   struct Beginning {
-    const CsvFields& record;                  // the first
+    const CsvFields& record;                  // the first record
     const std::vector<std::string>& comment;  // the last comment before it; empty: none
     char separator;
     const std::string& path;
   };
 
-  // Returns true if the first record is the header. A comment before the first record is the header instead if
-  // it has as many fields as that record.
+  // Infers the schema from the first file of the training set, or checks the header of a later file. Returns
+  // true if the first record is the header. The comment before the first record is the header instead if it
+  // names columns and has as many fields as the record.
   absl::StatusOr<bool> TakeFirst(const Beginning& file) {
     const CsvFields comment(file.comment.begin(), file.comment.end());
     const bool in_comment = comment.size() == file.record.size() && IsCsvHeader(comment, options_) &&
@@ -142,7 +143,8 @@ class SetReader {
     return schema_.has_header && !in_comment;
   }
 
-  // A comment that could also be a row is an error, if the first column is the label, which may be any word.
+  // A comment that could also be a row is an error if the first column is the label, since a label may be any
+  // word.
   absl::Status SkipComment(const CsvFields& fields) {
     ++comments_;
     if (schema_.columns.empty() || schema_.label != 0 || fields.size() != schema_.columns.size()) {

@@ -25,7 +25,7 @@ class CsvLabels {
   // The labels are the words `class_names` [class].
   explicit CsvLabels(const std::vector<std::string>& class_names);
 
-  // Labels of a set that must have the same kind and classes.
+  // For the labels of the validation set, which must have the same kind and classes as these labels.
   CsvLabels ForValidation() const;
 
   // Adds one label. `number`: its value, if it is a number. INVALID_ARGUMENT describes the error in the
@@ -53,7 +53,7 @@ class CsvLabels {
   // The class index of each word; during inference, in the order of appearance.
   std::map<std::string, int64_t> words_;
   std::vector<float> labels_;  // [examples]
-  int64_t largest_ = -1;       // class index
+  int64_t largest_ = -1;       // largest class index
 };
 
 // A field for messages: shortened if it is long, without control characters.

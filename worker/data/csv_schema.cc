@@ -59,9 +59,9 @@ absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& columns, const
   return NoColumn(columns, absl::StrCat("'", key, "'"));
 }
 
-// The label's column if no option names it: the one with a usual name of labels, otherwise the last. If
-// labels are optional, the last column is the label only if there is one more column than the model has
-// inputs.
+// The label's column if no option names it: the column with a usual label name, otherwise the last column. If
+// labels are optional, the last column is the label only if no option selects the inputs and there is one
+// more column than the model has inputs.
 absl::StatusOr<std::optional<size_t>> FindLabel(const std::vector<std::string>& columns,
                                                 const DataOptions& options) {
   std::optional<size_t> label;
@@ -163,7 +163,8 @@ absl::StatusOr<Selection> FindTrained(const std::vector<std::string>& columns, b
                                      : FindTrainedByPosition(trained, columns, has_header, options);
 }
 
-// INVALID_ARGUMENT if `schema`, made from the options, selects other columns than training did.
+// INVALID_ARGUMENT if `schema`, made from the options, has other inputs, another label or another missing
+// value than in training.
 absl::Status CheckAsTrained(const CsvSchema& schema, const Selection& trained,
                             const std::optional<float>& missing_value) {
   if (schema.features != trained.inputs) {

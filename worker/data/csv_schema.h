@@ -31,8 +31,8 @@ struct CsvSchema {
   DecimalReader decimals{false};  // reads the numbers of all files of the data set
 };
 
-// The separator of `text`: comma, semicolon or tab, whichever splits the first records into the same number
-// of fields, at least two, most of them numbers. A comma if none of them does.
+// The separator of `text`: whichever of comma, semicolon and tab splits the first records best, that is into
+// equally many fields of which most are numbers. A comma if no separator splits the first record.
 char DetectCsvSeparator(absl::string_view text);
 
 // Parses a separator given by name (comma, semicolon, tab, space) or as one character. INVALID_ARGUMENT for
@@ -42,16 +42,16 @@ absl::StatusOr<char> ParseCsvSeparator(absl::string_view text);
 // True for an empty field, or a missing value as pandas and R write it.
 bool IsMissing(absl::string_view field);
 
-// True if the record names columns: it contains the label column's name or, without one, no field is a
-// number.
+// True if the record names columns: it contains a name of the label column, or none of its fields is a number
+// or a missing value.
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);
 
 // `first` is the first record or, with `has_header`, the record that names the columns. INVALID_ARGUMENT for
 // columns that are missing or occur twice, and for options that contradict options.trained_columns.
 //
-// Trained columns are found by name, in any order, if both files have a header. Otherwise they are found by
-// position, and a different number of columns is INVALID_ARGUMENT; a column that only held the label may be
-// missing if labels are optional.
+// The columns of options.trained_columns are found by name, in any order, if this file and the training files
+// have a header. Otherwise they are found by position, and a different number of columns is INVALID_ARGUMENT;
+// a column that only held the label may be missing if labels are optional.
 absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
                                         const DataOptions& options);
 

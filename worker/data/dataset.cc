@@ -22,7 +22,7 @@ namespace cairn::data {
 namespace {
 
 struct Format {
-  const char* names;  // the names that it searches, for the error that lists all
+  const char* names;  // the names that the format searches, for the error that lists the names of all formats
   LoadedSplits (*load)(const DataOptions& options);
   bool has_columns;  // supports the options for named columns
 };
@@ -53,7 +53,7 @@ absl::Status CheckColumnOptions(const DataOptions& options) {
       options.path, ": ", given, " applies to CSV and TFRecord files; these files have no columns"));
 }
 
-// How the names of training set files look: a prefix, and a part of the rest of the name.
+// A pattern for the names of training set files: the name's prefix, and a text that the name contains.
 struct TrainingFile {
   const char* prefix;
   const char* kind;
@@ -64,7 +64,7 @@ constexpr TrainingFile kTrainingFiles[] = {
     {"train", ".csv"},         {"train", ".tsv"},      {"train", ".tfrecord"},
 };
 
-// The kind of the training set file `name`; null if it is not one.
+// The kind of the training set file `name`; null if `name` is not that of a training set file.
 const char* KindOfTrainingFile(absl::string_view name) {
   for (const TrainingFile& file : kTrainingFiles) {
     if (absl::StartsWith(name, file.prefix) && absl::StrContains(name, file.kind)) return file.kind;
@@ -72,8 +72,8 @@ const char* KindOfTrainingFile(absl::string_view name) {
   return nullptr;
 }
 
-// Finds training files in `directory` of another kind than the files that were read, the inputs of which are
-// named `used`.
+// Finds training files in `directory` of another kind than the files that were read. `used`: the name of the
+// inputs that were read.
 std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl::string_view used) {
   std::vector<std::string> unused;
   std::error_code error;  // a path that is a file contains no other files
@@ -87,8 +87,8 @@ std::vector<std::string> UnusedTrainingFiles(const std::string& directory, absl:
   return unused;
 }
 
-// Folders of images in `directory`, in which another format's files were read. A single folder, unless it is
-// "train/", is not considered a data set.
+// The folders of images in `directory`, whose data set was read in another format. A single folder other than
+// "train/" is not considered a data set.
 std::vector<std::string> UnusedImageFolders(const std::string& directory) {
   std::vector<std::string> folders = FindImageSet(directory);
   if (folders.size() == 1 && folders.front() != "train/") folders.clear();

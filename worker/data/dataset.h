@@ -29,8 +29,8 @@ class Dataset {
   // Largest class index + 1, including examples beyond DataOptions::limit; 0 if targets are not class
   // indices.
   virtual int64_t num_classes() const = 0;
-  // The largest target + 1 if each example's target is several non-negative integers, as if they were class
-  // indices of positions; 0 for other targets.
+  // The largest target + 1 if each example has several targets and all of them are non-negative integers,
+  // which may be class indices of positions; otherwise 0.
   virtual int64_t position_classes() const { return 0; }
   // The shape of one example's target, of num_targets() elements: [] or [n], or a mask's [height,width].
   virtual Shape target_shape() const { return {num_targets()}; }
@@ -45,7 +45,8 @@ class Dataset {
   virtual bool weighted() const { return false; }
   // How the loader must vary examples; valid for example_shape().
   virtual Augmentation augmentation() const { return {}; }
-  // Announces that `examples` will be read soon, so that those on disk are fetched together. Does not wait.
+  // Announces that `examples` will be read soon, so that examples on disk are fetched together. Does not
+  // wait.
   virtual void Prefetch(absl::Span<const uint32_t> /*examples*/) const {}
   // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
   // `target` [num_targets()]. Returns its weight.
@@ -61,21 +62,22 @@ std::string DescribeTargets(const Dataset& dataset);
 struct DataOptions {
   // A file, or a directory with files under the names that LoadTrainingData() lists if it finds none.
   std::string path{};
-  // Inputs are multiplied by this. NaN: numbers by 1, and bytes by 1/255 (as Keras' MNIST example does
-  // explicitly), unless raw_bytes requires otherwise.
+  // The factor by which inputs are multiplied. NaN: 1 for numbers, and 1/255 for bytes (as in Keras' MNIST
+  // example) unless raw_bytes is true for the input.
   float input_scale = std::numeric_limits<float>::quiet_NaN();
   // [input of the model] True if bytes are passed unchanged, since a layer of the model scales them or uses
-  // them as indices. Empty: none.
+  // them as indices. Empty: false for all inputs.
   std::vector<bool> raw_bytes{};
   // Read this many examples of each set; 0 means all.
   int64_t limit = 0;
-  // The model's input layers, in its order. If there are several, an example is the concatenation of their
-  // values: arrays x_train_NAME, or columns NAME, unless feature_columns selects others.
+  // The names of the model's input layers, in the model's order. If there are several, an example is the
+  // concatenation of the inputs' values, which come from arrays x_train_NAME, or from columns NAME unless
+  // feature_columns selects others.
   std::vector<std::string> input_names{};
   // [input_names] The shape that each input layer takes for one example. Empty: unknown.
   std::vector<Shape> input_shapes{};
-  // The shape of one example in the model. Compatible examples (example_shape.h) are given this shape, unless
-  // it is flat. A scalar: examples keep their own shape.
+  // The shape of one example in the model. Examples of a compatible shape (example_shape.h) get this shape if
+  // it has at least two axes. All other examples keep their own shape.
   Shape example_shape{};
 
   // The factor for the values of the model's input `input`; NaN: the default, which depends on the type.
@@ -90,17 +92,18 @@ struct DataOptions {
   int64_t max_bad_rows = 0;
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.
   char csv_separator = 0;
-  // The columns that the model was trained on, for files of the same format. They apply if label_column,
-  // feature_columns or missing_value is unset. An option that contradicts them is an error. nullopt: unknown.
+  // The columns that the model was trained on, for files of the same format. Each of label_column,
+  // feature_columns and missing_value that is unset is taken from them. An option that contradicts them is an
+  // error. nullopt: unknown.
   std::optional<Columns> trained_columns{};
 
-  // For prediction, LoadExamples().
+  // For prediction: used by LoadExamples().
   bool labels_optional = false;  // files without labels are accepted
   // The words that occur as labels, in the order of their class indices.
   std::vector<std::string> class_names{};
 
-  // For the training set only.
-  // Factors for the weights of the examples of a class; 1 if absent.
+  // The following options apply to the training set only. `class_weights`: the factor for the weight of each
+  // example of a class; 1 if absent.
   std::map<int64_t, float> class_weights{};
   Augmentation augmentation{};
 };
@@ -113,7 +116,7 @@ absl::Status CheckInputShape(const DataOptions& options, size_t input, const Sha
 // A message for the user at startup.
 struct Note {
   std::string text;
-  bool usual = true;  // shown only in the log; otherwise on the progress display too
+  bool usual = true;  // true: shown only in the log; false: also on the progress display
 };
 
 struct TrainingData {
@@ -123,7 +126,7 @@ struct TrainingData {
   // Warnings for the log: missing and unused parts of the files.
   std::vector<std::string> remarks;
   std::vector<Note> notes;  // how the files were read
-  // [input of the model] its values are bytes in the files; empty: none.
+  // [input of the model] True if its values are bytes in the files. Empty: false for all inputs.
   std::vector<bool> byte_inputs;
   std::optional<Columns> columns;  // set for CSV and TFRecord files
 };
@@ -138,12 +141,13 @@ struct Examples {
   std::optional<Columns> columns{};  // as in TrainingData
 };
 
-// Loads the examples at `given.path`: a CSV or TFRecord file, or a directory of images, in the order of their
-// names, with or without a folder for each class. nullopt for any other path. Errors name the file and its
-// fault.
+// Loads the examples at `given.path`: a CSV or TFRecord file, or a directory of images, with or without a
+// folder for each class. Images are in the order of their names. Returns nullopt for any other path. Errors
+// name the file and its fault.
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given);
 
-// NOT_FOUND listing the names that were searched, or INVALID_ARGUMENT naming the file and its fault.
+// Loads the data set at `given.path`. NOT_FOUND listing the names that were searched, or INVALID_ARGUMENT
+// naming the file and its fault.
 absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given);
 
 }  // namespace cairn::data

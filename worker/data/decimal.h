@@ -30,7 +30,7 @@ class DecimalReader {
 
   bool comma_allowed() const { return comma_allowed_; }
   char mark() const { return mark_; }  // 0 before the first number that has one
-  // Whether every comma so far could also separate thousands.
+  // Whether commas have been read, and each of them could also be a thousands separator.
   bool ambiguous() const { return mark_ == ',' && !certain_; }
 
  private:

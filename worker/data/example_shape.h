@@ -11,9 +11,9 @@ namespace cairn::data {
 // True if at most one axis is longer than 1.
 bool IsFlat(const Shape& shape);
 
-// Whether row-major examples of the shape `given` may be read as `wanted`. The shapes must be equal except
-// for axes of extent 1, or they must have equally many elements and `given` is flat or `wanted` has at most
-// one axis.
+// Whether row-major examples of the shape `given` may be read as `wanted`. True in two cases: the shapes are
+// equal except for axes of extent 1; or they have equally many elements, and `given` is flat or `wanted` has
+// at most one axis.
 bool IsCompatible(const Shape& given, const Shape& wanted);
 
 // Why two incompatible shapes with equally many elements differ, as the end of a message: "; they are

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kMaxPieces = int64_t{1} << 20;
 
-// Matches "-00000-of-00002", "_3" and "": what may surround a suffix.
+// Matches "-00000-of-00002", "_3" and "": the texts that may stand before and after a suffix.
 bool IsPieceNumber(absl::string_view text) {
   const std::string digits = absl::StrReplaceAll(text, {{"-of-", "-"}});
   return digits.find_first_not_of("0123456789-_.") == std::string::npos;
@@ -64,7 +64,7 @@ Piece ParsePiece(absl::string_view path) {
       split(at, digits, of, DigitsAt(name, of));
       return piece;
     }
-    split(at, digits, at + digits, 0);  // unless a total follows
+    split(at, digits, at + digits, 0);  // a later number replaces this one
     at += digits;
   }
   return piece;
@@ -123,7 +123,8 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
                                           " missing: ", Listed(missing)));
 }
 
-// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`. `missing` is their total count.
+// "numbers 2, 3 are missing": the gaps between the numbers of `pieces`. `missing`: how many numbers are
+// missing in total.
 std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, uint64_t missing) {
   std::vector<std::string> numbers;
   int64_t next = pieces.begin()->first;
@@ -137,12 +138,12 @@ std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, 
       missing == 1 ? " is missing" : " are missing");
 }
 
-// Checks pieces that differ only in their numbers. Returns a remark if there are gaps in the numbers, or if a
-// file without a number is among the pieces.
+// Checks pieces whose names have no totals. Returns a remark if there are gaps in the numbers, or if a file
+// without a number is among the pieces.
 absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
                                          absl::Span<const std::string> files) {
   const std::string* whole = nullptr;
-  // By the text before and after the number.
+  // [text before and after the number][number] The path of a piece.
   std::map<std::pair<std::string, std::string>, std::map<int64_t, const std::string*>> series;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];

@@ -16,21 +16,22 @@ namespace cairn::data {
 std::vector<std::string> FindFiles(const std::string& directory, absl::string_view set,
                                    absl::string_view suffix);
 
-// Checks that `files`, of one set, contain each of its pieces once. NOT_FOUND naming the pieces of
-// "name-K-of-N" that are missing; INVALID_ARGUMENT naming files that are the same piece, compressed or not,
-// or belong to several sets. Otherwise returns a remark for the log about gaps in the numbers, usually empty.
+// Checks that `files` contain each piece of one set once. NOT_FOUND naming the missing pieces of
+// "name-K-of-N"; INVALID_ARGUMENT naming files that are the same piece, compressed or not, or that belong to
+// different sets. Otherwise returns a remark for the log, for example about gaps in the numbers, or an empty
+// string.
 absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files);
 
-// For the log: `path` is one piece of a set of several. Otherwise empty.
+// A remark for the log if `path` is only one of several pieces of a set. Otherwise empty.
 std::string SetRemark(absl::string_view path);
 
 // The training and the validation set of a directory.
 struct SetFiles {
   std::vector<std::string> train{}, validation{};  // either may be empty
-  std::vector<std::string> remarks{};  // for the log: gaps, and matching files that are in neither set
+  std::vector<std::string> remarks{};  // for the log: gaps in the numbers, and files that are in neither set
 };
-// Finds files with any of `suffixes`; the other suffixes contain the first. INVALID_ARGUMENT as for
-// CheckPieces().
+// Finds the files of both sets with any of `suffixes`, each of which must contain the first suffix. Errors
+// are those of CheckPieces().
 absl::StatusOr<SetFiles> FindSets(const std::string& directory, absl::Span<const char* const> suffixes);
 
 // A warning that lists up to five of the files `unused` of `directory`. Empty if there are none.
@@ -39,7 +40,7 @@ std::string UnusedRemark(const std::string& directory, std::vector<std::string> 
 // Whether `path` is a file, not a directory, with `suffix` in its name.
 bool IsFileNamed(const std::string& path, absl::string_view suffix);
 
-// The validation set's files under the first name that has any: test, validation, valid, val.
+// The validation set's files. The set is the first of test, validation, valid and val that has files.
 std::vector<std::string> FindValidationFiles(const std::string& directory, absl::string_view suffix);
 
 }  // namespace cairn::data

@@ -16,25 +16,25 @@
 
 namespace cairn::data {
 
-// A file of a set with several files.
+// One file of a set that has several files.
 struct FilePart {
   std::string path;
-  int64_t first = 0;  // index in the set of its first example
+  int64_t first = 0;  // index of the file's first example in the set
 };
 
 struct Split {
   std::unique_ptr<RowSource> inputs;  // at least one row
   Targets targets;
   std::vector<float> weights;  // empty: every example weighs 1
-  std::string inputs_name;     // their origin, for messages: "mnist.npz: x_train"
+  std::string inputs_name;     // origin of the inputs, for messages: "mnist.npz: x_train"
   std::string targets_name;
   std::string weights_name;
   std::vector<std::string> class_names{};  // [class]; empty if labels are not words or folders
   std::vector<std::string> notes{};        // how the files were read, for the log
-  // [file] of a set in several files; empty: the names above identify the file.
+  // [file] The files of a set that has several. Empty: the names above identify the file.
   std::vector<FilePart> parts;
-  // [input of the model] its values are bytes in the files; a single entry if each row concatenates all
-  // inputs. Empty: none.
+  // [input of the model] True if its values are bytes in the files. A single entry if each row concatenates
+  // all inputs. Empty: false for all inputs.
   std::vector<bool> byte_inputs;
   std::optional<Columns> columns{};  // set for CSV and TFRecord files
   // Missing parts of the files that the user should know about; empty: none.
@@ -48,8 +48,8 @@ struct Splits {
   std::vector<Note> notes{};
 };
 
-// Each returns nullopt if nothing of its kind is at `options.path`. Errors name the file and what is wrong in
-// it.
+// Each loader returns nullopt if there is no data set of its format at `options.path`. Errors name the file
+// and its fault.
 using LoadedSplits = absl::StatusOr<std::optional<Splits>>;
 LoadedSplits LoadIdxDirectory(const DataOptions& options);
 LoadedSplits LoadNpz(const DataOptions& options);

@@ -11,7 +11,8 @@
 
 namespace cairn::data {
 
-// Plain or gzipped. INVALID_ARGUMENT naming the file if it is not exactly one IDX array; NOT_FOUND.
+// Reads a plain or gzipped file. INVALID_ARGUMENT naming the file if it is not exactly one IDX array;
+// NOT_FOUND if there is no such file.
 absl::StatusOr<Array> ReadIdx(const std::string& path);
 
 // Writes `array`, which must be uint8, as a plain file, atomically.

@@ -115,7 +115,7 @@ struct Decoding {
   size_t left;
   int64_t height, width, channels;
   uint8_t* pixels;                // [height, width, channels]
-  std::array<char, 200> error{};  // what was wrong
+  std::array<char, 200> error{};  // the reason of a failure
   std::jmp_buf failed{};
 };
 
@@ -135,7 +135,8 @@ void ReadPngBytes(png_structp png, png_bytep to, size_t count) {
   decoding->left -= count;
 }
 
-// Decodes a PNG whose header has been checked. On false, decoding.error has the reason.
+// Decodes a PNG whose header has been checked. Returns false if this fails, with the reason in
+// decoding.error.
 bool RunPng(Decoding& decoding) {
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoding, FailPng, IgnorePngWarning);
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);

@@ -1,8 +1,8 @@
 // Decodes PNG and JPEG images to pixels of uint8 [height, width, channels].
 //
-// Pixels are those of tf.io.decode_png() and decode_jpeg(): gray of fewer bits is spread over 0 to 255,
-// palettes become RGB, gamma and orientation are ignored. 16 bits per channel, CMYK, and damaged or truncated
-// images are refused with a specific message. Stateless; any thread.
+// The pixels equal those of tf.io.decode_png() and decode_jpeg(): gray values of fewer bits are scaled to 0
+// to 255, palettes become RGB, gamma and orientation are ignored. 16 bits per channel, CMYK, and damaged or
+// truncated images are refused with a specific message. Stateless; any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,11 @@ struct ImageHeader {
 };
 
 // The format detected from the first bytes: "PNG", "JPEG", or an unsupported image format ("GIF"); empty if
-// not an image.
+// the bytes are not an image.
 absl::string_view ImageFormatOf(absl::Span<const uint8_t> bytes);
 
-// Reads only the header. INVALID_ARGUMENT for data that is not such an image, or an unsupported one.
+// Reads only the header. INVALID_ARGUMENT if the bytes are not a PNG or JPEG image, or if the image is of an
+// unsupported kind.
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::Span<const uint8_t> bytes);
 
 // The shape of the pixels for a model that takes `input`: `input` itself if it has three axes, `input` with a

@@ -55,8 +55,8 @@ std::vector<std::string> FoldersIn(const std::string& directory) {
   return names;
 }
 
-// The images in `directory`, sorted, including those in the folders below it if `below`. As in Keras, links
-// to folders below it are not followed.
+// The images in `directory`, sorted. With `below`, they include the images in the folders below it. As in
+// Keras, links to folders are not followed.
 absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& directory, bool below) {
   std::vector<std::string> paths;
   std::error_code error, of_entry;  // an entry that is a dangling link is not a directory
@@ -128,8 +128,8 @@ struct ClassFolders {
   std::vector<float> labels;  // [image]
 };
 
-// The images below `directory` whose folders are among `class_names`. INVALID_ARGUMENT for another folder of
-// images.
+// The images below `directory` whose folders are among `class_names`. INVALID_ARGUMENT if any other folder
+// has images.
 absl::StatusOr<ClassFolders> FindImages(const std::string& directory,
                                         const std::vector<std::string>& class_names) {
   ClassFolders found;
@@ -192,7 +192,8 @@ std::string TrainingFolder(const std::string& directory) {
   return IsFolder(train) ? train : directory;
 }
 
-// Searches only the folder itself: it may be any folder, with a whole disk below it.
+// Whether `folder` itself has images. The folders below it are not searched, since there may be a whole disk
+// below.
 bool HoldsImages(const std::string& folder) {
   const auto images = ImagesIn(folder, /*below=*/false);
   return images.ok() && !images->empty();

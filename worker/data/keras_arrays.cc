@@ -14,13 +14,13 @@
 namespace cairn::data {
 namespace {
 
-// In order of preference: names of validation sets before "test".
+// The names of validation sets in order of preference; "test" is the last.
 constexpr absl::string_view kUsualValidationSet = "test";  // the only one in Keras' own data sets
 constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", kUsualValidationSet};
 
 // The names of the arrays of one set, whether or not they exist.
 struct SetNames {
-  std::vector<std::string> inputs;  // one for all inputs of the model, or one for each
+  std::vector<std::string> inputs;  // one name for all inputs of the model, or one for each input
   std::string targets, weights;
 
   std::vector<std::string> all() const {

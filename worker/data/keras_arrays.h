@@ -1,8 +1,9 @@
 // Keras' names for the arrays of a data set, in any container: x_train and y_train; for validation x_val and
-// y_val or x_test and y_test; and sample_weight_train and so on if examples have weights. The initial may be
-// a capital: X_train.
+// y_val or x_test and y_test; if examples have weights, also sample_weight_train and so on. The letters x and
+// y may be capitals: X_train.
 //
-// A model with several inputs takes x_train_NAME for each, or an x_train that already concatenates them.
+// A model with several inputs takes x_train_NAME for each input, or an x_train that already concatenates
+// them.
 #pragma once
 
 #include <string>

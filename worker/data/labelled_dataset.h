@@ -47,7 +47,7 @@ class LabelledDataset final : public Dataset {
   const std::string inputs_name_, targets_name_;
   const std::vector<FilePart> parts_;
   Targets targets_;             // the targets of at least size_ examples
-  std::vector<float> weights_;  // also at least size_; empty: every example weighs 1
+  std::vector<float> weights_;  // at least size_ weights; empty: every example weighs 1
   Augmentation augmentation_;
 };
 

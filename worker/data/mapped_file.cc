@@ -30,7 +30,7 @@ absl::StatusOr<absl::Span<const uint8_t>> Map(int fd) {
 // Entries are reused and never freed. The handler reads them without a lock: it needs only the mapping that
 // its own thread was reading, which still exists.
 struct Mapping {
-  std::atomic<const uint8_t*> begin = nullptr;  // null: free
+  std::atomic<const uint8_t*> begin = nullptr;  // null: the entry is free
   size_t size = 0;
   std::string path{};
   Mapping* next = nullptr;
@@ -75,7 +75,8 @@ void OnBusError(int signal, siginfo_t* info, void*) {
     Say(kAfter, sizeof(kAfter) - 1);
     _exit(1);
   }
-  // Another cause: the default action ends the process when the instruction is retried.
+  // The signal has another cause. Restore the default action, which ends the process when the instruction is
+  // retried.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   sigaction(signal, &standard, nullptr);
@@ -106,7 +107,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: do not block on a FIFO
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot be opened");
   const auto bytes = Map(fd);
-  close(fd);  // the mapping keeps the file
+  close(fd);  // the mapping stays valid
   if (!bytes.ok()) return bytes.status();
   return std::shared_ptr<const MappedFile>(new MappedFile(*bytes, path));
 }

@@ -177,7 +177,8 @@ std::vector<uint8_t> ToRowMajor(const SharedBytes& source, const Shape& shape, i
   std::vector<uint8_t> result(source.size());
   for (int64_t first = 0; first < rows; first += kBlock) {
     const int64_t count = std::min(kBlock, rows - first);
-    std::vector<int64_t> position(static_cast<size_t>(shape.rank()), 0);  // of axes 1 and up
+    // The index on each axis but the first.
+    std::vector<int64_t> position(static_cast<size_t>(shape.rank()), 0);
     for (int64_t i = 0; i < row_elements; ++i) {
       int64_t target = 0;  // position within a row
       for (int axis = 1; axis < shape.rank(); ++axis) {

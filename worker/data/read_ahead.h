@@ -1,6 +1,6 @@
-// Advice to the kernel about the files that examples are read from, one by one and in any order.
+// Advises the kernel about files from which examples are read one by one, in any order.
 //
-// A set that fits easily into memory is fetched from disk in the background, all of it. In a larger set only
+// A set that fits easily into memory is fetched from disk completely, in the background. In a larger set only
 // the requested examples are fetched (by default, the kernel fetches megabytes around each example). They are
 // requested early, many at a time, which a disk serves several times as fast.
 #pragma once

@@ -34,7 +34,7 @@ struct Scale {
   float operator()(float value) const { return value * factor / divisor; }
 };
 
-// The scale that DataOptions::input_scale means for bytes, or for other numbers.
+// The scale for bytes or for other numbers, as DataOptions::input_scale describes.
 inline Scale ScaleOf(float input_scale, bool bytes) {
   if (!std::isnan(input_scale)) return {.factor = input_scale};
   return {.divisor = bytes ? 255.0f : 1.0f};

@@ -38,7 +38,7 @@ absl::Status Validate(const SamplerOptions& options) {
   if (options.worker < 0 || options.worker >= options.num_workers) {
     return refuse("worker ", options.worker, " is not one of 0 to ", options.num_workers - 1);
   }
-  // Bounded so that positions fit into 64 bits with any flags.
+  // This bound ensures that positions fit into 64 bits with any flags.
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   if (options.num_workers > kMax) return refuse("there are ", options.num_workers, " workers");
   if (options.batch_size < 1 || options.batch_size > kMax) {

@@ -18,7 +18,7 @@ enum class Tail {
   // examples).
   kExact,
   // As DistributedSampler: the permutation's first examples are repeated, so that all workers have equally
-  // many.
+  // many examples.
   kPad,
   // As DistributedSampler with drop_last: the last examples are omitted.
   kDrop,
@@ -45,7 +45,8 @@ class Sampler {
 
   // Batches per epoch: the same for every worker, at least 1.
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
-  // The number of batches per epoch that contain examples of this worker: under kExact perhaps one less.
+  // The number of batches per epoch that contain examples of this worker. Under kExact it may be one less
+  // than batches_per_epoch().
   int64_t batches_with_examples() const;
   // The number of examples that all workers together have seen after each has done its first `position`
   // batches of the endless sequence of epochs.

@@ -14,8 +14,8 @@
 namespace cairn::data {
 namespace {
 
-// A point of a stroke: coordinates from 0 to 100, left to right and top to bottom, slightly beyond where a
-// curve swings out. Strokes are rounded between their points, but not at a corner.
+// A point of a stroke. Its coordinates range from 0 to 100, left to right and top to bottom, or slightly
+// beyond at the bend of a curve. Strokes are rounded between their points, but not at a corner.
 struct ModelPoint {
   int x, y;
   bool corner = false;
@@ -31,7 +31,7 @@ const std::vector<std::vector<Model>>& Models() {
   static const std::vector<std::vector<Model>> models = {
       // 0
       {{{{52, -2}, {16, 8}, {4, 52}, {18, 98}, {54, 106}, {88, 92}, {96, 48}, {82, 6}, {48, -4}}}},
-      // 1: a bar; with a flag; with a foot
+      // 1: a bar; a bar with a flag; a bar with a flag and a foot
       {{{{50, 0}, {50, 50}, {50, 100}}},
        {{{26, 24}, {54, 0, kCorner}, {54, 100}}},
        {{{30, 20}, {52, 0, kCorner}, {52, 100}},
@@ -39,20 +39,20 @@ const std::vector<std::vector<Model>>& Models() {
       // 2: with a corner; with a loop
       {{{{12, 26}, {22, 0}, {78, -8}, {92, 34}, {46, 70}, {8, 98, kCorner}, {48, 96}, {92, 98}}},
        {{{14, 22}, {30, -4}, {84, -2}, {88, 40}, {48, 80}, {14, 104}, {4, 84}, {28, 74}, {56, 96}, {96, 92}}}},
-      // 3: round; with a flat top
+      // 3: with a round top; with a flat top
       {{{{14, 14}, {40, -8}, {90, 2}, {86, 44}, {40, 48, kCorner}, {92, 50}, {100, 96}, {46, 110}, {8, 86}}},
        {{{14, 2}, {82, 2, kCorner}, {44, 42, kCorner}, {94, 46}, {96, 98}, {44, 110}, {8, 88}}}},
-      // 4, with an open and with a closed top
+      // 4: with an open top; with a closed top
       {{{{24, 2}, {12, 56, kCorner}, {90, 56}},
         {{70, 14}, {64, 100}}},
        {{{64, 100}, {64, 0, kCorner}, {6, 66, kCorner}, {94, 66}}}},
-      // 5: the bar last; in one stroke
+      // 5: with the bar as a second stroke; in one stroke
       {{{{26, 4}, {20, 46, kCorner}, {56, 30}, {98, 48}, {92, 98}, {44, 110}, {10, 88}},
         {{26, 4}, {86, 2}}},
        {{{88, 2}, {28, 4, kCorner}, {18, 48, kCorner}, {60, 34}, {98, 60}, {80, 104}, {10, 100}}}},
       // 6
       {{{{74, 0}, {36, 14}, {6, 60}, {16, 106}, {64, 110}, {94, 84}, {74, 50}, {36, 52}, {14, 78}}}},
-      // 7: plain; with a bar
+      // 7: without a bar; with a bar
       {{{{10, 6}, {90, 4, kCorner}, {56, 50}, {40, 100}}},
        {{{10, 4}, {88, 2, kCorner}, {60, 46}, {38, 100}},
         {{28, 52}, {80, 48}}}},
@@ -95,7 +95,7 @@ struct Hand {
     return {centre.x + x - y * slant / 1024, centre.y + y + x * slope / 1024};
   }
 
-  const int64_t width, height;  // of the 100 units of a shape
+  const int64_t width, height;  // the extent in the image of a shape's 100 units
   const int64_t slant, slope;
   const Point centre;
 };
@@ -127,7 +127,7 @@ int64_t SquaredDistance(const Point& p, const Point& a, const Point& b) {
   return dx * dx + dy * dy;
 }
 
-// The squared distance from every pixel to the nearest ink; exact if it is below `reach`.
+// The squared distance from every pixel to the nearest ink; exact if the distance is below `reach`.
 class InkDistance {
  public:
   explicit InkDistance(int64_t reach) : reach_(reach) { squared_.fill(std::numeric_limits<int64_t>::max()); }
@@ -196,7 +196,8 @@ DigitImage DrawDigit(int digit, Random& random) {
 
   DigitImage image;
   for (size_t pixel = 0; pixel < image.size(); ++pixel) {
-    // The root of an integer below 2^53 is rounded correctly, and so is the same on every IEEE 754 machine.
+    // The square root of an integer below 2^53 is rounded correctly, so it is the same on every IEEE 754
+    // machine.
     const double root =
         std::sqrt(static_cast<double>(std::min<int64_t>(distance.squared(pixel), int64_t{1} << 40)));
     const int64_t coverage =

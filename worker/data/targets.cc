@@ -64,7 +64,7 @@ absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name)
   int64_t& classes = targets.per_example == 1 ? targets.num_classes : targets.position_classes;
   if (IsInteger(array.type)) {
     const auto counted = CountClasses(array, name);
-    // Several integers may also be plain numbers, of any size.
+    // If an example has several integers, they may also be plain numbers of any size.
     if (!counted.ok() && targets.per_example == 1) return counted.status();
     classes = counted.value_or(0);
   } else {

@@ -27,8 +27,8 @@ struct NamedFeature {
 
 absl::string_view NameOf(Feature::Kind kind);  // "float_list"
 
-// The features of one example, in the order of the file. They borrow from `example`. INVALID_ARGUMENT if the
-// bytes are not an Example.
+// The features of one example, in the order of the file. The features borrow the bytes of `example`.
+// INVALID_ARGUMENT if the bytes are not an Example.
 absl::StatusOr<std::vector<NamedFeature>> ParseExample(absl::Span<const uint8_t> example);
 
 // The number of values in a feature; for a bytes_list, which must contain one string, its number of bytes.

@@ -18,8 +18,9 @@ class TfRecordReader {
   // `file` must outlive the reader and the records it returns.
   explicit TfRecordReader(absl::Span<const uint8_t> file) : file_(file) {}
 
-  // The next record's data; nullopt at the end. INVALID_ARGUMENT if the data does not match its checksum: the
-  // next call continues after it. DATA_LOSS if its length is wrong or the file ends within it.
+  // The next record's data; nullopt at the end. INVALID_ARGUMENT if the data does not match its checksum; the
+  // next call continues with the following record. DATA_LOSS if the length does not match its checksum, or if
+  // the file ends within the record.
   absl::StatusOr<std::optional<absl::Span<const uint8_t>>> Next();
 
   // The number of the last record that Next() read, from 0.

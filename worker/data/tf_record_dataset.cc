@@ -1,5 +1,5 @@
-// TFRecord files of tf.Example (tf_record_files.h), or one file. Plain files are mapped; gzip or zlib files
-// are decompressed into memory.
+// TFRecord files of tf.Example messages: the files that tf_record_files.h finds in a directory, or a single
+// file. Plain files are mapped; gzip or zlib files are decompressed into memory.
 //
 // Loading checks every record once; afterwards the features of an example are read in place. Loading checks
 // only the header of a PNG or JPEG image; each read of its example decodes the image.
@@ -33,7 +33,7 @@ struct Column {
   std::string name;
   Feature::Kind kind = Feature::Kind::kNone;
   int64_t values = 0;  // number of input values that it provides
-  Shape image{};       // [height, width, channels] of a PNG or JPEG; rank 0: the values themselves
+  Shape image{};       // [height, width, channels] of a PNG or JPEG; rank 0: not an image
 };
 
 // The features of the training set's first example, which every other example must have.
@@ -66,9 +66,9 @@ absl::StatusOr<Column> MakeColumn(const std::vector<NamedFeature>& features, con
   return Column{name, feature->kind, *values};
 }
 
-// Turns a column of bytes whose first example is a PNG or JPEG into a column of images. If the number of
-// bytes is the number of values that the model takes, they are pixels, whatever their first bytes are.
-// `input` is the model's input shape; rank 0: unknown.
+// Turns a column of bytes whose first example is a PNG or JPEG into a column of images. If the image header
+// is invalid, but the number of bytes is the number of values that the model takes, the bytes are pixels that
+// only begin like an image. `input` is the model's input shape; rank 0: unknown.
 absl::Status DetectImage(const Feature& feature, const Shape& input, Column& column) {
   const auto bytes = OneString(feature);
   if (!bytes || ImageFormatOf(*bytes).empty()) return absl::OkStatus();
@@ -194,7 +194,7 @@ struct Origin {
 // The checked records of a set.
 struct Records {
   std::vector<std::string> paths;                // [file]
-  std::vector<SharedBytes> files;                // [file], keep the bytes of `lists` alive
+  std::vector<SharedBytes> files;                // [file] keeps the bytes of `lists` alive
   std::vector<Origin> origins;                   // [example]
   std::vector<absl::Span<const uint8_t>> lists;  // [example, column], encoded
 };
@@ -327,7 +327,8 @@ class SetReader {
     return columns;
   }
 
-  // [column] Also sets split.byte_inputs. INVALID_ARGUMENT if a column does not fit the model's input.
+  // The scales of the input columns [column]. Also sets split.byte_inputs. INVALID_ARGUMENT if a column does
+  // not fit the model's input.
   absl::StatusOr<std::vector<Scale>> MakeScales(Split& split) const {
     const size_t columns = schema_.inputs.size();
     const bool one_each = columns > 1 && columns == options_.input_names.size();

@@ -53,14 +53,15 @@ absl::string_view StemOf(absl::string_view name) {
   return named ? name : absl::string_view();
 }
 
-// Reduces `stem` to the data set's name before "-train": "mnist". Returns false if it does not end so.
+// Reduces `stem`, such as "mnist-train", to the data set's name: "mnist". Returns false if `stem` does not
+// end in a separator and `set`.
 bool TakeSet(absl::string_view& stem, absl::string_view set) {
   if (!absl::ConsumeSuffix(&stem, set) || stem.size() < 2) return false;
   return absl::ConsumeSuffix(&stem, "-") || absl::ConsumeSuffix(&stem, "_") ||
          absl::ConsumeSuffix(&stem, ".");
 }
 
-// The files of `set` whose names begin with a data set's name, by that name.
+// [data set's name] The files of `set` whose names begin with the data set's name.
 std::map<std::string, std::vector<std::string>> FindNamedFiles(const std::string& directory,
                                                                absl::string_view set) {
   std::map<std::string, std::vector<std::string>> found;
@@ -137,7 +138,8 @@ bool IsTfRecordFile(const std::string& path) {
 
 absl::StatusOr<SharedBytes> ReadTfRecordFile(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(SharedBytes bytes, ReadFileBytes(path));
-  // A plain file could begin with the same bytes, but then its first length has a valid checksum.
+  // A plain file may begin with bytes that look like zlib's header, but then the checksum of its first length
+  // is valid.
   if (!IsZlib(bytes.span()) || !absl::IsDataLoss(TfRecordReader(bytes.span()).Next().status())) return bytes;
   auto unpacked = InflateZlib(bytes.span());
   if (!unpacked.ok()) return Annotate(unpacked.status(), path);
