@@ -46,8 +46,8 @@ class Child {
 
   // Sends `signal` to the whole process group. Does nothing if the child has ended.
   void Signal(int signal);
-  // Reaps the child if it has ended, and kills all other processes of its group. Returns whether it has
-  // ended. Does not block.
+  // Reaps the child if it has ended, and kills all other processes of its group. Returns whether the child
+  // has ended. Does not block.
   bool TryReap();
 
   // Pollable descriptor, readable when there is output; -1 after the end of the output.

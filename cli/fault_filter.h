@@ -13,8 +13,8 @@ namespace cairn::cli {
 
 class FaultFilter {
  public:
-  // Returns the complete `lines` of the tasks' output without the errors ("E1126 01:23:54.326 ps/0] the job
-  // failed: ...") whose text an earlier line has shown. All other lines pass.
+  // Removes each error ("E1126 01:23:54.326 ps/0] the job failed: ...") whose text was shown before from
+  // `lines`, which are complete lines of the tasks' output. All other lines pass.
   std::string Pass(absl::string_view lines);
 
  private:
