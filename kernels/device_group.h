@@ -18,7 +18,7 @@ class DeviceGroup {
  public:
   // host[i] = the sum over all devices d of weights[d] * parts[d][i], for i in [0, count).
   struct Sum {
-    absl::Span<float* const> parts;   // [device] in its memory; undefined afterwards
+    absl::Span<float* const> parts;   // [device] in the device's memory; undefined after the sum
     absl::Span<const float> weights;  // [device]
     int64_t count = 0;                // at least 1
     float* host = nullptr;            // pinned; otherwise Begin() may wait for the sum

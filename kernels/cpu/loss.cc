@@ -152,7 +152,7 @@ class CpuLoss final : public Loss {
   const LossParams params_;
   const LabelSmoothing smooth_;
   const int64_t terms_;
-  const float scale_;                // of a term's gradient, if the example has weight 1
+  const float scale_;                // the factor of a term's gradient, if the example has weight 1
   std::vector<float> exponentials_;  // [width]
   const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };

@@ -26,7 +26,7 @@ struct Batch {
   int64_t row_targets = 0;   // floats in the target of a row
   int64_t example_rows = 1;  // rows in an example
   double terms = 1;          // the divisor of an example's sum
-  float scale = 1;           // of a term's gradient, if the example has weight 1
+  float scale = 1;           // the factor of a term's gradient, if the example has weight 1
   const float* outputs = nullptr;
   const float* targets = nullptr;
   const float* weights = nullptr;  // or null
