@@ -61,7 +61,8 @@ absl::Status Member::CheckLeftIsGone(const v1::GreetRequest& request) {
   const auto describe = [](const v1::Process& process) {
     return absl::StrCat("process ", process.pid(), " on ", process.host());
   };
-  // A message received within a quarter of a lease may have been sent before its sender died.
+  // A message received within a quarter of a lease does not prove that its sender lives: it may have been sent
+  // before the sender died.
   if (left_heard_ - contended_at_ > options_.lease / 4) {
     contender_ = 0;
     return absl::FailedPreconditionError(absl::StrCat(

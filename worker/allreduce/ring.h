@@ -110,7 +110,7 @@ class Ring {
   };
 
   int right() const { return (options_.worker + 1) % plan_.workers; }
-  // How many workers have added to a chunk before this one.
+  // The number of workers that add to a chunk before this worker does.
   int Before(const Chunk& chunk) const {
     return (options_.worker - chunk.owner + plan_.workers) % plan_.workers;
   }
@@ -134,7 +134,7 @@ class Ring {
   mutable Mutex mutex_;
   mutable CondVar changed_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last one that has begun
+  int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last step that has begun
   // [step % 2]. The states of the chunks determine which members a thread may use without the lock.
   std::array<Round, 2> rounds_;
 };

@@ -36,7 +36,7 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Polled several times a second during a wait; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // Makes a stub for server `shard`'s shard where server `host_index` has its backup. Null: backups are not
+  // Makes a stub for `shard` on the server `host_index`, which has the shard's backup. Null: backups are not
   // used.
   using StubFactory = std::function<std::unique_ptr<ServerStub>(int shard, int host_index)>;
   StubFactory stub_factory{};
@@ -115,7 +115,7 @@ class Connection {
   void Settle(int server, const ShardSearch::Found& found, bool only_known) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::ConnectResponse> Search(int server, const ShardSearch::Options& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // For Reach(): finds the server that serves the shard, or should.
+  // For Reach(): finds the server that serves the shard or should serve it.
   absl::Status Find(int server);
 
   const ConnectionOptions options_;

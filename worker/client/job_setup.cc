@@ -211,9 +211,9 @@ namespace {
 struct Survey {
   int num_ready = 0;
   std::string run_id;        // the run of the servers that are ready; empty: none is
-  int64_t generation = 0;    // the highest, of ready servers
-  int64_t begun = -1;        // the highest that was created on a server that is not ready; -1: none
-  int64_t version = 0;       // the highest, of ready servers
+  int64_t generation = 0;    // the highest generation of a ready server
+  int64_t begun = -1;        // the highest generation created on a server that is not ready; -1: none
+  int64_t version = 0;       // the highest version of a ready server
   bool rolled_back = false;  // the job has been rolled back
   bool complete = false;     // all servers are ready, in one generation
 

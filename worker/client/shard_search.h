@@ -81,7 +81,8 @@ class ShardSearch {
 
   bool Serves(const absl::StatusOr<v1::ConnectResponse>& response) const;
   bool HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const;
-  // Whether the known server was created later than the answering one, so that this backup is not its backup.
+  // Whether the answering server belongs to an earlier generation than the known one. Its backup is then not
+  // a backup of the known server.
   bool IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const;
   void TryFirstBackup();
   void Finish(absl::StatusOr<Found> result);

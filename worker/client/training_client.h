@@ -64,7 +64,7 @@ class TrainingClient final : public Exchange {
   // `variables`: the model's, with gapless offsets in a flat buffer.
   TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
                  TrainingOptions options);
-  // Leaves nothing behind except, without Leave(), a lease that expires.
+  // Without Leave(), a lease remains until it expires. Nothing else is left behind.
   ~TrainingClient() override;
 
   // --- Before training ---
@@ -153,8 +153,8 @@ class TrainingClient final : public Exchange {
   // Marks a snapshot at the current point, to be read with ReadSnapshot(connection(), ...).
   absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker();
   absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
-  // OK if another snapshot may succeed: a server with the marked snapshot may have failed, and its backup
-  // been promoted.
+  // OK if another snapshot may succeed, for example because a server with the marked snapshot failed and its
+  // backup has been promoted.
   absl::Status RecoverSnapshot(const absl::Status& failure) override;
   Connection& connection() { return *connection_; }
 
