@@ -54,7 +54,7 @@ class Child {
   int output_fd() const { return output_; }
   // Returns the complete lines that are available, prefixed. Does not block.
   std::string ReadOutput();
-  // Like ReadOutput(), plus the unfinished last line. Call it after the child has ended.
+  // Like ReadOutput(), plus the unfinished last line. To be called after the child has ended.
   std::string FinishOutput();
 
  private:

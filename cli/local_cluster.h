@@ -29,7 +29,7 @@ struct LocalClusterArgs {
   int worker_restarts = 0;               // restarts after failures, per worker
   bool elastic = false;                  // workers except the chief may leave
   bool workers_listen = false;           // workers listen on their ports for other workers
-  std::vector<std::string> environment;  // of every task: "NAME=value"
+  std::vector<std::string> environment;  // the environment of every task: "NAME=value"
 };
 
 // The tasks of the cluster, servers first. Worker 0 is the chief and shares the stdout of this process.

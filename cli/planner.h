@@ -20,8 +20,8 @@
 //   ahead    On the CPU, the next forward pass starts on the layers whose values have arrived, while the
 //            other values are still in transit; the layer of the largest variable waits for that variable:
 //            (1 - share of that variable) of a forward pass, at most the pull.
-//   latency  The last chunk to its server, the report to ps/0 and its decision back, the answer: two round
-//            trips.
+//   latency  The last chunk goes to its server, the server reports to ps/0, ps/0 returns its decision, and
+//            the server answers: two round trips.
 //
 // `rate` is the goodput of the link, or the largest rate of one task if that is lower. Pure functions; any
 // thread.

@@ -395,7 +395,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;
 
-  // Only if the device's compute_type() is float16.
+  // Available only if the device's compute_type() is float16.
   virtual absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,

@@ -76,7 +76,7 @@ class CudaConcatenate final : public NaryOp {
   const TensorDesc output_;
   const int64_t rows_;
   const std::vector<int64_t> widths_;  // [input], bytes
-  int64_t width_ = 0;                  // of the output, bytes
+  int64_t width_ = 0;                  // bytes of a row of the output
   int64_t unit_ = 0;                   // greatest common divisor of all widths
 };
 

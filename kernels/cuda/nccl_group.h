@@ -1,10 +1,10 @@
 // Sums over several GPUs of one process with NCCL.
 //
-// A sum is cut into as many chunks as there are devices. Each chunk is reduced to another device, which
+// A sum is cut into as many chunks as there are devices. Each chunk is reduced to a different device, which
 // copies it to the host. So every device transfers (N - 1) / N of the sum, as in a reduce-scatter; an
 // all-reduce would transfer twice as much. N links carry the result to the host. One NCCL group call begins
-// the reductions on all devices once their inputs are ready: no device waits for another one whose reduction
-// was not requested.
+// the reductions on all devices once their inputs are ready: no device waits for another device whose
+// reduction was not requested.
 //
 // Communicators are non-blocking: a call that NCCL has not finished within its limit is aborted on all
 // devices. NCCL reduces around rings, in its own order, which is the same on every run that finds the same

@@ -1,5 +1,6 @@
-// The agreement of the workers of a ring epoch, once each knows the state of all: whose values are used, and
-// which worker sums the gradients. A pure function of the states, so every worker gets the same result.
+// The agreement that each worker of a ring epoch makes when it knows the states of all workers: whose values
+// all workers use, and whether their devices or the ring sum the gradients. A pure function of the states, so
+// every worker gets the same result.
 #pragma once
 
 #include <cstdint>

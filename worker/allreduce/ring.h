@@ -44,7 +44,8 @@ class Ring {
     int worker = 0;       // position in the ring
     int64_t version = 0;  // the version of all workers' values: the first step makes version + 1
     ChunkPlan plan;
-    std::vector<int64_t> variable_begins;  // [variable + 1]: offset of each in the gradient, and the end
+    // [variable + 1] The offset of each variable in the gradient, and the end.
+    std::vector<int64_t> variable_begins;
   };
   struct Step {
     std::vector<v1::StepRecord> records;  // [worker]

@@ -188,7 +188,8 @@ absl::Status VariableReader::Locate() {
 absl::Status VariableReader::RefreshOnce(bool* changed) {
   sessions_.resize(located_.layouts.size());
   std::vector<PendingDone> done(located_.extents.size());
-  // Ends requests in flight before `done` is destroyed, and forgets what they have received.
+  // Ends requests in flight before `done` is destroyed. The values that they have received are read again by
+  // the next refresh.
   const auto failed = [&](const net::Extent& extent, const absl::Status& status) {
     sessions_.clear();
     std::fill(editions_.begin(), editions_.end(), 0);

@@ -83,8 +83,8 @@ class Connection {
   absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
                          absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer = nullptr);
 
-  // Records a sample of the server's clock: it answered a request of time `sent` with this time. 0: no
-  // sample.
+  // Records a sample of the server's clock: the server answered a request that was sent at `sent`, and its
+  // clock showed `clock_unix_nanos`. 0: there is no sample.
   void NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const;
   // "ps/1 at host:2222"
   std::string NameOf(int server) const;

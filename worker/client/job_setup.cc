@@ -287,7 +287,8 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   v1::Job run = intended.job;
   if (!survey.run_id.empty()) run.set_run_id(survey.run_id);
   const bool lost = survey.trained() || run.generation() > 0;
-  // Ready servers refuse a different job, and have learned facts of this generation that the others lack.
+  // Ready servers refuse a different job, and have state of this generation that the other servers lack. So
+  // all servers begin a later generation.
   if (survey.num_ready > 0) run.set_generation(std::max(run.generation(), survey.generation + 1));
   // The remains of an earlier attempt, on servers and workers, must not be mistaken for a part of this one.
   run.set_generation(std::max({run.generation(), survey.begun + 1, *begun + 1}));

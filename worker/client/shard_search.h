@@ -72,8 +72,8 @@ class ShardSearch {
   void OnConnected(absl::StatusOr<v1::ConnectResponse> response);
   void OnPromoted(const absl::Status& status);
 
-  // Valid after the last question. With only_known: ABORTED if the shard is lost. Otherwise a lost shard is
-  // found at home, in whatever state that server is.
+  // Valid after the last question. With only_known: ABORTED if the shard is lost. Otherwise the result for a
+  // lost shard is its home server, regardless of the server's state.
   const absl::StatusOr<Found>& result() const { return result_; }
 
  private:

@@ -86,8 +86,8 @@ class StepPushes {
   // Whether the values that AwaitValues() announced are those of the answers. Otherwise the values are
   // incomplete.
   bool values_intact() const { return arrivals_.intact(); }
-  // Closes the streams: no data of the step is sent or received afterwards. Gives a gradient in a SharedBuffer
-  // new pages (SharedBuffer::Renew), because a server may still read the old ones.
+  // Closes the streams: no data of the step is sent or received afterwards. Gives a gradient in a
+  // SharedBuffer new pages (SharedBuffer::Renew), because a server may still read the old ones.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Makes waiting calls check Options::failure, and where shards are served, again.

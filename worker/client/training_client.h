@@ -143,8 +143,9 @@ class TrainingClient final : public Exchange {
   // asynchronous job without norms, where each server applies it when it receives it. INVALID_ARGUMENT if the
   // job has a learning rate schedule.
   absl::Status SetLearningRate(float rate) override;
-  // Ends the job for all workers: from the same version on (with the same exception) no server makes another
-  // update. Afterwards finished() is true and parameters() are the last values.
+  // Ends the job for all workers. From the same version on, no server makes another update, except that in an
+  // asynchronous job without norms each server ends when it receives this change. Afterwards finished() is
+  // true and parameters() are the last values.
   absl::Status EndTraining() override;
   // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. To be used while no
   // other worker trains.
@@ -194,7 +195,7 @@ class TrainingClient final : public Exchange {
   absl::StatusOr<StepResult> AwaitAnswers();
   // The reason of Interrupt(); OK: not called.
   absl::Status interruption() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // interruption(), or what the heartbeats have found.
+  // interruption(), or the failure that the heartbeats have found.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Connection> connection_;
