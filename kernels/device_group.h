@@ -1,8 +1,8 @@
 // Devices of one process that sum data among themselves: GPUs over NCCL (kernels/cuda/nccl_group). For
 // devices without such a group, the host computes the sums.
 //
-// Created after its devices and destroyed before them. Any thread; sums are begun one at a time. The calls do
-// not order themselves with the work that the devices' own threads request: a sum has its own streams.
+// Created after its devices and destroyed before them. Any thread; sums are begun one at a time. A sum has
+// its own streams, so it is not ordered with the work that the devices' own threads request.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@ namespace {
 
 // The part of one window that is inside the image.
 struct Clipped {
-  int64_t top, left;  // position in the image of the whole window; may be negative
+  int64_t top, left;  // position of the whole window in the image; may be negative
   int64_t first_row, last_row, first_column, last_column;  // positions within the window
 };
 

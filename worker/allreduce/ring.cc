@@ -53,7 +53,7 @@ void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
   {
     MutexLock lock(mutex_);
     record.set_step(++step_);
-    // All workers have begun this step or wait for this worker, so nothing of the next step has arrived.
+    // All workers have begun this step or wait for this worker, so no frame of the next step has arrived.
     Reset(round(step_ + 1), step_ + 1);
     begun = &round(step_);
     begun->begun = true;

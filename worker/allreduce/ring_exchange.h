@@ -47,7 +47,7 @@ class RingExchange final : public client::Exchange {
     net::DataAddress data_address{};  // Member::Options
     v1::Job job;                      // its run_id is not used
     std::vector<net::VariableInfo> variables;
-    Duration connect_timeout = std::chrono::seconds(300);  // the limit for forming the ring, each time
+    Duration connect_timeout = std::chrono::seconds(300);  // the limit whenever the ring is formed
     Duration step_timeout = std::chrono::seconds(600);     // the limit for one step of all workers
     std::function<void(const std::string&)> say{};         // may be null
     ThreadPool* thread_pool = nullptr;      // may be null; helps with updates; must outlive this object

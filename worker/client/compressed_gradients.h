@@ -70,8 +70,8 @@ class CompressedGradients {
   const net::Layout& layout_;
   std::vector<Variable> variables_;
   WireMetrics* const metrics_;
-  // The residuals of all variables with feedback, one after another: kept_ are the current ones, and next_
-  // replace them if this step counts.
+  // The residuals of all variables with feedback, one after another. kept_ contains the current residuals,
+  // and next_ contains those that replace them if this step counts.
   AlignedBuffer kept_, next_;
   std::vector<bool> compressed_;           // [variable]
   std::vector<AlignedBuffer> rooms_;       // [server] memory for payloads

@@ -70,9 +70,9 @@ class TrainingClient final : public Exchange {
   // --- Before training ---
 
   // For the chief: creates the variables on the servers, unless they are ready. If some servers have lost
-  // their variables, or all have since this client was last a member, all of them are rolled back together to
-  // what `source` finds for that case. FAILED_PRECONDITION if they train a job other than `job` (settings
-  // that may change during training are not compared). Errors of `source`.
+  // their variables, or if all servers have lost them since this client was last a member, all servers are
+  // rolled back together to the state that `source` finds. FAILED_PRECONDITION if they train a job other than
+  // `job` (settings that may change during training are not compared). Errors of `source`.
   absl::Status Initialise(const v1::Job& job, StateSource& source) override;
   // For every worker: waits until all servers have variables, then checks that their job is `job` and that
   // they store `variables`.
@@ -96,8 +96,8 @@ class TrainingClient final : public Exchange {
   std::array<absl::Span<const float>, 2> parameter_buffers() const override {
     return {parameters_.span(), incoming_.span()};
   }
-  // The version of parameters(). In an asynchronous job, where each server may count for itself, that of
-  // ps/0.
+  // The version of parameters(). In an asynchronous job, where each server may count its own versions: the
+  // version on ps/0.
   int64_t version() const override { return versions_[0]; }
   int64_t version_offset() const override { return job_.job.resumed().version_offset(); }
   // How many batches of this worker's share of the data were in updates when it joined.
