@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn check";
 
-// Checks from this machine whether a job can start. Takes the flags of the tasks.
+// `cairn check`: checks from this machine whether a job can start. Accepts the same flags as the tasks.
 class CheckCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

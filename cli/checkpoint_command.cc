@@ -38,7 +38,7 @@ std::string TimeOf(double unix_seconds) {
                           absl::UTCTimeZone());
 }
 
-// "DATA_LOSS: state.json: ...": an error without the directory at its start.
+// Formats an error as "DATA_LOSS: state.json: ...", without the directory at the start of its message.
 std::string FaultOf(const absl::Status& status, const std::string& directory) {
   return absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
                       absl::StripPrefix(status.message(), absl::StrCat(directory, ": ")));
@@ -63,7 +63,8 @@ absl::StatusOr<Checkpoint> OpenAt(const std::string& path) {
   });
 }
 
-// Verifies every byte. With `quick` only Checkpoint::Open() runs, and the verdict is "not verified".
+// Prints a line for each checkpoint at `path`, and verifies every byte of it. With `quick`, only
+// Checkpoint::Open() runs, and the verdict is "not verified".
 absl::Status List(const std::string& path, bool quick) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   for (const std::string& directory : directories) {
@@ -121,7 +122,8 @@ absl::Status Show(const std::string& path) {
   return absl::OkStatus();
 }
 
-// Verifies all checkpoints, also after a damaged one. Returns kFailure if a checkpoint is damaged.
+// Verifies all checkpoints at `path`, and does not stop at a damaged one. Returns kFailure if a checkpoint is
+// damaged.
 absl::StatusOr<ExitCode> Verify(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   ExitCode code = ExitCode::kDone;

@@ -24,8 +24,8 @@ struct ChildSide {
   char* const* command;
   char* const* environment;
   pid_t parent;
-  int output;   // write end
-  int trouble;  // write end: the errno of a failed exec
+  int output;   // the write end of the pipe for the child's output
+  int trouble;  // the write end of the pipe for the errno of a failed exec
   bool shares_stdout;
 };
 
@@ -38,7 +38,8 @@ struct ChildSide {
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(side.output, STDERR_FILENO);
   if (!side.shares_stdout) dup2(side.output, STDOUT_FILENO);
-  signal(SIGTTOU, SIG_IGN);  // a background group may draw on a terminal with `stty tostop`
+  // Lets a background process group write to a terminal with `stty tostop`.
+  signal(SIGTTOU, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -76,7 +77,8 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const Args& args) {
   close(output[1]);
   close(trouble[1]);
   if (pid > 0) {
-    setpgid(pid, pid);  // also done in the child, whichever is first, so that signals to the group arrive
+    // The child makes this call too. Whichever call is first, signals to the group arrive from now on.
+    setpgid(pid, pid);
     // The read ends at the exec, which closes the write end.
     if (read(trouble[0], &reason, sizeof reason) != static_cast<ssize_t>(sizeof reason)) reason = 0;
     if (reason != 0) waitpid(pid, nullptr, 0);
@@ -108,7 +110,7 @@ bool Child::TryReap() {
       info.si_pid != pid_) {
     return false;
   }
-  // While the child is a zombie its id is not reused, so this kills the child's own group.
+  // The id of a zombie is not reused, so this kills the child's own group.
   kill(-pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
   end_ =

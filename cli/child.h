@@ -46,15 +46,15 @@ class Child {
 
   // Sends `signal` to the whole process group. Does nothing if the child has ended.
   void Signal(int signal);
-  // Reaps the child if it has ended, and kills all other processes of its group. Returns whether it has
-  // ended. Does not block.
+  // Reaps the child if it has ended, and kills all other processes of its group. Returns whether the child
+  // has ended. Does not block.
   bool TryReap();
 
   // Pollable descriptor, readable when there is output; -1 after the end of the output.
   int output_fd() const { return output_; }
   // Returns the complete lines that are available, prefixed. Does not block.
   std::string ReadOutput();
-  // Like ReadOutput(), plus the unfinished last line. Call it after the child has ended.
+  // Like ReadOutput(), plus the unfinished last line. To be called after the child has ended.
   std::string FinishOutput();
 
  private:

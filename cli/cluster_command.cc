@@ -30,7 +30,7 @@ struct Format {
   const char* name;
   absl::StatusOr<std::string> (*write)(const ClusterPlan&);
   bool containers;  // Cairn chooses the paths of data, model and checkpoints
-  bool runs;        // accepts flags of cairn-worker
+  bool runs;        // the format contains flags of cairn-worker
 };
 
 constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
@@ -41,7 +41,8 @@ constexpr Format kFormats[] = {{"clusterspec", WriteClusterSpec, false, false},
 // Flags whose values are fixed by the paths in a container.
 constexpr const char* kOfContainers[] = {"--model", "--data_dir", "--train_dir", "--summary"};
 
-// The name must be a DNS label; Kubernetes appends suffixes, for example NAME-worker-100.
+// Checks that the name is a DNS label. It must leave room for the suffixes that Kubernetes appends, for
+// example NAME-worker-100.
 absl::Status CheckName(const std::string& name) {
   const auto plain = [](char c) {
     return absl::ascii_islower(static_cast<unsigned char>(c)) ||
@@ -80,7 +81,7 @@ absl::Status CheckReferences(const ClusterPlan& plan) {
   return absl::OkStatus();
 }
 
-// YAML files consist of characters, so all texts must be UTF-8.
+// Checks that all texts are UTF-8: YAML files consist of characters.
 absl::Status CheckIsText(const ClusterPlan& plan) {
   for (const std::string& flag : plan.worker_flags) {
     if (!IsUtf8(flag))
@@ -217,7 +218,7 @@ class ClusterCommand final : public Command {
             absl::StrCat(flag, ": is fixed in containers; mount your files at that path"));
       }
     }
-    // Flags that the container or the user of the script adds.
+    // The container or the user of the script adds these flags. For the checks any value will do.
     if (options.model.empty()) options.model = "model.json";
     if (options.data_dir.empty()) options.data_dir = "data";
     if (format.runs && options.all_reduce() != (plan_.servers == 0)) {

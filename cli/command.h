@@ -1,4 +1,4 @@
-// A subcommand of `cairn`. One file each, one row each in the table of main.cc.
+// A subcommand of `cairn`. Each subcommand has its own source file and a row in the table of main.cc.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ class Command {
   virtual ~Command() = default;
   // Declares its flags on `app`, once, before the command line is read.
   virtual void Declare(CLI::App& app) = 0;
-  // Does the work with the flags that were read; returns the exit code. `app` is the argument that Declare()
-  // got.
+  // Does the work with the flags that were read; returns the exit code. `app` is the app that was passed to
+  // Declare().
   virtual int Run(const CLI::App& app) = 0;
 };
 

@@ -17,8 +17,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// `cairn devices`: lists the devices that --device accepts on this machine, one per line, and why no GPU can
-// be used. With --json, prints the same as one object.
+// `cairn devices`: lists the devices that --device accepts on this machine, one per line, and says why no GPU
+// can be used. With --json, prints the same facts as one JSON object.
 class DevicesCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

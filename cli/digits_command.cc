@@ -10,7 +10,8 @@
 namespace cairn::cli {
 namespace {
 
-// `cairn digits`: writes synthetic MNIST, for machines without the original data and without network.
+// `cairn digits`: writes synthetic digits in MNIST's format, for machines that have neither the original data
+// nor a network.
 class DigitsCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {

@@ -12,9 +12,10 @@
 namespace cairn::cli {
 namespace {
 
-constexpr size_t kKept = 32;  // texts
+constexpr size_t kKept = 32;  // number of texts remembered
 
-// The text of an error, "E1126 01:23:54.326 ps/0] text", possibly after "[ps/0] "; empty for any other line.
+// The text of an error line, "E1126 01:23:54.326 ps/0] text", which may follow "[ps/0] "; empty for any other
+// line.
 absl::string_view TextOfError(absl::string_view line) {
   if (absl::StartsWith(line, "[")) line.remove_prefix(std::min(line.find("] ") + 2, line.size()));
   const bool error = line.size() > 5 && line[0] == 'E' &&

@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kProgram[] = "cairn job";
 
-// "alice@host7": logged by the tasks of the cancelled job.
+// "alice@host7". The tasks of the cancelled job log this name.
 std::string UserAndHost() {
   const passwd* const user = getpwuid(geteuid());
   char host[HOST_NAME_MAX + 1] = "an unknown host";
@@ -77,7 +77,8 @@ class JobCommand final : public Command {
     for (const net::HostPort& address : cluster->spec.servers()) {
       servers.push_back(Find(static_cast<int>(servers.size()), address.ToString(), cluster->spec.Hash()));
     }
-    // Cancel only after all servers are connected: workers that are notified by one server leave the others.
+    // Cancels only after all servers are connected: a worker that one server notifies leaves the other
+    // servers.
     absl::Status first;
     for (const Found& server : servers) {
       const absl::Status status = Annotate(Cancel(server), server.name);

@@ -12,7 +12,7 @@
 namespace cairn::cli {
 
 // The highest version among the `servers` ("host:port") that answer. `timeout` bounds all queries together.
-// Nothing if no server answers.
+// Nullopt if no server answers.
 std::optional<int64_t> RequestStep(const std::vector<std::string>& servers, const net::Access& access,
                                    Duration timeout);
 

@@ -25,7 +25,8 @@ std::vector<std::string> Environment(std::vector<std::string> environment) {
   return environment;
 }
 
-// The flags that all tasks have: cluster, TLS, metrics, logging. `place`: index of the task among all tasks.
+// The command that starts a task, with the flags that all tasks have: cluster, TLS, metrics, logging.
+// `place`: the index of the task among all tasks.
 std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char* job, size_t index,
                                        size_t place) {
   std::vector<std::string> command = {absl::StrCat(args.program_directory, "/cairn-", job),

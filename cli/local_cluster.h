@@ -29,11 +29,12 @@ struct LocalClusterArgs {
   int worker_restarts = 0;               // restarts after failures, per worker
   bool elastic = false;                  // workers except the chief may leave
   bool workers_listen = false;           // workers listen on their ports for other workers
-  std::vector<std::string> environment;  // "NAME=value": of this process
+  std::vector<std::string> environment;  // the environment of every task: "NAME=value"
 };
 
-// Returns the servers first. Worker 0 is the chief and shares the stdout of this process. Idle OpenMP threads
-// sleep unless OMP_WAIT_POLICY says otherwise: workers that spin on the same cores slow each other down.
+// The tasks of the cluster, servers first. Worker 0 is the chief and shares the stdout of this process.
+// Unless OMP_WAIT_POLICY is set, idle OpenMP threads sleep: workers that spin on the same cores slow each
+// other down.
 std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args);
 
 }  // namespace cairn::cli

@@ -17,7 +17,7 @@ class LocalTraces {
   LocalTraces(TraceFlags flags, std::vector<Supervisor::Task>& tasks);
 
   // Writes the merged file and removes the partial ones. Call it after all tasks have ended. `missing`
-  // receives the tasks without a file, because they were killed. On INVALID_ARGUMENT, or an error of
+  // receives the tasks that wrote no file because they were killed. On INVALID_ARGUMENT, or an error of
   // WriteFileAtomically(), the partial files are kept.
   absl::Status Merge(std::vector<std::string>& missing) const;
 

@@ -35,8 +35,8 @@ struct Power {
   absl::Status status{};
 };
 
-// `cairn matpow`: computes A^n + B^n, the powers on one device or concurrently on two, the sum on another
-// one. This is the first example of TensorFlow's device guides.
+// `cairn matpow`: computes A^n + B^n. The powers are computed on one device, or concurrently on two devices,
+// and their sum on another device. This is the first example of TensorFlow's device guides.
 class MatpowCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
@@ -145,7 +145,7 @@ class MatpowCommand final : public Command {
     if (log_placement_) std::fprintf(stderr, "%s: %s\n", what, thread.device().Description().c_str());
   }
 
-  // Uniform values whose rows sum to about 1, so that powers neither grow nor vanish.
+  // Fills a matrix with uniform values. Its rows sum to about 1, so that its powers neither grow nor vanish.
   void Fill(Power& power, size_t index) const {
     Random random(seed_ + index, "matpow");
     power.base = AlignedBuffer(elements());

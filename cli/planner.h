@@ -14,14 +14,14 @@
 //            when its update is complete.
 //
 // The server updates and sends a large value segment by segment while gradients arrive
-// (common/net/update_chunk.h). Then only the last segment counts as update, and as pull the transfer that
-// remains after all gradients have arrived: at least that of the last segment.
+// (common/net/update_chunk.h). Then `update` covers only the last segment, and `pull` covers only the
+// transfer that remains after all gradients have arrived, which is at least that of the last segment.
 //
 //   ahead    On the CPU, the next forward pass starts on the layers whose values have arrived, while the
 //            other values are still in transit; the layer of the largest variable waits for that variable:
 //            (1 - share of that variable) of a forward pass, at most the pull.
-//   latency  The last chunk to its server, the report to ps/0 and its decision back, the answer: two round
-//            trips.
+//   latency  The last chunk goes to its server, the server reports to ps/0, ps/0 returns its decision, and
+//            the server answers: two round trips.
 //
 // `rate` is the goodput of the link, or the largest rate of one task if that is lower. Pure functions; any
 // thread.
@@ -61,8 +61,8 @@ struct StepPlan {
   // overlap with the transfer of gradients.
   double compute = 0, push = 0, update = 0, pull = 0, latency = 0;
   double ahead = 0;  // the part of compute that overlaps with pull
-  double step = 0;   // the sum of the others minus `ahead`
-  // Bytes per step of gradients, and of values in the other direction.
+  double step = 0;   // compute + push + update + pull + latency - ahead
+  // Bytes of gradients per step, and bytes of values per step in the other direction.
   int64_t worker_bytes = 0, worker_pull_bytes = 0;  // on one worker's link
   int64_t server_bytes = 0, server_pull_bytes = 0;  // on the busiest server's link
   double imbalance = 1;                             // bytes of the busiest server / mean of all servers

@@ -53,7 +53,7 @@ void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
       ->type_name("NAME|C");
 }
 
-// "0.998": shortened for display; --output has full precision.
+// Shortens a number for display, "0.998"; --output has full precision.
 std::string Number(float value) {
   return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // never "-nan"
 }
@@ -161,7 +161,7 @@ class PredictCommand final : public Command {
   }
   static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
 
-  // The examples and, from the data or from --labels, their targets.
+  // Reads the examples and their targets, if any: from the data, or from --labels.
   absl::StatusOr<data::Examples> ReadExamples(const worker::TrainedModel& trained) const {
     std::optional<data::Examples> examples;
     if (inputs_.size() == 1) {
@@ -179,7 +179,8 @@ class PredictCommand final : public Command {
     return *std::move(examples);
   }
 
-  // Checks that the examples are preprocessed as in training; notes the settings that are taken from there.
+  // Checks that the examples are preprocessed as in training. Adds a note about the settings that the
+  // training determines.
   absl::Status CheckReading(const worker::TrainedModel& trained, data::Examples& examples) const {
     if (!trained.data.preprocessing) return absl::OkStatus();
     const worker::Preprocessing& before = *trained.data.preprocessing;
@@ -201,7 +202,7 @@ class PredictCommand final : public Command {
     return options;
   }
 
-  // One file for each input of the model.
+  // Reads one file for each input of the model.
   absl::StatusOr<data::Examples> ReadArrays(const worker::TrainedModel& trained) const {
     const nn::Model& model = trained.model;
     if (inputs_.size() != model.inputs().size()) {
@@ -237,7 +238,8 @@ class PredictCommand final : public Command {
           absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.data.class_names.size(),
                        " classes, the model's output is ", model.output_shape().ToString()));
     }
-    // Without labels, outputs do not need a compiled model.
+    // A model that is not compiled has no loss. Targets in the data are then ignored; --labels require a
+    // loss.
     const auto loss = worker::MakeLoss(options_, model);
     std::optional<data::Targets>& targets = examples.targets;
     if (!loss.ok() && labels_.empty()) targets.reset();
@@ -291,7 +293,7 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  // The meaning of outputs without a loss.
+  // Stands for the loss of a model that has none: its outputs are plain numbers.
   static constexpr nn::LossSpec kNumbers = {.kind = kernels::LossKind::kMeanSquaredError};
 
   std::string weights_, labels_, output_;

@@ -39,7 +39,7 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Reports the share of the model on each server.
+// Reports how the model is distributed over the servers.
 Finding Plan(const nn::Model& model, int servers) {
   const auto placed = net::PlaceVariables(worker::VariablesOf(model), {.servers = servers});
   std::string plan;
@@ -173,7 +173,8 @@ class Preflight {
     }
   }
 
-  // Checks the limit of open files for this task, or for any task if this process is no task of the cluster.
+  // Checks the limit of open files for this task. If this process is no task of the cluster, the limit must
+  // suffice for every task.
   void LookAtDescriptors() {
     const net::ClusterSpec& spec = given_.cluster.spec;
     const std::string& job = given_.cluster.self.job;

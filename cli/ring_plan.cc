@@ -10,7 +10,7 @@ namespace cairn::cli {
 namespace {
 
 constexpr double kBackward = 2.0 / 3;
-// Largest chunk of a worker: worker/allreduce/chunks.h.
+// The largest chunk that a worker sends: worker/allreduce/chunks.h.
 constexpr double kChunk = 256 << 10;
 // Smaller relative differences count as equal.
 constexpr double kNearly = 1.02;

@@ -20,8 +20,8 @@ namespace cairn::cli {
 struct RingPlan {
   // Seconds. ring: the part that does not overlap with backward.
   double compute = 0, ring = 0, update = 0, latency = 0;
-  double step = 0;           // their sum
-  int64_t worker_bytes = 0;  // on one worker's link per step, in each direction
+  double step = 0;           // compute + ring + update + latency
+  int64_t worker_bytes = 0;  // per step on one worker's link, in each direction
 };
 
 RingPlan PlanRing(const PlanInput& input);

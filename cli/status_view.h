@@ -13,7 +13,7 @@ namespace cairn::cli {
 // A cluster at one moment.
 struct ClusterView {
   net::ClusterSpec cluster;
-  std::vector<absl::StatusOr<v1::ServerStatus>> servers;  // [ps], or why the server did not answer
+  std::vector<absl::StatusOr<v1::ServerStatus>> servers;  // [ps] a status, or why the server did not answer
 
   // The server with the most complete view of the job, among those that answered: the sequencer, otherwise
   // the first one. Null if no server answered.

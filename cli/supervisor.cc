@@ -49,7 +49,7 @@ int CodeOf(const ChildEnd& end) {
   }
 }
 
-// Whether it was stopped by a signal, or failed in a way that can be retried.
+// Whether the task was stopped by a signal, or failed in a way that can be retried.
 bool Left(const ChildEnd& end) {
   const int code = CodeOf(end);
   return code == kRetryable || code == static_cast<int>(ExitCode::kInterrupted) ||
@@ -237,12 +237,13 @@ void Supervisor::OnDeadline() {
         early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
     const std::string text =
         absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since);
-    // A restarted chief that had failed just after it stopped the servers: it finds none.
+    // Whether a restarted chief still runs. If it had failed just after it stopped the servers, it finds no
+    // server.
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
-    // Workers that were paused until no task was left to notify them, and restarted servers that had failed
-    // after they were stopped: they wait for a job that does not come.
+    // Whether all tasks that still run wait for a job that does not come: workers that were paused until no
+    // task was left to notify them, and restarted servers that had failed after they were stopped.
     const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
       return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
     });

@@ -95,7 +95,8 @@ class Supervisor {
 
   void EnterEnding();
   void Fail(int code, const std::string& text);
-  // Ends a run whose chief failed after it had stopped a server: the chief prints its result before that.
+  // Ends a run whose chief failed after it had stopped a server. The chief prints its result before it stops
+  // servers.
   void EndWithoutChief(const std::string& text);
   void Stop(int signal);
   // Forwards the stop signal to the servers once no worker runs.
@@ -114,11 +115,12 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   std::optional<TimePoint> deadline_;  // the end of the current phase
   int stop_signal_ = 0;
-  bool servers_told_ = false;     // kStopping: the servers have received the signal
-  bool chief_done_ = false;       // it exited with 0: its result is printed, and no other task is needed
+  bool servers_told_ = false;  // kStopping: the servers have received the signal
+  // The chief has exited with 0: its result is printed, and no other task is needed.
+  bool chief_done_ = false;
   std::string early_server_;      // server that exited with 0 while workers ran; empty: none
   std::optional<int> exit_code_;  // set once, by the first event that ends the run
-  std::string verdict_;           // logged last
+  std::string verdict_;           // the last line to be logged
 };
 
 }  // namespace cairn::cli

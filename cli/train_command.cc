@@ -45,8 +45,8 @@ constexpr auto kStepTimeout = std::chrono::seconds(1);
 // Flags that the launcher sets for the workers itself.
 constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
 
-// Open files of the launcher: its own, and for each task a reserved port and the pipes of its output and its
-// start.
+// The launcher opens some files for itself, and for each task a reserved port, a pipe for the output, and a
+// pipe for errors at the start.
 constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
 
 int Fault(absl::string_view text) {
@@ -251,7 +251,8 @@ class TrainCommand final : public Command {
     return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
   }
 
-  // The given token; otherwise a random one for this run, unless certificates control the access.
+  // The given job token. Without one: a random token for this run, or none if certificates control the
+  // access.
   std::string JobToken() const {
     if (access_.any()) return access_.token;
     return net::HexOf(net::DrawSecret(32));

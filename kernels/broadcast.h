@@ -36,15 +36,15 @@ struct Broadcast {
   }
 };
 
-// The shapes must have one rank; along each axis the extents are equal or 1. INVALID_ARGUMENT names the two
-// that differ.
+// The shape to which all `shapes` are broadcast. They must have the same rank, and along each axis their
+// extents must be equal or 1. INVALID_ARGUMENT names two shapes that do not fit.
 absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes);
-// INVALID_ARGUMENT for shapes that do not broadcast, a layout other than row-major, inputs of different
-// types, or more than kMaxInputs inputs or kMaxAxes axes.
+// The index mapping for these inputs. INVALID_ARGUMENT for shapes that do not broadcast, a layout other than
+// row-major, inputs of different types, or more than kMaxInputs inputs or kMaxAxes axes.
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs);
 
-// The output of a merge. Fails as MakeBroadcast(), or with INVALID_ARGUMENT for a difference of more than two
-// inputs.
+// Describes the output of a merge. Fails like MakeBroadcast(), or with INVALID_ARGUMENT for a difference of
+// more than two inputs.
 absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params);
 
 // Whether `x` replaces `best`, the maximum or minimum so far. A NaN replaces every number and is never

@@ -51,8 +51,8 @@ absl::StatusOr<const CudaBackend*> OpenWithinLimits() {
                                                     InGiB(static_cast<double>(limit)), " (ulimit -v)"));
 }
 
-// Opened once per process and never closed: the threads and memory of NVIDIA's libraries would not survive
-// that.
+// The library is opened once per process and never closed: the threads and memory of NVIDIA's libraries would
+// not survive the closing.
 const absl::StatusOr<const CudaBackend*>& Backend() {
   static const auto* const backend = new absl::StatusOr<const CudaBackend*>(OpenWithinLimits());
   return *backend;

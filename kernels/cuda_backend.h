@@ -70,7 +70,7 @@ inline constexpr char kCudaBackendSymbol[] = "cairn_cuda_backend";  // const Cud
 // too old.
 absl::StatusOr<int> CountCudaDevices();  // at least 1
 absl::StatusOr<CudaDeviceInfo> DescribeCudaDevice(int index);
-// Also RESOURCE_EXHAUSTED, if the card has no memory left.
+// Can also return RESOURCE_EXHAUSTED: the card has no memory left.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& options);
 // A group of at least two devices, independent of the Device objects created for them. Initializes each
 // device, and tests the group with a sum of known numbers. NOT_FOUND without NCCL; FAILED_PRECONDITION,

@@ -113,9 +113,9 @@ class Device {
   // Blocks until all requested work is done; returns the errors of asynchronous work.
   virtual absl::Status Synchronize() = 0;
 
-  // Seeds the random operations (dropout) that are requested from now on. Numbers depend on `seed` and on an
-  // example's index in the worker's batch, of which `first_example` is this device's first. So the result
-  // does not depend on how the batch is divided among devices.
+  // Seeds the random operations (dropout) that are requested from now on. Random numbers depend on `seed` and
+  // on the index of an example in the worker's batch; `first_example` is the index of this device's first
+  // example. So the result does not depend on how the batch is divided among devices.
   virtual absl::Status SeedRandom(uint64_t seed, int64_t first_example) = 0;
 
   // The three functions below return null if the device gains nothing from them, because its memory is the

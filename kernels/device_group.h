@@ -1,8 +1,8 @@
 // Devices of one process that sum data among themselves: GPUs over NCCL (kernels/cuda/nccl_group). For
 // devices without such a group, the host computes the sums.
 //
-// Created after its devices and destroyed before them. Any thread; sums are begun one at a time. The calls do
-// not order themselves with the work that the devices' own threads request: a sum has its own streams.
+// Created after its devices and destroyed before them. Any thread; sums are begun one at a time. A sum has
+// its own streams, so it is not ordered with the work that the devices' own threads request.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class DeviceGroup {
  public:
   // host[i] = the sum over all devices d of weights[d] * parts[d][i], for i in [0, count).
   struct Sum {
-    absl::Span<float* const> parts;   // [device] in its memory; undefined afterwards
+    absl::Span<float* const> parts;   // [device] in the device's memory; undefined after the sum
     absl::Span<const float> weights;  // [device]
     int64_t count = 0;                // at least 1
     float* host = nullptr;            // pinned; otherwise Begin() may wait for the sum

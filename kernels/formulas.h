@@ -43,8 +43,8 @@ CAIRN_HOST_DEVICE inline float Relu(float x) {
   return x < 0 ? 0.0f : x;
 }
 
-// Whether `candidate`, which comes later, replaces `largest` as the maximum. The first of equal values stays,
-// and NaN counts as larger than every number.
+// Whether `candidate`, which comes later, replaces `largest` as the maximum. Of equal values, the first stays
+// the maximum. NaN counts as larger than every number.
 CAIRN_HOST_DEVICE inline bool IsLarger(float candidate, float largest) {
   return candidate > largest || candidate != candidate;
 }
@@ -54,7 +54,7 @@ CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
     case Activation::kLinear:
       return x;
     case Activation::kRelu:
-      if (x < f.threshold) return f.slope == 0 ? 0.0f : f.slope * (x - f.threshold);  // not 0 * infinity
+      if (x < f.threshold) return f.slope == 0 ? 0.0f : f.slope * (x - f.threshold);  // avoids 0 * infinity
       return x > f.limit ? f.limit : x;
     case Activation::kElu:
       return x > 0 ? x : f.slope * std::expm1(x);
@@ -114,7 +114,7 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
   return 1;
 }
 
-// dx for y = Activate(f, x). Where a relu is 0 this is 0 even if dy is not finite, so that fused relus, which
+// dx for y = Activate(f, x). Where a relu is 0, dx is 0 even if dy is not finite. So fused relus, which
 // select, and separate ones agree (as in JAX; TensorFlow multiplies by 0 on the CPU and selects on the GPU).
 CAIRN_HOST_DEVICE inline float ActivationGradient(const ActivationParams& f, float x, float dy) {
   const float derivative = ActivationDerivative(f, x);

@@ -40,13 +40,13 @@ enum class Activation {
 
 struct ActivationParams {
   Activation kind = Activation::kLinear;
-  float slope = 0;                                       // kRelu: below the threshold; kElu: alpha
-  float limit = std::numeric_limits<float>::infinity();  // kRelu: the largest output
-  float threshold = 0;                                   // kRelu: smaller inputs use `slope`
+  float slope = 0;                                       // kRelu: slope below the threshold; kElu: alpha
+  float limit = std::numeric_limits<float>::infinity();  // kRelu: largest output
+  float threshold = 0;                                   // kRelu: inputs below it use `slope`
 
-  // max(x, 0), which convolutions and dense layers can fuse.
+  // Whether this is max(x, 0), which convolutions and dense layers can fuse.
   bool is_plain_relu() const;
-  // f(0) = 0, so that padding channels stay 0.
+  // Whether f(0) = 0, so that padding channels stay 0.
   bool keeps_zero() const;
 };
 
@@ -74,8 +74,8 @@ class LinearOp {
   }
 };
 
-// kernel [kh, kw, c / groups, filters]. Depthwise: groups = c, and the kernel [kh, kw, c, multiplier] is the
-// same memory.
+// The kernel is [kh, kw, c / groups, filters]. In a depthwise convolution groups = c, and the kernel [kh, kw,
+// c, multiplier] is the same memory.
 struct Conv2DParams {
   TensorDesc input;  // [n, h, w, c], any layout
   int64_t filters = 0;
@@ -103,7 +103,7 @@ struct Conv2DTransposeParams {
   bool needs_input_gradient = true;
 };
 
-// kernel [inputs, units].
+// The kernel is [inputs, units].
 struct DenseParams {
   TensorDesc input;  // [n, inputs], row-major
   int64_t units = 0;
@@ -133,17 +133,17 @@ class UnaryOp {
 
 enum class Pooling { kMax, kAverage };
 
-// The average is over the part of the window inside the image.
+// Max or average pooling. The average is over the part of the window inside the image.
 struct Pool2DParams {
   Pooling pooling = Pooling::kMax;
-  TensorDesc input;  // [n, h, w, c], any layout; the output has the same
+  TensorDesc input;  // [n, h, w, c], any layout; the output has the same layout
   int64_t pool_height = 2, pool_width = 2;
   int64_t stride_height = 2, stride_width = 2;
   Padding padding = Padding::kValid;
 };
 
 struct ZeroPad2DParams {
-  TensorDesc input;  // [n, h, w, c], any layout; the output has the same
+  TensorDesc input;  // [n, h, w, c], any layout; the output has the same layout
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
@@ -157,7 +157,8 @@ struct AffineParams {
 // mean: Keras' Normalization, with statistics that are variables.
 struct StandardizeParams {
   TensorDesc input;  // row-major
-  // The last `width` elements of x have a mean and a variance each; divides the number of elements.
+  // The number of means and variances: one of each for each of the last `width` elements, repeated over all
+  // of x. Must divide the number of elements.
   int64_t width = 1;
   float epsilon = 1e-7f;
   bool invert = false;
@@ -196,12 +197,12 @@ struct MergeParams {
 
 // --- Normalization ---
 
-// Over all axes but the last (channels). gamma and beta are [channels], or null for 1 and 0.
+// Normalizes over all axes but the last (channels). gamma and beta are [channels], or null for 1 and 0.
 struct BatchNormParams {
   TensorDesc input;  // any layout; any rank from 2 up if row-major
   float epsilon = 1e-3f;
   bool scale = true, center = true;
-  bool frozen = false;  // Backward belongs to Infer: mean and variance do not depend on x
+  bool frozen = false;  // Backward() is that of Infer(): mean and variance do not depend on x
 };
 
 class BatchNorm {
@@ -214,12 +215,12 @@ class BatchNorm {
   // Normalizes by the given mean and variance.
   virtual absl::Status Infer(const float* x, const float* gamma, const float* beta, const float* mean,
                              const float* variance, float* y) = 0;
-  // mean and variance as Forward wrote them. dgamma and dbeta are written if the op has gamma and beta.
+  // mean and variance: as Forward() wrote them. dgamma and dbeta are written if the op has gamma and beta.
   virtual absl::Status Backward(const float* x, const float* gamma, const float* mean, const float* variance,
                                 const float* dy, float* dx, float* dgamma, float* dbeta) = 0;
 };
 
-// Over the last axis. gamma and beta are [width], or null for 1 and 0.
+// Normalizes over the last axis. gamma and beta are [width], or null for 1 and 0.
 struct LayerNormParams {
   int64_t rows = 0, width = 0;
   ElementType type = ElementType::kFloat32;  // the type of x and y
@@ -308,8 +309,8 @@ enum class LossKind {
 struct LossParams {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t batch = 0;
-  // The number of examples over which the loss is a mean, if the batch is only a part of them. 0: those of
-  // the batch.
+  // The loss is a mean over this number of examples, of which the batch may be only a part. 0: the batch's
+  // examples.
   int64_t mean_over = 0;
   int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of a segmented image
   int64_t width = 0;
@@ -321,9 +322,9 @@ struct LossParams {
   int64_t targets_per_example() const {
     return kind == LossKind::kSparseCategoricalCrossentropy ? rows_per_example : rows_per_example * width;
   }
-  // The divisor of a gradient.
+  // A gradient is divided by this.
   int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
-  // The divisor of the sum of an example's terms that gives its loss.
+  // The loss of an example is the sum of its terms divided by this.
   int64_t terms_per_example() const {
     const bool categorical =
         kind == LossKind::kSparseCategoricalCrossentropy || kind == LossKind::kCategoricalCrossentropy;
@@ -371,19 +372,20 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(const StandardizeParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) = 0;
-  // From [n, h, w, c], any layout, to [n, c].
+  // Pools [n, h, w, c], in any layout, to [n, c].
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling,
                                                                   const TensorDesc& input) = 0;
-  // Over the last axis of a row-major tensor.
+  // Softmax over the last axis of a row-major tensor.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) = 0;
 
-  // For inputs of one shape and layout. Add's y may alias its first x.
+  // The inputs have one shape and layout. Add's y may alias its first x.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(const MergeParams& params) = 0;
-  // Concatenates along `axis`; the inputs agree in the other extents. They are row-major, or of one blocked
-  // layout and joined along the channels, if each but the last fills its blocks.
+  // Concatenates along `axis`; the inputs agree in the other extents. They are row-major, or they have one
+  // blocked layout. Blocked inputs are joined along the channels, and all but the last must fill their
+  // blocks.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                                   int axis) = 0;
 
@@ -393,7 +395,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;
 
-  // Only if the device's compute_type() is float16.
+  // Available only if the device's compute_type() is float16.
   virtual absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(const TensorDesc& from,

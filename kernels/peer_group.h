@@ -25,10 +25,10 @@ class PeerGroup {
   // host[i] = the sum over all members of weight * part[i], for i in [0, count), bit for bit the same for all
   // members.
   struct Sum {
-    float* part = nullptr;  // this member's, in its device's memory; undefined afterwards
-    float weight = 1;       // this member's
+    float* part = nullptr;  // the part of this member, in its device's memory; undefined after the sum
+    float weight = 1;       // the weight of this member's part
     int64_t count = 0;      // the same for all members; at least 1
-    float* host = nullptr;  // pinned; otherwise it is only copied by Await()
+    float* host = nullptr;  // best pinned: otherwise the copy is only made in Await()
   };
 
   virtual ~PeerGroup() = default;

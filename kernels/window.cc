@@ -8,8 +8,8 @@ namespace cairn::kernels {
 namespace {
 
 struct Windows {
-  int64_t height, width;                // of the window
-  int64_t stride_height, stride_width;  // between windows
+  int64_t height, width;                // of a window
+  int64_t stride_height, stride_width;  // between the beginnings of adjacent windows
   Padding padding;
 };
 

@@ -11,7 +11,8 @@
 namespace cairn::kernels {
 
 // One spatial axis. kValid: output = floor((input - window) / stride) + 1. kSame: output = ceil(input /
-// stride), and the padding is as even as it can be, the odd one after (TensorFlow's rule).
+// stride). Half of the padding is before the image and half after it; if it is odd, the larger half is after
+// it (TensorFlow's rule).
 struct Window {
   int64_t output = 0;  // 0 when the window does not fit
   int64_t pad_before = 0, pad_after = 0;

@@ -113,7 +113,7 @@ std::string Range(const char* job, int count) {
 
 absl::StatusOr<std::string> WriteCompose(const ClusterPlan& plan) {
   ClusterPlan by_service = plan;
-  by_service.hosts.clear();  // services are hosts
+  by_service.hosts.clear();  // the host of a task is the name of its service
   CAIRN_ASSIGN_OR_RETURN(const net::ClusterSpec spec, SpecOf(by_service));
   std::string services, depends, flags;
   for (const char* job : {"ps", "worker"}) {

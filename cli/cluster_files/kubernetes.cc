@@ -186,7 +186,7 @@ struct Role {
 std::string ModelOf(const ClusterPlan& plan) {
   if (plan.model.empty()) return "";
   if (!IsPlainText(plan.model)) return absl::StrCat("  model.json: ", QuoteForYaml(plan.model), "\n");
-  // Without an explicit indentation YAML takes it from the spaces of the first line.
+  // Without an explicit indentation, YAML derives it from the spaces at the start of the first line.
   const bool indented = absl::StartsWith(plan.model, " ") || absl::StartsWith(plan.model, "\n");
   return absl::StrCat("  model.json: |", indented ? "2" : "", "\n", Indent(plan.model, 4));
 }

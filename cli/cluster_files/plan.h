@@ -18,7 +18,7 @@ struct ClusterPlan {
   int servers = 1;
   int workers = 1;
   int port = 2222;                   // the port of every task; tasks on one host use consecutive ports
-  std::vector<std::string> hosts{};  // assigned round-robin; empty: names of the format
+  std::vector<std::string> hosts{};  // assigned to tasks round-robin; empty: the format's names
   std::string name = "cairn";        // the prefix of the names of Kubernetes objects
   std::string image = "cairn";       // images are IMAGE-ps and IMAGE-worker
   std::string tag = "latest";        // the tag of the images
@@ -26,10 +26,10 @@ struct ClusterPlan {
   std::string model{};       // contents of the model file; Kubernetes only; empty: provided by the user
   std::string data_claim{};  // Kubernetes: volume claim with the data; empty: synthetic digits
   std::vector<std::string> worker_flags{};  // as given: "--epochs=5"
-  std::string command{};                    // the command that generates the same file; written at its start
+  std::string command{};                    // the command that generates the same file; the file quotes it
 };
 
-// The addresses of the tasks: `hosts` round-robin, or ps0, ps1, worker0, ... without hosts.
+// The addresses of the tasks, on `hosts` round-robin. Without hosts the names are ps0, ps1, worker0, ...
 absl::StatusOr<net::ClusterSpec> SpecOf(const ClusterPlan& plan);
 
 absl::StatusOr<std::string> WriteClusterSpec(const ClusterPlan& plan);

@@ -25,7 +25,7 @@ struct Character {
   size_t bytes = 0;
 };
 
-// The first character of `text`, which must not be empty; nothing if its bytes are not UTF-8 (RFC 3629).
+// The first character of `text`, which must not be empty; nullopt if its bytes are not UTF-8 (RFC 3629).
 std::optional<Character> FirstCharacter(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
   const uint32_t lead = byte(0);
@@ -42,7 +42,7 @@ std::optional<Character> FirstCharacter(absl::string_view text) {
   return Character{code, bytes};
 }
 
-// Control characters, Unicode line breaks, and other characters that YAML requires to be escaped.
+// False for control characters, Unicode line breaks, and other characters that YAML requires to be escaped.
 bool IsPrintable(uint32_t code) {
   return code >= 0x20 && (code < 0x7F || code > 0x9F) && code != 0x2028 && code != 0x2029 && code != 0xFEFF &&
          code != 0xFFFE && code != 0xFFFF;

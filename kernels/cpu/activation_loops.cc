@@ -23,7 +23,7 @@ struct Linear {
   }
 };
 
-// max(x, 0). A comparison, since the processor's maximum of NaN and 0 is 0.
+// max(x, 0), by a comparison: the processor's maximum of NaN and 0 is 0.
 struct PlainRelu {
   inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
     y = x < 0.0f ? Vector{} : x;
@@ -37,7 +37,7 @@ struct Relu {
   float slope, limit, threshold;
   inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
     const Vector most = Vector{} + limit;
-    const Vector below = slope == 0 ? Vector{} : slope * (x - threshold);  // not 0 * infinity
+    const Vector below = slope == 0 ? Vector{} : slope * (x - threshold);  // avoids 0 * infinity
     y = x < threshold ? below : (x > most ? most : x);
   }
   inline __attribute__((always_inline)) void Gradient(const Vector& x, const Vector& dy, Vector& dx) const {

@@ -87,11 +87,11 @@ class CpuBroadcastMerge final : public NaryOp {
   }
 
   // The gradient of a broadcast input is a sum over the axes along which it is repeated. Threads divide the
-  // first axis, unless that is one of them.
+  // first axis, unless the input is repeated along it.
   void BackwardOf(int k, absl::Span<const float* const> xs, const float* dy, float* dx) const {
     const bool repeats = b_.repeats(k);
     if (repeats) std::fill_n(dx, b_.elements_of(k), 0.0f);
-    const int64_t slice = b_.elements / b_.extents[0];  // of the output, along the first axis
+    const int64_t slice = b_.elements / b_.extents[0];  // output elements per index of the first axis
     const bool shared = !repeats || b_.strides[k][0] != 0;
     const int64_t pieces = !repeats ? b_.elements : shared ? b_.extents[0] : 1;
     const int64_t piece = b_.elements / pieces;

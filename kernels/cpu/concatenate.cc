@@ -35,7 +35,7 @@ class CpuConcatenate final : public NaryOp {
   }
 
  private:
-  // Calls body(input, offset in it, offset in the output, bytes).
+  // Calls body(input, offset in the input, offset in the output, bytes).
   template <typename Body>
   void ForParts(const Body& body) const {
     ParallelFor(context_, rows_, 1 + kElementGrain / width_, [&](int64_t begin, int64_t end) {
@@ -52,8 +52,8 @@ class CpuConcatenate final : public NaryOp {
   onednn::Context& context_;
   const TensorDesc output_;
   const int64_t rows_;
-  const std::vector<int64_t> widths_;  // [input]
-  int64_t width_ = 0;                  // of the output
+  const std::vector<int64_t> widths_;  // [input] floats of a row
+  int64_t width_ = 0;                  // floats of a row of the output
 };
 
 // Whether blocked images can be joined along the channels: there must be no padding channels in between.

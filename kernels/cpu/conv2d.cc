@@ -1,4 +1,4 @@
-// Convolution by oneDNN. It chooses the formats of the activations and of the kernel. The output keeps the
+// Convolution by oneDNN, which chooses the formats of the activations and of the kernel. The output keeps the
 // chosen format if that is one of our layouts, so that a chain of layers is never reordered. The kernel is
 // reordered from and to Keras' [kh, kw, c, filters] on every run (measured: 3 % of a step).
 #include <optional>

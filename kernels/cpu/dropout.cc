@@ -26,14 +26,16 @@ class CpuDropout final : public Dropout {
     const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
     const int64_t first = context_.first_example() * elements_per_example_;
     ParallelFor(context_, elements_, kElementGrain, [=, this](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end;) {  // four words for every four indices from 0 on
+      // Four elements with consecutive indices, beginning at a multiple of 4, share a block of four random
+      // words.
+      for (int64_t i = begin; i < end;) {
         const auto counter = static_cast<uint64_t>((first + i) / 4);
         const auto words =
             Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}, key);
         for (auto word = static_cast<size_t>((first + i) % 4); word < 4 && i < end; ++word, ++i) {
           const bool kept = words[word] >= threshold_;
           kept_[static_cast<size_t>(i)] = kept;
-          y[i] = kept ? x[i] * factor_ : 0.0f;  // not 0 * NaN
+          y[i] = kept ? x[i] * factor_ : 0.0f;  // avoids 0 * NaN
         }
       }
     });
@@ -53,8 +55,8 @@ class CpuDropout final : public Dropout {
   onednn::Context& context_;
   const int64_t elements_, elements_per_example_;
   const uint64_t stream_;
-  const uint64_t threshold_;   // words below it drop their element
-  const float factor_;         // of elements that are kept
+  const uint64_t threshold_;   // an element is dropped if its random word is below this
+  const float factor_;         // the kept elements are multiplied by this
   std::vector<uint8_t> kept_;  // [element] 0 or 1
 };
 

@@ -85,7 +85,7 @@ class CpuGlobalPool final : public UnaryOp {
   const TensorDesc output_;
   const int64_t pixels_, channels_;
   const int64_t lanes_;          // channels that are adjacent
-  const int64_t blocks_;         // of channels in one example
+  const int64_t blocks_;         // channel blocks per example
   std::vector<int64_t> places_;  // [output] the pixel of the maximum
 };
 

@@ -86,7 +86,7 @@ class CpuLayerNorm final : public LayerNorm {
 
   onednn::Context& context_;
   const LayerNormParams params_;
-  std::vector<float> mean_, inverse_deviation_;  // [rows] of the last Forward
+  std::vector<float> mean_, inverse_deviation_;  // [row] from the last Forward()
 };
 
 }  // namespace

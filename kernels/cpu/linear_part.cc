@@ -59,8 +59,8 @@ absl::Status LinearPart::Run(const float* source, const float* kernel, const flo
 
 namespace {
 
-// Clears the padding channels. They are sums of 0 * x, which oneDNN leaves there on some processors: NaN
-// where x is not finite.
+// Clears the padding channels. On some processors oneDNN leaves sums of 0 * x there, which are NaN where x is
+// not finite.
 void ClearPaddingChannels(const TensorDesc& desc, float* y) {
   const int64_t block = BlockOf(desc.layout);
   if (block == 1 || desc.shape[3] % block == 0) return;

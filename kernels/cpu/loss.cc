@@ -11,7 +11,8 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-// The two forms of a row's targets over its classes: t[j], and the sum of t[j] * f(j).
+// A row's targets are either one class index or a weight for each class. Both forms provide the target t[j]
+// of class j, and the sum of t[j] * f(j) over the classes.
 class OneClass {
  public:
   explicit OneClass(float label) : label_(static_cast<int64_t>(label)) {}
@@ -151,7 +152,7 @@ class CpuLoss final : public Loss {
   const LossParams params_;
   const LabelSmoothing smooth_;
   const int64_t terms_;
-  const float scale_;                // of the gradient of one term of an example of weight 1
+  const float scale_;                // the factor of a term's gradient, if the example has weight 1
   std::vector<float> exponentials_;  // [width]
   const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };

@@ -7,8 +7,8 @@ namespace {
 
 // The part of one window that is inside the image.
 struct Clipped {
-  int64_t top, left;  // of the whole window, in the image; may be negative
-  int64_t first_row, last_row, first_column, last_column;  // within the window
+  int64_t top, left;  // position of the whole window in the image; may be negative
+  int64_t first_row, last_row, first_column, last_column;  // positions within the window
 };
 
 inline __attribute__((always_inline)) Clipped Clip(const PoolSlab& slab, int64_t out_row,
@@ -24,8 +24,8 @@ inline __attribute__((always_inline)) Clipped Clip(const PoolSlab& slab, int64_t
           columns < slab.window_width ? columns : slab.window_width};
 }
 
-// kLanes adjacent channels of one window. The first of equal values stays, and NaN counts as larger than
-// every number.
+// Takes the maximum of one window for kLanes adjacent channels. Of equal values, the first is the maximum.
+// NaN counts as larger than every number.
 template <int kLanes>
 inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, const Clipped& window,
                                                          const float* x, float* y, WindowIndex* argmax) {
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) void ForwardWindow(const PoolSlab& slab, c
   Store(__builtin_convertvector(where, WindowIndices<kLanes>), argmax);
 }
 
-// Adds dy to the places of the maxima.
+// Adds dy to dx at the positions of the maxima.
 template <int kLanes>
 inline __attribute__((always_inline)) void BackwardWindow(const PoolSlab& slab, const Clipped& window,
                                                           const float* dy, const WindowIndex* argmax,
@@ -70,8 +70,8 @@ inline __attribute__((always_inline)) void BackwardWindow(const PoolSlab& slab, 
   }
 }
 
-// Calls visit(number of lanes, window, lane, offset in the output) for all windows of a slab: first with as
-// many lanes as a register has, then with 8, then with 1.
+// Calls visit(number of lanes, window, lane, offset in the output) for all windows of a slab: first for as
+// many lanes as fill a register, then for 8, then for 1.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachWindow(const PoolSlab& slab, const Visit& visit) {
   constexpr int kLanes = CAIRN_LANES;

@@ -21,10 +21,10 @@ struct PoolSlab {
 };
 
 struct MaxPoolCode {
-  // y and places have the pooled shape. The first of equal values stays; NaN counts as larger than every
-  // number.
+  // y and argmax have the pooled shape. Of equal values, the first is the maximum. NaN counts as larger than
+  // every number.
   void (*forward)(const PoolSlab& slab, const float* x, float* y, WindowIndex* argmax);
-  // dx = dy at the places of the maxima, summed where windows overlap, and 0 elsewhere.
+  // dx = dy at the positions of the maxima, summed where windows overlap, and 0 elsewhere.
   void (*backward)(const PoolSlab& slab, const float* dy, const WindowIndex* argmax, float* dx);
 };
 

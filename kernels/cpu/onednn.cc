@@ -29,7 +29,7 @@ absl::Status StatusOf(dnnl_status_t status, const char* what) {
   }
 }
 
-// The only place that catches exceptions of the library.
+// Returns make(), or the error that it throws. No other function catches exceptions of the library.
 template <typename Make>
 auto Guarded(const char* what, Make make) -> absl::StatusOr<decltype(make())> {
   try {
@@ -43,7 +43,7 @@ bool IsReference(const dnnl::primitive_desc_base& desc) {
   return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
 }
 
-// Makes a descriptor from the candidates in turn; the header says which one is chosen.
+// Makes a descriptor from each candidate in turn until one has a fast implementation: see onednn.h.
 template <typename Candidate, typename Make>
 auto FirstFast(const char* what, std::initializer_list<Candidate> candidates, Make make)
     -> absl::StatusOr<decltype(make(*candidates.begin()))> {
@@ -74,7 +74,7 @@ dnnl::normalization_flags Flags(const BatchNormArgs& args) {
   return flags;
 }
 
-// Formats for the activations of a convolution: the library's choice first.
+// Formats for the activations of a convolution. The first one leaves the choice to the library.
 constexpr auto kImageFormats = {Format::any, Format::nChw16c, Format::nChw8c, Format::nhwc, Format::nchw};
 // Formats for a dense kernel {units, inputs}: Keras' [inputs, units] first.
 constexpr auto kDenseFormats = {Format::io, Format::any};
@@ -133,7 +133,7 @@ absl::StatusOr<Primitive> Primitive::Create(Context& context, const dnnl::primit
 absl::Status Primitive::Run(std::initializer_list<const void*> pointers) {
   CAIRN_CHECK(pointers.size() + 1 == bound_.size());
   context_->UseThreads();
-  // The C functions: the C++ wrapper would build a map and a vector for every call.
+  // Calls the C functions: the C++ wrapper would build a map and a vector for every call.
   const auto point = [](const dnnl_exec_arg_t& argument, const void* pointer) {
     if (argument.memory == nullptr) return absl::OkStatus();
     return StatusOf(dnnl_memory_set_data_handle(argument.memory, const_cast<void*>(pointer)),
@@ -180,7 +180,8 @@ MemoryDesc ActivationDesc(const TensorDesc& desc) {
       return Describe(dims, Format::nChw8c);
     case Layout::kBlocked16:
       return Describe(dims, Format::nChw16c);
-    // With one channel both formats are the same bytes, and the fast first convolution requires this one.
+    // With one channel, both formats describe the same bytes, but only nchw gets oneDNN's fast code for a
+    // first convolution.
     case Layout::kRowMajor:
       return Describe(dims, shape[3] == 1 ? Format::nchw : Format::nhwc);
   }

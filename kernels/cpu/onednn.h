@@ -27,7 +27,8 @@ using MemoryDesc = dnnl::memory::desc;
 
 std::string Version();  // "2.6.3"
 
-// The best instruction set that oneDNN uses here, also for our own loops: ONEDNN_MAX_CPU_ISA limits both.
+// The best instruction set that oneDNN uses on this processor. Our own loops use the same one, so
+// ONEDNN_MAX_CPU_ISA limits both.
 enum class InstructionSet { kBasic, kAvx2, kAvx512 };
 InstructionSet AvailableInstructionSet();
 
@@ -73,7 +74,8 @@ class Primitive {
     int index;        // DNNL_ARG_*
     MemoryDesc desc;  // empty: the primitive has no such argument, and its pointer is ignored
   };
-  // `desc`: any primitive descriptor; its scratchpad is the context's. `context` must outlive the primitive.
+  // `desc`: any primitive descriptor. The primitive uses the context's scratch memory, so `context` must
+  // outlive the primitive.
   static absl::StatusOr<Primitive> Create(Context& context, const dnnl::primitive_desc_base& desc,
                                           std::initializer_list<Argument> arguments);
 
@@ -90,7 +92,7 @@ class Primitive {
   dnnl::primitive primitive_;
   std::string implementation_;
   std::vector<dnnl::memory> memories_;  // [argument], then the scratchpad; null for an ignored argument
-  std::vector<dnnl_exec_arg_t> bound_;  // [argument], the same
+  std::vector<dnnl_exec_arg_t> bound_;  // memories_ as the C functions take them
 };
 
 // Converts data between the format of its owner and the format that a primitive needs. If the formats are
@@ -101,9 +103,9 @@ class Staging {
   static absl::StatusOr<Staging> Create(Context& context, Direction direction, const MemoryDesc& owner,
                                         const MemoryDesc& primitive);
 
-  // kIn: returns what to pass to the primitive, after copying `owner` if necessary.
+  // kIn: copies `owner` if necessary, and returns the data to pass to the primitive.
   absl::StatusOr<const float*> Load(const float* owner);
-  // kOut: Target() is where the primitive must write; Store() then copies to the owner if necessary.
+  // kOut: the primitive must write to Target(); Store() then copies the result to the owner if necessary.
   float* Target(float* owner) { return copy_.has_value() ? buffer_.data() : owner; }
   absl::Status Store(float* owner);
 
@@ -115,18 +117,18 @@ class Staging {
   AlignedBuffer buffer_;  // in the primitive's format; empty if nothing is copied
 };
 
-// An activation [n, h, w, c] or [n, c] as oneDNN describes it.
+// oneDNN's descriptor of an activation [n, h, w, c] or [n, c].
 MemoryDesc ActivationDesc(const TensorDesc& desc);
-// The Layout that equals `desc`, for an image of this logical shape; nullopt if none does.
+// The Layout that equals `desc`, for an image of this logical shape; nullopt if no Layout does.
 std::optional<Layout> LayoutOf(const MemoryDesc& desc, const Shape& shape);
-// float32 with these extents in this format; Format::any leaves the choice to the primitive.
+// A descriptor of float32 data with these extents in this format. Format::any lets the primitive choose.
 MemoryDesc Describe(const Dims& dims, Format format);
 // The number of floats that `desc` occupies, padding included, rounded up.
 int64_t NumFloats(const MemoryDesc& desc);
 
 struct ConvolutionArgs {
-  // {n, c, h, w}, {filters, c, kh, kw} or {groups, filters / groups, c / groups, kh, kw}, {n, filters, oh,
-  // ow}
+  // source {n, c, h, w}; kernel {filters, c, kh, kw} or {groups, filters / groups, c / groups, kh, kw};
+  // destination {n, filters, oh, ow}
   Dims source, kernel, destination;
   Dims strides, dilations, pad_before, pad_after;  // a dilation of 0 leaves no gap
   bool use_bias = true;
@@ -168,7 +170,8 @@ struct BatchNormArgs {
   MemoryDesc activation;
   float epsilon = 0;
   bool scale = true, center = true;
-  bool given_statistics = false;  // instead of the batch's own, which forward computes and writes
+  // true: mean and variance are inputs. false: forward computes them from the batch and writes them.
+  bool given_statistics = false;
 };
 absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormForward(
     const Context& context, const BatchNormArgs& args);

@@ -23,11 +23,11 @@ int64_t RoundUp(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// The most pieces of a batch whose kernel gradients are summed separately, so that the sum does not
-// depend on the threads.
+// A batch is divided into at most this number of pieces. Each piece sums its kernel gradients separately, so
+// that the result does not depend on the number of threads.
 constexpr int64_t kMaxPieces = 16;
-// Up to this number of channels, images are planar, and the backward loops for the kernel's gradient alone
-// use lanes along the filters: neither pixels nor the kernel's rows would fill the lanes.
+// Images with at most this number of channels are planar. If only the kernel's gradient is needed, their
+// backward loops use lanes along the filters: neither pixels nor the kernel's rows would fill the lanes.
 constexpr int64_t kFewChannels = 4;
 
 // Whether this op is faster than oneDNN's convolution followed by pooling: measured on shapes of 1 to 256
@@ -40,8 +40,8 @@ bool Fits(const Conv2DParams& params, const Shape& unpooled) {
          (params.kernel_height + 1) * (unpooled[2] + params.kernel_width - 1) * channels <= kMaxFloatsOfRows;
 }
 
-// How many rows of windows to process at once: their part of the image and its gradient must fit the
-// first-level cache. All rows are divided into equal parts.
+// The number of rows of windows that are processed at once: their part of the image and its gradient must fit
+// the first-level cache. All rows are divided into equal parts.
 int64_t RowsAtOnce(const PooledShape& shape) {
   constexpr int64_t kFloats = 8 << 10;
   const int64_t in_row = shape.columns * shape.channels;
@@ -146,8 +146,8 @@ class PooledConv2D final : public LinearOp {
 
   // Working memory of one thread. Each image buffer holds only one form, so that its padding stays 0.
   struct Scratch {
-    AlignedBuffer image;         // of `form_`
-    AlignedBuffer rows, drows;   // Form::kRows, the image and its gradient
+    AlignedBuffer image;         // in the layout `form_`
+    AlignedBuffer rows, drows;   // the image and its gradient as Form::kRows
     std::vector<Passed> passed;  // [lanes, windows]
   };
 
@@ -159,7 +159,7 @@ class PooledConv2D final : public LinearOp {
   int64_t partial_floats() const {
     return padded_filters() + (lanes_along_filters_ ? blocks_kernel_floats() : rows_kernel_floats());
   }
-  // With slack for the last vector of the last row.
+  // The size of an image's buffer, with slack for the last vector of the last row.
   int64_t image_floats(Form form) const {
     const int64_t channels = form == Form::kBlocked ? RoundUp(shape_.channels, code_.lanes) : shape_.channels;
     return shape_.rows * shape_.columns * channels + code_.lanes;
@@ -176,7 +176,7 @@ class PooledConv2D final : public LinearOp {
     }
     return 0;
   }
-  // Clears the sums of padding filters: they are not 0 where the image is infinite or NaN, because 0 *
+  // Clears the outputs of padding filters. Where the image is infinite or NaN they are not 0, because 0 *
   // infinity is NaN.
   void ClearPaddingFilters(float* y) const {
     const int64_t filters = filters_ % code_.lanes;
@@ -216,7 +216,7 @@ class PooledConv2D final : public LinearOp {
     }
   }
 
-  // Returns `image`.
+  // Copies an image of the input into a padded one. Returns `image`.
   const float* CopyIn(Form form, const float* x, float* image) const {
     const int64_t stride = form == Form::kPlanar ? shape_.rows * shape_.columns : 1;
     ForEachRun(form, [&](int64_t from, int64_t to, int64_t channels) {
@@ -225,7 +225,7 @@ class PooledConv2D final : public LinearOp {
     return image;
   }
 
-  // Padding channels of dx become 0.
+  // Copies the gradient of a padded image to dx. Padding channels of dx become 0.
   void CopyOut(const float* rows, float* dx) const {
     if (input_.num_floats() != input_.shape.num_elements()) std::fill(dx, dx + input_floats(), 0.0f);
     ForEachRun(Form::kRows, [&](int64_t to, int64_t from, int64_t channels) {
@@ -248,14 +248,15 @@ class PooledConv2D final : public LinearOp {
     if (drows != nullptr) CopyOut(drows, dx);
   }
 
-  // The index of Keras' kernel [i, j, c, filter] in [blocks, taps, lanes], with taps in the order of
-  // `offsets_`, or in [blocks, lanes, kernel_height, span].
+  // The position of the element [i, j, c] of Keras' kernel, for filter 0, in the packed forms of the kernel:
+  // BlocksTap() in [blocks, taps, lanes], with taps in the order of `offsets_`, and RowsTap() in [blocks,
+  // lanes, kernel_height, span].
   int64_t BlocksTap(int64_t i, int64_t j, int64_t c) const {
     return ((c * shape_.kernel_height + i) * shape_.kernel_width + j) * code_.lanes;
   }
   int64_t RowsTap(int64_t i, int64_t j, int64_t c) const { return i * span_ + j * shape_.channels + c; }
 
-  // Calls visit(index in Keras' kernel of filter 0, i, j, c).
+  // Calls visit(index, i, j, c) for each tap. `index`: the position in Keras' kernel of the tap's filter 0.
   template <typename Visit>
   void ForEachTap(const Visit& visit) const {
     int64_t tap = 0;
@@ -287,7 +288,7 @@ class PooledConv2D final : public LinearOp {
     });
   }
 
-  // Sums the pieces in order.
+  // Sums the partial gradients of the pieces, in order.
   void SumPartials(float* dkernel, float* dbias) {
     float* const sum = partial_.data();
     for (int64_t piece = 1; piece < pieces_; ++piece) {
@@ -314,21 +315,21 @@ class PooledConv2D final : public LinearOp {
   const int64_t filters_;
   const bool needs_input_gradient_;
   const PooledCode code_;
-  const bool planar_;               // in the forward pass
-  const bool lanes_along_filters_;  // in the backward pass
+  const bool planar_;               // the forward pass uses planar images
+  const bool lanes_along_filters_;  // the backward pass uses lanes along the filters
   const PooledShape shape_;
   const int64_t pad_top_, pad_left_;
   const TensorDesc output_;
-  const Form form_;      // of images in the forward pass
-  const bool in_place_;  // the input already has this form
-  const int64_t span_;   // floats of a row of the kernel, in whole vectors
+  const Form form_;      // the layout of images in the forward pass
+  const bool in_place_;  // the input already has this layout
+  const int64_t span_;   // floats of a row of the kernel, rounded up to whole vectors
   const int64_t rows_at_once_;
   const int64_t pieces_;
-  std::vector<int64_t> offsets_;     // [taps] of each tap in an image of `form_`
+  std::vector<int64_t> offsets_;     // [tap] its offset in an image of `form_`
   std::vector<WindowIndex> places_;  // [output, padding filters included]
   AlignedBuffer kernel_;             // packed, for forward or for backward
   AlignedBuffer bias_;               // [padded filters]
-  AlignedBuffer partial_;            // [piece] of dbias, then dkernel
+  AlignedBuffer partial_;            // [piece] its dbias, then its dkernel
   std::vector<Scratch> scratch_;     // [thread]
 };
 

@@ -7,8 +7,8 @@ namespace {
 
 // --- Forward: the kPixel floats of a pixel are adjacent: 1 in a planar image, kLanes in a blocked one ---
 
-// kWindows adjacent windows and kBlocks blocks of filters. `offsets` [taps] of each tap in the image; kernel
-// [block, taps, lanes]; y and places [block, windows, lanes].
+// Computes kWindows adjacent windows for kBlocks blocks of filters. `offsets` [taps] are the offsets of the
+// taps in the image. kernel [blocks, taps, lanes]; y and argmax [blocks, windows, lanes].
 template <int kLanes, int kPixel, int kBlocks, int kWindows>
 inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, const float* corner,
                                                        const int64_t* offsets, const float* kernel,
@@ -45,15 +45,15 @@ inline __attribute__((always_inline)) void ForwardTile(const PooledShape& s, con
         largest = larger ? value : largest;
         where = larger ? Ints<kLanes>{} + place : where;
       }
-      // A comparison with NaN is false, so a NaN among the four may have been skipped. Only y matters: no
-      // gradient passes a relu whose output is NaN.
+      // A comparison with NaN is false, so a NaN among the four sums may have been skipped. Only y must be
+      // corrected: no gradient passes a relu whose output is NaN.
 #pragma GCC unroll 4
       for (int place = 0; place < 3; ++place) {
         const Floats<kLanes> value = sums[b][place / 2][2 * window + place % 2];
         largest = value != value ? value : largest;
       }
       largest += addend;
-      largest = largest < 0.0f ? Floats<kLanes>{} : largest;  // NaN stays
+      largest = largest < 0.0f ? Floats<kLanes>{} : largest;  // keeps a NaN
       const int64_t to = (b * s.windows() + window) * kLanes;
       Store(largest, y + to);
       Store(__builtin_convertvector(where, WindowIndices<kLanes>), argmax + to);
@@ -87,7 +87,7 @@ inline __attribute__((always_inline)) void ForwardBlocks(const PooledShape& s, c
   }
 }
 
-// y and places [blocks, windows, lanes].
+// Computes y and argmax [blocks, windows, lanes] of one image.
 template <int kLanes, int kPixel, int kBlocks, int kWindows>
 void ForwardImage(const PooledShape& s, const float* image, const int64_t* offsets, const float* kernel,
                   const float* bias, float* y, WindowIndex* argmax) {
@@ -106,7 +106,7 @@ void ForwardImage(const PooledShape& s, const float* image, const int64_t* offse
 
 // --- Backward with lanes along the filters, for few taps: the image is planar ---
 
-// Adds to dkernel [kTaps, lanes], for the taps with these offsets.
+// Adds the gradients of the taps with these offsets to dkernel [kTaps, lanes].
 template <int kLanes, int kTaps>
 inline __attribute__((always_inline)) void KernelGradientOfTaps(const PooledShape& s, const float* image,
                                                                 const int64_t* offsets, const float* y,
@@ -144,7 +144,7 @@ inline __attribute__((always_inline)) void KernelGradientOfTaps(const PooledShap
   for (int tap = 0; tap < kTaps; ++tap) Store(sums[tap], dkernel + tap * kLanes);
 }
 
-// Adds to dkernel [blocks, taps, lanes].
+// Adds the gradients of all taps to dkernel [blocks, taps, lanes].
 template <int kLanes>
 void KernelGradientImage(const PooledShape& s, const float* image, const int64_t* offsets, const float* y,
                          const float* dy, const WindowIndex* argmax, float* dkernel) {
@@ -163,7 +163,7 @@ void KernelGradientImage(const PooledShape& s, const float* image, const int64_t
   }
 }
 
-// Adds to dbias [blocks, lanes].
+// Adds the bias's gradient to dbias [blocks, lanes].
 template <int kLanes>
 void BiasGradientImage(const PooledShape& s, const float* y, const float* dy, float* dbias) {
   for (int64_t block = 0; block < s.blocks; ++block) {
@@ -182,8 +182,8 @@ void BiasGradientImage(const PooledShape& s, const float* y, const float* dy, fl
 
 // --- Backward with lanes along a row of the kernel: the image is [rows, columns, channels] ---
 
-// Collects the selected gradients of a block of filters and some rows of windows: passed [lanes, windows],
-// counts [lanes].
+// Collects the selected gradients of a block of filters and some rows of windows in passed [lanes, windows].
+// counts [lanes] receives their number.
 template <int kLanes>
 inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t first_row, int64_t last_row,
                                                   const float* y, const float* dy, const WindowIndex* argmax,
@@ -196,7 +196,7 @@ inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t 
     for (int64_t column = 0; column < s.out_width; ++column, from += kLanes) {
       const int64_t corner = 2 * row * in_row + 2 * column * s.channels;
       for (int lane = 0; lane < kLanes; ++lane) {
-        // Always written, and kept if the relu was open: faster than an unpredictable branch.
+        // Always written, but only counted if the relu was open: an unpredictable branch would be slower.
         passed[lane * windows + counts[lane]] = {corner + of_place[argmax[from + lane]], dy[from + lane]};
         counts[lane] += y[from + lane] > 0 ? 1 : 0;
       }
@@ -204,15 +204,15 @@ inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t 
   }
 }
 
-// Hides the pointer's origin from the compiler. Otherwise it would compute each vector's address separately,
-// from more numbers than there are registers, which costs a quarter of the backward pass.
+// Hides the pointer's origin from the compiler. Otherwise the compiler would compute each vector's address
+// separately, from more numbers than there are registers, which costs a quarter of the backward pass.
 template <typename Pointer>
 inline __attribute__((always_inline)) void KeepOnePointer(Pointer& pointer) {
   asm("" : "+r"(pointer));
 }
 
-// dkernel [kRows, kVectors * lanes], with rows `span` apart, += the sum over `passed` of gradient * the
-// place's part of the image.
+// For each element of `passed`, adds the product of its gradient and its part of the image to dkernel [kRows,
+// kVectors * lanes], whose rows are `span` apart.
 template <int kLanes, int kRows, int kVectors>
 inline __attribute__((always_inline)) void KernelGradientTile(const Passed* passed, int64_t count,
                                                               const float* image, int64_t in_row,
@@ -244,7 +244,7 @@ inline __attribute__((always_inline)) void KernelGradientTile(const Passed* pass
   }
 }
 
-// The part of the image of each of `passed` += gradient * kernel.
+// For each element of `passed`, adds the product of its gradient and the kernel to its part of dimage.
 template <int kLanes, int kRows, int kVectors>
 inline __attribute__((always_inline)) void ImageGradientTile(const Passed* passed, int64_t count,
                                                              const float* kernel, int64_t in_row,
@@ -272,8 +272,8 @@ inline __attribute__((always_inline)) void ImageGradientTile(const Passed* passe
   }
 }
 
-// Calls visit(rows, vectors, row, vector) for tiles of a kernel of kernel_height rows of `vectors` vectors:
-// first tiles that fill the registers, then the rest.
+// Calls visit(rows, vectors, row, vector) for tiles of a kernel that has kernel_height rows of `vectors`
+// vectors: first for tiles that fill the registers, then for the rest.
 template <int kRows, int kVectors, typename Visit>
 inline __attribute__((always_inline)) void ForEachTile(int64_t kernel_height, int64_t vectors,
                                                        const Visit& visit) {
@@ -288,10 +288,10 @@ inline __attribute__((always_inline)) void ForEachTile(int64_t kernel_height, in
   for (; row < kernel_height; ++row) visit_rows(std::integral_constant<int, 1>(), row);
 }
 
-// Adds to dkernel [blocks, lanes, kernel_height, span], span = vectors * lanes, and to dimage [rows, columns,
-// channels], unless it is null. Both images are followed by kLanes floats of slack. `kernel` has dkernel's
-// shape, with zeros after the kernel_width * channels floats of a row. passed [lanes, windows] is working
-// memory.
+// Adds the kernel's gradient to dkernel [blocks, lanes, kernel_height, span], where span = vectors * lanes.
+// Adds the image's gradient to dimage [rows, columns, channels], unless it is null. Both images are followed
+// by kLanes floats of slack. `kernel` has dkernel's shape, with zeros after the kernel_width * channels
+// floats of a row. passed [lanes, windows] is working memory.
 template <int kLanes, int kRows, int kVectors>
 void PassedGradientImage(const PooledShape& s, const float* image, const float* kernel, const float* y,
                          const float* dy, const WindowIndex* argmax, int64_t vectors, int64_t rows_at_once,

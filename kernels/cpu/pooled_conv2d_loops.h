@@ -17,7 +17,7 @@ struct PooledShape {
   int64_t channels, blocks;  // channels of the image, blocks of filters
   int64_t kernel_height, kernel_width;
   int64_t rows, columns;          // size of the image
-  int64_t out_height, out_width;  // pooled
+  int64_t out_height, out_width;  // size of the pooled image
 
   int64_t taps() const { return channels * kernel_height * kernel_width; }
   int64_t windows() const { return out_height * out_width; }
@@ -31,10 +31,10 @@ struct Passed {
 };
 
 // An image is planar, [channels, rows, columns], or blocked, [channel blocks, rows, columns, lanes].
-// `offsets` [taps] are the offsets of the taps in it. y, dy and places are [blocks, windows, lanes].
+// `offsets` [taps] are the offsets of the taps in the image. y, dy and argmax are [blocks, windows, lanes].
 struct PooledCode {
   int64_t lanes;
-  // kernel [blocks, taps, lanes], bias [blocks, lanes].
+  // kernel [blocks, taps, lanes]; bias [blocks, lanes].
   void (*forward_planar)(const PooledShape& s, const float* image, const int64_t* offsets,
                          const float* kernel, const float* bias, float* y, WindowIndex* argmax);
   void (*forward_blocked)(const PooledShape& s, const float* image, const int64_t* offsets,

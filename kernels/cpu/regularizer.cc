@@ -1,4 +1,4 @@
-// L1 and L2 penalties on a variable, in the calling thread; the sum is in double and in order.
+// L1 and L2 penalties on a variable, in the calling thread. Terms are added in double precision, in order.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

@@ -41,10 +41,10 @@ CAIRN_MATH void PowerOfTwo(const Ints<kLanes>& n, Floats<kLanes>& power) {
   power = reinterpret_cast<Floats<kLanes>>(bits);
 }
 
-// 1 ulp, denormal results included.
+// exp(x): 1 ulp, denormal results included.
 CAIRN_MATH void Exp(const Floats<kLanes>& x, Floats<kLanes>& y) {
-  Floats<kLanes> clamped = x > 89.0f ? Floats<kLanes>{} + 89.0f : x;  // overflows
-  clamped = clamped < -104.0f ? Floats<kLanes>{} - 104.0f : clamped;  // is 0
+  Floats<kLanes> clamped = x > 89.0f ? Floats<kLanes>{} + 89.0f : x;  // exp(89) overflows
+  clamped = clamped < -104.0f ? Floats<kLanes>{} - 104.0f : clamped;  // exp(-104) is 0
   Ints<kLanes> n;
   Floats<kLanes> r, e, half, rest;
   Reduce<kLanes>(clamped, n, r);
@@ -57,7 +57,7 @@ CAIRN_MATH void Exp(const Floats<kLanes>& x, Floats<kLanes>& y) {
 
 // exp(x) - 1 for x <= 0: 2 ulp.
 CAIRN_MATH void Expm1OfNegative(const Floats<kLanes>& x, Floats<kLanes>& y) {
-  const Floats<kLanes> clamped = x < -20.0f ? Floats<kLanes>{} - 20.0f : x;  // is -1
+  const Floats<kLanes> clamped = x < -20.0f ? Floats<kLanes>{} - 20.0f : x;  // exp(-20) - 1 rounds to -1
   Ints<kLanes> n;
   Floats<kLanes> r, e, power;
   Reduce<kLanes>(clamped, n, r);
@@ -77,8 +77,8 @@ CAIRN_MATH void CopySign(const Floats<kLanes>& x, const Floats<kLanes>& sign, Fl
   y = reinterpret_cast<Floats<kLanes>>(bits);
 }
 
-// log(1 + e) for 0 <= e <= 1: 1 ulp. Moshier, Cephes, single/logf.c, whose argument minus 1 is e or, above
-// sqrt(2) - 1, (1 + e) / 2 - 1.
+// log(1 + e) for 0 <= e <= 1: 1 ulp. Moshier, Cephes, single/logf.c. The argument of its polynomial is e or,
+// if e > sqrt(2) - 1, (1 + e) / 2 - 1.
 CAIRN_MATH void Log1p(const Floats<kLanes>& e, Floats<kLanes>& y) {
   const Ints<kLanes> large = e > 0.41421356237f;
   const Floats<kLanes> f = large ? (e - 1.0f) * 0.5f : e;
@@ -105,7 +105,7 @@ CAIRN_MATH void Sigmoid(const Floats<kLanes>& x, Floats<kLanes>& y, Floats<kLane
   rest = x < 0.0f ? large : small;
 }
 
-// 3 ulp.
+// tanh(x): 3 ulp.
 CAIRN_MATH void Tanh(const Floats<kLanes>& x, Floats<kLanes>& y) {
   Floats<kLanes> size, e;
   Abs<kLanes>(x, size);
@@ -122,8 +122,8 @@ CAIRN_MATH void Softplus(const Floats<kLanes>& x, Floats<kLanes>& y) {
   y = (x < 0.0f ? Floats<kLanes>{} : x) + log;
 }
 
-// The normal distribution function, erfc(-x / sqrt(2)) / 2: 1 ulp of 1. The approximations of erf are N.
-// Juffa's, stackoverflow.com/questions/35148198: a polynomial near 0, and log(1 - erf(t)) as one.
+// The normal distribution function, erfc(-x / sqrt(2)) / 2: 1 ulp of 1. N. Juffa's polynomials,
+// stackoverflow.com/questions/35148198, approximate erf(t) near 0 and log(1 - erf(t)) elsewhere.
 CAIRN_MATH void NormalCdf(const Floats<kLanes>& x, Floats<kLanes>& y) {
   const Floats<kLanes> a = x * 0.70710678118654752f, s = a * a;
   Floats<kLanes> t;

@@ -58,7 +58,7 @@ class CpuZeroPad2D final : public UnaryOp {
   const TensorDesc output_;
   const int64_t top_, left_, height_, width_;
   const int64_t lanes_;  // channels that are adjacent
-  const int64_t slabs_;  // [height, width, lanes]
+  const int64_t slabs_;  // number of slabs [height, width, lanes]
 };
 
 }  // namespace

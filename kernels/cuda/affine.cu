@@ -13,7 +13,7 @@ namespace cairn::kernels::cuda {
 namespace {
 
 // One thread for each vector of elements, grid-strided; memory is padded to whole vectors. `scale` and
-// `offset` [width], the latter null for 0. Deterministic.
+// `offset` are [width]; `offset` is null if nothing is added. Deterministic.
 template <typename T>
 __global__ void AffineKernel(int64_t vectors, int64_t width, const float* scale, const float* offset,
                              const Vector<T>* x, Vector<T>* y) {
@@ -63,9 +63,9 @@ class CudaAffine final : public UnaryOp {
 
   Context& context_;
   const TensorDesc output_;
-  // [width], or one value. Kept because the copies to the device may be made late.
+  // [width], or one value. Kept on the host because the device may copy them later.
   const std::vector<float> scale_, offset_;
-  std::unique_ptr<DeviceMemory> constants_;  // both
+  std::unique_ptr<DeviceMemory> constants_;  // scale, then offset
 };
 
 }  // namespace

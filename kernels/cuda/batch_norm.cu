@@ -173,8 +173,8 @@ struct Gradients {
   bool frozen = false;
 };
 
-// Computes the sums of dy and of dy times normalized x over the rows, and also dx, unless it is null, if
-// there is one slab. Deterministic.
+// Computes the sums of dy and of dy times normalized x over the rows. If there is one slab, also computes dx,
+// unless it is null. Deterministic.
 template <typename T, int kUnit>
 __global__ void SumGradients(ColumnPlan plan, Channels channels, Gradients gradients, const T* x, const T* dy,
                              Pair* partials, unsigned* counters, T* dx) {

@@ -52,9 +52,9 @@ __global__ void MergeForward(Broadcast b, MergeKind kind, Inputs<T> xs, T* y) {
   }
 }
 
-// dx of input `k` = the sum of dy times the derivative over all elements of the output to which an element of
-// `k` is broadcast. One thread for each of `count` elements of dx, grid-strided; adjacent threads read
-// adjacent elements. Deterministic.
+// dx of input `k`: for each of its elements, the sum of dy times the derivative over all elements of the
+// output to which the element is broadcast. One thread for each of `count` elements of dx, grid-strided;
+// adjacent threads read adjacent elements. Deterministic.
 template <typename T>
 __global__ void MergeBackward(Broadcast b, MergeKind kind, int k, int64_t count, int64_t repeats,
                               Inputs<T> xs, const T* dy, T* dx) {

@@ -25,9 +25,9 @@ struct MergeSums {
     into.b += other.b;
   }
 };
-// Merges a mean and a sum of squared deviations from it (Chan, Golub, LeVeque, "Updating Formulae and a
-// Pairwise Algorithm for Computing Sample Variances", 1979). `count` rows are in `into`; `share` is the
-// other's fraction of all rows.
+// Merges means and sums of squared deviations from the mean (Chan, Golub, LeVeque, "Updating Formulae and a
+// Pairwise Algorithm for Computing Sample Variances", 1979). `into` covers `count` rows; `share` is the
+// fraction of the merged rows that `other` covers.
 struct MergeMoments {
   static __device__ void Merge(float count, float share, Pair& into, const Pair& other) {
     const float delta = other.a - into.a;
@@ -81,14 +81,14 @@ struct ColumnPlan {
     const int64_t end = (slab + int64_t{1}) * slab_rows;
     return end < rows ? end : rows;
   }
-  // This thread's rows: from first_row() to end_row(), thread_rows() apart. None if it is beyond the last
-  // column.
+  // This thread's rows: from first_row() to end_row(), thread_rows() apart. A thread beyond the last column
+  // has no rows.
   __device__ int64_t first_row() const { return slab() * slab_rows + thread_row(); }
   __device__ int64_t end_row() const { return unit() < units ? end_of(slab()) : 0; }
 };
 
-// Calls rows(std::integral_constant n, row) for this thread's rows, n of them from `row` on: kChunk at a time
-// while there are as many, then one at a time.
+// Calls rows(n, row) for all rows of this thread, n of them at a time, from `row` on. n is a
+// std::integral_constant: kChunk while that many rows are left, then 1.
 template <int kChunk, typename Rows>
 __device__ void ForChunks(const ColumnPlan& plan, const Rows& rows) {
   const int64_t step = plan.thread_rows(), end = plan.end_row();

@@ -13,8 +13,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// Copies [rows, width] from one matrix into another; each has its own distance between rows. One thread for
-// each unit, grid-strided. Deterministic.
+// Copies `width` units of each row from one matrix into another; each matrix has its own distance between
+// rows. One thread for each unit, grid-strided. Deterministic.
 template <typename Unit>
 __global__ void CopyColumns(int64_t rows, int64_t width, const Unit* from, int64_t from_width, Unit* to,
                             int64_t to_width) {
@@ -57,7 +57,8 @@ class CudaConcatenate final : public NaryOp {
   }
 
  private:
-  // Calls copy(input, its width, its offset in a row of the output, the output's width), in units.
+  // Calls copy(k, unit, width of input k, its offset in a row of the output, the output's width). Widths and
+  // offset are in units.
   template <typename Copy>
   absl::Status ForParts(const Copy& copy) const {
     return VisitUnit(unit_, [&](auto* unit) -> absl::Status {
@@ -75,8 +76,8 @@ class CudaConcatenate final : public NaryOp {
   const TensorDesc output_;
   const int64_t rows_;
   const std::vector<int64_t> widths_;  // [input], bytes
-  int64_t width_ = 0;                  // of the output
-  int64_t unit_ = 0;                   // divides all widths
+  int64_t width_ = 0;                  // bytes of a row of the output
+  int64_t unit_ = 0;                   // greatest common divisor of all widths
 };
 
 }  // namespace

@@ -52,7 +52,8 @@ class Context::CudaMarker final : public Marker {
   CudaMarker(Context& context, Event event) : context_(context), event_(std::move(event)) {}
   absl::Status Set() override {
     CAIRN_RETURN_IF_ERROR(context_.FollowCompute());
-    // Within a recording an event is an edge of the graph, unless the host needs it.
+    // Within a recording, an event is an edge of the graph by default. This one is external, so that the host
+    // can wait for it.
     const unsigned flags = context_.recording_ ? cudaEventRecordExternal : cudaEventRecordDefault;
     CAIRN_CUDA(cudaEventRecordWithFlags(event_.get(), context_.down_.get(), flags));
     return absl::OkStatus();
@@ -216,7 +217,7 @@ absl::Status Context::Synchronize() {
 }
 
 absl::StatusOr<std::unique_ptr<PinnedMemory>> Context::Pin(const void* host, int64_t bytes) {
-  void* const memory = const_cast<void*>(host);  // only the signature needs it: the device only copies
+  void* const memory = const_cast<void*>(host);  // only the signature requires the cast
   CAIRN_CUDA(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
   return std::make_unique<RegisteredMemory>(memory);
 }

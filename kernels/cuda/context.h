@@ -67,8 +67,8 @@ class Context {
   absl::Status CopyToHost(const void* device, void* host, int64_t bytes);
   absl::Status CopyOnDevice(const void* from, void* to, int64_t bytes);
 
-  // The next Synchronize() calls delivery.Deliver(). Within a recording: the Synchronize() after each run of
-  // it. `delivery` must stay alive until then.
+  // The next Synchronize() calls delivery.Deliver(). Within a recording, the Synchronize() after each run of
+  // the recording calls it. `delivery` must stay alive until then.
   void Expect(Delivery& delivery) { expected_.push_back(&delivery); }
   // Returns the first fault, after all deliveries have been made.
   absl::Status Synchronize();

@@ -15,7 +15,7 @@ __global__ void Convert(int64_t count, const float* from, T* to) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < count; i += CAIRN_GLOBAL_THREADS) to[i] = FromFloat<T>(from[i]);
 }
 
-// from [places, c, f], to [f, places, c].
+// Converts `from` [places, c, f] to `to` [f, places, c].
 template <typename T>
 __global__ void ToFilterFirst(int64_t places, int64_t c, int64_t f, const float* from, T* to) {
   const int64_t inner = places * c;
@@ -24,7 +24,7 @@ __global__ void ToFilterFirst(int64_t places, int64_t c, int64_t f, const float*
   }
 }
 
-// from [f, places, c], to [places, c, f].
+// Converts `from` [f, places, c] to `to` [places, c, f].
 template <typename T>
 __global__ void FromFilterFirst(int64_t places, int64_t c, int64_t f, const T* from, float* to) {
   const int64_t inner = places * c;

@@ -40,24 +40,24 @@ struct ConvolutionParams {
 class Convolution {
  public:
   virtual ~Convolution() = default;
-  // Sets the kernel that the two maps below use until the next call.
+  // Sets the kernel that Forward() and BackwardSource() use until the next call.
   virtual absl::Status SetKernel(const float* kernel) = 0;
   virtual absl::Status Forward(const void* source, const float* bias, void* destination) = 0;
   virtual absl::Status BackwardSource(const void* ddestination, void* dsource) = 0;
-  // `source` must be that of the last Forward(), if the params include Forward().
+  // If the params include Forward(), `source` must be that of the last Forward().
   virtual absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) = 0;
 };
 
-// Chooses between the two implementations below, by availability and speed.
+// Chooses between the two implementations below, by what cuDNN supports and by speed.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(Context& context,
                                                              const ConvolutionParams& params);
 
-// With cuDNN. UNIMPLEMENTED if cuDNN does not support these shapes.
+// A convolution by cuDNN. UNIMPLEMENTED if cuDNN does not support these shapes.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(Context& context,
                                                                   const ConvolutionParams& params);
 
-// With our own kernels, for all shapes: fast if a channel is combined with few others, as in depthwise
-// convolutions.
+// A convolution by our own kernels, for all shapes. It is fast if each channel is combined with few others,
+// as in depthwise convolutions.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDirectConvolution(Context& context,
                                                                    const ConvolutionParams& params);
 

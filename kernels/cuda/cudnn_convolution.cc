@@ -1,7 +1,7 @@
 // Convolutions by cuDNN's legacy calls, channels last.
 //
-// The legacy calls, not the graph API: their heuristics are one call, and their kernels for these shapes are
-// the same.
+// The graph API is not used: its kernels for these shapes are the same, and the heuristics of the legacy
+// calls take only one call.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ class CudnnConvolution final : public Convolution {
   }
 
   absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) override {
-    if (!params_.forward) CAIRN_RETURN_IF_ERROR(Pad(source));  // otherwise Forward() has done it
+    if (!params_.forward) CAIRN_RETURN_IF_ERROR(Pad(source));  // otherwise Forward() has padded the source
     const void* const from = Padded(source);
     const float one = 1, zero = 0;
     CAIRN_RETURN_IF_ERROR(UseMath(backward_kernel_.mathType));
@@ -110,8 +110,8 @@ class CudnnConvolution final : public Convolution {
   }
   const void* Padded(const void* source) const { return padded_ == nullptr ? source : padded_->data(); }
 
-  // cuDNN sets the kind of arithmetic for the convolution, but proposes it with each algorithm. If float32
-  // was requested, nothing may round it.
+  // cuDNN proposes a kind of arithmetic with each algorithm, but expects it as a setting of the convolution.
+  // If float32 was requested, the setting stays as it is, so that nothing is rounded.
   absl::Status UseMath(cudnnMathType_t math) {
     if (context_.precision() == Precision::kFloat32) return absl::OkStatus();
     CAIRN_CUDNN(cudnnSetConvolutionMathType(d_.convolution.get(), math));

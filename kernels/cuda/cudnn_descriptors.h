@@ -16,14 +16,14 @@ struct CudnnDescriptors {
   Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> source, destination;
   Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> filter;  // [f, kh, kw, c]
   Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> convolution;
-  // cuDNN pads both sides equally. Rows and columns that the shape has more after the image than before it
-  // are added to the source beforehand, and `source` describes the result.
+  // cuDNN pads both sides equally. If the shape has more rows or columns of padding after the image than
+  // before it, the excess is added to the source beforehand, and `source` describes the result.
   int64_t more_rows = 0, more_columns = 0;
   bool has_border() const { return more_rows + more_columns > 0; }
 };
 
-// UNIMPLEMENTED for groups, for which our own kernels are faster, for more elements than cuDNN supports, and
-// for padding that cuDNN cannot express.
+// UNIMPLEMENTED for groups (our own kernels are faster), for more elements than cuDNN supports, and for
+// padding that cuDNN cannot express.
 absl::StatusOr<CudnnDescriptors> Describe(const ConvolutionShape& shape, ElementType type,
                                           Precision precision);
 

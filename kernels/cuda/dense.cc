@@ -91,7 +91,7 @@ class CudaDense final : public LinearOp {
   const int64_t inputs_;
   const bool relu_;
   std::optional<ConvertedInput> input_;
-  std::unique_ptr<DeviceMemory> kernel_, bias_;  // of this step, converted; null in float32
+  std::unique_ptr<DeviceMemory> kernel_, bias_;  // converted in every step; null in float32
   std::unique_ptr<Matmul> forward_, weights_, source_;
   std::unique_ptr<ReluBias> relu_bias_;
 };

@@ -12,7 +12,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// A thread for each y[n, oh, ow, f]; adjacent threads share x and read adjacent kernel elements.
+// One thread for each y[n, oh, ow, f]. Adjacent threads share x and read adjacent kernel elements.
 // Deterministic.
 template <typename T>
 __global__ void DirectForward(ConvolutionShape s, bool relu, const T* x, const float* kernel,
@@ -37,7 +37,7 @@ __global__ void DirectForward(ConvolutionShape s, bool relu, const T* x, const f
   }
 }
 
-// A thread for each dx[n, h, w, c]. Deterministic.
+// One thread for each dx[n, h, w, c]. Deterministic.
 template <typename T>
 __global__ void DirectBackwardSource(ConvolutionShape s, const T* dy, const float* kernel, T* dx) {
   const int64_t group_channels = s.c / s.groups, group_filters = s.f / s.groups;
@@ -61,8 +61,8 @@ __global__ void DirectBackwardSource(ConvolutionShape s, const T* dy, const floa
   }
 }
 
-// Each split of the destination's positions sums its part of dkernel: partial [splits, kernel elements]. A
-// thread for each element, blockIdx.y for the split. Deterministic.
+// The positions of the destination are divided into splits. Each split sums its part of dkernel: partial
+// [splits, kernel elements]. One thread for each kernel element; blockIdx.y is the split. Deterministic.
 template <typename T>
 __global__ void DirectBackwardKernel(ConvolutionShape s, int64_t places_per_split, const T* x, const T* dy,
                                      float* partial) {
@@ -86,7 +86,7 @@ __global__ void DirectBackwardKernel(ConvolutionShape s, int64_t places_per_spli
   }
 }
 
-// A thread for each element, which adds the splits in order. Deterministic.
+// Adds the partial sums of all splits, in order. One thread for each element. Deterministic.
 __global__ void SumSplits(int64_t elements, int64_t splits, const float* partial, float* sum) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < elements; i += CAIRN_GLOBAL_THREADS) {
     float total = 0;

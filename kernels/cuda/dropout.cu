@@ -17,8 +17,8 @@ namespace {
 // The parameters that determine which elements are kept.
 struct Choice {
   uint64_t stream = 0;
-  uint64_t threshold = 0;  // words below it drop their element
-  float factor = 1;        // of elements that are kept
+  uint64_t threshold = 0;  // an element is dropped if its random word is below this
+  float factor = 1;        // the kept elements are multiplied by this
   uint64_t elements_per_example = 0;
 };
 
@@ -60,7 +60,8 @@ __global__ void Drop(Choice choice, int64_t vectors, const Context::RandomSeed* 
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         const bool stays = words[static_cast<size_t>(word)] >= choice.threshold;
-        v.at[k + word] = FromFloat<T>(stays ? ToFloat(v.at[k + word]) * choice.factor : 0.0f);  // not 0 * NaN
+        // Not a product with 0, so that a NaN is dropped too.
+        v.at[k + word] = FromFloat<T>(stays ? ToFloat(v.at[k + word]) * choice.factor : 0.0f);
       }
     }
     to[i] = v;
@@ -86,7 +87,7 @@ class CudaDropout final : public Dropout {
     return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_,
                         next_seed_, seed(), As<Vector<T>>(x), As<Vector<T>>(y));
   }
-  // Draws the numbers of Forward again, which is cheaper than storing the choice.
+  // Draws the random numbers of Forward() again, which is cheaper than storing the choice.
   absl::Status Backward(const float* dy, float* dx) override {
     return CAIRN_LAUNCH(Drop<T>, GridFor(vectors_), kBlock, 0, context_.stream(), choice_, vectors_, seed(),
                         static_cast<Context::RandomSeed*>(nullptr), As<Vector<T>>(dy), As<Vector<T>>(dx));
@@ -98,8 +99,8 @@ class CudaDropout final : public Dropout {
   Context& context_;
   const Choice choice_;
   const int64_t vectors_;
-  const Context::RandomSeed* const next_seed_;  // the context's
-  const std::unique_ptr<DeviceMemory> seed_;    // of the last Forward
+  const Context::RandomSeed* const next_seed_;  // the seed of the next Forward(), in the context
+  const std::unique_ptr<DeviceMemory> seed_;    // the seed of the last Forward()
 };
 
 }  // namespace

@@ -27,9 +27,9 @@ __device__ int64_t RowOf(float index, int64_t table_rows) {
   return index >= 0 && index < static_cast<float>(table_rows) ? static_cast<int64_t>(index) : -1;
 }
 
-// x [plan.rows] are indices, table [table_rows, width] is at any address for kUnit 1, y is [plan.rows,
-// width]; by rows of y. An index outside the table is reported to `fault`, and its row of y is 0.
-// Deterministic.
+// Copies rows of the table to y. x [plan.rows] contains the indices of the rows; table [table_rows, width]
+// may be at any address if kUnit is 1; y is [plan.rows, width]. The threads are mapped to the rows of y. An
+// index outside the table is reported to `fault`, and its row of y is 0. Deterministic.
 template <typename T, int kUnit>
 __global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const float* x, const float* table,
                          T* y, FaultWord* fault) {
@@ -49,8 +49,9 @@ __global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const 
   }
 }
 
-// Links the positions into lists: heads [table_rows], all 0 before, and next [indices] contain positions + 1;
-// 0 ends a list. One thread for each index. The order of the lists is not deterministic.
+// Links the positions of each table row into a list. heads [table_rows], which must be 0 before the call, and
+// next [indices] contain positions + 1; 0 ends a list. One thread for each index. The order of the lists is
+// not deterministic.
 __global__ void LinkPlaces(int64_t indices, int64_t table_rows, const float* x, uint32_t* heads,
                            uint32_t* next) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < indices; i += CAIRN_GLOBAL_THREADS) {
@@ -59,8 +60,8 @@ __global__ void LinkPlaces(int64_t indices, int64_t table_rows, const float* x, 
   }
 }
 
-constexpr int kWarps = 16;   // of a block that adds rows
-constexpr int kColumns = 4;  // of a lane, 32 apart
+constexpr int kWarps = 16;   // warps of a block of AddRows()
+constexpr int kColumns = 4;  // columns of a lane, 32 apart
 
 // Adds to `sums` the rows of dy that `matches` selects, in order: bit k stands for row `first` + k. Each lane
 // adds its columns, from `column` on. Loads four rows at once.
@@ -109,9 +110,9 @@ __device__ void AddPart(int64_t begin, int64_t end, int64_t row, int64_t table_r
   }
 }
 
-// Computes dtable [table_rows, width], at any address, from dy [indices, width]. Each warp has a row of the
-// table. Adjacent rows are in different blocks, because frequent indices are usually adjacent. Leaves the
-// heads at 0. Deterministic.
+// Computes dtable [table_rows, width], at any address, from dy [indices, width]. Each warp has one row of the
+// table. Adjacent rows are in different blocks, because frequent indices are usually adjacent. Sets the heads
+// to 0 again. Deterministic.
 template <typename T>
 __global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, const float* x, uint32_t* heads,
                         const uint32_t* next, const T* dy, float* dtable) {
@@ -128,7 +129,7 @@ __global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, cons
     if (lane == count) own = at - 1;
     at = next[at - 1];
   }
-  __syncwarp();  // all have read the head
+  __syncwarp();  // all lanes have read the head
   if (lane == 0) {
     is_long[warp] = at != 0;
     if (row < table_rows) heads[row] = 0;
@@ -147,7 +148,7 @@ __global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, cons
   }
   __syncthreads();
 
-  const int64_t part = (indices + kWarps - 1) / kWarps;  // of the indices, for one warp
+  const int64_t part = (indices + kWarps - 1) / kWarps;  // number of indices that each warp scans
   const int64_t begin = warp * part, end = begin + part < indices ? begin + part : indices;
   for (int owner = 0; owner < kWarps; ++owner) {
     if (!is_long[owner]) continue;

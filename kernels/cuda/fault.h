@@ -14,8 +14,8 @@
 
 namespace cairn::kernels::cuda {
 
-// The index in the upper half, the bits of the value in the lower half, so that the smallest word has the
-// first index.
+// The upper half contains the index, and the lower half contains the bits of the value. So the smallest word
+// has the first index.
 using FaultWord = unsigned long long;
 inline constexpr FaultWord kNoFault = ~FaultWord{0};
 inline constexpr int64_t kMaxFaultIndices = int64_t{1} << 32;

@@ -14,10 +14,10 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 8;      // of a block
-constexpr int kSumWarps = 16;  // of a block of the second stage
+constexpr int kWarps = 8;      // warps of a block
+constexpr int kSumWarps = 16;  // warps of a block of the second stage
 
-// The kernels' view of the shape, in 32 bits: divisions of 64-bit numbers would cost more than the sums.
+// The shape in 32 bits, as the kernels use it: divisions of 64-bit numbers would cost more than the sums.
 struct Places {
   uint32_t count = 0;  // pooled positions: n * ph * pw
   uint32_t ph = 0, pw = 0;
@@ -45,9 +45,9 @@ struct Patch {
   }
 };
 
-// A warp for a pooled position and 32 filters (blockIdx.y): each thread keeps its filter's weights in
-// registers, and all share the patch of x. argmax: the index of the first maximum among the four, row by row.
-// Deterministic.
+// One warp for each pooled position and 32 filters (blockIdx.y). Each thread keeps its filter's weights in
+// registers, and all threads share the patch of x. argmax: the index of the first maximum among the four, row
+// by row. Deterministic.
 template <int KH, int KW, int C, typename T>
 __global__ void __launch_bounds__(kWarps* kWarp)
     FirstForward(Places p, const float* x, const float* kernel, const float* bias, T* y, uint8_t* argmax) {
@@ -85,14 +85,14 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     }
     if (!mine) continue;
     const int64_t to = static_cast<int64_t>(place) * p.filters + f;
-    y[to] = FromFloat<T>(Relu(largest + offset));  // relu and bias do not change the order
+    y[to] = FromFloat<T>(Relu(largest + offset));  // bias and relu do not change which sum is the largest
     argmax[to] = static_cast<uint8_t>(at);
   }
 }
 
-// A warp strides over pooled positions for 32 filters: each thread sums its filter's gradients in registers,
-// and the warps of a block add theirs in shared memory. partial [gridDim.x, taps + 1, filters], the sums for
-// the bias last. Deterministic.
+// Each warp strides over pooled positions, for 32 filters. Each thread sums its filter's gradients in
+// registers, and the warps of a block add their sums in shared memory. partial [gridDim.x, taps + 1, filters]
+// receives the sums, those for the bias last. Deterministic.
 template <int KH, int KW, int C, typename T>
 __global__ void __launch_bounds__(kWarps* kWarp)
     FirstBackward(Places p, const float* x, const T* y, const uint8_t* argmax, const T* dy, float* partial) {
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// Sums partial [splits, weights + filters] over the splits, in order, into dkernel [weights] and dbias
-// [filters], unless that is null. A block for 32 columns; each warp walks along rows. Deterministic.
+// Sums partial [splits, weights + filters] over the splits, in order, into dkernel [weights] and, unless it
+// is null, dbias [filters]. One block for 32 columns; each warp walks along rows. Deterministic.
 __global__ void SumSplits(int64_t weights, int64_t filters, int64_t splits, const float* partial,
                           float* dkernel, float* dbias) {
   const int64_t columns = weights + filters;
@@ -196,7 +196,7 @@ class FirstPooledConv2D final : public LinearOp {
                  .pad_top = static_cast<int>(params.convolution.shape.pad_top),
                  .pad_left = static_cast<int>(params.convolution.shape.pad_left),
                  .filters = static_cast<int>(params.convolution.shape.f)}),
-        // A few blocks per multiprocessor, so that weights are read rarely and there are few partial sums.
+        // A few blocks per multiprocessor: the weights are then read rarely, and there are few partial sums.
         most_blocks_(static_cast<unsigned>(context.multiprocessors()) * 8),
         splits_(std::min<unsigned>(GridFor(places_.count, kWarps * 4),
                                    static_cast<unsigned>(context.multiprocessors()) * 2)) {}

@@ -82,8 +82,8 @@ __global__ void PoolForward(Images images, const T* x, T* y, int64_t* pixels) {
   }
 }
 
-// One thread for each pack of dx, grid-strided; `packs` of channels. The gradient goes to the pixel of the
-// maximum or, without `pixels`, in equal parts to all pixels. Deterministic.
+// One thread for each pack of channels of dx, grid-strided. The gradient goes to the pixel of the maximum or,
+// if `pixels` is null, in equal parts to all pixels. Deterministic.
 template <typename T, int kCount>
 __global__ void PoolBackward(Images images, const Pack<T, kCount>* dy, const int64_t* pixels,
                              Pack<T, kCount>* dx) {

@@ -40,8 +40,8 @@ constexpr int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The number of blocks for `items`, one thread each, of a kernel whose threads stride over the items beyond
-// the grid:
+// The number of blocks for a kernel with one thread for each of `items`, at most 2^20 blocks. If there are
+// more items than threads, the threads stride over the items:
 //   for (int64_t i = CAIRN_GLOBAL_THREAD; i < items; i += CAIRN_GLOBAL_THREADS)
 inline unsigned GridFor(int64_t items, int block = kBlock) {
   constexpr int64_t kMaxBlocks = 1 << 20;

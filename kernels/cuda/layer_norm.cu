@@ -25,9 +25,9 @@ __device__ float At(const float* values, int64_t j, float otherwise) {
   return values == nullptr ? otherwise : values[j];
 }
 
-// x, y [rows, width], by rows; gamma and beta [width] at any address, or null; statistics [rows]. The mean is
-// computed in two steps, and deviations are from the result of the first step, which keeps precision where
-// the mean is far from 0. Deterministic.
+// Normalizes the rows of x into y, both [rows, width]. gamma and beta are [width] at any address, or null;
+// `statistics` is [rows]. The mean is computed in two steps; the second step averages the deviations from the
+// result of the first one, which keeps precision where the mean is far from 0. Deterministic.
 template <typename T, int kUnit>
 __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const T* x, const float* gamma,
                               const float* beta, RowStatistics* statistics, T* y) {
@@ -54,7 +54,7 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
       }
     });
     rest = plan.Reduce(rest, Sum()) * each;
-    const float variance = Relu(plan.Reduce(squares, Sum()) * each - rest * rest);  // NaN stays
+    const float variance = Relu(plan.Reduce(squares, Sum()) * each - rest * rest);  // a NaN is kept
     const float mean = near + rest, inverse = 1.0f / std::sqrt(variance + epsilon);
     if (own > 0 && plan.rank() == 0) statistics[row] = {mean, inverse};
     plan.ForEach<kUnit>(own, [&](int64_t j) {
@@ -69,8 +69,8 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
   }
 }
 
-// x, dy, dx [rows, width], by rows; gamma [width] or null. With n = (x - mean) / deviation and g = gamma dy:
-// dx = (g - mean(g) - n mean(g n)) / deviation. Deterministic.
+// Computes dx from x and dy, all [rows, width]; gamma is [width] or null. With n = (x - mean) / deviation and
+// g = gamma dy: dx = (g - mean(g) - n mean(g n)) / deviation. Deterministic.
 template <typename T, int kUnit>
 __global__ void DifferentiateRows(RowPlan plan, int64_t width, const T* x, const float* gamma,
                                   const RowStatistics* statistics, const T* dy, T* dx) {
@@ -105,8 +105,8 @@ __global__ void DifferentiateRows(RowPlan plan, int64_t width, const T* x, const
   }
 }
 
-// dgamma and dbeta [width] at any address, or null: sums over the rows of dy times normalized x, and of dy.
-// Deterministic.
+// dgamma is the sum over the rows of dy times normalized x, and dbeta is the sum of dy. Both are [width] at
+// any address, or null. Deterministic.
 template <typename T, int kUnit>
 __global__ void SumColumns(ColumnPlan plan, const T* x, const RowStatistics* statistics, const T* dy,
                            Pair* partials, unsigned* counters, float* dgamma, float* dbeta) {
@@ -192,7 +192,7 @@ class CudaLayerNorm final : public LayerNorm {
   const LayerNormParams params_;
   RowPlan by_rows_;
   ColumnPlan by_columns_;
-  std::unique_ptr<DeviceMemory> statistics_;  // [rows], of the last Forward
+  std::unique_ptr<DeviceMemory> statistics_;  // [row] from the last Forward()
   std::unique_ptr<DeviceMemory> counters_;    // [tiles]
 };
 

@@ -20,31 +20,31 @@ namespace {
 // The arguments of a launch, except the formula. A row consists of the outputs that share a sum: the classes
 // of a categorical loss, otherwise all outputs of an example. A long row is divided into pieces.
 struct Batch {
-  int64_t width = 0;         // outputs of a row
-  int64_t piece = 0;         // outputs of a piece; a row's last one may have fewer
-  int64_t pieces = 1;        // of a row
-  int64_t row_targets = 0;   // floats of a row's target
-  int64_t example_rows = 1;  // rows of an example
+  int64_t width = 0;         // outputs in a row
+  int64_t piece = 0;         // outputs in a piece; the last piece of a row may have fewer
+  int64_t pieces = 1;        // pieces in a row
+  int64_t row_targets = 0;   // floats in the target of a row
+  int64_t example_rows = 1;  // rows in an example
   double terms = 1;          // the divisor of an example's sum
-  float scale = 1;           // of the gradient of one term of an example of weight 1
+  float scale = 1;           // the factor of a term's gradient, if the example has weight 1
   const float* outputs = nullptr;
   const float* targets = nullptr;
   const float* weights = nullptr;  // or null
   float* doutputs = nullptr;       // or null
 };
 
-// One piece, as seen by the threads that share it. Threads without a piece get one with no outputs.
+// One piece, as seen by the threads that share it. Threads that have no piece see an empty one.
 struct Piece {
   int64_t width = 0;
   bool present = false;
-  float scale = 1;  // of the gradient
+  float scale = 1;  // the piece's terms have gradients times this
   const float* output = nullptr;
   const float* target = nullptr;
   float* doutput = nullptr;  // or null
 };
 
-// The targets of a row over its classes: t[j], and the sum of t[j] * f(j), of which Share() is this thread's
-// part and Total() the whole.
+// The targets of a row over its classes: the target t[j] of class j, and the sum of t[j] * f(j) over the
+// classes. Share() is this thread's part of the sum, Total() the whole sum.
 class OneClass {
  public:
   static constexpr bool kLabels = true;
@@ -316,7 +316,7 @@ class CudaLoss final : public Loss, public Delivery {
   const bool packed_;  // outputs are read 16 bytes at a time
   const std::unique_ptr<DeviceMemory> counter_;
   Results results_;
-  LossSums* to_ = nullptr;  // of the last Run
+  LossSums* to_ = nullptr;  // the destination of the last Run()
 };
 
 }  // namespace
@@ -341,7 +341,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
 
   const bool packed = batch.width % kVector<float> == 0;
   const int64_t rows = params.batch * batch.example_rows * batch.pieces;
-  // A second block costs more than a few rounds of one, because the blocks must wait for each other.
+  // A second block costs more than a few rounds of one block, because the blocks must wait for each other.
   constexpr int64_t kRoundsOfOneBlock = 4, kBlocksOfMultiprocessor = 8;
   const int64_t units = packed ? batch.piece / kVector<float> : batch.piece;
   RowPlan plan = RowPlan::Make(rows, units, 1);

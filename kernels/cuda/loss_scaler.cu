@@ -13,12 +13,12 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// A thread for each element, grid-strided. Deterministic.
+// One thread for each element, grid-strided. Deterministic.
 __global__ void MultiplyBy(const float* scale, int64_t count, float* values) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < count; i += CAIRN_GLOBAL_THREADS) values[i] *= *scale;
 }
 
-// A thread for each element, grid-strided. A thread whose result is not finite sets the host's word
+// One thread for each element, grid-strided. A thread whose result is not finite sets the host's word
 // `not_finite`; all such threads write the same value. Deterministic.
 __global__ void DivideBy(const float* scale, int64_t count, float* values, uint32_t* not_finite) {
   constexpr float kLargest = 3.402823466e38f;
@@ -40,7 +40,8 @@ class CudaLossScaler final : public LossScaler, public Delivery {
         not_finite_(std::move(not_finite)) {}
 
   absl::Status SetScale(float scale) override {
-    CAIRN_RETURN_IF_ERROR(context_.Synchronize());  // an earlier copy may still read what is overwritten here
+    // An earlier copy may still read host_scale_.
+    CAIRN_RETURN_IF_ERROR(context_.Synchronize());
     host_scale_[0] = scale;
     return context_.CopyToDevice(host_scale_.data(), scale_->data(), sizeof(float));
   }
@@ -71,7 +72,7 @@ class CudaLossScaler final : public LossScaler, public Delivery {
   const std::unique_ptr<DeviceMemory> scale_;  // one float
   PinnedArray<float> host_scale_;
   PinnedArray<uint32_t> not_finite_;
-  bool* finite_ = nullptr;  // of the last Unscale()
+  bool* finite_ = nullptr;  // the destination of the last Unscale()
 };
 
 }  // namespace

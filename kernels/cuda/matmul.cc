@@ -40,7 +40,7 @@ absl::StatusOr<MatrixLayout> Layout(ElementType type, int64_t rows, int64_t colu
   return layout;
 }
 
-// So the product is computed as c' = b' a', where ' denotes the same memory in column-major order.
+// Computes c = a b as c' = b' a', where ' denotes the same memory in column-major order.
 class LtMatmul final : public Matmul {
  public:
   static absl::StatusOr<std::unique_ptr<Matmul>> Create(Context& context, const MatmulParams& params) {
@@ -82,7 +82,8 @@ class LtMatmul final : public Matmul {
     CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, params.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (params.bias) {
       CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
-      // Any address: without one there are no proposals. Each run passes its own addresses.
+      // cuBLAS proposes no algorithm unless the bias has an address, which may be any. Each run passes its
+      // own addresses.
       const void* const some = context_.scratch();
       CAIRN_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some));
     }

@@ -102,7 +102,7 @@ bool MemoryPool::TakeSlab(int64_t bytes) {
   const int64_t enough = RoundUp(bytes, kSlabGrain);
   const int64_t ahead = std::max(last_slab_ * 2, kFirstSlab);
   do {
-    // Near the limit, or on a card that others also use, a smaller slab than desired is good enough.
+    // A slab smaller than desired is accepted near the limit, or on a card that others also use.
     for (const int64_t wish : {options_.growth ? std::max(enough, ahead) : enough, enough, bytes}) {
       const int64_t slab = std::min(wish, (options_.limit_bytes - taken_) / kAlignment * kAlignment);
       if (slab < bytes) break;

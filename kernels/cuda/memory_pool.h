@@ -30,8 +30,8 @@ class MemoryPool {
   struct Options {
     std::string device;       // "/gpu:0", for messages
     int64_t limit_bytes = 0;  // the limit of all slabs together
-    // Each slab is twice as large as the last one, from kFirstSlab up; false: it has the requested size, in
-    // multiples of kSlabGrain.
+    // true: each slab is twice as large as the previous one, from kFirstSlab up. false: a slab has the
+    // requested size, rounded up to a multiple of kSlabGrain.
     bool growth = false;
   };
   static constexpr int64_t kSlabGrain = int64_t{2} << 20;
@@ -44,7 +44,7 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // RESOURCE_EXHAUSTED names `what` ("layer 'conv2d': output"), the bytes requested, in use, and the limit;
-  // unused slabs have been returned by then. `bytes` is at least 0; a size of 0 is a block too.
+  // unused slabs have been returned by then. `bytes` is at least 0; a request of 0 bytes also gets a block.
   absl::StatusOr<void*> Allocate(int64_t bytes, absl::string_view what);
   // `block` comes from Allocate().
   void Free(void* block);
@@ -59,7 +59,7 @@ class MemoryPool {
     bool free = true;
     bool first_of_slab = false;
   };
-  using Blocks = std::list<Block>;  // ordered by address within a slab; slab after slab
+  using Blocks = std::list<Block>;  // slab after slab, each slab's blocks by address
 
   // Takes a slab for at least `bytes` from the source; false: out of memory.
   bool TakeSlab(int64_t bytes);
@@ -73,7 +73,7 @@ class MemoryPool {
   Source& source_;
   const Options options_;
   Blocks blocks_;
-  std::multimap<int64_t, Blocks::iterator> free_;  // [bytes]
+  std::multimap<int64_t, Blocks::iterator> free_;  // the free blocks, by size in bytes
   std::map<void*, Blocks::iterator> used_;
   int64_t in_use_ = 0, taken_ = 0, last_slab_ = 0;
 };

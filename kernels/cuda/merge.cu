@@ -29,8 +29,8 @@ struct Pointers {
   int count = 0;
 };
 
-// The number of vectors of T that can be processed before single elements: 0 if a pointer is not aligned to
-// vectors.
+// The number of vectors of T at the beginning of `count` elements; the remaining elements are processed one
+// by one. 0 if a pointer is not aligned to vectors.
 template <typename T>
 int64_t VectorsOf(int64_t count, bool aligned) {
   return aligned ? count / kVector<T> : 0;
@@ -40,7 +40,7 @@ inline bool IsAligned(const void* pointer) {
 }
 
 // y = x0 op x1 op ..., where y may be x0. kCount inputs; a kCount of 0 means any number. One thread for each
-// vector of elements, then one for each of the rest, grid-strided. Deterministic.
+// vector of elements, then one for each remaining element, grid-strided. Deterministic.
 template <typename T, typename Op, int kCount>
 __global__ void Combine(int64_t vectors, int64_t count, Pointers<const T*> xs, T* y) {
   const int inputs = kCount == 0 ? xs.count : kCount;
@@ -66,7 +66,7 @@ __global__ void Combine(int64_t vectors, int64_t count, Pointers<const T*> xs, T
   }
 }
 
-// Copies x to each of `ys`. One thread for each vector of elements, then one for each of the rest,
+// Copies x to each of `ys`. One thread for each vector of elements, then one for each remaining element,
 // grid-strided. Deterministic.
 template <typename T>
 __global__ void CopyToAll(int64_t vectors, int64_t count, const T* x, Pointers<T*> ys) {

@@ -18,7 +18,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// The fewest floats of a chunk: below, the fixed cost of a call exceeds the cost of the bytes.
+// The minimum number of floats of a chunk: in a smaller one, the fixed cost of a call exceeds the cost of the
+// bytes.
 constexpr int64_t kMinChunk = 16 << 10;
 constexpr auto kPoll = std::chrono::microseconds(20);
 
@@ -42,7 +43,7 @@ class NcclGroup final : public DeviceGroup {
     Abort();
   }
 
-  // Must be called first, once; a group for which this, or Try(), failed is unusable.
+  // Must be called first and only once. If Open() or Try() fails, the group is unusable.
   absl::Status Open() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     const DeviceScope scope;
@@ -114,15 +115,15 @@ class NcclGroup final : public DeviceGroup {
 
  private:
   struct Rank {
-    int index = 0;       // for CUDA
+    int index = 0;       // CUDA's number of the device
     std::string name{};  // "/gpu:1"
     ncclComm_t comm = nullptr;
-    ncclRedOp_t weighted_sum = ncclSum;  // by weights_
+    ncclRedOp_t weighted_sum = ncclSum;  // multiplies by weights_
     Stream reduce{}, down{};             // for reductions, for copies to the host
   };
   // The events of a sum: a chunk has been reduced, and a chunk is on the host.
   struct Slot {
-    // [chunk] Of the device with the chunk's number.
+    // [chunk] Events of the device to which the chunk is reduced.
     std::vector<Event> reduced{}, arrived{};
     size_t chunks = 0;
   };
@@ -154,8 +155,8 @@ class NcclGroup final : public DeviceGroup {
     }
   }
 
-  // A rank whose last call NCCL has not accepted yet; null if there is none. Also returns the error of a call
-  // that failed later.
+  // A rank whose last call NCCL has not accepted yet; null if there is no such rank. Also returns the error
+  // of a call that was accepted and failed later.
   absl::StatusOr<const Rank*> BusyRank(const char* call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Rank* busy = nullptr;
     for (const Rank& rank : ranks_) {
@@ -254,7 +255,7 @@ class NcclGroup final : public DeviceGroup {
     }
   }
 
-  // A device whose chunk has not arrived; null if there is none.
+  // A device whose chunk has not arrived; null if all chunks have arrived.
   absl::StatusOr<const Rank*> WaitingFor(const Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (size_t root = 0; root < slot.chunks; ++root) {
       const cudaError_t error = cudaEventQuery(slot.arrived[root].get());
@@ -262,7 +263,7 @@ class NcclGroup final : public DeviceGroup {
       if (error != cudaErrorNotReady) {
         return Annotate(ToStatus(error, "a sum of all devices"), ranks_[root].name);
       }
-      static_cast<void>(cudaGetLastError());  // not an error
+      static_cast<void>(cudaGetLastError());  // clears cudaErrorNotReady, which is not an error
       CAIRN_RETURN_IF_ERROR(BusyRank("ncclReduce").status());
       return &ranks_[root];
     }
@@ -284,8 +285,8 @@ class NcclGroup final : public DeviceGroup {
     static_cast<void>(cudaGetLastError());  // already reported, or no error
   }
 
-  // Also called for a group without errors, which then has nothing in progress. All ranks are aborted in one
-  // NCCL group call, because otherwise one device would wait for the others.
+  // Called for every group at its end, also without an error; then nothing is in progress. All ranks are
+  // aborted in one NCCL group call, because otherwise one device would wait for the others.
   void Abort() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     static_cast<void>(nccl_.group_start());
     for (Rank& rank : ranks_) {
@@ -298,8 +299,8 @@ class NcclGroup final : public DeviceGroup {
   const NcclLimits limits_;
   std::string name_, who_;  // "NCCL 2.28.9", "NCCL 2.28.9 between /gpu:0,/gpu:1"
   Mutex mutex_;
-  // Used under the lock, except for constants: NCCL requires that a communicator's calls are made one at a
-  // time.
+  // Used under the lock, except for constants: NCCL requires that calls for one communicator are made one at
+  // a time.
   std::vector<Rank> ranks_;
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   // [device] The weights of weighted_sum; empty: not set.

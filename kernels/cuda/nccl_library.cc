@@ -21,7 +21,7 @@ absl::Status Load(void* library, const std::string& file, const char* symbol, Fu
 }  // namespace
 
 std::string NcclVersionText(int version) {
-  // The format since 2.9; older versions are refused.
+  // NCCL's version format since 2.9; older versions are refused.
   return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 

@@ -36,7 +36,7 @@ class NcclPeerGroup final : public PeerGroup {
     if (broken_.ok()) Break(absl::CancelledError("the group was aborted"));
   }
 
-  // Must be called first, once; a group for which it failed is unusable.
+  // Must be called first and only once. If it fails, the group is unusable.
   absl::Status Open() {
     const DeviceScope scope;
     const TimePoint deadline = Now() + limits_.setup;
@@ -67,8 +67,8 @@ class NcclPeerGroup final : public PeerGroup {
 
  private:
   struct Slot {
-    Event reduced{}, arrived{};  // on the device, and on the host
-    // Set if a copy to the host would have blocked: the copy is made once the sum is reduced.
+    Event reduced{}, arrived{};  // the sum is complete on the device, on the host
+    // Set if a copy to the host in Begin() would have blocked: then Await() makes the copy.
     std::optional<Sum> late{};
   };
 
@@ -120,9 +120,8 @@ class NcclPeerGroup final : public PeerGroup {
                      "ncclCommInitRankConfig", deadline);
   }
 
-  // Tests the group: all members sum numbers with a known result, to which member m contributes m + 1 times
-  // the numbers. If the machine's links are not what they are reported to be, reductions hang or give wrong
-  // results.
+  // Tests the group with a sum whose result is known: member m contributes some numbers times m + 1. If the
+  // machine's links are not what they are reported to be, reductions hang or give wrong results.
   absl::Status Try(TimePoint deadline) {
     constexpr int kPeriod = 61;
     std::vector<float> values(kTrialFloats);
@@ -162,7 +161,7 @@ class NcclPeerGroup final : public PeerGroup {
     cudaPointerAttributes attributes{};
     CAIRN_CUDA(cudaPointerGetAttributes(&attributes, sum.host));
     begun.late.reset();
-    // Otherwise the host would block in the call, without a limit.
+    // A copy to memory that is not pinned would block the host in the call, without a time limit.
     if (attributes.type == cudaMemoryTypeUnregistered) {
       begun.late = sum;
       CAIRN_CUDA(cudaEventRecord(begun.arrived.get(), reduce_.get()));
@@ -176,8 +175,8 @@ class NcclPeerGroup final : public PeerGroup {
     return absl::OkStatus();
   }
 
-  // NCCL multiplies the part as it reads it, which saves a pass over the gradient. Not needed for a weight of
-  // 1.
+  // Makes NCCL multiply this member's part by the weight as it reads the part, which saves a pass over the
+  // gradient. A weight of 1 needs no multiplication.
   absl::Status UseWeight(float weight) {
     if (weight == weight_) return absl::OkStatus();
     if (weight_ != 1) {
@@ -206,7 +205,7 @@ class NcclPeerGroup final : public PeerGroup {
   absl::StatusOr<bool> Arrived(const Slot& slot) const {
     const cudaError_t error = cudaEventQuery(slot.arrived.get());
     if (error == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());  // not an error
+      static_cast<void>(cudaGetLastError());  // clears cudaErrorNotReady, which is not an error
     } else if (error != cudaSuccess) {
       return ToStatus(error, "a sum");
     }
@@ -216,7 +215,7 @@ class NcclPeerGroup final : public PeerGroup {
     return error == cudaSuccess;
   }
 
-  // Waits only for the device.
+  // Makes the copy to the host that Begin() left out. Waits only for the device.
   absl::Status Fetch(Slot& slot) {
     if (!slot.late.has_value()) return absl::OkStatus();
     const DeviceScope scope;

@@ -37,7 +37,7 @@ struct Axis {
 struct Images {
   Axis rows, columns;
   int64_t examples;
-  int64_t packs = 0;  // of channels
+  int64_t packs = 0;  // packs of channels
 
   __host__ __device__ int64_t inputs() const { return examples * rows.input * columns.input * packs; }
   __host__ __device__ int64_t outputs() const { return examples * rows.output * columns.output * packs; }
@@ -98,8 +98,8 @@ __global__ void MaxForward(Images images, const Pack<T, kCount>* x, Pack<T, kCou
   }
 }
 
-// One thread for each pack of dx, grid-strided. Gathers from the windows that contain it, in order.
-// Deterministic.
+// One thread for each pack of dx, grid-strided. Visits the windows that contain the pack's position, in
+// order, and adds the gradients of those whose maximum is there. Deterministic.
 template <typename T, int kCount, typename Argmax>
 __global__ void MaxBackward(Images images, const Pack<T, kCount>* dy, const Pack<Argmax, kCount>* maxima,
                             Pack<T, kCount>* dx) {
@@ -127,7 +127,7 @@ __global__ void MaxBackward(Images images, const Pack<T, kCount>* dy, const Pack
   }
 }
 
-// As MaxForward, but computes the mean over the part of the window inside the image.
+// Like MaxForward, but computes the mean over the part of the window inside the image.
 template <typename T, int kCount>
 __global__ void AverageForward(Images images, const Pack<T, kCount>* x, Pack<T, kCount>* y) {
   const int64_t outputs = images.outputs();
@@ -152,7 +152,7 @@ __global__ void AverageForward(Images images, const Pack<T, kCount>* x, Pack<T, 
   }
 }
 
-// As MaxBackward, for the mean.
+// Like MaxBackward, but for the mean.
 template <typename T, int kCount>
 __global__ void AverageBackward(Images images, const Pack<T, kCount>* dy, Pack<T, kCount>* dx) {
   const int64_t inputs = images.inputs();

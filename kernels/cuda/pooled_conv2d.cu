@@ -1,6 +1,6 @@
-// A convolution by whichever implementation is available, and pooling by our own kernels. Forward, the
-// unpooled image is written once and read once. Backward, it is never read, and its gradient and the sums for
-// the bias are computed in one pass from the pooled gradient.
+// A convolution by whichever implementation is available, and pooling by our own kernels. In the forward
+// pass, the unpooled image is written once and read once. The backward pass never reads it, and computes its
+// gradient and the sums for the bias in one pass from the pooled gradient.
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -18,14 +18,14 @@ namespace cairn::kernels::cuda {
 namespace {
 
 struct PoolShape {
-  int64_t n = 0, h = 0, w = 0, c = 0;  // unpooled
+  int64_t n = 0, h = 0, w = 0, c = 0;  // the unpooled image
   int64_t pool_h = 0, pool_w = 0;
-  int64_t ph = 0, pw = 0;  // pooled
+  int64_t ph = 0, pw = 0;  // the pooled image
 };
 
-// y = relu(the maximum of a window), which equals the maximum of relu(window). A thread for each pooled
-// element, adjacent along the channels. argmax: the index of the first maximum in the window, row by row.
-// Deterministic.
+// y = relu(the maximum of a window), which equals the maximum of relu(window). One thread for each pooled
+// element; adjacent threads have adjacent channels. argmax: the index of the first maximum in the window, row
+// by row. Deterministic.
 template <typename T>
 __global__ void Pool(PoolShape s, const T* x, T* y, uint8_t* argmax) {
   const int64_t elements = s.n * s.ph * s.pw * s.c;
@@ -131,7 +131,8 @@ class PooledConv2D final : public LinearOp {
 
   absl::Status Backward(const float* x, const float* /*kernel*/, const float* y, float* dy, float* dx,
                         float* dkernel, float* dbias) override {
-    float* const gradient = unpooled_->data();  // the value is not needed any more
+    // Uses the memory of the unpooled image, which is not needed any more.
+    float* const gradient = unpooled_->data();
     CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH((Unpool<T, kUnit>), plan_.grid(), kBlock, 0, context_.stream(), plan_,
                                        pool_, As<T>(y), As<T>(dy), argmax(), As<T>(gradient),
                                        static_cast<Pair*>(context_.scratch()),
@@ -159,7 +160,7 @@ class PooledConv2D final : public LinearOp {
         plan_(ColumnPlan::Make(pool_.n * CeilDiv(pool_.h, pool_.pool_h) * CeilDiv(pool_.w, pool_.pool_w),
                                pool_.c, kUnit, 2 * context.multiprocessors(), kMinWindows)) {}
 
-  static constexpr int64_t kMinWindows = 8;  // per thread
+  static constexpr int64_t kMinWindows = 8;  // windows per thread
 
   uint8_t* argmax() const { return reinterpret_cast<uint8_t*>(argmax_->data()); }
 
@@ -169,7 +170,7 @@ class PooledConv2D final : public LinearOp {
   const ColumnPlan plan_;  // [windows, channels]
   std::optional<ConvertedInput> input_;
   std::unique_ptr<Convolution> convolution_;
-  std::unique_ptr<DeviceMemory> unpooled_;  // the value, then the gradient
+  std::unique_ptr<DeviceMemory> unpooled_;  // the unpooled image, then its gradient
   std::unique_ptr<DeviceMemory> argmax_;    // a byte for each output
   std::unique_ptr<DeviceMemory> counters_;  // [tiles]
 };

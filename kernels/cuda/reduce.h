@@ -42,8 +42,8 @@ __device__ T ReduceBlock(T value, const Operation& operation) {
   return ReduceLanes(warps, of_warp[thread % warps], operation);
 }
 
-// Returns true in all threads of the last of `blocks` blocks to arrive, which sees what the others have
-// written. `counter` is 0 before and after.
+// Returns true in all threads of one block: the last of `blocks` blocks to call this. That block sees
+// everything that the other blocks have written. `counter` is 0 before and after.
 __device__ inline bool IsLastBlock(unsigned* counter, unsigned blocks) {
   __shared__ bool last;
   __threadfence();

@@ -20,9 +20,9 @@ struct Penalty {
   float l1 = 0, l2 = 0;
 };
 
-// w, gradient [elements] at any address; `gradient` may be null. One thread for each element, grid-strided.
-// Blocks write their sums to `partials` [blocks], and the last block adds them and writes the host's
-// `penalty`. Deterministic.
+// Sums the penalty of w and adds its gradient to `gradient`, unless that is null. Both are [elements] at any
+// address. One thread for each element, grid-strided. Blocks write their sums to `partials` [blocks], and the
+// last block adds them and writes the host's `penalty`. Deterministic.
 __global__ void Penalize(Penalty p, const float* w, float* gradient, double* partials, unsigned* counter,
                          double* penalty) {
   double sum = 0;
@@ -71,7 +71,7 @@ class CudaRegularizer final : public Regularizer, public Delivery {
   const unsigned grid_;
   const std::unique_ptr<DeviceMemory> counter_;
   const PinnedArray<double> result_;
-  double* to_ = nullptr;  // of the last Run
+  double* to_ = nullptr;  // the destination of the last Run()
 };
 
 }  // namespace

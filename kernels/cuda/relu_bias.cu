@@ -12,7 +12,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// ReluBias::Backward(): y and dy [rows, channels], dbias [channels] at any address, or null. Deterministic.
+// The kernel of ReluBias::Backward(): y and dy are [rows, channels]; dbias is [channels] at any address, or
+// null. Deterministic.
 template <typename T, int kUnit>
 __global__ void MaskAndSum(ColumnPlan plan, bool relu, const T* y, T* dy, Pair* partials, unsigned* counters,
                            float* dbias) {
@@ -54,7 +55,7 @@ __global__ void MaskAndSum(ColumnPlan plan, bool relu, const T* y, T* dy, Pair* 
   for (int k = 0; k < kUnit; ++k) dbias[channel + k] = sums[k].a;
 }
 
-// A thread for each element. Deterministic.
+// Adds the bias and applies the relu. One thread for each element. Deterministic.
 template <typename T>
 __global__ void AddAndCut(int64_t elements, int64_t channels, const float* bias, bool relu, T* y) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < elements; i += CAIRN_GLOBAL_THREADS) {

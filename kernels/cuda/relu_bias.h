@@ -18,12 +18,12 @@ struct BiasRelu {
   const float* bias = nullptr;  // [channels] at any address, or null
   bool relu = false;
 };
-// In place. A NaN passes the relu, which the fused relus of cuDNN and cuBLAS do not guarantee:
-// cudnnConvolutionBiasActivationForward() only accepts CUDNN_NOT_PROPAGATE_NAN.
+// Applies the epilogue to y in place. Our relu keeps a NaN; the fused relus of cuDNN and cuBLAS do not
+// guarantee this: cudnnConvolutionBiasActivationForward() only accepts CUDNN_NOT_PROPAGATE_NAN.
 absl::Status Apply(Context& context, const BiasRelu& what, void* y);
 
-// For y and dy [rows, channels] of one type, aligned to 256 bytes; biases and their gradients [channels] are
-// floats at any address.
+// Computes the gradients of bias and relu. y and dy [rows, channels] have one type and are aligned to 256
+// bytes; biases and their gradients [channels] are floats at any address.
 class ReluBias {
  public:
   static absl::StatusOr<std::unique_ptr<ReluBias>> Create(Context& context, ElementType type, int64_t rows,

@@ -1,5 +1,5 @@
-// Kernels over the rows of a matrix: a row is shared by 1 to 32 lanes of a warp, or by a whole block. A row
-// that is needed again is read again, from the cache.
+// Kernels over the rows of a matrix: 1 to 32 lanes of a warp, or a whole block, share a row. A kernel that
+// needs a row again reads it again, from the cache.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,8 +36,8 @@ auto VisitUnit(int64_t width, const Visit& visit) {
   return visit(std::integral_constant<int, 1>());
 }
 
-// The mapping of threads to rows. All threads of the grid take part in all rounds, because they meet in
-// reductions; in the last round some have no row.
+// The mapping of threads to rows. All threads of the grid take part in all rounds, because reductions need
+// all threads of a warp or block; in the last round some threads have no row.
 struct RowPlan {
   int64_t rows = 0;
   int64_t rounds = 1;

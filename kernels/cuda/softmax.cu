@@ -15,7 +15,8 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// x, y [rows, width], by rows. Reads x three times, the second and third time from the cache. Deterministic.
+// Softmax of each row; x and y are [rows, width]. Reads x three times, the second and third time from the
+// cache. Deterministic.
 template <typename T, int kUnit>
 __global__ void SoftmaxForward(RowPlan plan, int64_t width, const T* x, T* y) {
   for (int64_t round = 0; round < plan.rounds; ++round) {
@@ -47,7 +48,7 @@ __global__ void SoftmaxForward(RowPlan plan, int64_t width, const T* x, T* y) {
   }
 }
 
-// y, dy, dx [rows, width], by rows. Deterministic.
+// The gradient of softmax for each row; y, dy and dx are [rows, width]. Deterministic.
 template <typename T, int kUnit>
 __global__ void SoftmaxBackward(RowPlan plan, int64_t width, const T* y, const T* dy, T* dx) {
   for (int64_t round = 0; round < plan.rounds; ++round) {

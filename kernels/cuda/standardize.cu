@@ -21,7 +21,7 @@ __global__ void StandardizeForward(int64_t count, int64_t width, float epsilon, 
   }
 }
 
-// dx for dy. One thread for each element, grid-strided. Deterministic.
+// Computes dx from dy. One thread for each element, grid-strided. Deterministic.
 template <typename T>
 __global__ void StandardizeBackward(int64_t count, int64_t width, float epsilon, bool invert,
                                     const float* variance, const T* dy, T* dx) {

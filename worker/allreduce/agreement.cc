@@ -13,7 +13,7 @@ bool Offers(const v1::RingState& state) {
   return !state.device_sums().library().empty();
 }
 
-// Why the devices do not sum the gradients although some of them could; empty: they do.
+// Why the devices cannot sum the gradients although at least one worker offers its device; empty: they can.
 std::string WhyRing(const std::vector<v1::RingState>& states, absl::Span<const std::string> names) {
   std::map<std::string, size_t> workers;  // [device]
   size_t offer = 0;                       // the first worker that offers its device

@@ -1,5 +1,6 @@
-// The agreement of the workers of a ring epoch, once each knows the state of all: whose values are used, and
-// which worker sums the gradients. A pure function of the states, so every worker gets the same result.
+// The agreement that each worker of a ring epoch makes when it knows the states of all workers: whose values
+// all workers use, and whether their devices or the ring sum the gradients. A pure function of the states, so
+// every worker gets the same result.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace cairn::allreduce {
 struct Agreement {
   std::shared_ptr<Ring> ring;         // begins at the version of `source`
   std::vector<v1::RingState> states;  // [worker]
-  int source = 0;                     // the worker whose values all use
+  int source = 0;                     // the worker whose values all workers use
   bool passes = false;                // some worker lacks these values: the source sends them
   int64_t ring_epoch = 0;             // the number of the ring epoch
   // The library with which the devices sum gradients ("NCCL 2.28.9"), in the group named by the first
@@ -30,10 +31,10 @@ struct Agreement {
   bool Needs(int worker) const;
 };
 
-// Agrees on everything but the ring and the ring epoch, from the states and names of all workers, [worker].
-// The source is the worker with the highest version among those that have trained; if none has, a worker that
-// has the first values. Of equals, the first is taken. FAILED_PRECONDITION if no worker has values, or if two
-// workers belong to different runs.
+// Makes an agreement without the ring and the ring epoch, from the states and names of all workers,
+// [worker]. The source is the worker with the highest version among those that have trained. If no worker has
+// trained, the source is a worker that has the first values. Among equal workers, the first one is taken.
+// FAILED_PRECONDITION if no worker has values, or if two workers belong to different runs.
 absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<const std::string> names);
 
 }  // namespace cairn::allreduce

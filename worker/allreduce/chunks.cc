@@ -7,8 +7,8 @@
 namespace cairn::allreduce {
 namespace {
 
-// A small gradient is also cut, so that all links carry parts of it at once, but not into messages so small
-// that their overhead dominates.
+// A small gradient is also cut into chunks, so that all links carry parts of it at once. Chunks are not made
+// so small that the overhead of messages dominates.
 constexpr int64_t kMinChunk = int64_t{4} << 10;
 constexpr int64_t kBucketsOfSmall = 4;
 

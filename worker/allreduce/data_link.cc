@@ -72,7 +72,7 @@ class DataOutgoing final : public RingStream, net::DataReceiver {
     v1::RingHeader header;
     CAIRN_RETURN_IF_ERROR(Parse(bytes, &header));
     if (!header.has_broken()) return handler_.OnFrame(header, payload);
-    // The status passed to End() at the other end.
+    // End() at the other end was called with this status.
     const auto code = static_cast<absl::StatusCode>(header.broken().code());
     return code == absl::StatusCode::kOk ? Closed() : absl::Status(code, header.broken().message());
   }
@@ -203,7 +203,7 @@ void DataRingService::Listen() {
     std::erase_if(sessions_, [](const auto& session) { return session->stream().ended(); });
     if (!connection.has_value()) continue;
     if (sessions_.size() >= kMaxSessions) {
-      std::this_thread::sleep_for(kLookEvery);  // streams end meanwhile
+      std::this_thread::sleep_for(kLookEvery);  // the neighbour may end streams meanwhile
       continue;
     }
     auto session = DataRingSession::Start(host_, *std::move(connection), incarnation_);

@@ -28,7 +28,7 @@ class DeviceSum {
   DeviceSum(std::unique_ptr<kernels::PeerGroup> group, const std::vector<int64_t>& variable_begins,
             Duration limit, int64_t bucket = kBucketFloats);
 
-  // Begins a step. `gradient`, of this worker, is in the memory of its device; `mean`, the result, is in host
+  // Begins a step. `gradient` is this worker's, in the memory of its device; `mean`, the result, is in host
   // memory. Both must stay valid until the next step or the end of this object.
   void Begin(absl::Span<float> gradient, absl::Span<float> mean);
   // The gradient of this variable is final. To be called once per variable.

@@ -89,7 +89,7 @@ class GrpcPeer final : public RingPeer {
   grpc::GenericStub generic_stub_;
 };
 
-// The end that accepted the stream: sends what its handler sends back.
+// The end that accepted the stream. Sends the frames that its handler sends back.
 class IncomingReactor;
 class BackStream final : public RingStream {
  public:

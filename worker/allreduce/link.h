@@ -39,8 +39,8 @@ class RingHandler {
 // protocol version or belongs to another cluster. A hash of 0 is not compared.
 absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash);
 
-// Whether the status with which a link ended means that the other end is gone. Otherwise the other end sent
-// it.
+// True if the status with which a link ended means that the other end is gone; false if the other end sent
+// this status.
 bool IsLoss(const absl::Status& status);
 
 // The right-hand neighbour. Any thread.

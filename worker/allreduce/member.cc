@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto kGreetTimeout = std::chrono::milliseconds(2000);
 constexpr auto kLogEvery = std::chrono::seconds(10);
-// How often a waiting call checks whether to end; and how long a neighbour has to receive the reason why a
-// ring epoch is over.
+// kLookEvery: how often a waiting call checks whether to end. kLastWords: how long a neighbour has to receive
+// the reason why a ring epoch is over.
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
 constexpr auto kLastWords = std::chrono::seconds(1);
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
@@ -76,7 +76,7 @@ void Member::BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) 
   std::shared_ptr<Ring> ring;
   {
     MutexLock lock(mutex_);
-    // Not ABORTED: the end of all ring epochs, including one that began in the meantime.
+    // A reason other than ABORTED ends all ring epochs, including one that began in the meantime.
     const bool last = !absl::IsAborted(why);
     if ((ring_epoch != ring_epoch_ && !last) || complete_) return;
     ring_epoch_ = std::max(next, ring_epoch_ + 1);
@@ -224,8 +224,8 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingSta
   }
   MutexLock lock(mutex_);
   CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
-  // All of this happens under the lock: as soon as this worker's state is on its way, values may arrive that
-  // must be kept and passed on.
+  // All of this happens under the lock. As soon as this worker's state is sent, values may arrive that this
+  // worker must keep and pass on.
   if (outlet_ != nullptr) {
     v1::RingHeader header;
     *header.mutable_state() = mine;
@@ -267,8 +267,8 @@ void Member::Retire(std::shared_ptr<Outlet> outlet) {
 
 void Member::Drop(std::shared_ptr<Outlet> outlet) {
   if (outlet == nullptr) return;
-  // Other threads hold the link for the length of a Send(), which does not block. The stream's own thread may
-  // be one of them, and must not be the one that waits for the stream's end.
+  // Other threads hold the link only during a Send(), which does not block. The stream's own thread may be
+  // one of them, and must not be the thread that waits for the end of the stream.
   while (outlet.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

@@ -114,7 +114,7 @@ class Member final : public RingHost {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::GreetResponse> GreetRight(int64_t ring_epoch, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until an old link has passed on its reason, if it can, and has ended.
+  // Waits until an old link has ended. If possible, it first passes on the reason for its end.
   void Retire(std::shared_ptr<Outlet> outlet) ABSL_LOCKS_EXCLUDED(mutex_);
   // Destroys the link when no other thread uses it.
   static void Drop(std::shared_ptr<Outlet> outlet);
@@ -127,7 +127,8 @@ class Member final : public RingHost {
   // Calls by the left neighbour.
 
   // For a greeting by another process of the left neighbour, while the stream of the first process is open.
-  // FAILED_PRECONDITION if the first process is alive, UNAVAILABLE until that is known.
+  // FAILED_PRECONDITION if the first process is alive, UNAVAILABLE until this worker knows whether it is
+  // alive.
   absl::Status CheckLeftIsGone(const v1::GreetRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)

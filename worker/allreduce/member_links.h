@@ -1,5 +1,5 @@
-// The ends of a worker's links, as a transport calls them, with the ring epoch they belong to. Only for
-// member*.cc.
+// The ends of a worker's links, as a transport calls them, with the ring epoch to which each belongs. Only
+// for member*.cc.
 #pragma once
 
 #include <cstdint>

@@ -61,7 +61,8 @@ absl::Status Member::CheckLeftIsGone(const v1::GreetRequest& request) {
   const auto describe = [](const v1::Process& process) {
     return absl::StrCat("process ", process.pid(), " on ", process.host());
   };
-  // A message received within a quarter of a lease may have been sent before its sender died.
+  // A message received within a quarter of a lease does not prove that its sender lives: the sender may have
+  // died after sending it.
   if (left_heard_ - contended_at_ > options_.lease / 4) {
     contender_ = 0;
     return absl::FailedPreconditionError(absl::StrCat(
@@ -152,8 +153,8 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     default:
       status = absl::InvalidArgumentError(absl::StrCat("ring: a frame of kind ", header.kind_case()));
   }
-  // UNAVAILABLE: the neighbour ended while borrowed memory of it was read; the end of the stream reports that
-  // too.
+  // UNAVAILABLE: the neighbour ended while this worker read memory borrowed from it. The end of the stream
+  // reports that too.
   if (status.ok() || absl::IsUnavailable(status)) return status;
   status = Annotate(status, absl::StrCat("from ", name(left())));
   Break(inlet.ring_epoch, status);

@@ -53,7 +53,7 @@ void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
   {
     MutexLock lock(mutex_);
     record.set_step(++step_);
-    // All workers have begun this step or wait for this worker, so nothing of the next step has arrived.
+    // All workers have begun this step or wait for this worker, so no frame of the next step has arrived.
     Reset(round(step_ + 1), step_ + 1);
     begun = &round(step_);
     begun->begun = true;
@@ -121,7 +121,8 @@ absl::Status Ring::OnRecord(const v1::StepRecord& record) {
           absl::StrCat("ring: a second record of worker ", worker, " for step ", record.step()));
     }
   }
-  // Passed on before this worker can continue, so that frames of a step come before those of the next.
+  // The record is passed on before this worker can continue, so that frames of a step come before those of
+  // the next.
   if (right() != worker) {
     v1::RingHeader header;
     *header.mutable_record() = record;
@@ -175,7 +176,8 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(CheckStep(chunk.step(), "a gradient"));
     now = &round(chunk.step());
-    // The owner begins the sum and the last worker makes the mean, so they do not receive these.
+    // The owner of a chunk begins its sum and receives no partial sum. The worker that completes the sum
+    // makes the mean and receives no mean.
     const bool from_here = chunk.mean() ? before == plan_.workers - 1 : before == 0;
     if (from_here || now->states[index] != wanted) {
       return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " of step ", chunk.step(), ", ",
@@ -231,8 +233,8 @@ void Ring::Add(Round& round, size_t index) {
     } else if (whole) {
       std::transform(sum, sum + chunk.size(), sum, [divisor](float value) { return value / divisor; });
     }
-    // The state changes after the frame is sent: a worker that has everything may send frames of the next
-    // step, and not before this one.
+    // The state changes only after the frame is sent. Otherwise Await() might return earlier, and frames of
+    // the next step might be sent before this frame.
     if (whole) SendChunk(round, index, /*mean=*/true);
   }
   {

@@ -44,7 +44,8 @@ class Ring {
     int worker = 0;       // position in the ring
     int64_t version = 0;  // the version of all workers' values: the first step makes version + 1
     ChunkPlan plan;
-    std::vector<int64_t> variable_begins;  // [variable + 1]: offset of each in the gradient, and the end
+    // [variable + 1] The offset of each variable in the gradient, and the end.
+    std::vector<int64_t> variable_begins;
   };
   struct Step {
     std::vector<v1::StepRecord> records;  // [worker]
@@ -110,7 +111,7 @@ class Ring {
   };
 
   int right() const { return (options_.worker + 1) % plan_.workers; }
-  // How many workers have added to a chunk before this one.
+  // The number of workers that add to a chunk before this worker does.
   int Before(const Chunk& chunk) const {
     return (options_.worker - chunk.owner + plan_.workers) % plan_.workers;
   }
@@ -134,7 +135,7 @@ class Ring {
   mutable Mutex mutex_;
   mutable CondVar changed_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last one that has begun
+  int64_t step_ ABSL_GUARDED_BY(mutex_);  // the last step that has begun
   // [step % 2]. The states of the chunks determine which members a thread may use without the lock.
   std::array<Round, 2> rounds_;
 };

@@ -14,7 +14,8 @@
 namespace cairn::allreduce {
 namespace {
 
-// How long the neighbours have to finish too, or to receive the reason why this worker leaves.
+// kLeaveLimit: how long the neighbours have to finish too. kLastWords: how long they have to receive the
+// reason why this worker leaves.
 constexpr auto kLeaveLimit = std::chrono::seconds(10);
 constexpr auto kLastWords = std::chrono::seconds(1);
 
@@ -62,7 +63,7 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
                .say = options_.say},
               std::move(right)),
       values_(store_.current()) {
-  // An update writes the buffer that is not being read, and the pool always returns the same two.
+  // An update writes the buffer that nothing reads. The pool always returns the same two buffers.
   buffers_ = {values_.data->span(), store_.pool().Acquire()->span()};
 }
 
@@ -134,7 +135,7 @@ absl::Status RingExchange::Join() {
     CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form([this] { return Mine(); }, deadline));
     ring_ = agreement.ring;
     ring_epoch_ = agreement.ring_epoch;
-    // First of all, so that no other worker's device waits while values are sent.
+    // Devices join first, so that no other worker's device waits while values are sent.
     const absl::Status joined = JoinDevices(agreement);
     if (absl::IsAborted(joined)) continue;  // Form() enforces the deadline
     CAIRN_RETURN_IF_ERROR(joined);

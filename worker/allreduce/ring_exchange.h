@@ -47,7 +47,7 @@ class RingExchange final : public client::Exchange {
     net::DataAddress data_address{};  // Member::Options
     v1::Job job;                      // its run_id is not used
     std::vector<net::VariableInfo> variables;
-    Duration connect_timeout = std::chrono::seconds(300);  // the limit for forming the ring, each time
+    Duration connect_timeout = std::chrono::seconds(300);  // the limit whenever the ring is formed
     Duration step_timeout = std::chrono::seconds(600);     // the limit for one step of all workers
     std::function<void(const std::string&)> say{};         // may be null
     ThreadPool* thread_pool = nullptr;      // may be null; helps with updates; must outlive this object
@@ -85,7 +85,8 @@ class RingExchange final : public client::Exchange {
   bool adds_up_on_device() const override { return device_sum_ != nullptr; }
   void BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean, int64_t examples) override;
   void Announce(int variable) override;
-  // INVALID_ARGUMENT, on all workers, naming the variable whose mean is not finite.
+  // Waits for the mean and applies the optimizer. INVALID_ARGUMENT, on all workers, naming the variable whose
+  // mean is not finite.
   absl::StatusOr<client::StepResult> FinishStep() override;
   absl::Status AwaitWork() override { return absl::OkStatus(); }
   absl::Status Pull() override { return absl::OkStatus(); }
@@ -149,7 +150,7 @@ class RingExchange final : public client::Exchange {
   std::array<absl::Span<const float>, 2> buffers_;
   Member member_;
 
-  ps::Values values_;  // the store's current ones
+  ps::Values values_;  // the store's current values
   std::shared_ptr<Ring> ring_;
   int64_t ring_epoch_ = 0;                 // the ring epoch of ring_
   std::unique_ptr<DeviceSum> device_sum_;  // null: sums around the ring
@@ -158,7 +159,7 @@ class RingExchange final : public client::Exchange {
   std::string told_;                       // the last log message of LogTransport()
   std::string run_id_;
   bool has_values_ = false;
-  bool trained_ = false;  // has joined a ring
+  bool trained_ = false;  // this worker has joined a ring
   bool finished_ = false;
   // The chief's requests for the next step.
   bool end_wanted_ = false;

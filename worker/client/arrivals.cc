@@ -56,7 +56,7 @@ void Arrivals::Add(int server, int64_t begin, int64_t count) {
   std::fill(part.here.begin() + come.first, part.here.begin() + come.end, true);
   if (missing_ == 0 || server != wanted_.server) return;
   missing_ -= std::max<int64_t>(0, std::min(come.end, wanted_.end) - std::max(come.first, wanted_.first));
-  // Not earlier: every wakeup takes a core from the thread that receives the rest.
+  // Callers are not woken earlier: every wakeup takes a core from the thread that receives the rest.
   if (missing_ == 0) changed_.NotifyAll();
 }
 

@@ -1,4 +1,5 @@
-// Tracks which new values of a step have arrived, so that a forward pass can begin before all of them have.
+// Tracks which new values of a step have arrived, so that a forward pass can begin before the last ones
+// arrive.
 //
 // The threads of the streams write values to their final place; the caller reads them after Await(). Values
 // that the caller may have read are never overwritten. A second arrival (after a wrong prediction of a round

@@ -188,7 +188,8 @@ absl::Status VariableReader::Locate() {
 absl::Status VariableReader::RefreshOnce(bool* changed) {
   sessions_.resize(located_.layouts.size());
   std::vector<PendingDone> done(located_.extents.size());
-  // Ends requests in flight before `done` is destroyed, and forgets what they have received.
+  // Ends requests in flight before `done` is destroyed. The values that they have received are read again by
+  // the next refresh.
   const auto failed = [&](const net::Extent& extent, const absl::Status& status) {
     sessions_.clear();
     std::fill(editions_.begin(), editions_.end(), 0);
@@ -200,7 +201,7 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const auto server = static_cast<size_t>(extent.server);
     if (sessions_[server] == nullptr || !sessions_[server]->status().ok()) {
       sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
-      // Another process may answer now, and its editions do not describe values_.
+      // A process other than before may answer now. Then the editions in its answers do not describe values_.
       for (size_t j = 0; j < located_.extents.size(); ++j) {
         if (located_.extents[j].server == extent.server) editions_[j] = 0;
       }

@@ -67,7 +67,7 @@ CompressedGradients::CompressedGradients(const net::Layout& layout, std::vector<
     ForEachChunk(static_cast<int>(i), [&](int server, const net::Cut& cut, int64_t) {
       needed[static_cast<size_t>(server)] += codec.MostBytes(cut, variable.most) / kFloatBytes;
     });
-    // The elements of the wire format that the variable needs at most, wherever its chosen elements are.
+    // The maximum size of the variable in the wire format, in floats, wherever its chosen elements are.
     const int64_t most = codec.MostBytes({0, variable.count}, variable.most) / kFloatBytes;
     const bool chosen = codec.block_elements() == 1;
     for (size_t server = 0; server < room.size(); ++server) {

@@ -63,15 +63,15 @@ class CompressedGradients {
   template <typename Body>
   void ForEachChunk(int variable, Body body) const;
   void Encode(int variable, absl::Span<const float> whole);
-  // Writes the part of `whole` that the chunks do not contain to `missing`, unless null, and counts both in
-  // the metrics.
+  // Writes the part of `whole` that the chunks do not contain to `missing`, unless `missing` is null. Adds
+  // the squares of `whole` and of that part to the metrics.
   void Subtract(int variable, absl::Span<const float> whole, float* missing);
 
   const net::Layout& layout_;
   std::vector<Variable> variables_;
   WireMetrics* const metrics_;
-  // The residuals of all variables with feedback, one after another: the current ones, and those that replace
-  // them if this step counts.
+  // The residuals of all variables with feedback, one after another. kept_ contains the current residuals,
+  // and next_ contains those that replace them if this step counts.
   AlignedBuffer kept_, next_;
   std::vector<bool> compressed_;           // [variable]
   std::vector<AlignedBuffer> rooms_;       // [server] memory for payloads

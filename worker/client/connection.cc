@@ -124,8 +124,8 @@ void Connection::Settle(int server, const ShardSearch::Found& found, bool only_k
     MutexLock lock(mutex_);
     ShardSearch::Known& known = known_[static_cast<size_t>(server)];
     const ShardSearch::Known next = found.known();
-    // Another thread has found a later server of this shard. Reach() accepts any server: if the later one is
-    // lost, the backup of the earlier one may have been promoted.
+    // Another thread has found a later server of this shard. Reach() nevertheless accepts an earlier server:
+    // the later one may be lost, and the backup of the earlier one may have been promoted.
     if (only_known && next.IsBefore(known)) return;
     known = next;
     if (settled.away == found.away) return;

@@ -36,7 +36,7 @@ struct ConnectionOptions {
   std::function<void(const std::string&)> say{};
   // Polled several times a second during a wait; true ends the wait with CANCELLED. May be null.
   std::function<bool()> stop{};
-  // Makes a stub for server `shard`'s shard where server `host_index` has its backup. Null: backups are not
+  // Makes a stub for `shard` on the server `host_index`, which has the shard's backup. Null: backups are not
   // used.
   using StubFactory = std::function<std::unique_ptr<ServerStub>(int shard, int host_index)>;
   StubFactory stub_factory{};
@@ -83,8 +83,8 @@ class Connection {
   absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
                          absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer = nullptr);
 
-  // Records a sample of the server's clock: it answered a request of time `sent` with this time. 0: no
-  // sample.
+  // Records a sample of the server's clock: the server answered a request that was sent at `sent`, and its
+  // clock showed `clock_unix_nanos`. 0: there is no sample.
   void NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const;
   // "ps/1 at host:2222"
   std::string NameOf(int server) const;
@@ -115,7 +115,7 @@ class Connection {
   void Settle(int server, const ShardSearch::Found& found, bool only_known) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::ConnectResponse> Search(int server, const ShardSearch::Options& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // For Reach(): finds the server that serves the shard, or should.
+  // For Reach(): finds the server that serves the shard or should serve it.
   absl::Status Find(int server);
 
   const ConnectionOptions options_;

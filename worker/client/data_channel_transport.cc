@@ -37,7 +37,7 @@ class Endpoint {
     if (address == way_.address && process == way_.incarnation && !given_up) return;
     way_ = {.transport = options_.transport, .address = address, .incarnation = process};
   }
-  // No stream could be opened with this transport: the next ones use the next best.
+  // Notes that no stream could be opened with this transport: later streams use the next best transport.
   void Fail(const Way& way) {
     MutexLock lock(mutex_);
     if (way_.address == way.address && way_.transport == way.transport) {
@@ -65,7 +65,7 @@ class Endpoint {
 
 class DataFrameStream final : public FrameStream, net::DataReceiver {
  public:
-  // `server`: its address for gRPC.
+  // `server`: the server's address for gRPC.
   static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const std::string& server, const Way& way,
                                                            std::optional<int> shard, FrameHandler& handler) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket,

@@ -22,7 +22,8 @@ namespace cairn::client {
 
 struct DataChannelOptions {
   net::Transport transport = net::Transport::kShm;
-  // Which shard of the server's process is meant; nullopt: its own.
+  // The server whose shard is meant, if the server's process serves several shards; nullopt: the process'
+  // own.
   std::optional<int> shard{};
   // A transport that has failed is tried again at the first Connect() after this time.
   Duration try_again_after = std::chrono::minutes(1);

@@ -12,7 +12,7 @@ int64_t EndOf(const Run& run) {
   return run.begin() + run.count();
 }
 
-// The examples that are not in updates; ascending, the last run has no end.
+// The examples that are not in updates, as ascending runs. The last run has no end.
 std::vector<Run> Unused(const v1::DataPosition& position) {
   std::vector<Run> runs(position.open().begin(), position.open().end());
   Run& rest = runs.emplace_back();

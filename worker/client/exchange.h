@@ -37,7 +37,8 @@ struct StepResult {
   bool as_awaited = false;  // parameters() equals what AwaitComing() announced
 };
 
-// The state at one point of the job. `read` fetches it, once, from any thread; the exchange must outlive it.
+// The state at one point of the job. `read` fetches the state, once, from any thread; the exchange must
+// outlive it.
 struct TakenSnapshot {
   int64_t version = 0;
   std::function<absl::StatusOr<Snapshot>(Duration limit)> read;

@@ -117,7 +117,7 @@ class GrpcStub final : public ServerStub {
   }
 
   const std::string address_;
-  const std::string shard_;  // empty: the called server's own
+  const std::string shard_;  // empty: the called server's own shard
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ParameterServer::Stub> stub_;
   grpc::GenericStub generic_stub_;

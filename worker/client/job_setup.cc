@@ -211,9 +211,9 @@ namespace {
 struct Survey {
   int num_ready = 0;
   std::string run_id;        // the run of the servers that are ready; empty: none is
-  int64_t generation = 0;    // the highest, of ready servers
-  int64_t begun = -1;        // the highest that was created on a server that is not ready; -1: none
-  int64_t version = 0;       // the highest, of ready servers
+  int64_t generation = 0;    // the highest generation of a ready server
+  int64_t begun = -1;        // the highest generation created on a server that is not ready; -1: none
+  int64_t version = 0;       // the highest version of a ready server
   bool rolled_back = false;  // the job has been rolled back
   bool complete = false;     // all servers are ready, in one generation
 
@@ -287,7 +287,8 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   v1::Job run = intended.job;
   if (!survey.run_id.empty()) run.set_run_id(survey.run_id);
   const bool lost = survey.trained() || run.generation() > 0;
-  // Ready servers refuse a different job, and have learned facts of this generation that the others lack.
+  // Ready servers refuse a different job, and have state of this generation that the other servers lack. So
+  // all servers begin a later generation.
   if (survey.num_ready > 0) run.set_generation(std::max(run.generation(), survey.generation + 1));
   // The remains of an earlier attempt, on servers and workers, must not be mistaken for a part of this one.
   run.set_generation(std::max({run.generation(), survey.begun + 1, *begun + 1}));

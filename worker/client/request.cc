@@ -37,7 +37,7 @@ class ExtentsSink final : public ChunkSink {
       return absl::InvalidArgumentError(absl::StrCat("values at offset ", offset));
     }
     const int64_t end = offset + elements.count();
-    // Destinations of adjacent elements of the arena, up to `done`.
+    // The destinations of adjacent elements of the arena, up to element `done`.
     absl::InlinedVector<absl::Span<float>, 8> places;
     int64_t begun = offset, done = offset;
     for (auto extent = FirstBehind(offset); extent != extents_.end() && extent->server_offset < end;

@@ -16,8 +16,8 @@ namespace cairn::client {
 // The encoding of numbers on the wire.
 struct Wire {
   v1::Encoding encoding = v1::ENCODING_FLOAT32;
-  // Memory for encoded numbers with a 16-bit encoding: as many floats as the server's arena has elements. It
-  // must stay unchanged for as long as the buffer that is sent.
+  // With a 16-bit encoding: memory for the encoded numbers, one float for each element of the server's arena.
+  // It must stay unchanged for as long as the buffer that is sent.
   absl::Span<float> room{};
 };
 

@@ -72,8 +72,8 @@ class ShardSearch {
   void OnConnected(absl::StatusOr<v1::ConnectResponse> response);
   void OnPromoted(const absl::Status& status);
 
-  // Valid after the last question. With only_known: ABORTED if the shard is lost. Otherwise a lost shard is
-  // found at home, in whatever state that server is.
+  // Valid after the last question. With only_known: ABORTED if the shard is lost. Otherwise the result for a
+  // lost shard is its home server, regardless of the server's state.
   const absl::StatusOr<Found>& result() const { return result_; }
 
  private:
@@ -81,7 +81,8 @@ class ShardSearch {
 
   bool Serves(const absl::StatusOr<v1::ConnectResponse>& response) const;
   bool HasBackup(const absl::StatusOr<v1::ConnectResponse>& response) const;
-  // Whether the known server was created later than the answering one, so that this backup is not its backup.
+  // Whether the answering server belongs to an earlier generation than the known one. Its backup is then not
+  // a backup of the known server.
   bool IsOfEarlierGeneration(const absl::StatusOr<v1::ConnectResponse>& response) const;
   void TryFirstBackup();
   void Finish(absl::StatusOr<Found> result);

@@ -331,7 +331,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
       }
     }
     if (Now() >= deadline_) return down.ok() ? unanswered.failure : down;
-    // The failure may be that of one server whose shard another server serves now.
+    // The failure may concern a single server, while another server already serves its shard.
     if (!IsWorthRepeating(unanswered.failure)) {
       const int moves = connection_.moves();
       for (int server : unanswered.failed) {
@@ -457,7 +457,7 @@ void StepPushes::TracePush(int server) {
 void StepPushes::TraceAnswer(int server, int64_t first_values) const {
   const int64_t sent = pushes_[static_cast<size_t>(server)].sent;
   const int64_t now = TraceNanos(Now());
-  if (sent == 0) return;  // answered before all of it was sent: the server has seen it before
+  if (sent == 0) return;  // the server had seen the push before, and answered before all of it was sent
   const auto record = [&](TraceLane lane, const char* name, int64_t begin, int64_t end) {
     options_.trace->Record({.lane = lane,
                             .index = server,

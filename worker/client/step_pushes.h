@@ -1,5 +1,5 @@
 // The pushes of one step, one to each server: sends gradients as they are announced, receives the values in
-// the answers into a buffer, and repeats what was lost on the way.
+// the answers into a buffer, and repeats pushes that were lost on the way.
 //
 //   Begin ─► Announce... ─► End ─► Await ─► Settle        Drop: after a step that failed
 //
@@ -81,13 +81,13 @@ class StepPushes {
   // left out are not added to the residual.
   void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // After End(): waits until the new values of the variable are in Step::values. Returns false if they will
-  // not be before the answers arrive.
+  // not all arrive before the answers, or if the wait takes long.
   bool AwaitValues(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the values that AwaitValues() announced are those of the answers. Otherwise the values are
   // incomplete.
   bool values_intact() const { return arrivals_.intact(); }
-  // Closes the streams, so that no data of a step is sent or received after it. Replaces the pages of a gradient
-  // in a SharedBuffer (SharedBuffer::Renew): a server may still read the old ones.
+  // Closes the streams: no data of the step is sent or received afterwards. Gives a gradient in a
+  // SharedBuffer new pages (SharedBuffer::Renew), because a server may still read the old ones.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Makes waiting calls check Options::failure, and where shards are served, again.
@@ -97,8 +97,8 @@ class StepPushes {
   struct Push {
     std::unique_ptr<ServerSession> session;
     std::map<v1::Encoding, std::vector<net::Extent>> announced;  // not sent yet
-    size_t compressed_sent = 0;                                  // number of compressed_->ready()
-    int64_t announced_elements = 0;                              // or floats, if compressed
+    size_t compressed_sent = 0;                                  // how many of compressed_->ready() were sent
+    int64_t announced_elements = 0;  // elements not sent yet; floats, if compressed
     uint64_t request_id = 0;
     int moves = 0;  // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;

@@ -107,7 +107,8 @@ absl::Status TrainingClient::JoinOnce() {
       request.set_incarnation_seal(response.incarnation_seal());
     }
     request.set_worker(response.worker());
-    // An earlier push of this worker may have reached some servers only. It must not reach these again.
+    // An earlier push of this worker may have reached some servers only. This worker must not repeat it, so
+    // the highest position on any server counts.
     position_ = server == 0 ? response.position() : std::max(position_, response.position());
     if (server == 0) {
       worker_ = response.worker();

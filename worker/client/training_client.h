@@ -64,15 +64,15 @@ class TrainingClient final : public Exchange {
   // `variables`: the model's, with gapless offsets in a flat buffer.
   TrainingClient(std::unique_ptr<Connection> connection, std::vector<net::VariableInfo> variables,
                  TrainingOptions options);
-  // Leaves nothing behind except, without Leave(), a lease that expires.
+  // Without Leave(), a lease remains until it expires. Nothing else is left behind.
   ~TrainingClient() override;
 
   // --- Before training ---
 
   // For the chief: creates the variables on the servers, unless they are ready. If some servers have lost
-  // their variables, or all have since this client was last a member, all of them are rolled back together to
-  // what `source` finds for that case. FAILED_PRECONDITION if they train a job other than `job` (settings
-  // that may change during training are not compared). Errors of `source`.
+  // their variables, or if all servers have lost them since this client was last a member, all servers are
+  // rolled back together to the state that `source` finds. FAILED_PRECONDITION if they train a job other than
+  // `job` (settings that may change during training are not compared). Errors of `source`.
   absl::Status Initialise(const v1::Job& job, StateSource& source) override;
   // For every worker: waits until all servers have variables, then checks that their job is `job` and that
   // they store `variables`.
@@ -96,8 +96,8 @@ class TrainingClient final : public Exchange {
   std::array<absl::Span<const float>, 2> parameter_buffers() const override {
     return {parameters_.span(), incoming_.span()};
   }
-  // The version of parameters(). In an asynchronous job, where each server may count for itself, that of
-  // ps/0.
+  // The version of parameters(). In an asynchronous job, where each server may count its own versions: the
+  // version on ps/0.
   int64_t version() const override { return versions_[0]; }
   int64_t version_offset() const override { return job_.job.resumed().version_offset(); }
   // How many batches of this worker's share of the data were in updates when it joined.
@@ -143,8 +143,9 @@ class TrainingClient final : public Exchange {
   // asynchronous job without norms, where each server applies it when it receives it. INVALID_ARGUMENT if the
   // job has a learning rate schedule.
   absl::Status SetLearningRate(float rate) override;
-  // Ends the job for all workers: from the same version on (with the same exception) no server makes another
-  // update. Afterwards finished() is true and parameters() are the last values.
+  // Ends the job for all workers. From the same version on, no server makes another update, except that in an
+  // asynchronous job without norms each server ends when it receives this change. Afterwards finished() is
+  // true and parameters() are the last values.
   absl::Status EndTraining() override;
   // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. To be used while no
   // other worker trains.
@@ -153,8 +154,8 @@ class TrainingClient final : public Exchange {
   // Marks a snapshot at the current point, to be read with ReadSnapshot(connection(), ...).
   absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker();
   absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
-  // OK if another snapshot may succeed: a server with the marked snapshot may have failed, and its backup
-  // been promoted.
+  // OK if another snapshot may succeed, for example because a server with the marked snapshot failed and its
+  // backup has been promoted.
   absl::Status RecoverSnapshot(const absl::Status& failure) override;
   Connection& connection() { return *connection_; }
 
@@ -194,7 +195,7 @@ class TrainingClient final : public Exchange {
   absl::StatusOr<StepResult> AwaitAnswers();
   // The reason of Interrupt(); OK: not called.
   absl::Status interruption() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // interruption(), or what the heartbeats have found.
+  // interruption(), or the failure that the heartbeats have found.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<Connection> connection_;

@@ -34,7 +34,7 @@ class FrameHandler {
 
 class FrameStream {
  public:
-  // Closes the stream. Returns after OnClosed(), when no memory that was sent is referred to any more.
+  // Closes the stream. Returns after OnClosed(), when the memory of sent payloads is not used any more.
   virtual ~FrameStream() = default;
   // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or
   // the stream is destroyed; a push from a SharedBuffer until it is answered or the buffer renewed. Any
