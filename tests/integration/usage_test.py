@@ -136,7 +136,7 @@ class TaskUsageTest(IntegrationTest):
                      "--ps_hosts=localhost")
 
     def test_an_unknown_job_name_is_refused(self):
-        self.refused('--job_name: "server" is no job', "cairn-ps", "--job_name=server", "--task_index=0",
+        self.refused('--job_name: "server" is not a job', "cairn-ps", "--job_name=server", "--task_index=0",
                      "--ps_hosts=127.0.0.1:1")
 
     def test_a_missing_cluster_file_is_refused(self):
