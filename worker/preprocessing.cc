@@ -173,7 +173,7 @@ absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now) {
   const std::vector<std::string> before = InputNames(*trained.columns), names = InputNames(*now.columns);
   if (names == before) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--feature_column: the inputs are columns ",
-                                                 data::ListColumns(names), ", in training they were ",
+                                                 data::ListColumns(names), ", but in training they were ",
                                                  data::ListColumns(before)));
 }
 

@@ -20,8 +20,8 @@ constexpr char kFile[] = R"yaml(# One machine, a container for each task: @TASKS
 #   CAIRN_JOB_TOKEN the job token that clients must present: $(openssl rand -hex 32); default: none
 #   CAIRN_SOURCE   the source tree of the images      default: the parent of this file's folder
 #
-# A task that fails is restarted at most @RETRIES@ times: Compose does not distinguish exit codes. Checkpoints and results are in
-# the volume `checkpoints`.
+# A task that fails is restarted at most @RETRIES@ times: Compose does not distinguish exit codes. Checkpoints and results are
+# in the volume `checkpoints`.
 
 x-cluster: &cluster
   TF_CONFIG: @TF_CONFIG@

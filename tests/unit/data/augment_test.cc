@@ -29,9 +29,9 @@ TEST(ParseAugmentation, ReadsItsPartsInAnyOrder) {
   EXPECT_TRUE(ParseAugmentation("")->empty());
   EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is not one of flip, crop:PIXELS, shift:PART");
   EXPECT_THAT(RefusalOf("crop:0"), HasSubstr("'crop:0': PIXELS must be an integer of at least 1"));
-  EXPECT_THAT(RefusalOf("crop:1.5"), HasSubstr("'crop:1.5': pixels"));
+  EXPECT_THAT(RefusalOf("crop:1.5"), HasSubstr("'crop:1.5': PIXELS"));
   EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': PART must be a number between 0 and 1"));
-  EXPECT_THAT(RefusalOf("shift:nan"), HasSubstr("'shift:nan': the part"));
+  EXPECT_THAT(RefusalOf("shift:nan"), HasSubstr("'shift:nan': PART"));
 }
 
 // The distinct images that `augmentation` makes of `image` over many epochs.

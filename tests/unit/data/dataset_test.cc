@@ -215,7 +215,7 @@ TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
               HasSubstr("train-labels-idx1-ubyte: class 4 has the weight 0.5, but labels go up to 3"));
   WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
   EXPECT_THAT(RefusalOf({.path = dir.path(), .class_weights = {{0, 1.0f}}}),
-              HasSubstr("targets are numbers and no class indices"));
+              HasSubstr("targets are numbers, not class indices"));
 }
 
 TEST(LoadTrainingData, ColumnOptionsAreRefusedForFormatsWithoutColumns) {

@@ -193,7 +193,7 @@ TEST_F(BrokenNcclGroup, ACallThatNcclDoesNotAcceptIsAborted) {
   nccl_.never_done = true;
   EXPECT_THAT(
       Broken(),
-      HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclReduce on /gpu:1 has not"));
+      HasSubstr("DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: ncclReduce on /gpu:1 did not"));
 }
 
 TEST_F(BrokenNcclGroup, ASumThatDoesNotFinishIsAborted) {

@@ -194,10 +194,9 @@ TEST_F(BrokenPeers, AnErrorOfLookEndsASumWithoutTheOthers) {
 }
 
 TEST_F(BrokenPeers, ASumWithoutTheOthersEndsAtItsDeadline) {
-  EXPECT_EQ(
-      Alone([] {}, TimePoint(), false),
-      absl::DeadlineExceededError("NCCL 2.28.9 between the GPUs of 2 workers: ncclAllReduce has not come "
-                                  "to an end in time"));
+  EXPECT_EQ(Alone([] {}, TimePoint(), false),
+            absl::DeadlineExceededError("NCCL 2.28.9 between the GPUs of 2 workers: ncclAllReduce did not "
+                                        "finish in time"));
 }
 
 TEST_F(BrokenPeers, AnAsynchronousErrorEndsTheWaitOfItsMember) {
