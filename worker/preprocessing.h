@@ -48,8 +48,8 @@ void UseWhereOpen(const Preprocessing& trained, data::DataOptions& options);
 // factor (values of another type may need another factor), or the columns have other names.
 absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now);
 
-// Describes the settings that UseWhereOpen() took over for files that are read as `now`: "columns a, b, label
-// y; --input_scale 0.5"; also lists the inputs whose type differs from training. Empty: none.
+// Describes the settings that UseWhereOpen() took from `trained`: "columns a, b, label y; --input_scale 0.5".
+// Also lists the inputs whose type in `now` differs from training. Empty if there is nothing to describe.
 std::string DescribeUse(const Preprocessing& trained, const Preprocessing& now);
 
 }  // namespace cairn::worker

@@ -18,7 +18,7 @@ struct ClusterPlan {
   int servers = 1;
   int workers = 1;
   int port = 2222;                   // the port of every task; tasks on one host use consecutive ports
-  std::vector<std::string> hosts{};  // assigned to tasks round-robin; empty: the format's names
+  std::vector<std::string> hosts{};  // assigned to tasks round-robin; if empty, the format names them
   std::string name = "cairn";        // the prefix of the names of Kubernetes objects
   std::string image = "cairn";       // images are IMAGE-ps and IMAGE-worker
   std::string tag = "latest";        // the tag of the images

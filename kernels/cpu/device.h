@@ -19,9 +19,9 @@ struct CpuDeviceInfo {
 };
 CpuDeviceInfo DescribeCpu();
 
-// Creates "/cpu:<index>", which computes with `threads` threads: the OpenMP threads of the thread that makes
-// and runs the ops. Every op must run in a thread that sees the same OpenMP runtime; the number of threads is
-// set per calling thread. With the same number of threads, results are the same on every run, bit for bit.
+// Creates "/cpu:<index>", which computes with `threads` OpenMP threads. OpenMP keeps their number per calling
+// thread: it applies to the thread that makes and runs the ops. With the same number of threads, results are
+// the same on every run, bit for bit.
 // INVALID_ARGUMENT if `threads` < 1. If several processes share the machine, start them with
 // OMP_WAIT_POLICY=passive, because spinning threads take cores from the other processes.
 //

@@ -1,7 +1,7 @@
 // Max pooling with our own loops, in any layout of the input. In every layout the channels of a block are
-// adjacent, and the innermost loops run over these channels. The seed network at batch 64, on one thread of a
-// Xeon (Sapphire Rapids) with other load, processes 5,300 to 5,500 images/s with oneDNN's pooling and 7,000
-// with these loops, in the best step (step_bench).
+// adjacent, and the innermost loops run over these channels. On one thread of a Xeon (Sapphire Rapids), the
+// MNIST CNN of deploy/examples trains on 7,000 images/s with these loops and on 5,300 to 5,500 with oneDNN's
+// pooling (step_bench, batch 64, best step).
 #include <limits>
 #include <utility>
 #include <vector>

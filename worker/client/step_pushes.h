@@ -73,9 +73,9 @@ class StepPushes {
   // All gradients have been announced.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the answers, [server]. Reopens broken streams and repeats their pushes until the step's time
-  // limit, which counts from End(). Then DEADLINE_EXCEEDED or UNAVAILABLE, with the server and the workers
-  // that the round waits for. ABORTED if a server has been restarted; otherwise the error of
-  // Options::failure.
+  // limit, which counts from End(). After the limit, DEADLINE_EXCEEDED or UNAVAILABLE; the error names the
+  // server and the workers that the round waits for. ABORTED if a server has been restarted. Otherwise the
+  // error of Options::failure.
   absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
   // Reports to the compression which answers count: for a push that is in no update, the elements that it
   // left out are not added to the residual.

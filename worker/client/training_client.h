@@ -184,7 +184,7 @@ class TrainingClient final : public Exchange {
   absl::Status Persist(absl::FunctionRef<absl::Status()> attempt);
   // Connection::Describe(0); with backups, repeated until the step's time limit.
   absl::StatusOr<v1::ConnectResponse> DescribeLeader();
-  // A repetition after a lost answer draws another incarnation; the unused one does no harm.
+  // If an answer is lost, the repeated call draws a new incarnation. The first one is then never used.
   absl::Status JoinOnce();
   // Sends a numbered config change to every server that sequences.
   absl::Status ChangeConfig(const v1::ConfigChange& config_change);
@@ -213,7 +213,8 @@ class TrainingClient final : public Exchange {
   // Used by the calling thread.
   AlignedBuffer parameters_, incoming_;
   std::vector<int64_t> versions_;  // [server]: the version of parameters_; equal in a synchronous job
-  // [server] Editions of parameters_ if they came by a pull, otherwise 0; and the encoding of that pull.
+  // [server] The edition of the values in parameters_ (ReadBegin.known_edition), if a pull brought them;
+  // otherwise 0. With it, the encoding of that pull.
   std::vector<uint64_t> editions_;
   v1::Encoding editions_encoding_ = v1::ENCODING_FLOAT32;
   bool finished_ = false;

@@ -69,7 +69,8 @@ class BatchLoader {
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
 
  private:
-  // Identifies the examples of a batch, by a position or by a run.
+  // Identifies the examples of a batch: by a position in the sampler's order, or as a run of consecutive
+  // examples.
   struct Piece {
     int64_t position = 0;
     std::optional<data::Run> run{};

@@ -21,8 +21,8 @@ struct ByteInput {
   int64_t table_rows = 0;  // rows of an Embedding that looks up the input's values; otherwise 0
 };
 
-// Returns one ByteInput per input of the model. If several branches read an input, a branch that takes bytes
-// unchanged decides.
+// Returns one ByteInput per input of the model. An input that several branches read is passed unchanged if
+// any of them takes bytes unchanged.
 std::vector<ByteInput> ByteInputsOf(const Model& model);
 
 }  // namespace cairn::nn

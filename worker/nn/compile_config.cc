@@ -130,10 +130,9 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
   return absl::OkStatus();
 }
 
-// Removes "fn", in which Keras 2 writes the function that a metric calls. If the user gave the metric by
-// name, Keras 2 writes it as a MeanMetricWrapper, and the function's name replaces this class name. For
-// "accuracy" the function is ignored, because Keras 2 chose it before it knew the targets; this program
-// chooses again.
+// Removes the field "fn" of a metric that Keras 2 wrote: the name of the function that computes the metric. A
+// metric that the user gave by name has the class MeanMetricWrapper; its class name becomes the name of the
+// function. "accuracy" stays "accuracy": Keras 2 chose its function before the targets were known.
 void DropFunction(KerasObject& metric) {
   const auto function = metric.texts.find("fn");
   if (function == metric.texts.end()) return;

@@ -33,8 +33,8 @@ BusyPollers<>& Pollers() {
   return pollers;
 }
 
-// A blocked caller has nothing else to do, and a training step waits for it. So it also spins after it has
-// computed, and while large values arrive, whose last fragment usually follows soon.
+// A blocked caller has nothing else to do, and a training step waits for it. Therefore it spins in two cases
+// in which other threads do not: after its process has computed, and while large values arrive.
 constexpr BusyPoll<>::Options kCallerWaits = {.short_wait = std::chrono::microseconds(200),
                                               .awake = std::chrono::microseconds(200),
                                               .exchanges_alone = false};

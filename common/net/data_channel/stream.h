@@ -304,7 +304,8 @@ class DataStream {
   std::chrono::steady_clock::time_point progress_;  // when the other end last took data
   std::chrono::steady_clock::time_point heard_;     // when this thread last noticed a new message
   bool spoken_ = false;                             // the first message has arrived
-  // A message has arrived since heard_. Also set by a caller that receives.
+  // True if a message has arrived after the time heard_. Set by the thread that receives, which may be a
+  // caller's.
   std::atomic<bool> heard_more_{false};
 
   std::atomic<bool> ended_{false};
