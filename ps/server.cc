@@ -227,8 +227,8 @@ void Server::PlaceMarker(const v1::PlaceMarkerRequest& request, Reply<v1::PlaceM
     return;
   }
   if (request.token().size() > kMaxMarkerLength) {
-    reply(absl::InvalidArgumentError(
-        absl::StrCat("a marker's name of ", request.token().size(), " bytes, at most ", kMaxMarkerLength)));
+    reply(absl::InvalidArgumentError(absl::StrCat("a marker's name cannot have ", request.token().size(),
+                                                  " bytes, at most ", kMaxMarkerLength)));
     return;
   }
   const auto progress =
