@@ -183,7 +183,7 @@ class ClusterCommand final : public Command {
  private:
   absl::Status Check(const Format& format) const {
     const auto refuse = [&](const char* flag) {
-      return absl::InvalidArgumentError(absl::StrCat(flag, ": not with --format ", format.name));
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": does not go with --format ", format.name));
     };
     const bool kubernetes = format_ == "kubernetes";
     if (plan_.port + plan_.servers + plan_.workers > 65536) {
