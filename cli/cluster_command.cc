@@ -187,7 +187,7 @@ class ClusterCommand final : public Command {
     };
     const bool kubernetes = format_ == "kubernetes";
     if (plan_.port + plan_.servers + plan_.workers > 65536) {
-      return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves no ports for ",
+      return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves too few ports for ",
                                                      Counted(plan_.servers + plan_.workers, "task")));
     }
     if (format.containers && plan_.servers == 0) {

@@ -180,8 +180,8 @@ absl::Status Server::CheckReplaceable(const v1::Job& job) const {
   if (state_ == v1::STATE_EMPTY) return absl::OkStatus();
   const bool same_run = job_->job().run_id() == job.run_id();
   if (same_run && job.generation() < job_->job().generation()) {
-    return absl::FailedPreconditionError(absl::StrCat("generation ", job.generation(), " of job ",
-                                                      job.run_id(), ", but generation ",
+    return absl::FailedPreconditionError(absl::StrCat("cannot start generation ", job.generation(),
+                                                      " of job ", job.run_id(), ": generation ",
                                                       job_->job().generation(), " is under way"));
   }
   const bool goes_on = same_run && job.generation() > job_->job().generation();

@@ -66,7 +66,7 @@ class GenerateTest(IntegrationTest):
             (["--", "--epochs=5"], "--epochs=5: does not go with --format clusterspec"),
             (["--format", "kubernetes", "--model", "missing.json"], "--model: .*missing.json"),
             (["--format", "kubernetes", "--name", "Big"], "--name: 'Big' is not a name of at most 40 lower-case"),
-            (["--workers", 70000], "--port: 2222 leaves no ports for 70001 tasks"),
+            (["--workers", 70000], "--port: 2222 leaves too few ports for 70001 tasks"),
         ):
             with self.subTest(fault):
                 self.assert_refused(self.run_to_end("cairn", "cluster", "generate", *arguments), fault)

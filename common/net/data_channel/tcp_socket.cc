@@ -131,19 +131,20 @@ absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
     TuneConnected(made);
     return made;
   }
-  if (errno != EINPROGRESS) return SystemFailure("connecting");
+  if (errno != EINPROGRESS) return SystemFailure("cannot connect");
   for (;;) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return absl::DeadlineExceededError("connecting: no answer");
+    if (left.count() <= 0) return absl::DeadlineExceededError("cannot connect: no answer in time");
     pollfd ready = {.fd = made.get(), .events = POLLOUT, .revents = 0};
     if (poll(&ready, 1, static_cast<int>(left.count())) > 0) break;
   }
   int fault = 0;
   socklen_t length = sizeof fault;
-  if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &fault, &length) != 0) return SystemFailure("connecting");
+  if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &fault, &length) != 0)
+    return SystemFailure("cannot connect");
   errno = fault;
-  if (fault != 0) return SystemFailure("connecting");
+  if (fault != 0) return SystemFailure("cannot connect");
   TuneConnected(made);
   return made;
 }
