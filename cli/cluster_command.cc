@@ -183,11 +183,11 @@ class ClusterCommand final : public Command {
  private:
   absl::Status Check(const Format& format) const {
     const auto refuse = [&](const char* flag) {
-      return absl::InvalidArgumentError(absl::StrCat(flag, ": not with --format ", format.name));
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": does not go with --format ", format.name));
     };
     const bool kubernetes = format_ == "kubernetes";
     if (plan_.port + plan_.servers + plan_.workers > 65536) {
-      return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves no ports for ",
+      return absl::InvalidArgumentError(absl::StrCat("--port: ", plan_.port, " leaves too few ports for ",
                                                      Counted(plan_.servers + plan_.workers, "task")));
     }
     if (format.containers && plan_.servers == 0) {

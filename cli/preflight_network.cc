@@ -142,7 +142,7 @@ class NetworkPreflight {
     if (server.protocol() != net::kProtocolVersion) {
       Fault(task,
             absl::StrCat("speaks protocol ", server.protocol(), " (version ", server.program_version(),
-                         "), we ", net::kProtocolVersion),
+                         "), this program speaks ", net::kProtocolVersion),
             "run the same version of Cairn everywhere");
     } else if (server.task() != task) {
       Fault(task, absl::StrCat(address.ToString(), " identifies itself as ", server.task()),

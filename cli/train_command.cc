@@ -154,7 +154,7 @@ class TrainCommand final : public Command {
     if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
     if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
     if (options_.replicas_to_aggregate > num_workers_) {
-      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
+      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " is more than ",
                                 Counted(num_workers_, "worker")));
     }
     if (options_.ps_replication > 0 && num_servers_ < 2) {
@@ -165,8 +165,9 @@ class TrainCommand final : public Command {
     if (!access.ok()) return Fault(access.message());
     if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
-      return Fault(absl::StrCat("--metrics_port: there are no ", num_servers_ + num_workers_, " ports from ",
-                                *metrics_.port, " on, one for each task"));
+      return Fault(absl::StrCat("--metrics_port: each task needs a port, but the ",
+                                num_servers_ + num_workers_, " ports from ", *metrics_.port,
+                                " on exceed port 65535"));
     }
     if (const absl::Status status = worker::CheckOutputPaths(options_); !status.ok())
       return Fault(status.message());
@@ -179,7 +180,7 @@ class TrainCommand final : public Command {
     if (!groups.ok()) return Fault(groups.message());
     divided_ = division->divided();
     if (options_.replicas_to_aggregate > num_workers_ / division->tasks) {
-      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " of ",
+      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " is more than ",
                                 num_workers_ / division->tasks, " groups of workers"));
     }
     const bool validation = inputs->data.validation != nullptr && options_.validation;

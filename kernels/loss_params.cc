@@ -14,7 +14,7 @@ absl::Status Validate(const LossParams& params) {
     return absl::StrCat("outputs [", params.batch, ",", params.rows_per_example, ",", params.width, "]");
   };
   if (params.batch < 1 || params.rows_per_example < 1 || params.width < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("a loss of ", outputs()));
+    return absl::InvalidArgumentError(absl::StrCat("cannot compute a loss of ", outputs()));
   }
   if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMaxClasses) {
     return absl::InvalidArgumentError(absl::StrCat(outputs(), ": more than 2^24 classes"));

@@ -17,7 +17,7 @@ inline absl::Status Validate(const StandardizeParams& params) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("statistics of ", params.width, " elements for ", params.input.ToString()));
+      absl::StrCat("statistics of ", params.width, " elements do not fit input ", params.input.ToString()));
 }
 
 // The divisor, as in Keras: the square root of the variance, at least `epsilon`. NaN unless variance >= 0.

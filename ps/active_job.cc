@@ -55,27 +55,27 @@ absl::Status CheckResumed(const v1::Progress& resumed) {
   constexpr int64_t kMax = int64_t{1} << 62;
   const auto fits = [](int64_t count) { return count >= 0 && count <= kMax; };
   if (!fits(resumed.version())) {
-    return absl::InvalidArgumentError(absl::StrCat("job: resumed at version ", resumed.version()));
+    return absl::InvalidArgumentError(absl::StrCat("job: cannot resume at version ", resumed.version()));
   }
   for (int worker = 0; worker < resumed.positions_size(); ++worker) {
     if (fits(resumed.positions(worker))) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("job: resumed with worker ", worker, " at position ", resumed.positions(worker)));
+        absl::StrCat("job: cannot resume with worker ", worker, " at position ", resumed.positions(worker)));
   }
   if (!fits(resumed.data().next())) {
-    return absl::InvalidArgumentError(absl::StrCat("job: resumed at example ", resumed.data().next()));
+    return absl::InvalidArgumentError(absl::StrCat("job: cannot resume at example ", resumed.data().next()));
   }
   for (const v1::DataPosition::Run& run : resumed.data().open()) {
     if (fits(run.begin()) && fits(run.count()) && run.count() <= resumed.data().next()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: resumed with ", run.count(), " open examples from ", run.begin(), " on"));
+    return absl::InvalidArgumentError(absl::StrCat("job: cannot resume with ", run.count(),
+                                                   " open examples from example ", run.begin(), " on"));
   }
   if (!resumed.has_learning_rate() ||
       (std::isfinite(resumed.learning_rate()) && resumed.learning_rate() >= 0)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("job: resumed with a learning rate of ", resumed.learning_rate()));
+      absl::StrCat("job: cannot resume with a learning rate of ", resumed.learning_rate()));
 }
 
 // Names and shapes do not count against --memory_limit, which covers the values only.
@@ -98,7 +98,7 @@ absl::Status CheckJob(const v1::Job& job) {
   if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
   if (job.servers().empty()) return absl::InvalidArgumentError("job: no servers");
   if (job.elastic() && !job.dynamic_sharding()) {
-    return absl::InvalidArgumentError("job: elastic without dynamic sharding");
+    return absl::InvalidArgumentError("job: an elastic job needs dynamic sharding");
   }
   if (job.dynamic_sharding() && job.replicas_to_aggregate() != 0) {
     return absl::InvalidArgumentError(
@@ -107,23 +107,24 @@ absl::Status CheckJob(const v1::Job& job) {
   }
   if (job.min_workers() < 0 || job.max_workers() < 0 ||
       (job.max_workers() > 0 && job.max_workers() < job.min_workers())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: ", job.min_workers(), " to ", Counted(job.max_workers(), "worker")));
+    return absl::InvalidArgumentError(absl::StrCat("job: invalid range of workers: ", job.min_workers(),
+                                                   " to ", Counted(job.max_workers(), "worker")));
   }
   if (job.ps_replication() != 0 && (job.ps_replication() != 1 || job.servers_size() < 2)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "job: ", job.ps_replication(), " backups of each shard on ", job.servers_size(), " servers"));
+    return absl::InvalidArgumentError(absl::StrCat("job: cannot keep ", job.ps_replication(),
+                                                   " backups of each shard on ", job.servers_size(),
+                                                   " servers"));
   }
   if (job.generation() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("job: generation ", job.generation()));
+    return absl::InvalidArgumentError(absl::StrCat("job: invalid generation ", job.generation()));
   }
   CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
   if (job.resumed().version_offset() > job.resumed().version() ||
       job.resumed().version_offset() < -kMaxVersionOffset ||
       (job.final_version() > 0 && net::FinalVersionOf(job) < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "job: resumed at version ", job.resumed().version(), ", offset ", job.resumed().version_offset(),
-        ", final version ", job.final_version(), " (without the offset)"));
+        "job: cannot resume at version ", job.resumed().version(), ", offset ",
+        job.resumed().version_offset(), ", final version ", job.final_version(), " (without the offset)"));
   }
   if (!(job.lease_seconds() > 0 && job.lease_seconds() <= kLongestLeaseSeconds)) {
     return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(),

@@ -32,13 +32,15 @@ absl::Status BackupSession::Take(const v1::ReplicationHeader& header, net::Paylo
       const size_t most = job_ == nullptr ? kMaxOrigin : kMaxText;
       if (text_.size() + header.text().size() > most) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("replication: a body of more than ", most, " bytes"));
+            absl::StrCat("replication: the body of a message exceeds ", most, " bytes"));
       }
       text_ += header.text();
       return absl::OkStatus();
     }
     case v1::ReplicationHeader::kFloats: {
-      if (job_ == nullptr) return absl::InvalidArgumentError("replication: values before the origin");
+      if (job_ == nullptr)
+        return absl::InvalidArgumentError(
+            "replication: values arrived before the job's description (origin)");
       VariableStore& store = job_->shard().store();
       if (floats_ == nullptr) {
         floats_ = std::make_unique<Accumulator>(header.floats().state() ? store.state_pool() : store.pool());
@@ -71,7 +73,8 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
     return server_.OnReplicated(sink_.get(), item.number(), body,
                                 floats == nullptr ? nullptr : floats->Take().buffer());
   }
-  if (job_ != nullptr) return absl::InvalidArgumentError("replication: a second origin on one stream");
+  if (job_ != nullptr)
+    return absl::InvalidArgumentError("replication: one stream described the job twice (origin)");
   CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenBackup(body.origin(), sink_));
   v1::ReplicationAck answer;
   answer.set_replicated(item.number());

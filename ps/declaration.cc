@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
     slices.push_back(std::move(slice));
   }
   if (request.values_size() != fresh || fresh > kMaxInlineValues) {
-    return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values for ", fresh,
+    return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values do not match the ", fresh,
                                                    " new elements (at most ", kMaxInlineValues, ")"));
   }
   CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job.job(), std::move(slices), layout,

@@ -74,13 +74,13 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
  private:
   absl::Status Handle(const v1::FollowerMessage& message) {
     if (message.has_subscribe()) {
-      if (job_ != nullptr) return absl::InvalidArgumentError("a second subscription on one stream");
+      if (job_ != nullptr) return absl::InvalidArgumentError("a stream may subscribe only once");
       CAIRN_RETURN_IF_ERROR(permissions_.CheckFollow(message.subscribe().server()));
       auto job = server_.JobToFollow(message.subscribe().run_id(), message.subscribe().generation());
       if (!job.ok()) return job.status();
       if (message.subscribe().server() < 1 || message.subscribe().server() >= (*job)->job().servers_size()) {
         return absl::InvalidArgumentError(absl::StrCat("ps/", message.subscribe().server(),
-                                                       " subscribes to a job on ",
+                                                       " cannot subscribe to a job on ",
                                                        (*job)->job().servers_size(), " servers"));
       }
       follower_ = message.subscribe().server();

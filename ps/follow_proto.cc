@@ -53,7 +53,7 @@ absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
     const auto negative = std::find_if(sums->begin(), sums->end(), [](double sum) { return sum < 0; });
     if (negative == sums->end()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("a sum of squares of ", *negative, " in '", proto.variable(), "'"));
+        absl::StrCat("a sum of squares cannot be ", *negative, ": variable '", proto.variable(), "'"));
   }
   const int bands = std::max({proto.gradient_size(), proto.values_size(), proto.direction_size()});
   SliceSquares slice = {proto.variable(), proto.row_begin(),
@@ -89,8 +89,8 @@ absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
 absl::StatusOr<SnapshotBarrier> FromProto(const v1::SnapshotBarrier& proto) {
   if (proto.token().size() <= kMaxMarkerLength)
     return SnapshotBarrier{.token = proto.token(), .snapshot = proto.snapshot()};
-  return absl::InvalidArgumentError(
-      absl::StrCat("a marker's name of ", proto.token().size(), " bytes, at most ", kMaxMarkerLength));
+  return absl::InvalidArgumentError(absl::StrCat("a marker's name cannot have ", proto.token().size(),
+                                                 " bytes, at most ", kMaxMarkerLength));
 }
 
 absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto) {
@@ -114,11 +114,12 @@ absl::StatusOr<Refuse> FromProto(const v1::Refuse& proto) {
       break;
     default:
       return absl::InvalidArgumentError(
-          absl::StrCat("a refusal with outcome ", static_cast<int>(proto.outcome())));
+          absl::StrCat("a refusal cannot have outcome ", static_cast<int>(proto.outcome())));
   }
   CAIRN_RETURN_IF_ERROR(CheckGradient({.key = refuse.key}));
   if (refuse.staleness >= 0) return refuse;
-  return absl::InvalidArgumentError(absl::StrCat("a gradient ", refuse.staleness, " versions old"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a refused gradient cannot be ", refuse.staleness, " versions old"));
 }
 
 bool IsOfOneWorkerTwice(absl::Span<const Gradient> gradients) {
@@ -131,21 +132,22 @@ bool IsOfOneWorkerTwice(absl::Span<const Gradient> gradients) {
 // Reads the contributors of an update to `version`.
 absl::StatusOr<std::vector<Gradient>> ReadContributors(
     const google::protobuf::RepeatedPtrField<v1::StagedGradient>& contributors, int64_t version) {
-  if (contributors.empty()) return absl::InvalidArgumentError("an update without gradients");
-  if (version < 1) return absl::InvalidArgumentError(absl::StrCat("an update to version ", version));
+  if (contributors.empty()) return absl::InvalidArgumentError("an update needs at least one gradient");
+  if (version < 1)
+    return absl::InvalidArgumentError(absl::StrCat("an update cannot lead to version ", version));
   std::vector<Gradient> gradients;
   for (const auto& contributor : contributors) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, ps::FromProto(contributor));
     if (gradient.base_version >= version) {
-      return absl::InvalidArgumentError(absl::StrCat("an update to version ", version,
-                                                     " takes a gradient from version ", gradient.base_version,
-                                                     " of worker ", gradient.key.worker));
+      return absl::InvalidArgumentError(
+          absl::StrCat("an update to version ", version, " cannot take a gradient from version ",
+                       gradient.base_version, " of worker ", gradient.key.worker));
     }
     gradients.push_back(gradient);
   }
   if (!IsOfOneWorkerTwice(gradients)) return gradients;
   return absl::InvalidArgumentError(
-      absl::StrCat("an update to version ", version, " takes two gradients of one worker"));
+      absl::StrCat("an update to version ", version, " cannot take two gradients of one worker"));
 }
 
 absl::StatusOr<Apply> FromProto(const v1::Apply& proto) {
@@ -159,7 +161,7 @@ absl::StatusOr<Measure> FromProto(const v1::Measure& proto) {
   Measure measure = {.version = proto.version(), .contributors = {}};
   CAIRN_ASSIGN_OR_RETURN(measure.contributors, ReadContributors(proto.contributors(), measure.version));
   if (proto.norms() != v1::NORMS_GRADIENT && proto.norms() != v1::NORMS_LAYER) {
-    return absl::InvalidArgumentError("a Measure of unknown norms");
+    return absl::InvalidArgumentError("a Measure entry has unknown norms");
   }
   measure.norms = proto.norms() == v1::NORMS_GRADIENT ? Norms::kGradient : Norms::kLayer;
   return measure;
@@ -186,7 +188,7 @@ absl::StatusOr<LogEntry::What> ReadWhat(const v1::Decision& decision) {
     case v1::Decision::kConfigChange:
       return ps::FromProto(decision.config_change());
     default:
-      return absl::InvalidArgumentError("unknown kind");
+      return absl::InvalidArgumentError("unknown kind of log entry");
   }
 }
 

@@ -21,7 +21,8 @@ int64_t VersionOf(const LogEntry& entry) {
 
 absl::Status LogValidator::CheckWorker(int worker) const {
   if (worker >= 0 && worker < most_workers_) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " of a job of ", most_workers_));
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker ", worker, ", but the number of workers is ", most_workers_));
 }
 
 absl::Status LogValidator::CheckWorkers(const LogEntry& entry) const {

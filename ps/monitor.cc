@@ -113,7 +113,7 @@ net::HttpReply Monitor::Page(const std::string& path) const {
     return {.content_type = "text/html; charset=utf-8",
             .body = net::RenderHtml(PageOf(Status(), server_.metrics(), history_.points(), address_))};
   }
-  return {.status = 404, .body = "/metrics, /healthz or /statusz\n"};
+  return {.status = 404, .body = "no such page: there are /metrics, /healthz and /statusz\n"};
 }
 
 std::unique_ptr<grpc::Service> Monitor::MakeService(const net::Gate* gate) {

@@ -97,13 +97,13 @@ constexpr int64_t kMaxCounted = int64_t{1} << 60;
 
 absl::Status CheckCount(absl::string_view what, int64_t count) {
   if (count >= 0 && count <= kMaxCounted) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("replicated: ", what, " of ", count));
+  return absl::InvalidArgumentError(absl::StrCat("replicated: ", what, " cannot be ", count));
 }
 
 absl::Status CheckWorker(int worker, int most_workers) {
   if (worker >= 0 && worker < most_workers) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("replicated: worker ", worker, " of a job of ", most_workers));
+      absl::StrCat("replicated: worker ", worker, ", but the number of workers is ", most_workers));
 }
 
 // A work item without examples lies at the end of an epoch.
@@ -112,9 +112,9 @@ absl::Status CheckWorkItem(const v1::WorkItem& work_item, int64_t num_examples) 
                     work_item.first() >= 0 && work_item.count() >= 0 && work_item.first() <= num_examples &&
                     work_item.count() <= num_examples - work_item.first();
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("replicated: a work item of ", work_item.count(),
-                                                 " examples from ", work_item.first(), " on in epoch ",
-                                                 work_item.epoch(), ", which has ", num_examples));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "replicated: a work item of ", work_item.count(), " examples from example ", work_item.first(),
+      " on does not fit in epoch ", work_item.epoch(), ", which has ", num_examples));
 }
 
 absl::Status CheckQueue(const v1::ReplicatedQueue& queue, int64_t num_examples, int most_workers) {
@@ -139,7 +139,8 @@ absl::Status CheckTally(const v1::DataPosition& tally) {
   for (const v1::DataPosition::Run& run : tally.open()) {
     if (run.begin() < done || run.count() < 1 || run.count() > tally.next() - run.begin()) {
       return absl::InvalidArgumentError(absl::StrCat("replicated: ", run.count(), " open examples from ",
-                                                     run.begin(), " on, of ", tally.next()));
+                                                     run.begin(), " on do not fit among the first ",
+                                                     tally.next()));
     }
     done = run.begin() + run.count();
   }

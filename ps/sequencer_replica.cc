@@ -82,7 +82,7 @@ absl::Status Sequencer::RestoreReplica(const v1::ReplicatedSequencer& replicated
   for (const v1::Decision& decision : replicated.log()) {
     CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
     if (entry.index != replicated.next_index() - replicated.log_size() + static_cast<int64_t>(log.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("a replicated log with a gap at entry ", entry.index));
+      return absl::InvalidArgumentError(absl::StrCat("the replicated log has a gap at entry ", entry.index));
     }
     log.push_back(std::move(entry));
   }
@@ -119,7 +119,7 @@ absl::Status Sequencer::RestoreReplica(const v1::ReplicatedSequencer& replicated
     for (const auto& [server, sums] : measuring->sums) fits &= knows(server);
   }
   fits &= measuring.has_value() || behind.empty();
-  if (!fits) return absl::InvalidArgumentError("a replicated log that does not fit the job");
+  if (!fits) return absl::InvalidArgumentError("the replicated log does not fit the job");
   policy_->Restore(policy);
   positions_ = {replicated.positions().begin(), replicated.positions().end()};
   partials_ = std::move(partials);
@@ -180,7 +180,8 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
     default:
       break;
   }
-  return absl::InvalidArgumentError("an event of unknown kind, or from a server that the job lacks");
+  return absl::InvalidArgumentError(
+      "a replicated event has an unknown kind, or names a server that the job lacks");
 }
 
 }  // namespace cairn::ps

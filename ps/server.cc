@@ -180,8 +180,8 @@ absl::Status Server::CheckReplaceable(const v1::Job& job) const {
   if (state_ == v1::STATE_EMPTY) return absl::OkStatus();
   const bool same_run = job_->job().run_id() == job.run_id();
   if (same_run && job.generation() < job_->job().generation()) {
-    return absl::FailedPreconditionError(absl::StrCat("generation ", job.generation(), " of job ",
-                                                      job.run_id(), ", but generation ",
+    return absl::FailedPreconditionError(absl::StrCat("cannot start generation ", job.generation(),
+                                                      " of job ", job.run_id(), ": generation ",
                                                       job_->job().generation(), " is under way"));
   }
   const bool goes_on = same_run && job.generation() > job_->job().generation();
@@ -227,8 +227,8 @@ void Server::PlaceMarker(const v1::PlaceMarkerRequest& request, Reply<v1::PlaceM
     return;
   }
   if (request.token().size() > kMaxMarkerLength) {
-    reply(absl::InvalidArgumentError(
-        absl::StrCat("a marker's name of ", request.token().size(), " bytes, at most ", kMaxMarkerLength)));
+    reply(absl::InvalidArgumentError(absl::StrCat("a marker's name cannot have ", request.token().size(),
+                                                  " bytes, at most ", kMaxMarkerLength)));
     return;
   }
   const auto progress =

@@ -195,8 +195,9 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
   const auto put = [this](const v1::ReplicatedMember& member)
                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     if (member.worker() < 0 || member.worker() >= job_->most_workers()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a replicated member ", member.worker(), " of a job of ", job_->most_workers()));
+      return absl::InvalidArgumentError(absl::StrCat("a replicated member is worker ", member.worker(),
+                                                     ", but the number of workers is ",
+                                                     job_->most_workers()));
     }
     members_.Put({member.worker(), member.incarnation(), member.live(), member.step(), member.task(),
                   member.process()},
@@ -233,8 +234,9 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
       if (job_->sequencer() == nullptr) break;
       for (const int worker : WorkersOf(body.event())) {
         if (worker >= 0 && worker < job_->most_workers()) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat("a replicated event of worker ", worker, " of a job of ", job_->most_workers()));
+        return absl::InvalidArgumentError(absl::StrCat("a replicated event names worker ", worker,
+                                                       ", but the number of workers is ",
+                                                       job_->most_workers()));
       }
       return job_->sequencer()->Replay(body.event());
     case v1::ReplicationBody::kMember:

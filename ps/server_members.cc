@@ -140,7 +140,7 @@ void Server::PushStreamBroke(int worker, uint64_t incarnation) {
 absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
   if (request.task().size() > kMaxTaskName) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a task's name of ", request.task().size(), " bytes, at most ", kMaxTaskName));
+        absl::StrCat("a task's name cannot have ", request.task().size(), " bytes, at most ", kMaxTaskName));
   }
   const v1::Job& job = job_->job();
   int worker = request.worker();
@@ -151,8 +151,9 @@ absl::StatusOr<int> Server::AdmitWorker(const v1::JoinRequest& request) {
   }
   const bool full = job.max_workers() > 0 && members_.TakenExcept(worker) >= job.max_workers();
   if (full && request.incarnation() == 0 && worker != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        request.task(), ": the job has its ", Counted(job.max_workers(), "worker"), " (--max_workers)"));
+    return absl::ResourceExhaustedError(absl::StrCat(request.task(), ": the job already has its ",
+                                                     Counted(job.max_workers(), "worker"),
+                                                     " (--max_workers)"));
   }
   if (job.elastic()) members_.SetName(worker, request.task());
   return worker;

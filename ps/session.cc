@@ -107,21 +107,21 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   const int64_t first = begin.offset();
   if (first < 0 || first > size || begin.count() < 0 || begin.count() > size - first) {
     return absl::InvalidArgumentError(
-        absl::StrCat("read of ", begin.count(), " elements at ", first, ": this server has ", size));
+        absl::StrCat("cannot read ", begin.count(), " elements at ", first, ": this server has ", size));
   }
   const bool whole = first == 0 && begin.count() == 0;
   if (begin.state() && (begin.marker().empty() || !whole)) {
-    return absl::InvalidArgumentError("a state is read as a whole, at the marker of a snapshot");
+    return absl::InvalidArgumentError("a state can only be read as a whole, at the marker of a snapshot");
   }
   CAIRN_RETURN_IF_ERROR(net::CheckEncoding(begin.encoding()));
   if (begin.encoding() != v1::ENCODING_FLOAT32 && (begin.state() || !whole)) {
-    return absl::InvalidArgumentError("a part of the values, and a state, are read as float32");
+    return absl::InvalidArgumentError("a part of the values, or a state, can only be read as float32");
   }
   if (begin.state() && begin.known_edition() != 0)
     return absl::InvalidArgumentError("a state has no edition");
   if (begin.marker().size() > kMaxMarkerLength) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a marker's name of ", begin.marker().size(), " bytes, at most ", kMaxMarkerLength));
+    return absl::InvalidArgumentError(absl::StrCat("a marker's name cannot have ", begin.marker().size(),
+                                                   " bytes, at most ", kMaxMarkerLength));
   }
   return absl::OkStatus();
 }
@@ -186,11 +186,11 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     return;
   }
   if ((*job)->job().mode() == v1::MODE_VARIABLES) {
-    open.failure = absl::FailedPreconditionError("a push, but nothing is trained here");
+    open.failure = absl::FailedPreconditionError("cannot accept a push: nothing is trained on this server");
     return;
   }
   if (!server_.ready()) {
-    open.failure = absl::AbortedError("a push, but no training job is ready");
+    open.failure = absl::AbortedError("cannot accept a push: no training job is ready");
     return;
   }
   PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
@@ -204,8 +204,8 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
   open.values_encoding = begin.values_encoding();
   if (open.failure.ok()) open.failure = net::CheckEncoding(open.values_encoding);
   if (open.failure.ok() && begin.worker() >= (*job)->most_workers()) {
-    open.failure = absl::InvalidArgumentError(
-        absl::StrCat("push of worker ", begin.worker(), " to a job of ", (*job)->most_workers()));
+    open.failure = absl::InvalidArgumentError(absl::StrCat(
+        "push of worker ", begin.worker(), ", but the number of workers is ", (*job)->most_workers()));
   }
   if (open.failure.ok()) open.failure = permissions_.CheckPush(begin.worker(), server_);
   if (open.failure.ok()) open.failure = server_.CheckIncarnationGiven(begin.worker(), begin.incarnation());

@@ -110,16 +110,17 @@ absl::Status Shard::RestoreReplica(const v1::ReplicatedShard& replicated,
                                    std::shared_ptr<const AlignedBuffer> state) {
   if (replicated.next_index() < 1 || replicated.next_index() > kMaxCounted || replicated.version() < 0 ||
       replicated.version() > kMaxCounted) {
-    return absl::InvalidArgumentError(absl::StrCat("a replicated state at entry ", replicated.next_index(),
-                                                   ", version ", replicated.version()));
+    return absl::InvalidArgumentError(absl::StrCat("a replicated state cannot be at entry ",
+                                                   replicated.next_index(), ", version ",
+                                                   replicated.version()));
   }
   const int64_t size = state == nullptr ? 0 : state->size();
   if (size != store_.state_pool().buffer_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a replicated state of ", size, " values, not ", store_.state_pool().buffer_size()));
+    return absl::InvalidArgumentError(absl::StrCat("a replicated state has ", size, " values, expected ",
+                                                   store_.state_pool().buffer_size()));
   }
   if (replicated.duplicates() < 0 || replicated.rejected() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a replicated state with ", replicated.duplicates(),
+    return absl::InvalidArgumentError(absl::StrCat("a replicated state cannot have ", replicated.duplicates(),
                                                    " duplicates, ", replicated.rejected(),
                                                    " rejected pushes"));
   }
@@ -195,7 +196,7 @@ absl::Status Shard::CheckValues(const AlignedBuffer* values) const {
   const int64_t size = values == nullptr ? 0 : values->size();
   if (size == store_.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(size, " replicated values for a server that has ", store_.size()));
+      absl::StrCat(size, " replicated values do not fit a server that has ", store_.size()));
 }
 
 void Shard::Promote() {

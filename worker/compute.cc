@@ -132,7 +132,7 @@ class Maker {
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
     const int64_t micro_batches = MicroBatchesOf(options_, model_, lane_count);
     compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,
-                                            micro_batches == 1 ? " piece" : " micro-batches"));
+                                            micro_batches == 1 ? " micro-batch" : " micro-batches"));
     CAIRN_ASSIGN_OR_RETURN(compute_.replica,
                            nn::MakePipelineReplica(model_, loss_, Pointers(compute_.threads),
                                                    placement.device_of, micro_batches, trace_));

@@ -162,7 +162,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   const bool dynamic = options.dynamic_sharding();
   if (options.replicas_to_aggregate > num_workers) {
     return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate,
-                                                   " of ", Counted(num_workers, "worker")));
+                                                   " is more than ", Counted(num_workers, "worker")));
   }
   if (sync && !dynamic) {
     job.set_replicas_to_aggregate(

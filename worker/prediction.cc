@@ -26,8 +26,8 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, request.model.output_shape()));
   if (request.targets == nullptr) return absl::OkStatus();
   if (request.targets->size() != request.inputs.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.targets->size(), " labels for ", request.inputs.size(), " examples"));
+    return absl::InvalidArgumentError(absl::StrCat(request.targets->size(), " labels do not match the ",
+                                                   request.inputs.size(), " examples"));
   }
   CAIRN_RETURN_IF_ERROR(CheckTargetValues(loss, *request.targets, "labels"));
   return CheckTargets(loss, request.model.output_shape(),

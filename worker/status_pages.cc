@@ -154,7 +154,7 @@ net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMetrics& metri
   if (path == "/statusz" || path == "/") {
     return {.content_type = "text/html; charset=utf-8", .body = net::RenderHtml(StatusOf(identity, metrics))};
   }
-  return {.status = 404, .body = "/metrics, /healthz or /statusz\n"};
+  return {.status = 404, .body = "no such page: there are /metrics, /healthz and /statusz\n"};
 }
 
 }  // namespace cairn::worker

@@ -509,7 +509,7 @@ int Main(int argc, char** argv) {
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
-  if (options.model.empty()) return Fault("--model: which model?");
+  if (options.model.empty()) return Fault("--model is missing");
   if (const absl::Status status = net::CheckAccess(access, std::getenv(net::kTokenVariable)); !status.ok()) {
     return Fault(status.message());
   }

@@ -32,7 +32,8 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   }
   CAIRN_CHECK(pthread_sigmask(SIG_BLOCK, &mask, &old_mask_) == 0);
   fd_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd_ < 0) EndProcess(absl::StrCat("no file descriptor for signals: ", std::strerror(errno)));
+  if (fd_ < 0)
+    EndProcess(absl::StrCat("cannot create a file descriptor for signals: ", std::strerror(errno)));
 }
 
 SignalQueue::~SignalQueue() {

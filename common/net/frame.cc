@@ -141,7 +141,7 @@ absl::Status DecodedFrame::Decode(const grpc::ByteBuffer& message, google::proto
       return absl::InvalidArgumentError("frame: no header");
     }
     if (header_bytes > kMaxHeaderBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("frame: header of ", header_bytes, " bytes"));
+      return absl::InvalidArgumentError(absl::StrCat("frame: invalid header of ", header_bytes, " bytes"));
     }
     const auto limit = in.PushLimit(static_cast<int>(header_bytes));
     if (!header->ParseFromCodedStream(&in) || in.BytesUntilLimit() != 0) {

@@ -76,7 +76,7 @@ absl::StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
     if (result.host.empty()) return refuse(" has no host before the port");
     for (char c : result.host) {
       if (!IsHostCharacter(c))
-        return refuse(": a host has no '", absl::CHexEscape(absl::string_view(&c, 1)), "'");
+        return refuse(": a host cannot contain '", absl::CHexEscape(absl::string_view(&c, 1)), "'");
     }
     if (result.host.size() > 253) return refuse(": a host has at most 253 characters");
     if (LooksLikeIpv4(result.host) && !IsIpv4(result.host)) {

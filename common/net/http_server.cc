@@ -70,7 +70,7 @@ MHD_Result Answer(void* server, MHD_Connection* connection, const char* path, co
       *upload_size = 0;
       return MHD_YES;
     }
-    reply = {.status = 405, .body = "only GET and HEAD\n"};
+    reply = {.status = 405, .body = "only GET and HEAD are supported\n"};
   } else {
     reply = static_cast<HttpServer*>(server)->handler()(path);
   }

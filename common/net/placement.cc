@@ -204,7 +204,7 @@ absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
   if (!shape.ok()) return Annotate(shape.status(), context());
   if (proto.name().empty()) return absl::InvalidArgumentError("a variable has no name");
   if (proto.row_begin() < 0 || proto.row_end() < proto.row_begin() || proto.row_end() > RowsOf(*shape)) {
-    return absl::InvalidArgumentError(absl::StrCat(context(), ": rows ", proto.row_begin(), " to ",
+    return absl::InvalidArgumentError(absl::StrCat(context(), ": invalid rows ", proto.row_begin(), " to ",
                                                    proto.row_end(), " of shape ", shape->ToString()));
   }
   Slice slice = {proto.name(), *std::move(shape), proto.row_begin(), proto.row_end(), proto.offset()};
@@ -254,7 +254,7 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
       if (slice.offset != size) {
         return absl::FailedPreconditionError(absl::StrCat("variable '", slice.name, "' begins at element ",
                                                           slice.offset, " of ps/", server,
-                                                          ", and those before it end at ", size));
+                                                          ", but the variables before it end at ", size));
       }
       places[slice.name].push_back({static_cast<int>(server), &slice});
       size += slice.elements();

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context
                                                         const ActivationParams& params) {
   if (input.num_floats() != input.shape.num_elements() && !params.keeps_zero()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "an activation that does not map 0 to 0, which the padding channels need, for ", input.ToString()));
+        "the activation does not map 0 to 0, as the padding channels require, for ", input.ToString()));
   }
   return std::make_unique<CpuActivation>(context, input, params);
 }

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(onednn::Context& context, co
   if (params.input.layout != Layout::kRowMajor || width < 1 || static_cast<int64_t>(scale.size()) != width ||
       static_cast<int64_t>(offset.size()) != width) {
     return absl::InvalidArgumentError(absl::StrCat(params.scale.size(), " scales and ", params.offset.size(),
-                                                   " offsets for ", params.input.ToString()));
+                                                   " offsets do not fit input ", params.input.ToString()));
   }
   return std::make_unique<CpuAffine>(context, params.input, std::move(scale), std::move(offset));
 }

@@ -69,7 +69,7 @@ bool CanJoinBlocks(absl::Span<const TensorDesc> inputs, int axis) {
 
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context,
                                                         absl::Span<const TensorDesc> inputs, int axis) {
-  if (inputs.size() < 2) return absl::InvalidArgumentError("concatenation of fewer than two inputs");
+  if (inputs.size() < 2) return absl::InvalidArgumentError("cannot concatenate fewer than two inputs");
   const Shape& first = inputs[0].shape;
   int64_t extent = 0;
   for (const TensorDesc& input : inputs) {
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context
       fits = input.shape[other] >= 1 && (other == axis || input.shape[other] == first[other]);
     }
     if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat("concatenation of ", inputs[0].ToString(), " and ",
+      return absl::InvalidArgumentError(absl::StrCat("cannot concatenate ", inputs[0].ToString(), " and ",
                                                      input.ToString(), " along axis ", axis));
     }
     extent += input.shape[axis];
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context
   const bool blocked = inputs[0].layout != Layout::kRowMajor;
   if (blocked && !CanJoinBlocks(inputs, axis)) {
     return absl::UnimplementedError(
-        absl::StrCat("concatenation of ", inputs[0].ToString(), " along axis ", axis));
+        absl::StrCat("cannot concatenate ", inputs[0].ToString(), " along axis ", axis));
   }
   TensorDesc output = {.shape = {}, .layout = inputs[0].layout};
   for (int other = 0; other < first.rank(); ++other)

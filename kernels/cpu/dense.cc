@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, co
   if (input_shape.rank() != 2 || params.input.layout != Layout::kRowMajor || input_shape.num_elements() < 1 ||
       params.units < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("dense of ", params.units, " units over ", params.input.ToString(),
+        absl::StrCat("a dense layer of ", params.units, " units over ", params.input.ToString(),
                      ": expected [batch, inputs], row-major, sizes of at least 1"));
   }
   const onednn::InnerProductArgs args = {

@@ -65,7 +65,7 @@ class CpuDropout final : public Dropout {
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, const DropoutParams& params) {
   if (params.input.num_floats() < 1 || !(params.rate >= 0 && params.rate < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("dropout of ", params.rate, " of ", params.input.ToString()));
+        absl::StrCat("cannot apply dropout with rate ", params.rate, " to ", params.input.ToString()));
   }
   return std::make_unique<CpuDropout>(context, params);
 }

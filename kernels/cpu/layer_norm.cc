@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& contex
                                                          const LayerNormParams& params) {
   if (params.rows < 1 || params.width < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("layer normalization over [", params.rows, ",", params.width, "]"));
+        absl::StrCat("cannot apply layer normalization over [", params.rows, ",", params.width, "]"));
   }
   return std::make_unique<CpuLayerNorm>(context, params);
 }

@@ -342,7 +342,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(onednn::Context& cont
       !params.relu || params.groups != 1 || !Fits(params, unpooled) ||
       std::max({params.stride_height, params.stride_width, params.dilation_height, params.dilation_width}) >
           1) {
-    return absl::UnimplementedError("pooling fused with this convolution");
+    return absl::UnimplementedError("pooling cannot be fused with this convolution");
   }
   return std::make_unique<PooledConv2D>(context, params, unpooled);
 }

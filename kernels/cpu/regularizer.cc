@@ -34,7 +34,7 @@ class CpuRegularizer final : public Regularizer {
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2) {
   if (elements < 1 || !(l1 >= 0) || !(l2 >= 0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("penalties l1 ", l1, " and l2 ", l2, " on ", elements, " elements"));
+        absl::StrCat("cannot apply penalties l1 ", l1, " and l2 ", l2, " to ", elements, " elements"));
   }
   return std::make_unique<CpuRegularizer>(elements, l1, l2);
 }

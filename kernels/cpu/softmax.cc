@@ -44,7 +44,7 @@ class CpuSoftmax final : public UnaryOp {
 
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) {
   if (input.shape.rank() < 1 || input.layout != Layout::kRowMajor || input.shape.num_elements() < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("softmax over ", input.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("cannot compute softmax over ", input.ToString()));
   }
   return std::make_unique<CpuSoftmax>(input);
 }

@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(onednn::Context& context,
   const Shape& input = params.input.shape;
   if (input.rank() != 4 || input.num_elements() < 1 ||
       std::min({params.top, params.bottom, params.left, params.right}) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("padding of ", params.top, ", ", params.bottom, ", ",
-                                                   params.left, " and ", params.right, " around ",
+    return absl::InvalidArgumentError(absl::StrCat("cannot add padding of ", params.top, ", ", params.bottom,
+                                                   ", ", params.left, " and ", params.right, " around ",
                                                    params.input.ToString()));
   }
   TensorDesc output = {.shape = {input[0], input[1] + params.top + params.bottom,

@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(Context& context, const Affi
   if (params.input.layout != Layout::kRowMajor || width < 1 || !fits || widened.scale.size() != columns ||
       widened.offset.size() != columns) {
     return absl::InvalidArgumentError(absl::StrCat(params.scale.size(), " scales and ", params.offset.size(),
-                                                   " offsets for ", params.input.ToString()));
+                                                   " offsets do not fit input ", params.input.ToString()));
   }
   return VisitType(params.input.type, [&](auto* p) {
     return CudaAffine<std::remove_pointer_t<decltype(p)>>::Create(context, widened);

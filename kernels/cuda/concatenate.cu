@@ -84,7 +84,7 @@ class CudaConcatenate final : public NaryOp {
 
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::Span<const TensorDesc> inputs,
                                                         int axis) {
-  if (inputs.size() < 2) return absl::InvalidArgumentError("concatenation of fewer than two inputs");
+  if (inputs.size() < 2) return absl::InvalidArgumentError("cannot concatenate fewer than two inputs");
   const Shape& first = inputs[0].shape;
   int64_t extent = 0;
   for (const TensorDesc& input : inputs) {
@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::
       fits = input.shape[other] >= 1 && (other == axis || input.shape[other] == first[other]);
     }
     if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat("concatenation of ", inputs[0].ToString(), " and ",
+      return absl::InvalidArgumentError(absl::StrCat("cannot concatenate ", inputs[0].ToString(), " and ",
                                                      input.ToString(), " along axis ", axis));
     }
     extent += input.shape[axis];

@@ -133,7 +133,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> Context::Allocate(int64_t num_floa
   constexpr int64_t kMaxFloats = int64_t{1} << 60;
   if (num_floats < 0 || num_floats > kMaxFloats) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(what, " on ", name_, ": ", num_floats, " floats requested"));
+        absl::StrCat(what, " on ", name_, ": ", num_floats, " floats cannot be allocated"));
   }
   const int64_t bytes = num_floats * int64_t{sizeof(float)};
   CAIRN_ASSIGN_OR_RETURN(void* block, pool_->Allocate(bytes, what));

@@ -86,7 +86,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(Context& context, const Con
                                                 .relu = params.relu,
                                                 .backward_source = params.needs_input_gradient};
   if (params.pool_height != 0) {
-    if (!params.relu) return absl::UnimplementedError("pooling fused with a convolution without relu");
+    if (!params.relu)
+      return absl::UnimplementedError("pooling cannot be fused with a convolution without relu");
     return MakePooledConv2D(context, {.convolution = convolution_params,
                                       .input = input,
                                       .needs_input_gradient = params.needs_input_gradient,

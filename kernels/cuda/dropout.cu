@@ -108,7 +108,7 @@ class CudaDropout final : public Dropout {
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params) {
   if (params.input.num_floats() < 1 || !(params.rate >= 0 && params.rate < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("dropout of ", params.rate, " of ", params.input.ToString()));
+        absl::StrCat("cannot apply dropout with rate ", params.rate, " to ", params.input.ToString()));
   }
   CAIRN_ASSIGN_OR_RETURN(const Context::RandomSeed* const next_seed, context.Seed());
   CAIRN_ASSIGN_OR_RETURN(auto seed,

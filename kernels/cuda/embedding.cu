@@ -229,8 +229,8 @@ class CudaEmbedding final : public LinearOp, public Delivery {
 
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const EmbeddingParams& params) {
   if (params.indices < 1 || params.rows < 1 || params.width < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(params.indices, " rows of a table [", params.rows, ",", params.width, "]"));
+    return absl::InvalidArgumentError(absl::StrCat(params.indices, " rows cannot be looked up in a table [",
+                                                   params.rows, ",", params.width, "]"));
   }
   if (params.indices >= kMaxFaultIndices || params.rows >= kMaxFaultIndices) {
     return absl::UnimplementedError(absl::StrCat(params.indices, " indices in a table of ", params.rows,

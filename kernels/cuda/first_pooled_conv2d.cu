@@ -230,7 +230,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeFirstPooledConv2D(Context& context
   if (fits && s.kh == 3 && s.kw == 3 && s.c == 1) return MakeSized<3, 3, 1>(context, params);
   if (fits && s.kh == 3 && s.kw == 3 && s.c == 3) return MakeSized<3, 3, 3>(context, params);
   if (fits && s.kh == 5 && s.kw == 5 && s.c == 1) return MakeSized<5, 5, 1>(context, params);
-  return absl::UnimplementedError("a first convolution of this size");
+  return absl::UnimplementedError("a first convolution of this size is not supported");
 }
 
 }  // namespace cairn::kernels::cuda

@@ -201,7 +201,7 @@ class CudaLayerNorm final : public LayerNorm {
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(Context& context, const LayerNormParams& params) {
   if (params.rows < 1 || params.width < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("layer normalization over [", params.rows, ",", params.width, "]"));
+        absl::StrCat("cannot apply layer normalization over [", params.rows, ",", params.width, "]"));
   }
   return VisitType(params.type, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;

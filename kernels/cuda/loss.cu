@@ -327,7 +327,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
                            params.kind == LossKind::kCategoricalCrossentropy;
   if (params.kind == LossKind::kSparseCategoricalCrossentropy &&
       params.batch > kMaxFaultIndices / params.rows_per_example) {
-    return absl::UnimplementedError("more than 2^32 labels");
+    return absl::UnimplementedError("more than 2^32 labels are not supported");
   }
   Batch batch;
   batch.example_rows = categorical ? params.rows_per_example : 1;

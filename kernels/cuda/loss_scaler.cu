@@ -80,7 +80,8 @@ class CudaLossScaler final : public LossScaler, public Delivery {
 absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(Context& context, const LossScalerParams& params) {
   for (const auto& [begin, end] : params.gradients) {
     if (begin >= 0 && begin < end) continue;
-    return absl::InvalidArgumentError(absl::StrCat("loss scaling of gradients ", begin, " to ", end));
+    return absl::InvalidArgumentError(
+        absl::StrCat("loss scaling: invalid range of gradients: ", begin, " to ", end));
   }
   CAIRN_ASSIGN_OR_RETURN(auto scale, context.Allocate(1, "loss scale"));
   CAIRN_ASSIGN_OR_RETURN(auto host_scale, PinnedArray<float>::Create(1));

@@ -111,7 +111,7 @@ class NcclPeerGroup final : public PeerGroup {
     ncclUniqueId id;
     if (seat_.group.size() != sizeof(id.internal)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a group of ", seat_.group.size(), " bytes, which is not one of NCCL's"));
+          absl::StrCat("a group identifier of ", seat_.group.size(), " bytes is not one of NCCL's"));
     }
     std::memcpy(id.internal, seat_.group.data(), sizeof(id.internal));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -180,7 +180,8 @@ class PooledConv2D final : public LinearOp {
 absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(Context& context,
                                                            const PooledConvolutionParams& params) {
   if (params.pool_h * params.pool_w > 256 || params.pooled_h() < 1 || params.pooled_w() < 1) {
-    return absl::UnimplementedError("pooling windows of more than 256 elements, or larger than the image");
+    return absl::UnimplementedError(
+        "pooling windows of more than 256 elements, or larger than the image, are not supported");
   }
   auto first = MakeFirstPooledConv2D(context, params);
   if (!absl::IsUnimplemented(first.status())) return first;

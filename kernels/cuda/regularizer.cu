@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, i
                                                              float l2) {
   if (elements < 1 || !(l1 >= 0) || !(l2 >= 0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("penalties l1 ", l1, " and l2 ", l2, " on ", elements, " elements"));
+        absl::StrCat("cannot apply penalties l1 ", l1, " and l2 ", l2, " to ", elements, " elements"));
   }
   constexpr int64_t kMinOfThread = 4, kBlocksOfMultiprocessor = 8;
   const auto grid = static_cast<unsigned>(std::clamp<int64_t>(

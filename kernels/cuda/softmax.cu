@@ -106,7 +106,7 @@ class CudaSoftmax final : public UnaryOp {
 
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input) {
   if (input.shape.rank() < 1 || input.layout != Layout::kRowMajor || input.shape.num_elements() < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("softmax over ", input.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("cannot compute softmax over ", input.ToString()));
   }
   const int64_t width = input.shape[input.shape.rank() - 1];
   return VisitType(input.type, [&](auto* p) -> absl::StatusOr<std::unique_ptr<UnaryOp>> {

@@ -77,8 +77,8 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const Z
   const Shape& input = params.input.shape;
   if (input.rank() != 4 || input.num_elements() < 1 || params.input.layout != Layout::kRowMajor ||
       std::min({params.top, params.bottom, params.left, params.right}) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("padding of ", params.top, ", ", params.bottom, ", ",
-                                                   params.left, " and ", params.right, " around ",
+    return absl::InvalidArgumentError(absl::StrCat("cannot add padding of ", params.top, ", ", params.bottom,
+                                                   ", ", params.left, " and ", params.right, " around ",
                                                    params.input.ToString()));
   }
   const TensorDesc output = params.input.WithShape(

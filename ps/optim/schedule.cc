@@ -109,12 +109,12 @@ Schedule MakePiecewiseConstantDecay(const ScheduleConfig& config, Hyperparameter
   const std::vector<double>& values = config.values;
   if (values.empty() || boundaries.size() != values.size() - 1) {
     read.Report(absl::StrCat(boundaries.size(), " boundaries and ", values.size(),
-                             " values, must be one value more than boundaries"));
+                             " values: there must be one more value than boundaries"));
   }
   // The negation also refuses NaN.
   const auto not_rising = [](double a, double b) { return !(a < b); };
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), not_rising) != boundaries.end()) {
-    read.Report(absl::StrCat("boundaries ", absl::StrJoin(boundaries, ", "), " do not rise"));
+    read.Report(absl::StrCat("boundaries ", absl::StrJoin(boundaries, ", "), " must increase"));
   }
   if (!std::all_of(values.begin(), values.end(), [](double v) { return v >= 0 && std::isfinite(v); })) {
     read.Report(absl::StrCat("values ", absl::StrJoin(values, ", "), " must all be finite and at least 0"));

@@ -53,7 +53,7 @@ absl::Status CheckData(const DynamicAssignment& data) {
     work_items += 2 + run.count / data.queue.batch_size;
     if (work_items > kMaxOpenWorkItems) {
       return absl::InvalidArgumentError(
-          absl::StrCat("resumed with more than ", kMaxOpenWorkItems, " open batches"));
+          absl::StrCat("cannot resume with more than ", kMaxOpenWorkItems, " open batches"));
     }
   }
   return AtLeast("resumed at example", data.resumed.next, 0);

@@ -62,11 +62,11 @@ class GenerateTest(IntegrationTest):
             (["--format", "podman"], "--format: 'podman'"),
             (["--format", "compose", "--", "--epoch=5"], "flags of cairn-worker: unknown flag --epoch, did you mean --epochs"),
             (["--format", "compose", "--", "--data_dir=/d"], "--data_dir: is fixed in containers"),
-            (["--format", "compose", "--hosts", "a"], "--hosts: not with --format compose"),
-            (["--", "--epochs=5"], "--epochs=5: not with --format clusterspec"),
+            (["--format", "compose", "--hosts", "a"], "--hosts: does not go with --format compose"),
+            (["--", "--epochs=5"], "--epochs=5: does not go with --format clusterspec"),
             (["--format", "kubernetes", "--model", "missing.json"], "--model: .*missing.json"),
             (["--format", "kubernetes", "--name", "Big"], "--name: 'Big' is not a name of at most 40 lower-case"),
-            (["--workers", 70000], "--port: 2222 leaves no ports for 70001 tasks"),
+            (["--workers", 70000], "--port: 2222 leaves too few ports for 70001 tasks"),
         ):
             with self.subTest(fault):
                 self.assert_refused(self.run_to_end("cairn", "cluster", "generate", *arguments), fault)

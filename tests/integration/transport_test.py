@@ -55,7 +55,8 @@ class TransportTest(IntegrationTest):
     def test_grpc_is_used_if_the_data_port_is_taken(self):
         with socket.create_server(("0.0.0.0", 0)) as taken:
             _, tasks = self.start_job("--transport=tcp", ps=[f"--data_port={taken.getsockname()[1]}"])
-            self.assert_says(tasks["ps/0"], "no port for the data channel: a TCP socket: Address already in use")
+            self.assert_says(tasks["ps/0"],
+                             "no port for the data channel: cannot listen on a TCP socket: Address already in use")
             self.assert_says(tasks["worker/0"], BY["grpc"])
             self.assert_exit(DONE, *tasks.values())
 

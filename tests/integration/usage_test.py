@@ -74,8 +74,8 @@ class TrainUsageTest(IntegrationTest):
         self.refused(r"\[28,28\].*\[32,32,1\]", self.model_with(change), "--data_dir", small_data())
 
     def test_more_replicas_to_aggregate_than_workers_are_refused(self):
-        self.refused("--replicas_to_aggregate: 3 of 2 workers", MLP, "--data_dir", small_data(), "--sync_replicas",
-                     "--workers=2", "--replicas_to_aggregate=3")
+        self.refused("--replicas_to_aggregate: 3 is more than 2 workers", MLP, "--data_dir", small_data(),
+                     "--sync_replicas", "--workers=2", "--replicas_to_aggregate=3")
 
     def test_conflicting_flags_are_refused(self):
         self.refused("--max_staleness does not go with --sync_replicas", MLP, "--data_dir", small_data(),

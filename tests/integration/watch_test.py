@@ -135,7 +135,7 @@ class PagesTest(WatchTest):
         self.assert_exit(RETRYABLE, server)  # after a wait for a process that may be about to end
         self.assertRegex(server.stderr, f"--metrics_port: cannot listen on 127.0.0.1:{taken}: another process is using")
         too_many = self.train(MLP, "--metrics_port=65535")
-        self.assert_refused(too_many, "--metrics_port: there are no 2 ports from 65535 on")
+        self.assert_refused(too_many, "--metrics_port: each task needs a port, but the 2 ports from 65535 on exceed")
 
 
 class StatusTest(WatchTest):

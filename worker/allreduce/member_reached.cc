@@ -126,7 +126,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     case v1::RingHeader::kRecord:
     case v1::RingHeader::kGradient:
       if (ring == nullptr) {
-        status = absl::InvalidArgumentError("ring: a step before all states have arrived");
+        status = absl::InvalidArgumentError("ring: a step began before all states had arrived");
       } else {
         status = header.has_record() ? ring->OnRecord(header.record())
                                      : ring->OnGradient(header.gradient(), payload);
@@ -151,7 +151,8 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
       break;
     }
     default:
-      status = absl::InvalidArgumentError(absl::StrCat("ring: a frame of kind ", header.kind_case()));
+      status =
+          absl::InvalidArgumentError(absl::StrCat("ring: unexpected frame of kind ", header.kind_case()));
   }
   // UNAVAILABLE: the neighbour ended while this worker read memory borrowed from it. The end of the stream
   // reports that too.
@@ -169,13 +170,13 @@ absl::Status Member::OnState(int64_t ring_epoch, const v1::RingState& state) {
   if (worker < 0 || worker >= workers() || worker == options_.worker || progress.version() < 0 ||
       offset > progress.version() || offset < -kMaxVersionOffset ||
       progress.version() - offset > options_.job.final_version()) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: a state of worker ", worker, " of ", workers(),
-                                                   " at version ", progress.version(), ", offset ", offset,
-                                                   ", of ", options_.job.final_version()));
+    return absl::InvalidArgumentError(absl::StrCat("ring: invalid state of worker ", worker, " of ",
+                                                   workers(), " at version ", progress.version(), ", offset ",
+                                                   offset, ", of ", options_.job.final_version()));
   }
   if (progress.has_learning_rate() &&
       !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: a learning rate of ", progress.learning_rate()));
+    return absl::InvalidArgumentError(absl::StrCat("ring: invalid learning rate ", progress.learning_rate()));
   }
   if (right() != worker) {
     v1::RingHeader header;

@@ -98,20 +98,22 @@ absl::Status Ring::CheckStep(int64_t step, const char* what) const {
   const bool next = step == step_ + 1;
   const bool now = step == step_ && step > options_.version;
   if (now || next) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("ring: ", what, " of step ", step, " during step ", step_));
+  return absl::InvalidArgumentError(
+      absl::StrCat("ring: ", what, " of step ", step, " arrived during step ", step_));
 }
 
 absl::Status Ring::OnRecord(const v1::StepRecord& record) {
   const int worker = record.worker();
   if (worker < 0 || worker >= plan_.workers || worker == options_.worker) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ring: a record of worker ", worker, " of ", plan_.workers));
+        absl::StrCat("ring: invalid record of worker ", worker, " of ", plan_.workers));
   }
   if (record.examples() < 0 || record.examples() > kMaxExamples) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: a gradient of ", record.examples(), " examples"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ring: a gradient cannot come from ", record.examples(), " examples"));
   }
   if (record.has_learning_rate() && !(std::isfinite(record.learning_rate()) && record.learning_rate() >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: a learning rate of ", record.learning_rate()));
+    return absl::InvalidArgumentError(absl::StrCat("ring: invalid learning rate ", record.learning_rate()));
   }
   {
     MutexLock lock(mutex_);
@@ -161,13 +163,13 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
   const auto index = static_cast<size_t>(chunk.index());
   if (chunk.index() < 0 || index >= plan_.chunks.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ring: chunk ", chunk.index(), " of ", plan_.chunks.size()));
+        absl::StrCat("ring: chunk ", chunk.index(), ", but the number of chunks is ", plan_.chunks.size()));
   }
   const Chunk& place = plan_.chunks[index];
   const int64_t bytes = net::PayloadBytes(payload);
   if (place.size() == 0 || bytes != place.size() * static_cast<int64_t>(sizeof(float))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ring: chunk ", index, " of ", bytes, " bytes instead of ", place.size(), " elements"));
+        absl::StrCat("ring: chunk ", index, " has ", bytes, " bytes instead of ", place.size(), " elements"));
   }
   const int before = Before(place);
   const State wanted = chunk.mean() ? State::kSummed : State::kNothing;

@@ -34,7 +34,7 @@ class ExtentsSink final : public ChunkSink {
     const int64_t offset = chunk.offset();
     CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
-      return absl::InvalidArgumentError(absl::StrCat("values at offset ", offset));
+      return absl::InvalidArgumentError(absl::StrCat("values cannot begin at offset ", offset));
     }
     const int64_t end = offset + elements.count();
     // The destinations of adjacent elements of the arena, up to element `done`.

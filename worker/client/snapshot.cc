@@ -83,7 +83,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("snapshot from ", name));
     if (marked.job.one_log && result->version() != marked.progress.version()) {
       return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,
-                                              ", marked at ", marked.progress.version()));
+                                              ", but it was marked at ", marked.progress.version()));
     }
     if (i == 0 && result->has_learning_rate()) {
       snapshot.progress.set_learning_rate(result->learning_rate());

@@ -203,8 +203,9 @@ absl::Status TrainingClient::PullOnce(v1::Encoding encoding) {
     }
     if (server == 0) finished = result->finished();
     if (job_.one_log && versions[static_cast<size_t>(server)] != versions[0]) {
-      return absl::InternalError(absl::StrCat("pull: version ", versions[0], " on ps/0 and ",
-                                              result->version(), " on ", connection_->NameOf(server)));
+      return absl::InternalError(absl::StrCat("pull: the servers sent different versions: ", versions[0],
+                                              " on ps/0 and ", result->version(), " on ",
+                                              connection_->NameOf(server)));
     }
   }
   for (int server = 0; server < connection_->num_servers(); ++server) {

@@ -92,7 +92,8 @@ absl::Status CheckTotals(const std::vector<Piece>& pieces, absl::Span<const std:
   const Piece& first = pieces.front();
   int64_t total = 0;
   if (!absl::SimpleAtoi(first.total, &total) || total < 1 || total > kMaxPieces) {
-    return absl::InvalidArgumentError(absl::StrCat(files[0], ": is a piece of a set of ", first.total));
+    return absl::InvalidArgumentError(
+        absl::StrCat(files[0], ": names an invalid number of pieces: ", first.total));
   }
   std::vector<const std::string*> found(static_cast<size_t>(total), nullptr);
   for (size_t i = 0; i < pieces.size(); ++i) {

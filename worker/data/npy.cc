@@ -225,7 +225,8 @@ absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
       ReadExactly(reader, absl::MakeSpan(size).subspan(0, version == 1 ? 2 : 4), "its npy header"));
   const int64_t header_bytes = size[0] | (size[1] << 8) | (size[2] << 16) | (int64_t{size[3]} << 24);
   if (header_bytes > kMaxHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("has an npy header of ", header_bytes, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("has an oversized npy header of ", header_bytes, " bytes"));
   }
   std::string text(static_cast<size_t>(header_bytes), '\0');
   CAIRN_RETURN_IF_ERROR(

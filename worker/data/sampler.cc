@@ -34,13 +34,15 @@ absl::Status Validate(const SamplerOptions& options) {
   if (options.num_examples > std::numeric_limits<int32_t>::max()) {
     return refuse("the data set holds ", options.num_examples, " examples, more than 2^31");
   }
-  if (options.num_workers < 1) return refuse("there are ", options.num_workers, " workers");
+  if (options.num_workers < 1)
+    return refuse("cannot divide the data among ", options.num_workers, " workers");
   if (options.worker < 0 || options.worker >= options.num_workers) {
     return refuse("worker ", options.worker, " is not one of 0 to ", options.num_workers - 1);
   }
   // This bound ensures that positions fit into 64 bits with any flags.
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  if (options.num_workers > kMax) return refuse("there are ", options.num_workers, " workers");
+  if (options.num_workers > kMax)
+    return refuse("cannot divide the data among ", options.num_workers, " workers");
   if (options.batch_size < 1 || options.batch_size > kMax) {
     return refuse("the batch size is ", options.batch_size, ", not 1 to ", kMax);
   }

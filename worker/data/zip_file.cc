@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<ByteReader>> ZipFile::OpenMember(const std::strin
   const zip_uint64_t ratio = info.comp_method == ZIP_CM_STORE ? 1 : kMaxDeflateRatio;
   if (info.size > static_cast<zip_uint64_t>(kMaxArrayBytes) || info.size / ratio > info.comp_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("claims to unpack from ", info.comp_size, " to ", info.size, " bytes"));
+        absl::StrCat("is damaged: it claims to unpack from ", info.comp_size, " to ", info.size, " bytes"));
   }
   zip_file_t* file = zip_fopen_index(archive, index, 0);
   if (file == nullptr) return absl::InvalidArgumentError(zip_error_strerror(zip_get_error(archive)));

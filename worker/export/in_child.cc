@@ -184,7 +184,7 @@ absl::StatusOr<std::string> ReadTextInChild(size_t max_bytes, const ChildLimits&
     CAIRN_ASSIGN_OR_RETURN(const std::string read, work());
     if (read.size() > max_bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a text of ", read.size(), " bytes, more than the limit of ", max_bytes));
+          absl::StrCat("a text of ", read.size(), " bytes exceeds the limit of ", max_bytes));
     }
     std::memcpy(text, read.data(), read.size());
     *memory.as<uint64_t>() = read.size();

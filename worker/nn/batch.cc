@@ -28,20 +28,20 @@ absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<con
       (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a batch of ", batch.examples, " examples of ", model.input_shape().ToString(), " with ",
-                     targets, " targets each has ", batch.inputs.size(), " values, ", batch.targets.size(),
-                     " targets and ", batch.weights.size(), " weights"));
+                     targets, " targets each cannot have ", batch.inputs.size(), " values, ",
+                     batch.targets.size(), " targets and ", batch.weights.size(), " weights"));
   }
   if (static_cast<int64_t>(parameters.size()) != model.num_parameters()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(parameters.size(), " values for the model's ", model.num_parameters(), " parameters"));
+    return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values do not match the model's ",
+                                                   model.num_parameters(), " parameters"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients) {
   if (static_cast<int64_t>(gradients.size()) == model.num_parameters()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(gradients.size(), " gradients for ", model.num_parameters(), " parameters"));
+  return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients do not match the model's ",
+                                                 model.num_parameters(), " parameters"));
 }
 
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,

@@ -49,7 +49,8 @@ enum class CallForm {
 // it, and fit() then respects it, so it has an effect on layers that compute differently in training.
 absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   if (kwargs.is_null()) return absl::OkStatus();
-  if (!kwargs.is_object()) return absl::InvalidArgumentError(absl::StrCat("kwargs: ", kwargs.dump()));
+  if (!kwargs.is_object())
+    return absl::InvalidArgumentError(absl::StrCat("kwargs: expected an object, got ", kwargs.dump()));
   for (const auto& [key, value] : kwargs.items()) {
     if (value.is_null()) continue;
     if (key == "training" && value == false && form != CallForm::kKeras2OfTrainingMode) continue;
@@ -103,7 +104,7 @@ absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& 
   } else {
     CAIRN_RETURN_IF_ERROR(CollectTensors(call, keras2, tensors));
   }
-  if (tensors.empty()) return absl::InvalidArgumentError("a call without tensors");
+  if (tensors.empty()) return absl::InvalidArgumentError("a call names no tensors");
   return tensors;
 }
 

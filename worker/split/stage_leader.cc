@@ -292,7 +292,7 @@ absl::Status StageLeader::OnFrame(Link& link, const v1::RingHeader& header, net:
       OnDone(link, header.split().done());
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError(absl::StrCat("split: a stage worker's frame of kind ",
+      return absl::InvalidArgumentError(absl::StrCat("split: unexpected frame of a stage worker, of kind ",
                                                      header.kind_case(), ".", header.split().kind_case()));
   }
 }
@@ -300,7 +300,8 @@ absl::Status StageLeader::OnFrame(Link& link, const v1::RingHeader& header, net:
 absl::Status StageLeader::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
   if (tensor.to() > 0) {  // the fragment is for another stage worker
     if (tensor.to() > static_cast<int>(options_.stage_workers.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("split: a tensor fragment for task ", tensor.to()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("split: unexpected tensor fragment for task ", tensor.to()));
     }
     const auto floats = static_cast<size_t>(net::PayloadBytes(payload)) / sizeof(float);
     const std::shared_ptr<float[]> copy(new float[floats + 1]);

@@ -115,7 +115,7 @@ absl::Status StageWorker::OnFrame(Inlet& inlet, const v1::RingHeader& header, ne
       return absl::OkStatus();
     }
     default:
-      return absl::InvalidArgumentError(absl::StrCat("split: a stage leader's frame of kind ",
+      return absl::InvalidArgumentError(absl::StrCat("split: unexpected frame of the stage leader, of kind ",
                                                      header.kind_case(), ".", header.split().kind_case()));
   }
 }
@@ -128,7 +128,7 @@ absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   }
   const int64_t examples = begin.examples();
   if (examples < 1 || examples > kMaxExamples || begin.preceding() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("split: a batch of ", examples, " examples"));
+    return absl::InvalidArgumentError(absl::StrCat("split: invalid batch of ", examples, " examples"));
   }
   const auto expect = [&](const v1::StageTensorName& tensor, AlignedBuffer& buffer, int64_t floats) {
     if (buffer.size() < floats) buffer = AlignedBuffer(floats);
@@ -169,7 +169,7 @@ absl::Status StageWorker::OnTensor(const v1::StageTensorName& tensor, net::Paylo
     MutexLock lock(mutex_);
     if (!begun_.has_value() || preceding_ == 0) {
       return absl::InvalidArgumentError(absl::StrCat("split: ", v1::SplitKind_Name(tensor.kind()), " of ",
-                                                     tensor.index(), " in the middle of a batch"));
+                                                     tensor.index(), " arrived in the middle of a batch"));
     }
   }
   CAIRN_ASSIGN_OR_RETURN(const Incoming::Taken taken, incoming_.Take(tensor, payload));

@@ -36,7 +36,7 @@ absl::StatusOr<MappedBytes> MappedBytes::Of(std::shared_ptr<const MappedRegion> 
   for (const BorrowedRun& run : runs) {
     const auto here = bytes.region_->Here(run);
     if (!here.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("frame: ", run.bytes, " bytes outside the region"));
+      return absl::InvalidArgumentError(absl::StrCat("frame: ", run.bytes, " bytes lie outside the region"));
     }
     bytes.size_ += here->size();
     auto& known = bytes.runs_;
@@ -55,7 +55,8 @@ absl::Status MappedBytes::Scatter(size_t begin, absl::Span<const absl::Span<char
     while (!place.empty()) {
       for (; run != runs_.end() && begin >= run->size(); ++run) begin -= run->size();
       if (run == runs_.end()) {
-        return absl::InvalidArgumentError(absl::StrCat(place.size(), " bytes beyond the end of the payload"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(place.size(), " bytes lie beyond the end of the payload"));
       }
       const size_t count = std::min(place.size(), run->size() - begin);
       std::memcpy(place.data(), run->data() + begin, count);

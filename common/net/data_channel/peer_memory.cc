@@ -96,7 +96,8 @@ absl::Status PeerMemory::Copy(absl::Span<const BorrowedRun> runs, uint64_t begin
     left -= count;
     begin = 0;
   }
-  if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes beyond the end of the payload"));
+  if (left > 0)
+    return absl::InvalidArgumentError(absl::StrCat(left, " bytes lie beyond the end of the payload"));
   const ssize_t got = process_vm_readv(process_, into.data(), into.size(), from.data(), from.size(), 0);
   if (got == static_cast<ssize_t>(bytes)) return absl::OkStatus();
   if (got < 0 && errno != EFAULT) return SystemFailure("reading borrowed memory");

@@ -58,7 +58,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(size_t bytes, Access others) {
   FileDescriptor memory(memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // All pages are allocated now: if a page cannot be allocated later, the process that touches it is killed.
   if (!memory.valid() || fallocate(memory.get(), 0, 0, static_cast<off_t>(size)) != 0) {
-    return SystemFailure("shared memory");
+    return SystemFailure("cannot allocate shared memory");
   }
   CAIRN_ASSIGN_OR_RETURN(SharedMemory mapped, MapAll(std::move(memory), size, Access::kWrite));
   const int seals = others == Access::kRead ? kSeals | F_SEAL_FUTURE_WRITE : kSeals;
@@ -88,7 +88,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Open(FileDescriptor memory, Access ac
   }
   const auto size = static_cast<size_t>(about.st_size);
   if (size == 0 || size != RoundedUp(size) || size > most_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("shared memory of ", size, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("shared memory cannot have ", size, " bytes"));
   }
   return MapAll(std::move(memory), size, access);
 }

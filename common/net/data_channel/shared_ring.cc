@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor pa
   const size_t size = memory.size();
   const size_t bytes = size > 2 * kPage ? (size - 2 * kPage) / 2 : 0;
   if (!std::has_single_bit(bytes) || bytes < kPage || bytes > kMaxBytes || SizeWith(bytes) != size) {
-    return absl::InvalidArgumentError(absl::StrCat("shared memory of ", size, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("shared memory cannot have ", size, " bytes"));
   }
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
 }

@@ -71,7 +71,7 @@ absl::StatusOr<LocalListener> ListenLocally() {
   if (!listener.socket.valid() ||
       bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       listen(listener.socket.get(), kBacklog) != 0) {
-    return SystemFailure("a Unix socket");
+    return SystemFailure("cannot listen on a Unix socket");
   }
   return listener;
 }
@@ -81,7 +81,7 @@ absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = AddressOf(name, &address);
   if (!made.valid() || connect(made.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return SystemFailure("a Unix socket");
+    return SystemFailure("cannot connect to a Unix socket");
   }
   return made;
 }

@@ -124,10 +124,11 @@ absl::Status DataStream::Receive() {
     if (in_end_ - in_begin_ >= needed) {
       std::memcpy(&prologue, in_.data() + in_begin_, sizeof prologue);
       if (prologue.header_bytes > kMaxHeaderBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("frame: header of ", prologue.header_bytes, " bytes"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("frame: invalid header of ", prologue.header_bytes, " bytes"));
       }
       if (prologue.runs > kMaxBorrowedRuns) {
-        return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.runs, " runs"));
+        return absl::InvalidArgumentError(absl::StrCat("frame: invalid payload of ", prologue.runs, " runs"));
       }
       needed += prologue.header_bytes + prologue.runs * sizeof(BorrowedRun);
     }
@@ -147,7 +148,8 @@ absl::Status DataStream::Receive() {
                           absl::string_view(front.data(), front.size()));
     }
     if (prologue.payload_bytes > kMaxPayloadBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("frame: invalid payload of ", prologue.payload_bytes, " bytes"));
     }
     const bool follows = prologue.kind == DataPrologue::kInline || prologue.kind == DataPrologue::kPinned;
     if (follows && prologue.payload_bytes > 0) {
@@ -217,7 +219,8 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
     return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
   }
   if (prologue.kind != DataPrologue::kInRing || reader_ == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("frame: kind ", static_cast<uint32_t>(prologue.kind)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: unexpected kind ", static_cast<uint32_t>(prologue.kind)));
   }
   const auto run = reader_->Take(prologue.position, prologue.payload_bytes);
   if (!run.has_value()) {
@@ -236,8 +239,8 @@ absl::Status DataStream::DeliverBorrowed(const DataPrologue& prologue, absl::Spa
   uint64_t bytes = 0;
   for (const BorrowedRun& run : runs) bytes += std::min<uint64_t>(run.bytes, kMaxPayloadBytes + 1);
   if (bytes == 0 || bytes != prologue.payload_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes, in runs of ", bytes, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes,
+                                                   " bytes does not match its runs of ", bytes, " bytes"));
   }
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.position == 0) {
@@ -262,12 +265,12 @@ absl::Status DataStream::MapRegion(absl::Span<const char> told) {
   DataRegion region;
   if (told.size() != sizeof region) {
     return absl::InvalidArgumentError(
-        absl::StrCat("frame: an announcement of ", told.size(), " bytes for a region"));
+        absl::StrCat("frame: invalid announcement of ", told.size(), " bytes for a region"));
   }
   std::memcpy(&region, told.data(), sizeof region);
   if (region.number == 0 || regions_.size() == kMaxRegions || regions_.count(region.number) > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("frame: region ", region.number, " announced with ",
-                                                   regions_.size(), " regions mapped"));
+    return absl::InvalidArgumentError(absl::StrCat("frame: cannot map region ", region.number, ": ",
+                                                   regions_.size(), " regions are mapped"));
   }
   if (passed_.empty()) return absl::OkStatus();
   auto mapped = MappedRegion::Open(region, std::move(passed_.front()));
@@ -294,8 +297,8 @@ absl::Status DataStream::TakeBack(uint64_t count) {
   std::vector<std::shared_ptr<const void>> released;  // destroyed outside the lock
   MutexLock lock(mutex_);
   if (count > borrowed_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame: ", count, " payloads confirmed, of ", borrowed_.size(), " outstanding"));
+    return absl::InvalidArgumentError(absl::StrCat("frame: ", count, " payloads confirmed, but only ",
+                                                   borrowed_.size(), " are outstanding"));
   }
   for (; count > 0; --count, borrowed_.pop_front()) released.push_back(std::move(borrowed_.front()));
   progressed_ = true;

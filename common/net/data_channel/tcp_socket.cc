@@ -89,7 +89,7 @@ FileDescriptor NewSocket(const addrinfo& address) {
 
 absl::StatusOr<TcpListener> Listen(const addrinfo& address, bool reuse_port) {
   TcpListener listener = {.socket = NewSocket(address)};
-  if (!listener.socket.valid()) return SystemFailure("a TCP socket");
+  if (!listener.socket.valid()) return SystemFailure("cannot create a TCP socket");
   Set(listener.socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (reuse_port) Set(listener.socket, SOL_SOCKET, SO_REUSEPORT, 1);
   if (address.ai_family == AF_INET6) Set(listener.socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
@@ -98,7 +98,7 @@ absl::StatusOr<TcpListener> Listen(const addrinfo& address, bool reuse_port) {
   if (bind(listener.socket.get(), address.ai_addr, address.ai_addrlen) != 0 ||
       listen(listener.socket.get(), kBacklog) != 0 ||
       getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
-    return SystemFailure("a TCP socket");
+    return SystemFailure("cannot listen on a TCP socket");
   }
   listener.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
                                                     : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
@@ -125,25 +125,26 @@ void SetPort(sockaddr& address, int port) {
 absl::StatusOr<FileDescriptor> Connect(const addrinfo& address,
                                        std::chrono::steady_clock::time_point deadline) {
   FileDescriptor made = NewSocket(address);
-  if (!made.valid()) return SystemFailure("a TCP socket");
+  if (!made.valid()) return SystemFailure("cannot create a TCP socket");
   Tune(made);
   if (connect(made.get(), address.ai_addr, address.ai_addrlen) == 0) {
     TuneConnected(made);
     return made;
   }
-  if (errno != EINPROGRESS) return SystemFailure("connecting");
+  if (errno != EINPROGRESS) return SystemFailure("cannot connect");
   for (;;) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return absl::DeadlineExceededError("connecting: no answer");
+    if (left.count() <= 0) return absl::DeadlineExceededError("cannot connect: no answer in time");
     pollfd ready = {.fd = made.get(), .events = POLLOUT, .revents = 0};
     if (poll(&ready, 1, static_cast<int>(left.count())) > 0) break;
   }
   int fault = 0;
   socklen_t length = sizeof fault;
-  if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &fault, &length) != 0) return SystemFailure("connecting");
+  if (getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &fault, &length) != 0)
+    return SystemFailure("cannot connect");
   errno = fault;
-  if (fault != 0) return SystemFailure("connecting");
+  if (fault != 0) return SystemFailure("cannot connect");
   TuneConnected(made);
   return made;
 }

@@ -50,11 +50,11 @@ bool IsToRepeat(int error) {
 
 absl::StatusOr<std::unique_ptr<ZeroCopySender>> ZeroCopySender::Open() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return SystemFailure("a pipe");
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return SystemFailure("cannot create a pipe");
   std::unique_ptr<ZeroCopySender> pipe(new ZeroCopySender());
   pipe->out_ = FileDescriptor(ends[0]);
   pipe->in_ = FileDescriptor(ends[1]);
-  if (fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes) < 0) return SystemFailure("a pipe of 256 KiB");
+  if (fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes) < 0) return SystemFailure("cannot enlarge a pipe to 256 KiB");
   return pipe;
 }
 

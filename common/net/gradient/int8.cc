@@ -78,7 +78,7 @@ class Int8 final : public GradientCodec {
       const auto scale = At<float>(payload.data(), block);
       if (!(scale >= 0) || !IsFinite(scale)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a chunk in int8: the scale of block ", block, " is ", scale));
+            absl::StrCat("a chunk in int8: the scale of block ", block, " cannot be ", scale));
       }
     }
     return absl::OkStatus();

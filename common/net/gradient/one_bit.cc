@@ -117,7 +117,7 @@ class OneBit final : public GradientCodec {
       const auto means = At<Means>(payload.data(), block);
       if (!IsFinite(means.without_sign) || !IsFinite(means.with_sign)) {
         return absl::InvalidArgumentError(absl::StrCat("a chunk of signs: the means of block ", block,
-                                                       " are ", means.without_sign, " and ",
+                                                       " cannot be ", means.without_sign, " and ",
                                                        means.with_sign));
       }
     }

@@ -127,15 +127,15 @@ class TopK final : public GradientCodec {
       const auto pair = At<Pair>(payload.data(), i);
       if (pair.index >= cut.count) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a top-k chunk: index ", pair.index, " of ", cut.count));
+            absl::StrCat("a top-k chunk: index ", pair.index, ", but the number of elements is ", cut.count));
       }
       if (pair.index <= before) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a top-k chunk: index ", pair.index, " follows index ", before));
+            absl::StrCat("a top-k chunk: index ", pair.index, " cannot follow index ", before));
       }
       if (!IsFinite(pair.value)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("a top-k chunk: ", pair.value, " at index ", pair.index));
+            absl::StrCat("a top-k chunk: invalid value ", pair.value, " at index ", pair.index));
       }
       before = pair.index;
     }

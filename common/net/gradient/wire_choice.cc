@@ -77,7 +77,7 @@ absl::Status CheckGradientWire(const v1::Job& job, absl::Span<const VariableInfo
   }
   if (HasTopK(job) && !(job.topk_fraction() > 0 && job.topk_fraction() <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a fraction of ", job.topk_fraction(), " of each gradient"));
+        absl::StrCat("cannot send a fraction of ", job.topk_fraction(), " of each gradient"));
   }
   std::vector<bool> used(static_cast<size_t>(job.gradient_wire_size()));
   for (const VariableInfo& variable : variables) {

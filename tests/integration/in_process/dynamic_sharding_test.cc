@@ -402,7 +402,8 @@ TEST(Elastic, AWorkerBeyondTheMaximumWaits) {
   Hand refused(cluster, hasty, 2);
   const absl::Status full = refused.Enter();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(full.message()), HasSubstr("worker/2: the job has its 2 workers (--max_workers)"));
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("worker/2: the job already has its 2 workers (--max_workers)"));
   Hand third(cluster, toy, 2);
   Thread waits("waits", [&] { EXPECT_EQ(third.Enter(), absl::OkStatus()); });
   second.Leave();

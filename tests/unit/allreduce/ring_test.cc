@@ -264,15 +264,15 @@ class RingRefusesTest : public testing::Test {
 };
 
 TEST_F(RingRefusesTest, InvalidRecords) {
-  ExpectRefused(Record(3, 6), "a record of worker 3 of 3");
-  ExpectRefused(Record(-1, 6), "a record of worker -1 of 3");
-  ExpectRefused(Record(1, 6), "a record of worker 1 of 3");
-  ExpectRefused(Record(0, 5), "a record of step 5 during step 6");
-  ExpectRefused(Record(0, 8), "a record of step 8 during step 6");
-  ExpectRefused(Record(0, 6, -1), "a gradient of -1 examples");
-  ExpectRefused(Record(0, 6, int64_t{1} << 32), "a gradient of 4294967296 examples");
+  ExpectRefused(Record(3, 6), "invalid record of worker 3 of 3");
+  ExpectRefused(Record(-1, 6), "invalid record of worker -1 of 3");
+  ExpectRefused(Record(1, 6), "invalid record of worker 1 of 3");
+  ExpectRefused(Record(0, 5), "a record of step 5 arrived during step 6");
+  ExpectRefused(Record(0, 8), "a record of step 8 arrived during step 6");
+  ExpectRefused(Record(0, 6, -1), "a gradient cannot come from -1 examples");
+  ExpectRefused(Record(0, 6, int64_t{1} << 32), "a gradient cannot come from 4294967296 examples");
   for (const auto& [rate, said] :
-       {std::pair(-0.5f, "a learning rate of -0.5"), std::pair(NAN, "a learning rate of nan")}) {
+       {std::pair(-0.5f, "invalid learning rate -0.5"), std::pair(NAN, "invalid learning rate nan")}) {
     Frame frame = Record(0, 6);
     frame.header.mutable_record()->set_learning_rate(rate);
     ExpectRefused(frame, said);
@@ -282,13 +282,13 @@ TEST_F(RingRefusesTest, InvalidRecords) {
 }
 
 TEST_F(RingRefusesTest, InvalidChunks) {
-  ExpectRefused(Sum(-1, 6), "chunk -1 of 6");
-  ExpectRefused(Sum(6, 6), "chunk 6 of 6");
-  ExpectRefused(Sum(0, 5), "a gradient of step 5 during step 6");
-  ExpectRefused(Sum(0, 8), "a gradient of step 8 during step 6");
-  ExpectRefused(Sum(0, 6, 3), "chunk 0 of 12 bytes instead of 4 elements");
-  ExpectRefused(Sum(0, 6, 5), "chunk 0 of 20 bytes instead of 4 elements");
-  ExpectRefused(Sum(0, 6, 0), "chunk 0 of 0 bytes instead of 4 elements");
+  ExpectRefused(Sum(-1, 6), "chunk -1, but the number of chunks is 6");
+  ExpectRefused(Sum(6, 6), "chunk 6, but the number of chunks is 6");
+  ExpectRefused(Sum(0, 5), "a gradient of step 5 arrived during step 6");
+  ExpectRefused(Sum(0, 8), "a gradient of step 8 arrived during step 6");
+  ExpectRefused(Sum(0, 6, 3), "chunk 0 has 12 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 5), "chunk 0 has 20 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 0), "chunk 0 has 0 bytes instead of 4 elements");
   ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which is not expected now");  // it begins here
   ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which is not expected now");
   ExpectRefused(Sum(2, 6, 4, /*mean=*/true),

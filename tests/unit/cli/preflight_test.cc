@@ -185,8 +185,9 @@ TEST_F(PreflightTest, AServerOfAnotherClusterIsAFault) {
 TEST_F(PreflightTest, AnotherProtocolVersionIsAFault) {
   servers_[1].status.set_protocol(99);
   servers_[1].status.set_program_version("9.0.0");
-  EXPECT_THAT(Faults(), ElementsAre(absl::StrCat("ps/1: speaks protocol 99 (version 9.0.0), we ",
-                                                 net::kProtocolVersion)));
+  EXPECT_THAT(Faults(),
+              ElementsAre(absl::StrCat("ps/1: speaks protocol 99 (version 9.0.0), this program speaks ",
+                                       net::kProtocolVersion)));
 }
 
 TEST_F(PreflightTest, AFullDiskIsAFault) {

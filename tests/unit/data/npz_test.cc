@@ -171,7 +171,7 @@ TEST(NpzFile, BrokenArraysAreRefusedByName) {
       {good.substr(0, 40), "ends within its npy header"},
       {"PK" + good, "is not an npy array: its magic number is wrong"},
       {NpyWithHeader("{}", "", 4), "has npy version 4; 1 to 3 are supported"},
-      {"\x93NUMPY" + Bytes({2, 0, 0, 0, 0, 0x70}), "has an npy header of 1879048192 bytes"},
+      {"\x93NUMPY" + Bytes({2, 0, 0, 0, 0, 0x70}), "has an oversized npy header of 1879048192 bytes"},
       {good.substr(0, good.size() - 1),
        "is cut short: its header declares uint8 [2,3] = 6 bytes, 5 are there"},
       {good + "g", "its header declares uint8 [2,3] = 6 bytes, but more bytes follow"},

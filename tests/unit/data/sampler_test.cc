@@ -140,7 +140,7 @@ TEST(Sampler, InvalidOptionsAreRefused) {
   } kCases[] = {
       {{.num_examples = 0}, "holds no examples"},
       {{.num_examples = int64_t{1} << 40}, "more than 2^31"},
-      {{.num_examples = 4, .num_workers = 0}, "there are 0 workers"},
+      {{.num_examples = 4, .num_workers = 0}, "cannot divide the data among 0 workers"},
       {{.num_examples = 4, .num_workers = 2, .worker = 2}, "worker 2 is not one of 0 to 1"},
       {{.num_examples = 4, .batch_size = 0}, "the batch size is 0"},
       {{.num_examples = 3, .num_workers = 4, .tail = Tail::kDrop},

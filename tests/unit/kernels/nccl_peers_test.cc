@@ -129,7 +129,7 @@ TEST_F(NcclPeersTest, AFailedCallOfJoinIsNamed) {
 
 TEST_F(NcclPeersTest, AnInvalidGroupIsRefused) {
   EXPECT_THAT(Join(0, 2, "short").status().ToString(),
-              HasSubstr("a group of 5 bytes, which is not one of NCCL's"));
+              HasSubstr("a group identifier of 5 bytes is not one of NCCL's"));
 }
 
 TEST_F(NcclPeersTest, WrongSumsAreDetectedWhenAGroupIsMade) {

@@ -107,13 +107,13 @@ TEST_P(HostileOwnerTest, RunsOfAnotherSizeThanThePayloadEndTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
                           {{.address = 64, .bytes = 8192}})
                   .message(),
-              HasSubstr("payload of 4096 bytes, in runs of 8192 bytes"));
+              HasSubstr("payload of 4096 bytes does not match its runs of 8192 bytes"));
 }
 TEST_P(HostileOwnerTest, RunsWhoseSizesOverflowEndTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
                           {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
                   .message(),
-              HasSubstr("payload of 4096 bytes, in runs of"));
+              HasSubstr("payload of 4096 bytes does not match its runs of"));
 }
 TEST_P(HostileOwnerTest, TooManyRunsEndTheStream) {
   EXPECT_THAT(
@@ -129,7 +129,7 @@ TEST_P(HostileClientTest, ABorrowedPayloadForAServerThatDoesNotBorrowEndsTheStre
 }
 TEST_P(HostileClientTest, ConfirmingMorePayloadsThanWereSentEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DataPrologue::kReleased, .position = 1}, /*lends=*/true).message(),
-              HasSubstr("1 payloads confirmed, of 0 outstanding"));
+              HasSubstr("1 payloads confirmed, but only 0 are outstanding"));
 }
 TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DataPrologue::kAllowed, .position = 1}).message(), HasSubstr("kind 9"));
@@ -183,25 +183,25 @@ TEST_P(HostileClientTest, ARegionLargerThanItsMemoryEndsTheStream) {
 TEST_P(HostileClientTest, ARegionSmallerThanItsMemoryEndsTheStream) {
   Greet(/*lends=*/true);
   SendRegion(Memory(8192));
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory of 8192 bytes"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory cannot have 8192 bytes"));
 }
 TEST_P(HostileClientTest, ATruncatedRegionAnnouncementEndsTheStream) {
   Greet(/*lends=*/true);
   SendRegion(Memory(), {.number = 1},
              /*header_bytes=*/8);
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("an announcement of 8 bytes for a region"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("invalid announcement of 8 bytes for a region"));
 }
 TEST_P(HostileClientTest, ARegionAnnouncedTwiceEndsTheStream) {
   Greet(/*lends=*/true);
   for (int i = 0; i < 2; ++i) SendRegion(Memory());
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 1 announced with 1 regions mapped"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("cannot map region 1: 1 regions are mapped"));
 }
 TEST_P(HostileClientTest, TooManyRegionsEndTheStream) {
   Greet(/*lends=*/true);
   for (uint64_t i = 1; i <= 9; ++i) {
     SendRegion(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
   }
-  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region 9 announced with 8 regions mapped"));
+  EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("cannot map region 9: 8 regions are mapped"));
 }
 TEST_P(HostileClientTest, DescriptorsWithoutARegionEndTheStream) {
   Greet(/*lends=*/true);
@@ -226,7 +226,7 @@ TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
         BorrowedRun{~uint64_t{0} - 31, 64}, BorrowedRun{4, 64}}) {
     Greet(/*lends=*/true);
     SendRegion(Memory());
-    EXPECT_THAT(AfterBorrowing(1, run).message(), HasSubstr("outside the region")) << run.address;
+    EXPECT_THAT(AfterBorrowing(1, run).message(), HasSubstr("lie outside the region")) << run.address;
     EXPECT_EQ(at_server_.messages(), 0u);
     server_.reset();
     at_server_.Forget();

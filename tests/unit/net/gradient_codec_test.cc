@@ -263,7 +263,7 @@ TEST(Int8, AnInvalidScaleIsRefused) {
   for (const float scale : {kNan, kInfinity, -kInfinity, -1.0f}) {
     Put(payload, 4, scale);
     EXPECT_THAT(Received(ChunkOf(v1::ENCODING_INT8, 300), payload).message(),
-                HasSubstr("the scale of block 1 is"));
+                HasSubstr("the scale of block 1 cannot be"));
   }
 }
 
@@ -273,7 +273,7 @@ TEST(OneBit, AMeanThatIsNotFiniteIsRefused) {
     std::string bad = payload;
     Put(bad, 12, mean);
     EXPECT_THAT(Received(ChunkOf(v1::ENCODING_ONEBIT, 600), bad).message(),
-                HasSubstr("the means of block 1 are"));
+                HasSubstr("the means of block 1 cannot be"));
   }
 }
 
@@ -289,10 +289,12 @@ std::string Pairs(const std::vector<std::pair<uint32_t, float>>& pairs) {
 TEST(TopK, IndicesOutOfRangeOutOfOrderOrDuplicateAreRefused) {
   const v1::Chunk chunk = ChunkOf(v1::ENCODING_TOPK, 5);
   EXPECT_EQ(Received(chunk, Pairs({{0, 1}, {4, 2}})), absl::OkStatus());
-  EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(), HasSubstr("index 5 of 5"));
-  EXPECT_THAT(Received(chunk, Pairs({{0xffffffff, 2}})).message(), HasSubstr("index 4294967295 of 5"));
-  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {2, 2}})).message(), HasSubstr("index 2 follows index 3"));
-  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {3, 2}})).message(), HasSubstr("index 3 follows index 3"));
+  EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(),
+              HasSubstr("index 5, but the number of elements is 5"));
+  EXPECT_THAT(Received(chunk, Pairs({{0xffffffff, 2}})).message(),
+              HasSubstr("index 4294967295, but the number of elements is 5"));
+  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {2, 2}})).message(), HasSubstr("index 2 cannot follow index 3"));
+  EXPECT_THAT(Received(chunk, Pairs({{3, 1}, {3, 2}})).message(), HasSubstr("index 3 cannot follow index 3"));
   EXPECT_THAT(Received(chunk, Pairs({{3, kNan}})).message(), HasSubstr("nan at index 3"));
   EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}})).message(),
               HasSubstr("is not a list of indices"));

@@ -230,9 +230,9 @@ TEST(Layout, RefusesAVariableThatIsListedTwice) {
 // Otherwise a pull would overwrite another variable, or a push would read from it.
 TEST_F(LayoutRefusal, NamesASliceThatDoesNotFollowThoseBeforeIt) {
   for (const int64_t offset : {int64_t{-1}, int64_t{3}, int64_t{5}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_EQ(
-        Refusal({{}, {{"v0", Shape({4, 2}), 0, 2, 0}, {"v0", Shape({4, 2}), 2, 4, offset}}}),
-        absl::StrCat("variable 'v0' begins at element ", offset, " of ps/1, and those before it end at 4"));
+    EXPECT_EQ(Refusal({{}, {{"v0", Shape({4, 2}), 0, 2, 0}, {"v0", Shape({4, 2}), 2, 4, offset}}}),
+              absl::StrCat("variable 'v0' begins at element ", offset,
+                           " of ps/1, but the variables before it end at 4"));
   }
 }
 
@@ -240,7 +240,7 @@ TEST(SliceProto, RefusesRowsOutsideTheShape) {
   v1::VariableSlice proto = Slice{"a", Shape({4}), 0, 4, 0}.ToProto();
   EXPECT_TRUE(Slice::FromProto(proto).ok());
   proto.set_row_end(5);
-  EXPECT_THAT(std::string(Slice::FromProto(proto).status().message()), HasSubstr("'a': rows 0 to 5"));
+  EXPECT_THAT(std::string(Slice::FromProto(proto).status().message()), HasSubstr("'a': invalid rows 0 to 5"));
   proto.set_row_end(1);
   proto.set_row_begin(2);
   EXPECT_FALSE(Slice::FromProto(proto).ok());

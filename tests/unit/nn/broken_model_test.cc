@@ -326,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"MeansOfAnotherWidth",
                SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "mean": [1, 2],
                                 "variance": [1, 2], "input_shape": [4]}})"),
-               {"layer 'n' (Normalization), line 1: mean: 2 values for 4 elements of input [4]"}},
+               {"layer 'n' (Normalization), line 1: mean: 2 values do not fit the 4 elements of input [4]"}},
         Broken{"ReshapeThatDoesNotFit",
                SequentialOf(R"({"class_name": "Reshape", "config": {"name": "r", "target_shape": [3, -1],
                                 "input_shape": [4]}})"),

@@ -78,7 +78,8 @@ TEST_F(BackupSessionTest, TextBeforeTheOriginHasItsOwnLimit) {
   v1::ReplicationHeader header;
   header.set_text(std::string(size_t{1} << 20, 't'));
   for (int i = 0; i < 16; ++i) ASSERT_EQ(stranger.OnFrame(header, {}), absl::OkStatus());
-  EXPECT_THAT(stranger.OnFrame(header, {}).message(), HasSubstr("a body of more than 16777216 bytes"));
+  EXPECT_THAT(stranger.OnFrame(header, {}).message(),
+              HasSubstr("the body of a message exceeds 16777216 bytes"));
 }
 
 TEST_F(BackupSessionTest, AStateWithAllValuesAndSlotsIsAccepted) {
@@ -93,14 +94,14 @@ TEST_F(BackupSessionTest, AStateOfTheValuesAloneIsRefused) {
   ASSERT_EQ(Floats({1, 2}, false), absl::OkStatus());
   v1::ReplicationBody body;
   body.mutable_shard()->set_next_index(1);
-  EXPECT_THAT(Item(body, 2).message(), HasSubstr("a replicated state of 2 values, not 6"));
+  EXPECT_THAT(Item(body, 2).message(), HasSubstr("a replicated state has 2 values, expected 6"));
 }
 
 TEST_F(BackupSessionTest, WrittenValuesAndMeansOfAnotherSizeAreRefused) {
   ASSERT_EQ(Floats({1, 2, 3, 4, 5, 6}, true), absl::OkStatus());
   v1::ReplicationBody written;
   written.set_written(1);
-  EXPECT_THAT(Item(written, 6).message(), HasSubstr("6 replicated values for a server that has 2"));
+  EXPECT_THAT(Item(written, 6).message(), HasSubstr("6 replicated values do not fit a server that has 2"));
 }
 
 TEST_F(BackupSessionTest, AMeanOfAnotherSizeIsRefused) {
@@ -115,19 +116,19 @@ TEST_F(BackupSessionTest, AMeanOfAnotherSizeIsRefused) {
   gradient.set_examples(1);
   body.mutable_entry()->set_mean(true);
   body.mutable_entry()->set_examples(true);
-  EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 replicated values for a server that has 2"));
+  EXPECT_THAT(Item(body, 6).message(), HasSubstr("6 replicated values do not fit a server that has 2"));
 }
 
 TEST_F(BackupSessionTest, AStateWithoutValuesIsRefused) {
   v1::ReplicationBody body;
   body.mutable_shard()->set_next_index(1);
-  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated state of 0 values, not 6"));
+  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated state has 0 values, expected 6"));
 }
 
 TEST_F(BackupSessionTest, AWriteWithoutValuesIsRefused) {
   v1::ReplicationBody written;
   written.set_written(1);
-  EXPECT_THAT(Item(written).message(), HasSubstr("0 replicated values for a server that has 2"));
+  EXPECT_THAT(Item(written).message(), HasSubstr("0 replicated values do not fit a server that has 2"));
 }
 
 // Sends the states of the parts, and reports the backup as in sync.
@@ -198,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
                                    event.mutable_marker()->set_token(std::string(257, 'x'));
                                  },
-                                 "a marker's name of 257 bytes"},
+                                 "a marker's name cannot have 257 bytes"},
                     StrangeEvent{[](v1::SequencerEvent& event) {
                                    event.mutable_config_change()->mutable_config_change()->set_learning_rate(
                                        -1);
@@ -207,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
                     StrangeEvent{[](v1::SequencerEvent& event) {
                                    event.mutable_sums()->mutable_sums()->add_slices()->add_gradient(-1);
                                  },
-                                 "a sum of squares of -1"}));
+                                 "a sum of squares cannot be -1"}));
 
 TEST_P(StrangeEventTest, IsRefused) {
   v1::ReplicationBody body;
@@ -236,7 +237,8 @@ TEST_P(ReplicatedMemberTest, IsRefusedAmongOthers) {
 TEST_F(BackupSessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
   v1::ReplicationBody body;
   body.mutable_event()->mutable_join()->set_worker(-1);
-  EXPECT_THAT(Item(body).message(), HasSubstr("a replicated event of worker -1 of a job of 4096"));
+  EXPECT_THAT(Item(body).message(),
+              HasSubstr("a replicated event names worker -1, but the number of workers is 4096"));
 }
 
 // The job has 4 examples per epoch.
@@ -273,7 +275,7 @@ TEST_F(ReplicatedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
 
 TEST_F(ReplicatedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
   queue().set_next(kMax);
-  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example of ", kMax)));
+  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example cannot be ", kMax)));
 }
 
 class StrangeWorkItemTest : public ReplicatedQueueTest,

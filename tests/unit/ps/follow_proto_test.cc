@@ -148,7 +148,7 @@ TEST(FollowProto, AnUpdateToAnImpossibleVersionIsRefused) {
       ToProto({.key = {.worker = 1, .incarnation = 2, .step = 3}, .base_version = 4, .examples = 5});
   decision.mutable_apply()->set_version(std::numeric_limits<int64_t>::min());
   EXPECT_EQ(std::string(FromProto(decision).status().message()),
-            "decision 7: an update to version -9223372036854775808");
+            "decision 7: an update cannot lead to version -9223372036854775808");
 }
 
 // Invalid decisions, as a faulty or malicious leader may send them.
@@ -167,14 +167,15 @@ class StrangeDecision : public testing::Test {
 TEST_F(StrangeDecision, AnUpdateOfTwoGradientsOfOneWorkerIsRefused) {
   decision_.mutable_apply()->set_version(5);
   for (int worker : {1, 2, 1}) *decision_.mutable_apply()->add_contributors() = Of(worker);
-  EXPECT_EQ(Refusal(), "decision 7: an update to version 5 takes two gradients of one worker");
+  EXPECT_EQ(Refusal(), "decision 7: an update to version 5 cannot take two gradients of one worker");
 }
 
 TEST_F(StrangeDecision, AGradientFromTheUpdatesOwnVersionIsRefused) {
   decision_.mutable_measure()->set_version(4);
   decision_.mutable_measure()->set_norms(v1::NORMS_GRADIENT);
   *decision_.mutable_measure()->add_contributors() = Of(1);
-  EXPECT_EQ(Refusal(), "decision 7: an update to version 4 takes a gradient from version 4 of worker 1");
+  EXPECT_EQ(Refusal(),
+            "decision 7: an update to version 4 cannot take a gradient from version 4 of worker 1");
 }
 
 TEST_F(StrangeDecision, ARefusalOrReleaseOfAnImpossiblePushIsRefused) {
@@ -188,15 +189,15 @@ TEST_F(StrangeDecision, ARefusalOrReleaseOfAnImpossiblePushIsRefused) {
 TEST_F(StrangeDecision, ARefusalWithAnotherOutcomeIsRefused) {
   *decision_.mutable_refuse()->mutable_key() = Of(1).key();
   decision_.mutable_refuse()->set_outcome(v1::OUTCOME_ACCEPTED);
-  EXPECT_EQ(Refusal(), "decision 7: a refusal with outcome 1");
+  EXPECT_EQ(Refusal(), "decision 7: a refusal cannot have outcome 1");
   decision_.mutable_refuse()->set_outcome(v1::OUTCOME_STALE);
   decision_.mutable_refuse()->set_staleness(-3);
-  EXPECT_EQ(Refusal(), "decision 7: a gradient -3 versions old");
+  EXPECT_EQ(Refusal(), "decision 7: a refused gradient cannot be -3 versions old");
 }
 
 TEST_F(StrangeDecision, AMarkerWithALongNameIsRefused) {
   decision_.mutable_marker()->set_token(std::string(257, 'x'));
-  EXPECT_EQ(Refusal(), "decision 7: a marker's name of 257 bytes, at most 256");
+  EXPECT_EQ(Refusal(), "decision 7: a marker's name cannot have 257 bytes, at most 256");
 }
 
 TEST_F(StrangeDecision, AnInvalidLearningRateIsRefused) {
@@ -209,17 +210,19 @@ TEST_F(StrangeDecision, ASumOfSquaresBelowZeroIsRefused) {
   v1::SliceSquares& known = *decision_.add_known();
   known.set_variable("a");
   known.add_values(-2);
-  EXPECT_EQ(Refusal(), "decision 7: a sum of squares of -2 in 'a'");
+  EXPECT_EQ(Refusal(), "decision 7: a sum of squares cannot be -2: variable 'a'");
   v1::Sums sums;
   *sums.add_slices() = known;
-  EXPECT_EQ(FromProto(sums).status(), absl::InvalidArgumentError("a sum of squares of -2 in 'a'"));
+  EXPECT_EQ(FromProto(sums).status(),
+            absl::InvalidArgumentError("a sum of squares cannot be -2: variable 'a'"));
 }
 
 TEST_F(StrangeDecision, FailsTheFollowersJobAndNamesTheLeader) {
   Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.set_index(1);
   EXPECT_EQ(Follow(decision_, shard), absl::OkStatus());
-  EXPECT_EQ(shard.failure(), absl::InternalError("ps/0 made an invalid decision: decision 1: unknown kind"));
+  EXPECT_EQ(shard.failure(),
+            absl::InternalError("ps/0 made an invalid decision: decision 1: unknown kind of log entry"));
 }
 
 TEST_F(StrangeDecision, OutOfOrderEndsOnlyTheStream) {

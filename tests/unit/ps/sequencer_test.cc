@@ -489,7 +489,7 @@ TEST_F(ReplicatedSequencerTest, RefusesAnImpossibleMeasure) {
   behind_nothing.add_behind()->mutable_marker()->set_token("here");
   for (const v1::ReplicatedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
     EXPECT_EQ(copy_.RestoreReplica(state),
-              absl::InvalidArgumentError("a replicated log that does not fit the job"))
+              absl::InvalidArgumentError("the replicated log does not fit the job"))
         << state.DebugString();
   }
 }

@@ -597,7 +597,7 @@ TEST_F(ServerTest, OnlyTheNextGenerationReplacesAReadyJob) {
   server_.OnInitialised(created->layout());
   next.mutable_job()->set_generation(0);
   EXPECT_THAT(MessageOf(Create(next).status()),
-              HasSubstr("generation 0 of job run, but generation 1 is under way"));
+              HasSubstr("cannot start generation 0 of job run: generation 1 is under way"));
   EXPECT_EQ(Join(0)->incarnation(), (uint64_t{1} << 32) + 1)
       << "above all incarnations of the previous generation";
 }

@@ -151,7 +151,7 @@ TEST_F(SessionTest, ValuesMayBeReadIn16BitsAllAtOnce) {
   read.mutable_read()->set_encoding(v1::ENCODING_BFLOAT16);
   read.mutable_read()->set_count(1);
   ASSERT_TRUE(session_.OnFrame(read, {}).ok());
-  EXPECT_THAT(Last().message(), HasSubstr("are read as float32"));
+  EXPECT_THAT(Last().message(), HasSubstr("can only be read as float32"));
 }
 
 TEST_F(SessionTest, AnUnknownEncodingFailsTheRequest) {

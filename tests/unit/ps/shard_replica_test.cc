@@ -163,7 +163,7 @@ TEST(ReplicatedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
   for (const LogEntry& entry :
        {strange, LogEntry{.what = Refuse{.key = key}}, LogEntry{.what = Release{.key = key}}}) {
     EXPECT_THAT(std::string(copy.Copy(entry, /*with_mean=*/true).message()),
-                HasSubstr("entry 1 of the log is about worker 2 of a job of 2"));
+                HasSubstr("entry 1 of the log is about worker 2, but the number of workers is 2"));
   }
 }
 
@@ -176,17 +176,17 @@ class StrangeStateTest : public testing::TestWithParam<StrangeState> {};
 INSTANTIATE_TEST_SUITE_P(
     Shard, StrangeStateTest,
     testing::Values(StrangeState{[](v1::ReplicatedShard& state) { state.set_next_index(0); },
-                                 "a replicated state at entry 0, version 5"},
+                                 "a replicated state cannot be at entry 0, version 5"},
                     StrangeState{[](v1::ReplicatedShard& state) { state.set_version(-1); },
-                                 "a replicated state at entry 7, version -1"},
+                                 "a replicated state cannot be at entry 7, version -1"},
                     StrangeState{[](v1::ReplicatedShard& state) { state.set_rejected(-2); },
                                  "0 duplicates, -2 rejected pushes"},
                     StrangeState{[](v1::ReplicatedShard& state) { state.set_learning_rate(-1); },
                                  "a learning rate of -1"},
                     StrangeState{[](v1::ReplicatedShard& state) { state.add_ledger()->set_worker(2); },
-                                 "worker 2 of a job of 2"},
+                                 "worker 2, but the number of workers is 2"},
                     StrangeState{[](v1::ReplicatedShard& state) { state.add_ledger()->set_worker(-1); },
-                                 "worker -1 of a job of 2"},
+                                 "worker -1, but the number of workers is 2"},
                     StrangeState{[](v1::ReplicatedShard& state) {
                                    v1::PushKey& key =
                                        *state.add_deferred()->mutable_gradient()->mutable_key();
@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
                                    key.set_incarnation(1);
                                    key.set_step(1);
                                  },
-                                 "worker 2 of a job of 2"}));
+                                 "worker 2, but the number of workers is 2"}));
 
 TEST_P(StrangeStateTest, IsRefused) {
   ReplicatedShard copy;

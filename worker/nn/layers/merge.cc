@@ -136,8 +136,8 @@ class ConcatenateLayer final : public Layer {
     const int rank = inputs[0].rank();
     const int64_t axis = AxisOf(rank + 1) - 1;
     if (axis < 0 || axis >= rank) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis: ", axis_, " of input ", inputs[0].ToString(), " with its batch"));
+      return absl::InvalidArgumentError(absl::StrCat("axis: ", axis_, " is not supported for input ",
+                                                     inputs[0].ToString(), " with its batch"));
     }
     int64_t extent = 0;
     for (const Shape& input : inputs) {

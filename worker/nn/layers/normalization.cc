@@ -95,8 +95,9 @@ class NormalizationLayer final : public Layer {
     CAIRN_ASSIGN_OR_RETURN(const Statistics statistics, StatisticsOf(config_.axes, inputs[0]));
     const auto values = static_cast<int64_t>(config_.mean.size());
     if (values > 1 && values != statistics.width) {
-      return absl::InvalidArgumentError(absl::StrCat("mean: ", values, " values for ", statistics.width,
-                                                     " elements of input ", inputs[0].ToString()));
+      return absl::InvalidArgumentError(absl::StrCat("mean: ", values, " values do not fit the ",
+                                                     statistics.width, " elements of input ",
+                                                     inputs[0].ToString()));
     }
     return inputs[0];
   }
@@ -194,7 +195,8 @@ std::unique_ptr<Layer> MakeNormalization(std::string name, ConfigReader& config)
     read.mean = config.Numbers("mean");
     read.variance = config.Numbers("variance");
     if (read.mean.size() != read.variance.size()) {
-      config.Fail("variance", absl::StrCat(read.variance.size(), " values for ", read.mean.size(), " means"));
+      config.Fail("variance", absl::StrCat(read.variance.size(), " values do not match the ",
+                                           read.mean.size(), " means"));
       read.variance.resize(read.mean.size(), 1);
     }
     for (const double variance : read.variance) {

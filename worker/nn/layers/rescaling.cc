@@ -23,7 +23,7 @@ class RescalingLayer final : public Layer {
     for (const auto* values : {&scale_, &offset_}) {
       if (values->size() != 1 && static_cast<int64_t>(values->size()) != width) {
         return absl::InvalidArgumentError(
-            absl::StrCat(values->size(), " values for the last axis of input ", inputs[0].ToString()));
+            absl::StrCat(values->size(), " values do not fit the last axis of input ", inputs[0].ToString()));
       }
     }
     return inputs[0];

@@ -181,9 +181,9 @@ TEST(MakeSchedule, TurnsShorterThanOneUpdateAreRefused) {
 
 TEST(MakeSchedule, ListsMustMatchInLength) {
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {1, 2}, {1, 2}}),
-              HasSubstr("2 boundaries and 2 values, must be one value more"));
+              HasSubstr("2 boundaries and 2 values: there must be one more value"));
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}}), HasSubstr("0 boundaries and 0 values"));
-  EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {2, 2}, {1, 2, 3}}), HasSubstr("2, 2 do not rise"));
+  EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {2, 2}, {1, 2, 3}}), HasSubstr("2, 2 must increase"));
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {2}, {1, -1}}), HasSubstr("values 1, -1"));
   EXPECT_THAT(FaultOf({"PiecewiseConstantDecay", {}, {2}, {1, std::numeric_limits<double>::infinity()}}),
               HasSubstr("must all be finite"));

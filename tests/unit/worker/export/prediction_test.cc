@@ -80,7 +80,7 @@ TEST(Predict, RefusesInputsAndTargetsThatDoNotFit) {
   const auto prediction =
       Predict({.model = model, .parameters = SmallParameters(), .inputs = Countdown(4), .targets = &targets});
   EXPECT_TRUE(absl::IsInvalidArgument(prediction.status()));
-  EXPECT_THAT(prediction.status().message(), HasSubstr("3 labels for 4 examples"));
+  EXPECT_THAT(prediction.status().message(), HasSubstr("3 labels do not match the 4 examples"));
 }
 
 TEST(ToProbabilities, AreTheSoftmaxOfLogits) {
