@@ -1,7 +1,7 @@
 """The language of the tree: plain sentences in comments and pages, no retired words, readable line lengths and commits.
 
-The tables below say what is looked for and what to write instead; each row is tuned by editing it. Python's standard
-library only. Without git the files are found by walking the tree, and the test of the commits is skipped.
+Each row of the tables below is a pattern and what to write instead. Needs only Python's standard library. Without git,
+the test reads all files below the root, and the test of the commits is skipped.
 
     language_test.py [CommitTest]    the tests
     language_test.py --count         the number of findings in this tree, one line for each row
@@ -15,20 +15,20 @@ import re
 import subprocess
 import sys
 import tempfile
-import tokenize
 import unittest
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Pattern, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
 import docs_test
+from written_text import COMMENT, HEADING, MESSAGE, NAME, PROSE, TEST, Text, texts_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WIDTH = 120
 SUBJECT_WIDTH = 72
 # Older commits are not checked: their subjects cannot be changed.
 COMMITS_SINCE = "2026-11-26T00:00:00+00:00"
-SKIPPED = 77  # our exit code where nothing could be checked, as CMakeLists.txt tells ctest
+SKIPPED = 77  # the exit code if every test was skipped; CMakeLists.txt declares it to ctest
 
-# --- The tables: what is looked for -> what to write -----------------------------------------------------------------
+# --- The tables: pattern -> what to write instead -----------------------------------------------------------------
 
 # The first words of a comment, a docstring or a heading. Case matters.
 BEGINNINGS = {
@@ -90,7 +90,7 @@ RETIRED_NAMES = {
     r"\bkLeast(?=[A-Z])": "kMin...",
 }
 
-# What each regular expression above finds, for the test of this test.
+# An example of each regular expression above. The tests plant it, and expect the row to find it.
 EXAMPLES = {
     r"is told(?! apart)": "is told",
     r"are told(?! apart)": "are told",
@@ -125,7 +125,7 @@ SUBJECTS = {
 
 
 class Allowed(NamedTuple):
-    """Accepts findings on lines that contain a match of `line`, in files whose paths begin with a match of `path`."""
+    """Accepts findings of rows that match `rows`, on lines that match `line`, in files whose paths match `path`."""
     path: str
     line: str
     reason: str
@@ -144,7 +144,7 @@ ALLOWED = [
             rows=r"^(?:crew|amendment)$"),
 ]
 
-# Markdown files with tables that cannot be wrapped, beside those that the documentation's test names.
+# Markdown files with tables that cannot be wrapped, in addition to those of docs_test.py.
 WIDE_TABLES = docs_test.WIDE_TABLES | {"tests/fault/README.md", "tests/gpu/README.md"}
 
 # Files that are data, generated, or not written here.
@@ -155,180 +155,6 @@ UNREAD = [
     r"tests/fuzz/seeds/",
     r"LICENSE$",
 ]
-
-# --- Reading text out of files ---------------------------------------------------------------------------------------
-
-COMMENT, PROSE, HEADING, MESSAGE, NAME, TEST = "comment", "prose", "heading", "message", "name", "test"
-
-
-class Text(NamedTuple):
-    """A paragraph of one kind; its lines are those of the file from `line` on."""
-    kind: str
-    line: int
-    text: str
-
-
-C_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc", ".proto", ".pml", ".css"}
-HASH_SUFFIXES = {".sh", ".cmake", ".in", ".txt", ".yml", ".yaml", ".toml", ".Dockerfile", ".dict"}
-HASH_NAMES = {"Dockerfile", ".clang-format", ".clang-tidy", ".dockerignore", ".gitignore", "run"}
-
-C_TOKEN = re.compile(r"""
-    (?P<line>//[^\n]*)
-  | (?P<block>/\*.*?\*/)
-  | (?P<raw>\bR"(?P<end>[^()\\\s]{0,16})\((?:.*?)\)(?P=end)")
-  | (?P<string>"(?:\\.|[^"\\\n])*")
-  | '(?:\\.|[^'\\\n])+'
-  | \b[0-9](?:'?[0-9a-zA-Z_.])*""", re.VERBOSE | re.DOTALL)
-TEST_NAME = re.compile(r"\bTEST(?:_F|_P)?\(\s*\w+,\s*(\w+)\)|^ *(?:TYPED_TEST|TYPED_TEST_P)\(\s*\w+,\s*(\w+)\)")
-HASH_COMMENT = re.compile(r"^([^'\"#]|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<=[\w${(])#)*?(?:^|(?<=\s))#(?!!)(?P<text>.*)$")
-
-
-def blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
-
-
-class Comments:
-    """Joins comments on consecutive lines, at one column, into paragraphs."""
-
-    def __init__(self):
-        self._lines: List[Tuple[int, int, str]] = []  # line, column, text
-
-    def add(self, line: int, column: int, text: str):
-        self._lines.append((line, column, text))
-
-    def paragraphs(self) -> Iterator[Text]:
-        first, last, lines = None, None, []
-        for line, column, text in self._lines:
-            text = text.strip()
-            new = re.match(r"[-*] |\d+\. ", text)
-            if lines and (line != last[0] + 1 or column != last[1] or not text or new):
-                yield Text(COMMENT, first, "\n".join(lines))
-                lines = []
-            last = (line, column)
-            if not text:
-                continue
-            if not lines:
-                first = line
-            lines.append(text[new.end():] if new else text)
-        if lines:
-            yield Text(COMMENT, first, "\n".join(lines))
-
-
-def texts_of_c(source: str) -> Iterator[Text]:
-    comments, code, at = Comments(), [], 0
-    starts = [0] + [match.end() for match in re.finditer(r"\n", source)]
-    number = 1
-    for token in C_TOKEN.finditer(source):
-        code.append(source[at:token.start()])
-        text, at = token.group(), token.end()
-        if token.lastgroup not in ("line", "block", "string", "raw", "end"):
-            code.append(text)
-            continue
-        code.append(blank(text))
-        while number < len(starts) and starts[number] <= token.start():
-            number += 1
-        if token.lastgroup == "line":
-            comments.add(number, token.start() - starts[number - 1], re.sub(r"^/+<?", "", text))
-        elif token.lastgroup == "block":
-            for i, line in enumerate(text[2:-2].split("\n")):
-                comments.add(number + i, -1, re.sub(r"^\s*\*+", "", line))
-        else:
-            yield Text(MESSAGE, number, text)
-    code.append(source[at:])
-    yield from comments.paragraphs()
-    blanked = "".join(code)
-    yield Text(NAME, 1, blanked)
-    for i, line in enumerate(blanked.split("\n"), start=1):
-        for match in TEST_NAME.finditer(line):
-            yield Text(TEST, i, match[1] or match[2])
-
-
-def texts_of_python(path: pathlib.Path, source: str) -> Iterator[Text]:
-    comments, fresh = Comments(), True
-    lines = source.split("\n")
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            (line, column), (last, end) = token.start, token.end
-            kind = tokenize.tok_name[token.type]
-            if kind == "COMMENT":
-                comments.add(line, column, re.sub(r"^#+!?", "", token.string))
-            elif kind == "STRING" and fresh and token.string.rstrip("\"'") != token.string:
-                text = re.sub(r"^\w*(\"\"\"|'''|\"|')|(\"\"\"|'''|\"|')$", "", token.string)
-                paragraphs = Comments()
-                for i, part in enumerate(text.split("\n")):
-                    paragraphs.add(line + i, -1, part)
-                yield from paragraphs.paragraphs()
-            elif kind in ("STRING", "FSTRING_MIDDLE"):
-                yield Text(MESSAGE, line, token.string)
-            if kind in ("COMMENT", "STRING", "FSTRING_MIDDLE"):
-                for i in range(line, last + 1):
-                    begin = column if i == line else 0
-                    stop = end if i == last else len(lines[i - 1])
-                    lines[i - 1] = lines[i - 1][:begin] + " " * (stop - begin) + lines[i - 1][stop:]
-            if kind not in ("COMMENT", "NL", "ENCODING"):
-                fresh = kind in ("NEWLINE", "INDENT", "DEDENT")
-    yield from comments.paragraphs()
-    yield Text(NAME, 1, "\n".join(lines))
-    for i, line in enumerate(lines, start=1):
-        for match in re.finditer(r"^\s*def test_(\w+)\(", line):
-            yield Text(TEST, i, "".join(word.capitalize() for word in match[1].split("_")))
-
-
-def texts_with_hashes(source: str) -> Iterator[Text]:
-    comments, code = Comments(), []
-    for number, line in enumerate(source.split("\n"), start=1):
-        match = HASH_COMMENT.match(line) if "#" in line else None
-        if match is None:
-            code.append(line)
-            continue
-        code.append(line[:match.start("text")])
-        comments.add(number, match.start("text"), match["text"])
-    yield from comments.paragraphs()
-    yield Text(NAME, 1, "\n".join(code))
-
-
-def texts_of_markdown(source: str) -> Iterator[Text]:
-    """Paragraphs and headings; blocks of code are names."""
-    fenced, first, lines = False, 0, []
-
-    def flush() -> Iterator[Text]:
-        if lines:
-            yield Text(PROSE, first, "\n".join(lines))
-            lines.clear()
-
-    for number, line in enumerate(source.split("\n"), start=1):
-        heading = docs_test.HEADING.match(line)
-        if docs_test.FENCE.match(line):
-            yield from flush()
-            fenced = not fenced
-        elif fenced:
-            yield Text(NAME, number, line)
-        elif heading:
-            yield from flush()
-            yield Text(HEADING, number, heading[2])
-        elif not line.strip():
-            yield from flush()
-        else:
-            if not lines:
-                first = number
-            lines.append(line)
-    yield from flush()
-
-
-def texts_of(path: pathlib.Path) -> Iterator[Text]:
-    """Everything in a file that people read; nothing for data."""
-    suffix = path.suffix
-    readers: List[Tuple[bool, Callable[[str], Iterable[Text]]]] = [
-        (suffix in C_SUFFIXES, texts_of_c),
-        (suffix == ".py", lambda source: texts_of_python(path, source)),
-        (suffix == ".md", texts_of_markdown),
-        (suffix in HASH_SUFFIXES or path.name in HASH_NAMES, texts_with_hashes),
-    ]
-    for fits, reader in readers:
-        if fits:
-            return iter(reader(path.read_text(encoding="utf-8")))
-    return iter(())
-
 
 # --- The checks ------------------------------------------------------------------------------------------------------
 
@@ -492,7 +318,7 @@ class CheckerTest(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def plant(self, name: str, text: str) -> List[Tuple[int, str]]:
-        """The lines and the rows of what is found in a tree of this one file."""
+        """The line and the row of each finding in a tree that has only this file."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
