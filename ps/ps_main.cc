@@ -136,7 +136,7 @@ ExitCode Run(const Flags& flags, const net::ResolvedCluster& cluster, SignalQueu
             .thread_pool = &thread_pool,
             .faults = &faults,
             .trace = trace.recorder(),
-            .data_address = data_listeners.address(),
+            .data_endpoint = data_listeners.address(),
         },
         clock);
   };

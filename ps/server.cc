@@ -65,7 +65,7 @@ void Server::Connect(const v1::ConnectRequest& request, Reply<v1::ConnectRespons
   }
   v1::ConnectResponse response;
   response.set_protocol(net::kProtocolVersion);
-  *response.mutable_data_endpoint() = net::ToProto(options_.data_address);
+  *response.mutable_data_endpoint() = net::ToProto(options_.data_endpoint);
   response.set_clock_unix_nanos(TraceClock());
   std::shared_ptr<ActiveJob> job;
   bool outdated;

@@ -34,7 +34,7 @@
 #include "common/core/memory_size.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "ps/active_job.h"
 #include "ps/membership.h"
 #include "ps/metrics.h"
@@ -68,7 +68,7 @@ class Server {
     ThreadPool* thread_pool = nullptr;      // for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
     TraceRecorder* trace = nullptr;         // as in Shard::Options
-    net::DataAddress data_address{};        // where DataChannelService accepts sessions
+    net::DataEndpoint data_endpoint{};      // where DataChannelService accepts sessions
   };
   // `clock` must outlive the server.
   Server(Options options, const Clock& clock);

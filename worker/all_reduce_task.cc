@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
                                        .names = names,
                                        .cluster_hash = spec.TrainersHash(),
                                        .incarnation = incarnation,
-                                       .data_address = data_listeners.address(),
+                                       .data_endpoint = data_listeners.address(),
                                        .job = args.job,
                                        .variables = VariablesOf(args.model),
                                        .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),

@@ -98,7 +98,7 @@ absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) 
                                   .head_name = NameOf(args, args.assignment.leader),
                                   .cluster_hash = args.cluster.spec.TrainersHash(),
                                   .incarnation = incarnation,
-                                  .data_address = data_listeners.address(),
+                                  .data_endpoint = data_listeners.address(),
                                   .plan = PlanOf(args),
                                   .lease = FromSeconds(args.options.lease_seconds),
                                   .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),

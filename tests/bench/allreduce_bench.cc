@@ -69,7 +69,7 @@ class CairnRing {
                                                    .names = names,
                                                    .task = names[static_cast<size_t>(worker)],
                                                    .incarnation = incarnation,
-                                                   .data_address = data_listeners.address(),
+                                                   .data_endpoint = data_listeners.address(),
                                                    .job = job,
                                                    .variables = {{.name = "all", .shape = Shape({size})}},
                                                    .size = size,

@@ -7,7 +7,7 @@
 #include "common/core/log.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "common/net/data_channel/stream.h"
 #include "worker/allreduce/chunks.h"
 

@@ -30,7 +30,7 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/thread.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "common/net/placement.h"
 #include "worker/allreduce/agreement.h"
 #include "worker/allreduce/chunks.h"
@@ -42,13 +42,13 @@ namespace cairn::allreduce {
 class Member final : public RingHost {
  public:
   struct Options {
-    int worker = 0;                   // position among the workers, the chief first
-    std::vector<std::string> names;   // [worker] "worker/1 at host:2222"
-    std::string task;                 // "worker/1": this one
-    uint64_t cluster_hash = 0;        // 0: not compared
-    uint64_t incarnation = 0;         // this process' incarnation
-    net::DataAddress data_address{};  // the data channel's address of this worker
-    v1::Job job;                      // its run_id is not used
+    int worker = 0;                     // position among the workers, the chief first
+    std::vector<std::string> names;     // [worker] "worker/1 at host:2222"
+    std::string task;                   // "worker/1": this one
+    uint64_t cluster_hash = 0;          // 0: not compared
+    uint64_t incarnation = 0;           // this process' incarnation
+    net::DataEndpoint data_endpoint{};  // the data channel's address of this worker
+    v1::Job job;                        // its run_id is not used
     std::vector<net::VariableInfo> variables;
     int64_t size = 0;                           // elements of the variables
     int64_t state_size = 0;                     // elements of the values and all slots

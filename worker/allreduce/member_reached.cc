@@ -48,7 +48,7 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   MutexLock lock(mutex_);
   response->set_incarnation(options_.incarnation);
   response->set_ring_epoch(ring_epoch_);
-  *response->mutable_data_endpoint() = net::ToProto(options_.data_address);
+  *response->mutable_data_endpoint() = net::ToProto(options_.data_endpoint);
   return absl::OkStatus();
 }
 

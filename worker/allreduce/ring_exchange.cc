@@ -54,7 +54,7 @@ RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optim
                .task = options_.task,
                .cluster_hash = options_.cluster_hash,
                .incarnation = options_.incarnation,
-               .data_address = options_.data_address,
+               .data_endpoint = options_.data_endpoint,
                .job = options_.job,
                .variables = options_.variables,
                .size = TotalElements(options_.variables),

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "common/core/thread_pool.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "kernels/peer_group.h"
 #include "ps/variable_store.h"
 #include "worker/allreduce/device_sum.h"
@@ -43,9 +43,9 @@ class RingExchange final : public client::Exchange {
     std::string task;                // "worker/0"
     std::vector<std::string> names;  // [worker] "worker/1 at host:2222"
     uint64_t cluster_hash = 0;
-    uint64_t incarnation = 0;         // this process' incarnation
-    net::DataAddress data_address{};  // Member::Options
-    v1::Job job;                      // its run_id is not used
+    uint64_t incarnation = 0;           // this process' incarnation
+    net::DataEndpoint data_endpoint{};  // Member::Options
+    v1::Job job;                        // its run_id is not used
     std::vector<net::VariableInfo> variables;
     Duration connect_timeout = std::chrono::seconds(300);  // the limit whenever the ring is formed
     Duration step_timeout = std::chrono::seconds(600);     // the limit for one step of all workers

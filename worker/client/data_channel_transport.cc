@@ -5,7 +5,7 @@
 
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "common/net/data_channel/fragments.h"
 #include "common/net/data_channel/stream.h"
 
@@ -15,7 +15,7 @@ namespace {
 // How to reach a server.
 struct Way {
   net::Transport transport = net::Transport::kGrpc;
-  net::DataAddress address;
+  net::DataEndpoint address;
   uint64_t incarnation = 0;  // the incarnation of the server's process
 };
 
@@ -30,7 +30,7 @@ class Endpoint {
   }
   // Takes the address from the server's answer to Connect().
   void Learn(const v1::ConnectResponse& response) {
-    const net::DataAddress address = net::FromProto(response.data_endpoint());
+    const net::DataEndpoint address = net::FromProto(response.data_endpoint());
     const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
     MutexLock lock(mutex_);
     const bool given_up = way_.transport != options_.transport && Now() - failed_ >= options_.try_again_after;

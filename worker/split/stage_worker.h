@@ -27,7 +27,7 @@
 #include "common/core/fault_points.h"
 #include "common/core/mutex.h"
 #include "common/core/trace.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "worker/allreduce/link.h"
 #include "worker/nn/pipeline.h"
 #include "worker/split/incoming.h"
@@ -39,12 +39,12 @@ namespace cairn::split {
 class StageWorker final : public allreduce::RingHost {
  public:
   struct Options {
-    int worker = 0;                   // this task's index
-    int leader = 0;                   // the stage leader's task index
-    std::string head_name;            // "worker/0 at host:2222"
-    uint64_t cluster_hash = 0;        // 0: not compared with the stage leader's hash
-    uint64_t incarnation = 0;         // identifies this process
-    net::DataAddress data_address{};  // this worker's address for the data channel
+    int worker = 0;                     // this task's index
+    int leader = 0;                     // the stage leader's task index
+    std::string head_name;              // "worker/0 at host:2222"
+    uint64_t cluster_hash = 0;          // 0: not compared with the stage leader's hash
+    uint64_t incarnation = 0;           // identifies this process
+    net::DataEndpoint data_endpoint{};  // this worker's address for the data channel
     v1::SplitPlan plan;
     Duration lease = std::chrono::seconds(10);  // a stage leader that is silent for longer is lost
     Duration connect_timeout = std::chrono::seconds(300);

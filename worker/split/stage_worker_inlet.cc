@@ -64,7 +64,7 @@ absl::Status StageWorker::OnGreet(const v1::GreetRequest& request, v1::GreetResp
   MutexLock lock(mutex_);
   if (running_) return absl::UnavailableError("it is still computing a batch of the previous stage leader");
   response->set_incarnation(options_.incarnation);
-  *response->mutable_data_endpoint() = net::ToProto(options_.data_address);
+  *response->mutable_data_endpoint() = net::ToProto(options_.data_endpoint);
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/file_descriptor.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "common/net/data_channel/socket.h"
 #include "common/net/data_channel/tcp_socket.h"
 #include "common/net/descriptor_reserve.h"
@@ -36,7 +36,7 @@ class DataListeners {
   DataListeners(LocalListener local, TcpListener tcp);
 
   bool any() const { return local_.socket.valid() || tcp_.socket.valid(); }
-  DataAddress address() const { return {.local_socket = local_.name, .port = tcp_.port, .key = key_}; }
+  DataEndpoint address() const { return {.local_socket = local_.name, .port = tcp_.port, .key = key_}; }
   // Returns the next connection whose handshake can be read at once; nullopt if there is none within `limit`.
   // Closes connections that begin with anything but a handshake.
   std::optional<Connection> Accept(std::chrono::milliseconds limit);

@@ -86,7 +86,7 @@ class DataStream {
   static constexpr int64_t kOwnShard = -1;
   struct Options {
     uint64_t incarnation = 0;  // the server's; both ends must agree
-    // The secret that the server announces over gRPC to the tasks that may open streams (DataAddress::key):
+    // The secret that the server announces over gRPC to the tasks that may open streams (DataEndpoint::key):
     // kDataKeyBytes, or empty for none. A client with another key is refused.
     std::string key{};
     // Client: the shard that it wants, of those that the server process serves.

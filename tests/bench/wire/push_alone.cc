@@ -68,7 +68,7 @@ class Keeper final : public net::DataReceiver {
 
 class StreamToKeeper final : public PushAlone, net::DataReceiver {
  public:
-  absl::Status Connect(const net::DataAddress& address, net::Transport transport) {
+  absl::Status Connect(const net::DataEndpoint& address, net::Transport transport) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket, net::ConnectDataChannel("127.0.0.1:1", transport, address));
     CAIRN_ASSIGN_OR_RETURN(
         stream_, net::DataStream::Connect(std::move(socket), transport == net::Transport::kShm,
@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<KeeperProcess>> KeeperProcess::Start(int64_t elem
   CAIRN_ASSIGN_OR_RETURN(auto process,
                          ForkedProcess::Start([elements](const Forker& parent) { Serve(parent, elements); }));
   const std::pair<std::string, std::string> told = absl::StrSplit(process->told(), absl::MaxSplits(' ', 1));
-  net::DataAddress address = {.local_socket = told.second};
+  net::DataEndpoint address = {.local_socket = told.second};
   if (!absl::SimpleAtoi(told.first, &address.port)) return absl::InternalError("the keeper reported no port");
   return std::unique_ptr<KeeperProcess>(new KeeperProcess(std::move(process), std::move(address)));
 }

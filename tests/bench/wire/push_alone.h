@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "tests/bench/wire/forked_process.h"
 
 namespace cairn::bench {
@@ -23,13 +23,13 @@ class KeeperProcess {
   static absl::StatusOr<std::unique_ptr<KeeperProcess>> Start(int64_t elements);
 
   pid_t pid() const { return process_->pid(); }
-  const net::DataAddress& address() const { return address_; }
+  const net::DataEndpoint& address() const { return address_; }
 
  private:
-  KeeperProcess(std::unique_ptr<ForkedProcess> process, net::DataAddress address)
+  KeeperProcess(std::unique_ptr<ForkedProcess> process, net::DataEndpoint address)
       : process_(std::move(process)), address_(std::move(address)) {}
   const std::unique_ptr<ForkedProcess> process_;
-  const net::DataAddress address_;
+  const net::DataEndpoint address_;
 };
 
 // One stream to it. One thread.

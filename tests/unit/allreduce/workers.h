@@ -229,7 +229,7 @@ class Workers {
                                          .task = absl::StrCat("worker/", worker),
                                          .names = names,
                                          .incarnation = ++incarnations_,
-                                         .data_address = listeners.address(),
+                                         .data_endpoint = listeners.address(),
                                          .job = job,
                                          .variables = variables_,
                                          .device = device_ ? device_(worker) : nullptr,

@@ -127,7 +127,7 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   HostedShards parts(std::make_unique<Server>(Server::Options{.index = 0,
                                                               .incarnation = 5,
                                                               .connect_to_leader = nullptr,
-                                                              .data_address = listeners.address()},
+                                                              .data_endpoint = listeners.address()},
                                               clock),
                      0, nullptr);
   Server& server = parts.own();
@@ -175,10 +175,10 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
 // A client of a server that reports `address` as its data channel.
 class ClientWith {
  public:
-  explicit ClientWith(const net::DataAddress& address, client::DataChannelOptions options = {})
+  explicit ClientWith(const net::DataEndpoint& address, client::DataChannelOptions options = {})
       : parts_(std::make_unique<Server>(
                    Server::Options{
-                       .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .data_address = address},
+                       .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .data_endpoint = address},
                    clock_),
                0, nullptr) {
     options.say = [this](const std::string& how) { by_ = how; };
@@ -205,7 +205,7 @@ class ClientWith {
   std::unique_ptr<client::ServerStub> stub_;
 };
 
-std::string WayTo(const net::DataAddress& address) {
+std::string WayTo(const net::DataEndpoint& address) {
   return ClientWith(address).OpenStream();
 }
 
@@ -215,7 +215,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
   const auto make_server = [&, address = listeners.address()](int shard) {
     return std::make_unique<Server>(
         Server::Options{
-            .index = shard, .incarnation = 5, .connect_to_leader = nullptr, .data_address = address},
+            .index = shard, .incarnation = 5, .connect_to_leader = nullptr, .data_endpoint = address},
         clock);
   };
   HostedShards parts(make_server(1), 1, make_server);
@@ -303,7 +303,7 @@ TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
   HostedShards parts(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
-  const net::DataAddress address = listeners.address();
+  const net::DataEndpoint address = listeners.address();
   DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
   EXPECT_EQ(WayTo({.local_socket = "cairn-without-a-listener", .port = address.port, .key = address.key}),
             "TCP");
@@ -314,7 +314,7 @@ TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
   HostedShards parts(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
-  const net::DataAddress address = listeners.address();
+  const net::DataEndpoint address = listeners.address();
   DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
   EXPECT_EQ(WayTo(address), "a Unix socket");
 }
@@ -324,7 +324,7 @@ TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
   HostedShards parts(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
-  const net::DataAddress address = listeners.address();
+  const net::DataEndpoint address = listeners.address();
   DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 6});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
@@ -334,7 +334,7 @@ TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
   HostedShards parts(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
-  net::DataAddress address = listeners.address();
+  net::DataEndpoint address = listeners.address();
   EXPECT_EQ(address.key.size(), 16u);
   DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
   address.key = std::string(16, 'x');
@@ -348,7 +348,7 @@ TEST(DataChannelService, ASessionBeyondTheLimitUsesGrpc) {
   HostedShards parts(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
-  const net::DataAddress address = listeners.address();
+  const net::DataEndpoint address = listeners.address();
   DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(address), "gRPC");
 }

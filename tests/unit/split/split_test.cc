@@ -95,7 +95,7 @@ class StageWorkerProcess {
                                          .leader = 0,
                                          .head_name = "worker/0 at here:0",
                                          .incarnation = life,
-                                         .data_address = listeners.address(),
+                                         .data_endpoint = listeners.address(),
                                          .plan = Plan("m"),
                                          .stop = [this] { return stop_.load(); }},
                                         {.model = model,

@@ -1,4 +1,4 @@
-#include "common/net/data_channel/address.h"
+#include "common/net/data_channel/data_endpoint.h"
 
 #include <chrono>
 
@@ -8,18 +8,6 @@
 #include "common/net/host_port.h"
 
 namespace cairn::net {
-
-DataAddress FromProto(const v1::DataEndpoint& proto) {
-  return {.local_socket = proto.local_socket(), .port = static_cast<int>(proto.port()), .key = proto.key()};
-}
-
-v1::DataEndpoint ToProto(const DataAddress& address) {
-  v1::DataEndpoint proto;
-  proto.set_local_socket(address.local_socket);
-  proto.set_port(static_cast<uint32_t>(address.port));
-  proto.set_key(address.key);
-  return proto;
-}
 namespace {
 
 // The time limit for a TCP connection. gRPC has just reached the host, so if the connection gets no answer
@@ -28,16 +16,28 @@ constexpr auto kConnecting = std::chrono::seconds(2);
 
 }  // namespace
 
+DataEndpoint FromProto(const v1::DataEndpoint& proto) {
+  return {.local_socket = proto.local_socket(), .port = static_cast<int>(proto.port()), .key = proto.key()};
+}
+
+v1::DataEndpoint ToProto(const DataEndpoint& endpoint) {
+  v1::DataEndpoint proto;
+  proto.set_local_socket(endpoint.local_socket);
+  proto.set_port(static_cast<uint32_t>(endpoint.port));
+  proto.set_key(endpoint.key);
+  return proto;
+}
+
 absl::StatusOr<FileDescriptor> ConnectDataChannel(const std::string& server, Transport transport,
-                                                  const DataAddress& address) {
-  if (transport == Transport::kTcp && address.port > 0) {
+                                                  const DataEndpoint& endpoint) {
+  if (transport == Transport::kTcp && endpoint.port > 0) {
     CAIRN_ASSIGN_OR_RETURN(const HostPort at, HostPort::Parse(server));
-    auto socket = ConnectByTcp(at.host, address.port, kConnecting);
+    auto socket = ConnectByTcp(at.host, endpoint.port, kConnecting);
     if (absl::IsDeadlineExceeded(socket.status())) return absl::UnavailableError(socket.status().message());
     return socket;
   }
-  if (transport > Transport::kTcp && !address.local_socket.empty()) {
-    return ConnectLocally(address.local_socket);
+  if (transport > Transport::kTcp && !endpoint.local_socket.empty()) {
+    return ConnectLocally(endpoint.local_socket);
   }
   return absl::UnavailableError("the task does not offer this transport");
 }
