@@ -79,8 +79,8 @@ class Maker {
     }
     if (indices.size() < 2 || indices.size() < found.size()) return nullptr;
     absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>> group;
-    compute_.threads[0]->Run(
-        [&] { group = makers_.group_gpus(indices); });  // on the thread of one of these devices
+    // On the thread of one of these devices.
+    compute_.threads[0]->Run([&] { group = makers_.group_gpus(indices); });
     if (group.ok()) {
       compute_.remarks.push_back(absl::StrCat("gradients are added up between them by ", (*group)->name()));
       return *std::move(group);
@@ -233,13 +233,13 @@ class Maker {
 
 }  // namespace
 
-int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places) {
+int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t devices) {
   if (options.micro_batches > 0) return options.micro_batches;
   // Trainable BatchNormalization normalizes by the batch, so splitting a batch would change the results.
   const bool normalizes = std::any_of(
       model.variables().begin(), model.variables().end(),
       [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });
-  return normalizes ? 1 : 4 * places;
+  return normalizes ? 1 : 4 * devices;
 }
 
 absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,

@@ -40,8 +40,8 @@ struct CoreRange {
   int first = 0, count = 0;
 };
 
-// The number of micro-batches per batch for a pipeline of `places` devices, unless --micro_batches sets it.
-int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t places);
+// The number of micro-batches per batch for a pipeline of `devices` devices, unless --micro_batches sets it.
+int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t devices);
 
 // `assignment`: this worker's position in a model that is divided over workers; null if the model is not
 // divided. `model` and `trace` (which may be null) must outlive the result. `request.device` is used unless

@@ -21,8 +21,8 @@ inline constexpr char kPreprocessingFile[] = "preprocessing.json";
 struct DataRecord {
   std::string directory{};
   std::vector<std::string> class_names{};  // [class]; empty if labels are neither words nor folders
-  std::optional<Preprocessing>
-      preprocessing{};  // nullopt: written by an older program, which did not record it
+  // Nullopt: an older program, which did not record it, wrote the model.
+  std::optional<Preprocessing> preprocessing{};
 
   // "DIR/preprocessing.json", for messages.
   std::string PreprocessingPath() const;

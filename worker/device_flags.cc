@@ -102,11 +102,10 @@ void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
   app.add_flag(SwitchNames("mirrored"), options.mirrored,
                "Like --devices with all GPUs, or with all CPU devices if there is no GPU")
       ->group(kGroup);
-  app.add_option(
-         FlagNames("place"), options.place,
-         "Model parallelism: the layers whose names match LAYERS, for example 'dense*', run on this device, "
-         "which "
-         "may belong to another worker, for example /job:worker/task:1; the last matching rule applies")
+  app.add_option(FlagNames("place"), options.place,
+                 "Model parallelism: the layers whose names match LAYERS, for example 'dense*', run on this "
+                 "device, which may belong to another worker, for example /job:worker/task:1; the last "
+                 "matching rule applies")
       ->check(CLI::Validator(&CheckPlacementRule, ""))
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -112,14 +112,14 @@ absl::StatusOr<std::optional<Assignment>> FindAssignment(const nn::Model& model,
 }
 
 net::ClusterSpec LeadersOf(const net::ClusterSpec& cluster, int tasks) {
-  net::ClusterSpec heads;
+  net::ClusterSpec leaders;
   for (const char* job : {"ps", "worker", "evaluator"}) {
     for (const auto& [index, address] : cluster.tasks(job)) {
       const bool listed = std::string(job) != "worker" || index % tasks == 0;
-      if (listed) CAIRN_CHECK(heads.Add({job, index}, address).ok());
+      if (listed) CAIRN_CHECK(leaders.Add({job, index}, address).ok());
     }
   }
-  return heads;
+  return leaders;
 }
 
 }  // namespace cairn::worker

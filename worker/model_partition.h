@@ -21,10 +21,10 @@ namespace cairn::worker {
 
 struct ModelPartition {
   int tasks = 1;  // workers per group; 1: the model is not divided
-  // [node of the model] The stage of each node. Nodes that are on one task and request the same device form
-  // one stage.
+  // [node of the model] The location of each node. Nodes that are on one task and request the same device have
+  // the same location.
   std::vector<int> location_of{};
-  std::vector<int> task_of_location{};  // [stage]
+  std::vector<int> task_of_location{};  // [location]
 
   bool divided() const { return tasks > 1; }
   int task_of(size_t node) const { return task_of_location[static_cast<size_t>(location_of[node])]; }

@@ -197,9 +197,8 @@ void AddSynchronization(CLI::App& app, TrainOptions& options) {
       ->type_name("N")
       ->group(group);
   app.add_option(FlagNames("max_staleness"), options.max_staleness,
-                 "async: reject gradients that are more than N versions old; -1: no limit. ssp: number of "
-                 "pushes that "
-                 "a worker may be ahead of the slowest worker")
+                 "async: reject gradients that are more than N versions old; -1: no limit. ssp: number "
+                 "of pushes that a worker may be ahead of the slowest worker")
       ->check(WholeNumberFrom(-1))
       ->type_name("N")
       ->group(group);

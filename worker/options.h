@@ -40,7 +40,7 @@ struct TrainOptions {
   std::optional<float> missing_value;      // --missing_value: for empty CSV fields; nullopt: they are errors
   int64_t max_bad_rows = 0;                // --max_bad_rows: skipped rows per set of CSV or TFRecord files
   std::map<int64_t, float> class_weights;  // --class_weight CLASS:WEIGHT,...; other classes weigh 1
-  data::Augmentation augmentation;         // --augment flip,crop:PIXELS,shift:PART: of training images
+  data::Augmentation augmentation;         // --augment flip,crop:PIXELS,shift:FRACTION: of training images
 
   // Training.
   int64_t batch_size = 32;  // --batch_size: per worker
@@ -78,7 +78,7 @@ struct TrainOptions {
   WireFlags wire;  // --wire_dtype --wire_values --topk_fraction
 
   // Elastic training.
-  std::string data_sharding;  // --data_sharding static|dynamic; empty: static; dynamic with --elastic
+  std::string data_sharding;  // --data_sharding static|dynamic; empty: static, or dynamic with --elastic
   bool elastic = false;       // --elastic: workers may join and leave a running job
   int64_t min_workers = 1;    // --min_workers: an elastic job pauses while it has fewer
   int64_t max_workers = 0;    // --max_workers: more workers wait to join an elastic job; 0: no limit

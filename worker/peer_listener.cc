@@ -70,14 +70,14 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Start(allreduce::Rin
   LogInfo("Started server with target: grpc://", own.host, ":", port);
   net::WarnOfAccess(args.access, address, own.host, args.stakes, "the worker that calls it");
   if (data_listeners.any()) {
-    listener->direct_ =
+    listener->data_service_ =
         std::make_unique<allreduce::DataRingService>(host, std::move(data_listeners), args.incarnation);
   }
   return listener;
 }
 
 PeerListener::~PeerListener() {
-  direct_.reset();
+  data_service_.reset();
   if (port_ != nullptr) port_->Close();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kDrain);
 }

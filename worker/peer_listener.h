@@ -67,7 +67,7 @@ class PeerListener {
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<net::GrpcPort> port_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<allreduce::DataRingService> direct_;
+  std::unique_ptr<allreduce::DataRingService> data_service_;
 };
 
 }  // namespace cairn::worker

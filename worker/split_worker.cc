@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& 
                                                          .trace = args.trace});
 }
 
-absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) {
+absl::Status ServeAsStageWorker(const SplitArgs& args, const ListenFlags& listen) {
   LogGroup(args);
   net::DataListeners data_listeners =
       ListenForData(args.cluster, args.access, listen, args.options.transport);
@@ -95,7 +95,7 @@ absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen) 
       const auto stage_worker,
       split::StageWorker::Create({.worker = args.cluster.self.index,
                                   .leader = args.assignment.leader,
-                                  .head_name = NameOf(args, args.assignment.leader),
+                                  .leader_name = NameOf(args, args.assignment.leader),
                                   .cluster_hash = args.cluster.spec.TrainersHash(),
                                   .incarnation = incarnation,
                                   .data_endpoint = data_listeners.address(),

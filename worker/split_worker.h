@@ -32,7 +32,8 @@ struct SplitArgs {
   const net::Access& access;
   const StopOnSignal& stop;
   TraceRecorder* trace = nullptr;  // may be null
-  // May be null. A stage worker passes "announced" for each of its gradients, and "computed" for each batch.
+  // May be null. A stage worker passes "announced" for each of its gradients, and "computed" for each training
+  // batch.
   FaultPoints* faults = nullptr;
 };
 
@@ -41,6 +42,6 @@ absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& 
 
 // Serves as a stage worker until the end of training: split::StageWorker::Serve(). INVALID_ARGUMENT if the
 // port cannot be opened.
-absl::Status ServeStageLeader(const SplitArgs& args, const ListenFlags& listen);
+absl::Status ServeAsStageWorker(const SplitArgs& args, const ListenFlags& listen);
 
 }  // namespace cairn::worker

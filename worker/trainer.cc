@@ -336,7 +336,7 @@ absl::Status Trainer::TrainStep() {
 
   if (!chief()) return absl::OkStatus();
   const TraceSpan report(deps_.trace, TraceLane::kStep, "report");
-  if (deps_.progress->redraws() && deps_.clock.Now() >= report_at_) LogCluster();
+  if (deps_.progress->redraws() && deps_.clock.Now() >= report_at_) ReportCluster();
   deps_.progress->Update(shown_steps_, [this] { return metrics_.Values(); });
   if (deps_.tensorboard != nullptr && deps_.tensorboard->WantsStep(client.version())) {
     deps_.tensorboard->OnStep(client.version(), metrics_.Values());

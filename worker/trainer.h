@@ -131,7 +131,7 @@ class Trainer {
   void SaveAtStop();
   void RecordEpoch(const ShownMetrics& metrics);
   // On the chief: passes the counters of the whole cluster since the start of the epoch to the progress line.
-  void LogCluster();
+  void ReportCluster();
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // On a chief that may reduce the learning rate: reads the servers' rate and sets it on all of them again,
   // in case an earlier chief was lost after it had set the rate on only some.
@@ -168,7 +168,7 @@ class Trainer {
   TimePoint start_;
   int64_t examples_before_ = 0;  // examples in the whole job's updates before this run
   v1::Counters epoch_counters_;  // the counters at the start of the current epoch
-  v1::Counters last_counters_;   // the counters that LogCluster() received last
+  v1::Counters last_counters_;   // the counters that ReportCluster() received last
   TimePoint epoch_start_, report_at_;
 };
 

@@ -49,7 +49,7 @@ absl::Status Trainer::EndEpoch() {
     return all.status();
   }
   const ShownMetrics& metrics = *all;
-  LogCluster();
+  ReportCluster();
   deps_.progress->EndEpoch(metrics);
   if (epoch_ <= last_ended_epoch_) return absl::OkStatus();
   last_ended_epoch_ = epoch_;
@@ -86,7 +86,7 @@ absl::Status Trainer::EvaluateInterruptedEpoch() {
   return absl::OkStatus();
 }
 
-void Trainer::LogCluster() {
+void Trainer::ReportCluster() {
   const TimePoint now = deps_.clock.Now();
   report_at_ = now + kReportEvery;
   const auto counters = deps_.client.ServerCounters();

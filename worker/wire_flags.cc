@@ -29,10 +29,10 @@ bool Has(const std::vector<v1::GradientWire>& rules, v1::Encoding encoding) {
 void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group) {
   app.add_option(
          FlagNames("wire_dtype"), flags.dtype,
-         "Encoding of gradients on the network: float32, bfloat16, float16 (half the bytes), int8 (a "
-         "quarter), "
-         "topk (only the largest elements) or onebit (signs). Encodings by variable name, for example "
-         "'float32,dense*=int8': the last matching pattern applies. Servers always sum and store float32")
+         "Encoding of gradients on the network: float32, bfloat16, float16 (half the bytes), int8 "
+         "(a quarter), topk (only the largest elements) or onebit (signs). Encodings by variable name, for "
+         "example 'float32,dense*=int8': the last matching pattern applies. Servers always sum and store "
+         "float32")
       ->check(CLI::Validator(&CheckWireDtype, ""))
       ->capture_default_str()
       ->type_name("ENCODING|PATTERN=ENCODING,...")

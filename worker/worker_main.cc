@@ -180,18 +180,18 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(
   std::vector<std::unique_ptr<client::ServerStub>> stubs;
   const auto stub_at = [credentials = net::CredentialsOf(access),
                         transport = net::ParseTransport(options.transport).value()](
-                           const std::string& address, std::optional<int> part = {}) {
+                           const std::string& address, std::optional<int> shard = {}) {
     return client::MakeDataChannelStub(
-        client::MakeGrpcStub(address, credentials, part),
-        {.transport = transport, .shard = part, .say = [address](const std::string& how) {
+        client::MakeGrpcStub(address, credentials, shard),
+        {.transport = transport, .shard = shard, .say = [address](const std::string& how) {
            LogInfo("gradients and values to and from ", address, ": by ", how);
          }});
   };
   for (const std::string& address : job.servers()) stubs.push_back(stub_at(address));
   client::ConnectionOptions::StubFactory stub_factory;
   if (job.ps_replication() > 0) {
-    stub_factory = [&job, stub_at](int part, int host_index) {
-      return stub_at(job.servers(host_index), part);
+    stub_factory = [&job, stub_at](int shard, int host_index) {
+      return stub_at(job.servers(host_index), shard);
     };
   }
   client::ConnectionOptions reaching = {.task = cluster.self.ToString(),
@@ -231,17 +231,17 @@ int RunStageWorker(const TrainOptions& options, const net::ResolvedCluster& clus
     for (const std::string& line : compute->placement) LogInfo(line);
   }
   StopOnSignal stop(signals);
-  const absl::Status status = ServeStageLeader({.options = options,
-                                                .cluster = cluster,
-                                                .assignment = assignment,
-                                                .model = model,
-                                                .loss = *loss,
-                                                .compute = *compute,
-                                                .access = access,
-                                                .stop = stop,
-                                                .trace = trace.recorder(),
-                                                .faults = &faults},
-                                               listen);
+  const absl::Status status = ServeAsStageWorker({.options = options,
+                                                  .cluster = cluster,
+                                                  .assignment = assignment,
+                                                  .model = model,
+                                                  .loss = *loss,
+                                                  .compute = *compute,
+                                                  .access = access,
+                                                  .stop = stop,
+                                                  .trace = trace.recorder(),
+                                                  .faults = &faults},
+                                                 listen);
   if (absl::IsInvalidArgument(status)) return Fault(status.message());
   return static_cast<int>(Report(status, stop.received()));
 }
@@ -253,7 +253,7 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
   if (!inputs.ok()) return Fault(inputs.status().message());
   TraceSession trace(traced, cluster.self.ToString());
   auto compute =
-      ComputeFor(options, inputs->model, inputs->loss, cluster, /*seat=*/nullptr, trace.recorder());
+      ComputeFor(options, inputs->model, inputs->loss, cluster, /*assignment=*/nullptr, trace.recorder());
   if (!compute.ok()) return Failure(compute.status());
   for (const std::string& warning : compute->warnings) LogWarning(warning);
   for (const std::string& remark : inputs->data.remarks) LogWarning(remark);
@@ -500,8 +500,7 @@ int Main(int argc, char** argv) {
   AddTrainOptions(app, options);
   app.add_option("--listen", listen.address,
                  "Address to listen on, if other workers connect to this one (--mode allreduce, --place "
-                 "across workers) "
-                 "[0.0.0.0 and the port of this task]")
+                 "across workers) [0.0.0.0 and the port of this task]")
       ->type_name("HOST:PORT")
       ->group(kNetworkGroup);
   net::AddDataPortFlag(app, listen.data_port);

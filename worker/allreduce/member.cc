@@ -201,7 +201,7 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoi
       return absl::UnavailableError(absl::StrCat(name(right()), " was not reached in time: ", why));
     }
     if (Now() >= log_at) {
-      LogState(absl::StrCat("waiting for ", name(right()), ": ", why));
+      LogWait(absl::StrCat("waiting for ", name(right()), ": ", why));
       log_at += kLogEvery;
     }
     MutexLock lock(mutex_);
@@ -246,7 +246,7 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingSta
                          : absl::StrCat("all workers; not heard from: ", absl::StrJoin(missing, ", "));
     if (Now() >= deadline) return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
     if (Now() >= log_at) {
-      LogState(absl::StrCat("waiting for ", wanted));
+      LogWait(absl::StrCat("waiting for ", wanted));
       log_at += kLogEvery;
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));

@@ -120,7 +120,7 @@ class Member final : public RingHost {
   static void Drop(std::shared_ptr<Outlet> outlet);
   void AddState(int64_t ring_epoch, const v1::RingState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(Agreement agreement, int64_t ring_epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LogState(const std::string& text) const {
+  void LogWait(const std::string& text) const {
     if (options_.say) options_.say(text);
   }
 

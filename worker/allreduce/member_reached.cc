@@ -172,7 +172,7 @@ absl::Status Member::OnState(int64_t ring_epoch, const v1::RingState& state) {
       progress.version() - offset > options_.job.final_version()) {
     return absl::InvalidArgumentError(absl::StrCat("ring: invalid state of worker ", worker, " of ",
                                                    workers(), " at version ", progress.version(), ", offset ",
-                                                   offset, ", of ", options_.job.final_version()));
+                                                   offset, ", final version ", options_.job.final_version()));
   }
   if (progress.has_learning_rate() &&
       !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {

@@ -62,8 +62,8 @@ void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
       const auto& begins = options_.variable_begins;
       for (size_t v = 0; v + 1 < begins.size(); ++v) {
         for (int b = 0; b < plan_.buckets(); ++b) {
-          const bool pins = begins[v] < plan_.bucket_end(b) && begins[v + 1] > plan_.bucket_begin(b);
-          begun->unannounced[static_cast<size_t>(b)] += pins ? 1 : 0;
+          const bool overlaps = begins[v] < plan_.bucket_end(b) && begins[v + 1] > plan_.bucket_begin(b);
+          begun->unannounced[static_cast<size_t>(b)] += overlaps ? 1 : 0;
         }
       }
     }

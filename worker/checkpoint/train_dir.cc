@@ -69,9 +69,9 @@ absl::Status MakeDirectory(const fs::path& path) {
 absl::Status RemoveLeftovers(const std::string& directory, absl::string_view prefix) {
   CAIRN_ASSIGN_OR_RETURN(const auto names, NamesIn(directory));
   for (const std::string& name : names) {
-    const auto marker = name.rfind(kTemporary);
-    if (marker == std::string::npos || !absl::StartsWith(name, prefix)) continue;
-    if (prefix == kPointer ? marker != prefix.size() : StepOf(name.substr(0, marker)) < 0) continue;
+    const auto suffix = name.rfind(kTemporary);
+    if (suffix == std::string::npos || !absl::StartsWith(name, prefix)) continue;
+    if (prefix == kPointer ? suffix != prefix.size() : StepOf(name.substr(0, suffix)) < 0) continue;
     CAIRN_RETURN_IF_ERROR(RemoveAll(absl::StrCat(directory, "/", name)));
   }
   return absl::OkStatus();

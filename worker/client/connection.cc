@@ -41,7 +41,7 @@ Connection::Connection(std::vector<std::unique_ptr<ServerStub>> stubs, Connectio
     : options_(std::move(options)), known_(stubs.size()), moved_at_(stubs.size()) {
   const int count = static_cast<int>(stubs.size());
   for (int server = 0; server < count; ++server) {
-    Part& shard = shards_.emplace_back();
+    Shard& shard = shards_.emplace_back();
     shard.home = std::move(stubs[static_cast<size_t>(server)]);
     if (options_.stub_factory && count > 1)
       shard.backup = options_.stub_factory(server, (server + 1) % count);
@@ -88,8 +88,8 @@ absl::Status Connection::Reach() {
     }
     if (Now() >= next_said) {
       next_said += kLogEvery;
-      LogWait(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; "), " (",
-                           HowLong(start, options_.connect_timeout), ")"));
+      Report(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; "), " (",
+                          HowLong(start, options_.connect_timeout), ")"));
     }
     std::this_thread::sleep_until(std::min<TimePoint>(deadline, Now() + backoff.Next()));
   }
@@ -119,7 +119,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
 }
 
 void Connection::Settle(int server, const ShardSearch::Found& found, bool only_known) {
-  Part& settled = shard(server);
+  Shard& settled = shard(server);
   {
     MutexLock lock(mutex_);
     ShardSearch::Known& known = known_[static_cast<size_t>(server)];
@@ -133,7 +133,7 @@ void Connection::Settle(int server, const ShardSearch::Found& found, bool only_k
     ++settled.moves;
     moved_at_[static_cast<size_t>(server)] = Now();
   }
-  LogWait(
+  Report(
       absl::StrCat("the shard of ps/", server, " is served by ", settled.at(found.away).address(), " now"));
 }
 
@@ -230,7 +230,7 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
     }
     if (Now() >= next_said) {
       next_said += kLogEvery;
-      LogWait(absl::StrCat("waiting for ", missing, " (", HowLong(start, timeout), ")"));
+      Report(absl::StrCat("waiting for ", missing, " (", HowLong(start, timeout), ")"));
     }
   }
 }

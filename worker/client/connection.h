@@ -90,12 +90,12 @@ class Connection {
   std::string NameOf(int server) const;
   // How long this server's shard has been served elsewhere; zero if it is at home.
   Duration AwayFor(int server) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void LogWait(const std::string& text) const {
+  void Report(const std::string& text) const {
     if (options_.say) options_.say(text);
   }
 
  private:
-  struct Part {
+  struct Shard {
     ServerStub& at(bool elsewhere) const { return elsewhere ? *backup : *home; }
     ServerStub& here() const { return at(away); }
 
@@ -105,8 +105,8 @@ class Connection {
     std::atomic<int> moves{0};
   };
   Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options);
-  Part& shard(int server) { return shards_[static_cast<size_t>(server)]; }
-  const Part& shard(int server) const { return shards_[static_cast<size_t>(server)]; }
+  Shard& shard(int server) { return shards_[static_cast<size_t>(server)]; }
+  const Shard& shard(int server) const { return shards_[static_cast<size_t>(server)]; }
   bool stopped() const { return options_.stop && options_.stop(); }
   absl::StatusOr<v1::ConnectResponse> Handshake(int server, bool away, const ShardSearch::Known& known,
                                                 Timeout timeout) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -119,7 +119,7 @@ class Connection {
   absl::Status Find(int server);
 
   const ConnectionOptions options_;
-  std::deque<Part> shards_;  // [server]; only the atomic members change
+  std::deque<Shard> shards_;  // [server]; only the atomic members change
   std::atomic<bool> replicated_{false};
   mutable Mutex mutex_;
   std::vector<ShardSearch::Known> known_ ABSL_GUARDED_BY(mutex_);  // [server]

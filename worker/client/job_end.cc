@@ -95,7 +95,7 @@ absl::Status EndServers(Connection& connection) {
       std::this_thread::sleep_for(backoff.Next());
     }
     if (absl::IsUnavailable(status)) {
-      connection.LogWait(absl::StrCat(name, " was lost before it could be notified that training is over"));
+      connection.Report(absl::StrCat(name, " was lost before it could be notified that training is over"));
     } else {
       first.Update(Annotate(status, absl::StrCat("ending ", name)));
     }

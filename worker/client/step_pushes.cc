@@ -319,7 +319,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
           return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for()));
         if (now >= next_said) {
           next_said += kLogEvery;
-          connection_.LogWait(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
+          connection_.Report(absl::StrCat("step ", step_.number, " waits for ", waits_for()));
         }
         AwaitChange(unanswered.waiting[0], std::min(deadline_, next_said));
       }
@@ -345,7 +345,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
           down.ok() ? absl::StrCat(unanswered.failure.message())
                     : absl::StrCat(down.message(), " (",
                                    HowLong(deadline_ - options_.step_timeout, options_.step_timeout), ")");
-      connection_.LogWait(absl::StrCat("step ", step_.number, ": ", why, "; the push will be sent again"));
+      connection_.Report(absl::StrCat("step ", step_.number, ": ", why, "; the push will be sent again"));
     }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(options_.failure());

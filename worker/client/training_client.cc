@@ -148,7 +148,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     if (!transient || Now() >= deadline) return status;
     if (Now() >= next_said) {
       next_said += kLogEvery;
-      connection_->LogWait(
+      connection_->Report(
           absl::StrCat("trying again (", HowLong(start, options_.step_timeout), "): ", status.message()));
     }
     std::this_thread::sleep_for(backoff.Next());

@@ -74,11 +74,11 @@ absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view text) {
     } else if (absl::ConsumePrefix(&value, "shift:")) {
       if (!absl::SimpleAtof(value, &result.shift) || !(result.shift > 0 && result.shift < 1)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("'", part, "': PART must be a number between 0 and 1"));
+            absl::StrCat("'", part, "': FRACTION must be a number between 0 and 1"));
       }
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", part, "' is not one of flip, crop:PIXELS, shift:PART"));
+          absl::StrCat("'", part, "' is not one of flip, crop:PIXELS, shift:FRACTION"));
     }
   }
   return result;

@@ -213,7 +213,8 @@ absl::StatusOr<char> ParseCsvSeparator(absl::string_view text) {
   if (text.size() != 1 || absl::ascii_isalnum(static_cast<unsigned char>(text[0])) ||
       !absl::ascii_isascii(static_cast<unsigned char>(text[0])) || absl::StrContains(kNever, text)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' cannot separate fields: use comma, semicolon, tab, space, or one such character"));
+        "'", text,
+        "' cannot separate fields: use comma, semicolon, tab, space, or a single character such as |"));
   }
   return text[0];
 }

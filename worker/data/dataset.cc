@@ -226,7 +226,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
   data.class_names = splits.train.class_names;
   data.remarks = std::move(splits.remarks);
   data.notes = std::move(splits.notes);
-  if (std::string remark = SetRemark(options.path); !remark.empty()) data.remarks.push_back(remark);
+  if (std::string remark = IncompleteSetRemark(options.path); !remark.empty()) data.remarks.push_back(remark);
   for (Split* split : {&splits.train, splits.validation ? &*splits.validation : nullptr}) {
     if (split == nullptr) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));

@@ -234,7 +234,7 @@ absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files) {
   return "";
 }
 
-std::string SetRemark(absl::string_view path) {
+std::string IncompleteSetRemark(absl::string_view path) {
   const Piece piece = ParsePiece(path);
   std::error_code error;
   if (piece.total.empty() || !std::filesystem::is_regular_file(std::string(path), error)) return "";

@@ -23,7 +23,7 @@ std::vector<std::string> FindFiles(const std::string& directory, absl::string_vi
 absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files);
 
 // A remark for the log if `path` is only one of several pieces of a set. Otherwise empty.
-std::string SetRemark(absl::string_view path);
+std::string IncompleteSetRemark(absl::string_view path);
 
 // The training and the validation set of a directory.
 struct SetFiles {

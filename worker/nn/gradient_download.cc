@@ -9,7 +9,7 @@ namespace {
 
 // A piece is complete when it has at least this many elements. Large enough that a copy's fixed cost of a few
 // microseconds is negligible.
-constexpr int64_t kFragmentFloats = 64 << 10;
+constexpr int64_t kPieceFloats = 64 << 10;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ absl::Status GradientDownload::Add(int variable) {
   if (filling()) {
     const Piece& piece = pieces_[next_];
     const bool neighbour = begin == piece.end || end == piece.begin;
-    if (!neighbour || piece.end - piece.begin >= kFragmentFloats) CAIRN_RETURN_IF_ERROR(Send());
+    if (!neighbour || piece.end - piece.begin >= kPieceFloats) CAIRN_RETURN_IF_ERROR(Send());
   }
   if (next_ == pieces_.size()) {
     CAIRN_ASSIGN_OR_RETURN(pieces_.emplace_back().arrived, device_.MakeMarker());

@@ -31,7 +31,7 @@ Pipeline::~Pipeline() {
   Unpin();
   OnEach([&](size_t device) {
     for (auto& [examples, prepared] : prepared_) {
-      if (prepared != nullptr) ForPartsOf(device, [&](int stage) { prepared->instances.Destroy(stage); });
+      if (prepared != nullptr) ForStagesOf(device, [&](int stage) { prepared->instances.Destroy(stage); });
     }
     pipeline_devices_[device] = nullptr;
   });
@@ -45,7 +45,7 @@ void Pipeline::OnEach(const Work& work) {
 }
 
 template <typename Work>
-void Pipeline::ForPartsOf(size_t device, const Work& work) const {
+void Pipeline::ForStagesOf(size_t device, const Work& work) const {
   for (size_t stage = 0; stage < shape_.stages.size(); ++stage) {
     if (shape_.device_of_stage[stage] == static_cast<int>(device)) work(static_cast<int>(stage));
   }
@@ -62,9 +62,9 @@ absl::Status Pipeline::MakeDevices() {
   std::vector<absl::Status> made(threads_.size());
   OnEach([&](size_t device) {
     std::vector<int> variables;
-    ForPartsOf(device, [&](int stage) {
-      const std::vector<int>& of_part = shape_.stages[static_cast<size_t>(stage)].variables;
-      variables.insert(variables.end(), of_part.begin(), of_part.end());
+    ForStagesOf(device, [&](int stage) {
+      const std::vector<int>& of_stage = shape_.stages[static_cast<size_t>(stage)].variables;
+      variables.insert(variables.end(), of_stage.begin(), of_stage.end());
     });
     std::sort(variables.begin(), variables.end());
     variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
@@ -87,12 +87,12 @@ absl::StatusOr<Pipeline::Prepared*> Pipeline::PreparedFor(int64_t examples) {
                                              {shape_.stages, shape_.device_of_stage, micro_batches, false}});
   std::vector<absl::Status> statuses(threads_.size());
   OnEach([&](size_t device) {
-    ForPartsOf(device, [&](int stage) {
+    ForStagesOf(device, [&](int stage) {
       statuses[device].Update(made->instances.Make(stage, *pipeline_devices_[device]));
     });
   });
   if (const absl::Status fault = FirstFault(statuses); !fault.ok()) {
-    OnEach([&](size_t device) { ForPartsOf(device, [&](int stage) { made->instances.Destroy(stage); }); });
+    OnEach([&](size_t device) { ForStagesOf(device, [&](int stage) { made->instances.Destroy(stage); }); });
     return Annotate(fault, absl::StrCat("a batch of ", examples));
   }
   prepared = std::move(made);

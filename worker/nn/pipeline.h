@@ -118,7 +118,7 @@ class Pipeline {
   template <typename Work>
   void OnEach(const Work& work);
   template <typename Work>
-  void ForPartsOf(size_t device, const Work& work) const;
+  void ForStagesOf(size_t device, const Work& work) const;
   // Returns the error of the first device that failed; OK if no device failed.
   absl::Status FirstFault(const std::vector<absl::Status>& statuses) const;
 

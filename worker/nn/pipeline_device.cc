@@ -16,9 +16,9 @@ int64_t BytesOf(const ModelVariable& variable) {
 absl::StatusOr<std::unique_ptr<PipelineDevice>> PipelineDevice::Create(const Model& model,
                                                                        kernels::Device& device,
                                                                        std::vector<int> variables) {
-  auto lane = std::unique_ptr<PipelineDevice>(new PipelineDevice(model, device, std::move(variables)));
-  CAIRN_RETURN_IF_ERROR(lane->AllocateVariables());
-  return lane;
+  auto made = std::unique_ptr<PipelineDevice>(new PipelineDevice(model, device, std::move(variables)));
+  CAIRN_RETURN_IF_ERROR(made->AllocateVariables());
+  return made;
 }
 
 absl::Status PipelineDevice::AllocateVariables() {

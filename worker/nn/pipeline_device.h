@@ -1,4 +1,4 @@
-// A device worker of a divided model: one device, its variables, and the work of its stages. Owned by the
+// A pipeline device of a divided model: one device, its variables, and the work of its stages. Owned by the
 // pipeline, used by the device's thread, except for the tensors that a StageInstance passes on.
 //
 // A device with its own memory holds only the variables of its stages. Gradients of micro-batches are

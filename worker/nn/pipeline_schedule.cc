@@ -6,7 +6,7 @@
 
 namespace cairn::nn {
 
-int PartOfNode(absl::Span<const PipelineStage> stages, int node) {
+int StageOfNode(absl::Span<const PipelineStage> stages, int node) {
   const auto stage = std::find_if(stages.begin(), stages.end(),
                                   [&](const PipelineStage& candidate) { return node < candidate.end; });
   return static_cast<int>(stage - stages.begin());
@@ -14,9 +14,9 @@ int PartOfNode(absl::Span<const PipelineStage> stages, int node) {
 
 PipelineSchedule::PipelineSchedule(absl::Span<const PipelineStage> stages, absl::Span<const int> device_of,
                                    int micro_batches, bool training)
-    : parts_(static_cast<int>(stages.size())), micro_batches_(micro_batches) {
+    : num_stages_(static_cast<int>(stages.size())), micro_batches_(micro_batches) {
   for (const bool backward : {false, true}) {
-    for (int stage = 0; stage < parts_; ++stage) {
+    for (int stage = 0; stage < num_stages_; ++stage) {
       for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
         const Task task = {stage, micro_batch, backward, entries_.size()};
         entries_.emplace_back().task = task;
@@ -43,7 +43,7 @@ PipelineSchedule::PipelineSchedule(absl::Span<const PipelineStage> stages, absl:
 }
 
 size_t PipelineSchedule::IndexOf(int stage, int micro_batch, bool backward) const {
-  return static_cast<size_t>((stage + (backward ? parts_ : 0)) * micro_batches_ + micro_batch);
+  return static_cast<size_t>((stage + (backward ? num_stages_ : 0)) * micro_batches_ + micro_batch);
 }
 
 void PipelineSchedule::Order(size_t first, size_t second) {
@@ -52,12 +52,12 @@ void PipelineSchedule::Order(size_t first, size_t second) {
 }
 
 void PipelineSchedule::OrderForward(absl::Span<const PipelineStage> stages) {
-  for (int stage = 0; stage < parts_; ++stage) {
+  for (int stage = 0; stage < num_stages_; ++stage) {
     for (int m = 0; m < micro_batches_; ++m) {
       const size_t task = IndexOf(stage, m, false);
       if (m > 0) Order(IndexOf(stage, m - 1, false), task);
       for (const int input : stages[static_cast<size_t>(stage)].inputs) {
-        if (input >= 0) Order(IndexOf(PartOfNode(stages, input), m, false), task);
+        if (input >= 0) Order(IndexOf(StageOfNode(stages, input), m, false), task);
       }
     }
   }
@@ -65,7 +65,7 @@ void PipelineSchedule::OrderForward(absl::Span<const PipelineStage> stages) {
 
 void PipelineSchedule::OrderBackward(absl::Span<const PipelineStage> stages) {
   std::map<int, std::vector<int>> users;  // [variable] stages, ascending
-  for (int stage = 0; stage < parts_; ++stage) {
+  for (int stage = 0; stage < num_stages_; ++stage) {
     const PipelineStage& here = stages[static_cast<size_t>(stage)];
     if (!here.needs_gradient) continue;
     for (const int variable : here.variables) users[variable].push_back(stage);
@@ -74,7 +74,7 @@ void PipelineSchedule::OrderBackward(absl::Span<const PipelineStage> stages) {
       if (m > 0) Order(IndexOf(stage, m - 1, true), IndexOf(stage, m, true));
       for (size_t i = 0; i < here.inputs.size(); ++i) {
         if (!here.input_needs_gradient[i]) continue;
-        Order(IndexOf(stage, m, true), IndexOf(PartOfNode(stages, here.inputs[i]), m, true));
+        Order(IndexOf(stage, m, true), IndexOf(StageOfNode(stages, here.inputs[i]), m, true));
       }
     }
   }

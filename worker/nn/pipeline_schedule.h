@@ -64,7 +64,7 @@ class PipelineSchedule {
   void OrderForward(absl::Span<const PipelineStage> stages);
   void OrderBackward(absl::Span<const PipelineStage> stages);
 
-  const int parts_, micro_batches_;
+  const int num_stages_, micro_batches_;
   std::vector<Entry> entries_;
   std::vector<std::vector<size_t>> of_device_;  // [device] the device's entries, preferred entries first
 
@@ -77,6 +77,6 @@ class PipelineSchedule {
 };
 
 // The stage that contains this node of the model.
-int PartOfNode(absl::Span<const PipelineStage> stages, int node);
+int StageOfNode(absl::Span<const PipelineStage> stages, int node);
 
 }  // namespace cairn::nn

@@ -23,13 +23,13 @@ std::vector<bool> NeedGradients(const Model& model) {
 std::vector<PipelineStage> StagesOf(const Model& model, absl::Span<const int> ends) {
   const std::vector<bool> need = NeedGradients(model);
   std::vector<PipelineStage> stages;
-  std::vector<size_t> part_of;                  // [node]
+  std::vector<size_t> stage_of;                 // [node]
   std::vector<bool> read_outside(need.size());  // [node] whether another stage reads the node
   for (const int end : ends) {
     PipelineStage& stage = stages.emplace_back();
-    stage.begin = static_cast<int>(part_of.size());
+    stage.begin = static_cast<int>(stage_of.size());
     stage.end = end;
-    part_of.resize(static_cast<size_t>(end), stages.size() - 1);
+    stage_of.resize(static_cast<size_t>(end), stages.size() - 1);
     std::set<int> inputs, variables;
     for (int index = stage.begin; index < end; ++index) {
       const Node& node = model.nodes()[static_cast<size_t>(index)];
@@ -46,7 +46,7 @@ std::vector<PipelineStage> StagesOf(const Model& model, absl::Span<const int> en
       stage.input_needs_gradient.push_back(input >= 0 && need[static_cast<size_t>(input)]);
   }
   for (size_t node = 0; node < need.size(); ++node) {
-    if (read_outside[node]) stages[part_of[node]].outputs.push_back(static_cast<int>(node));
+    if (read_outside[node]) stages[stage_of[node]].outputs.push_back(static_cast<int>(node));
   }
   stages.back().last = true;
   stages.back().outputs = {static_cast<int>(need.size()) - 1};

@@ -58,7 +58,7 @@ PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
     for (size_t input = 0; input < stages[stage].inputs.size(); ++input) {
       const int node = stages[stage].inputs[input];
       if (node < 0) continue;
-      const auto from = static_cast<size_t>(PartOfNode(stages, node));
+      const auto from = static_cast<size_t>(StageOfNode(stages, node));
       const size_t output = OutputOf(stages[from], node);
       if (device_of_stage[from] != device_of_stage[stage]) leaves[from][output] = true;
       const bool crosses = task_of_stage[from] != task_of_stage[stage];
@@ -149,7 +149,7 @@ absl::Status StageInstances::MakeBorders(int stage, StageInstance& instance, ker
   instance.input_gradients.resize(here.inputs.size());
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     const int input = here.inputs[i];
-    if (input >= 0 && shape_.same_device(PartOfNode(shape_.stages, input), stage)) continue;
+    if (input >= 0 && shape_.same_device(StageOfNode(shape_.stages, input), stage)) continue;
     const int64_t floats = instance.plan->input_floats(i);
     CAIRN_ASSIGN_OR_RETURN(instance.inputs[i],
                            DeviceCopy::Create(device, floats, "activations from another stage"));
@@ -185,7 +185,7 @@ absl::Status StageInstances::GatherInputs(int stage, int micro_batch, const Call
                                  instance.plan->input_floats(i)));
       continue;
     }
-    const int from = PartOfNode(shape_.stages, input);
+    const int from = StageOfNode(shape_.stages, input);
     const size_t output = OutputOf(shape_.stages[static_cast<size_t>(from)], input);
     if (shape_.same_device(from, stage)) {
       instance.input_pointers[i] = At(from, micro_batch).plan->output(output);

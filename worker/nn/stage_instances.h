@@ -17,14 +17,15 @@
 
 namespace cairn::nn {
 
-// Where the nodes of a model are computed. A stage is a run of nodes with the same destination.
+// Where the nodes of a model are computed. A location is a device of one process, and a
+// stage is a run of nodes with the same location.
 struct PipelineLocations {
   // Returns locations that are all devices of this process.
   static PipelineLocations OfDevices(absl::Span<const int> device_of);
 
   std::vector<int> location_of;  // [node]
-  std::vector<int> device_of;    // [destination] the device of this process; -1: in another process
-  std::vector<int> task_of;      // [destination] the task whose process computes there
+  std::vector<int> device_of;    // [location] the device of this process; -1: in another process
+  std::vector<int> task_of;      // [location] the task whose process computes there
 };
 
 // The state that all batch sizes share. Constant after construction.

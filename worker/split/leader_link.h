@@ -11,8 +11,8 @@
 namespace cairn::split {
 
 struct StageLeader::Link final : allreduce::RingHandler {
-  Link(StageLeader& head_in, size_t partner_in)
-      : leader(head_in), stage_worker(partner_in), heard(std::chrono::steady_clock::now()) {}
+  Link(StageLeader& leader_in, size_t stage_worker_in)
+      : leader(leader_in), stage_worker(stage_worker_in), heard(std::chrono::steady_clock::now()) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
     return leader.OnFrame(*this, header, payload);

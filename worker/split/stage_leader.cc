@@ -227,8 +227,8 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
     const absl::Span<const float> now = batch.parameters.subspan(static_cast<size_t>(held.offset), elements);
     std::shared_ptr<float[]>& known = link->known[variable];
     if (known != nullptr && std::memcmp(known.get(), now.data(), elements * sizeof(float)) == 0) continue;
-    // The previous values can be overwritten: the stage worker has computed a batch with them, so they have
-    // been sent.
+    // The previous values can be overwritten: the stage worker has computed a batch with them, so it has
+    // read them.
     if (known == nullptr) known.reset(new float[elements]);
     std::copy(now.begin(), now.end(), known.get());
     all.push_back({Named(v1::SPLIT_KIND_VALUE, variable), {known.get(), elements}, known});
@@ -266,14 +266,14 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
   SendHeader(*link->stream, header);
   for (Given& given : all) {
     given.tensor.set_to(static_cast<int>(stage_worker) + 1);
-    SendTensors(*link->stream, std::move(given.tensor), given.values, given.owner);
+    SendTensor(*link->stream, std::move(given.tensor), given.values, given.owner);
   }
 }
 
 void StageLeader::SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values) {
   const std::shared_ptr<Link> to = link(static_cast<size_t>(tensor.to()) - 1);
   const std::shared_ptr<const float[]> copy = CopyOf(values);
-  if (to != nullptr) SendTensors(*to->stream, tensor, {copy.get(), values.size()}, copy);
+  if (to != nullptr) SendTensor(*to->stream, tensor, {copy.get(), values.size()}, copy);
 }
 
 // --- Frames from stage workers ---

@@ -13,18 +13,18 @@ std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values) {
   return copy;
 }
 
-void SendTensors(allreduce::RingStream& stream, v1::StageTensorName tensor, absl::Span<const float> values,
-                 const std::shared_ptr<const void>& owner) {
+void SendTensor(allreduce::RingStream& stream, v1::StageTensorName tensor, absl::Span<const float> values,
+                const std::shared_ptr<const void>& owner) {
   constexpr auto kMax = static_cast<size_t>(net::DataStream::kFragmentFloats);
   const bool completes = tensor.completes();
   v1::RingHeader header;
   v1::StageTensorName& sent = *header.mutable_split()->mutable_tensor();
   sent = std::move(tensor);
   for (size_t offset = 0; offset < values.size(); offset += kMax) {
-    const absl::Span<const float> stage = values.subspan(offset, kMax);
+    const absl::Span<const float> fragment = values.subspan(offset, kMax);
     sent.set_offset(static_cast<int64_t>(offset));
-    sent.set_completes(completes && offset + stage.size() == values.size());
-    stream.Send(header, {&stage, 1}, owner);
+    sent.set_completes(completes && offset + fragment.size() == values.size());
+    stream.Send(header, {&fragment, 1}, owner);
   }
 }
 

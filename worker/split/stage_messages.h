@@ -15,8 +15,8 @@ std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values);
 
 // Sends all of `values` in fragments; `tensor` names the tensor. The values must not change while `owner`
 // lives.
-void SendTensors(allreduce::RingStream& stream, v1::StageTensorName tensor, absl::Span<const float> values,
-                 const std::shared_ptr<const void>& owner);
+void SendTensor(allreduce::RingStream& stream, v1::StageTensorName tensor, absl::Span<const float> values,
+                const std::shared_ptr<const void>& owner);
 
 void SendHeader(allreduce::RingStream& stream, const v1::SplitHeader& header);
 void SendBeat(allreduce::RingStream& stream);

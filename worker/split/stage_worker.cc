@@ -103,10 +103,10 @@ absl::StatusOr<v1::SplitBegin> StageWorker::AwaitBatch() {
     if (link_ != nullptr) {
       log_at = now + kLogEvery;
     } else if (now > alone_since_ + options_.connect_timeout) {
-      return absl::UnavailableError(absl::StrCat("timed out waiting for ", options_.head_name,
+      return absl::UnavailableError(absl::StrCat("timed out waiting for ", options_.leader_name,
                                                  ", the stage leader of this group, to connect"));
     } else if (now >= log_at) {
-      Say(absl::StrCat("waiting for ", options_.head_name, ", the stage leader of this group, to connect"));
+      Say(absl::StrCat("waiting for ", options_.leader_name, ", the stage leader of this group, to connect"));
       log_at += kLogEvery;
     }
     changed_.WaitUntil(mutex_, now + kLookEvery);
@@ -157,7 +157,7 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
         tensor.set_index(variable);
         const absl::Span<const float> gradient = ValuesOf(gradients_, variable);
         const auto copy = CopyOf(gradient);
-        if (leader != nullptr) SendTensors(*leader, tensor, {copy.get(), gradient.size()}, copy);
+        if (leader != nullptr) SendTensor(*leader, tensor, {copy.get(), gradient.size()}, copy);
         if (options_.faults != nullptr) options_.faults->Pass("announced");
       });
   if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
@@ -169,7 +169,7 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
     const absl::Span<const float> outputs =
         outputs_.span().subspan(0, examples * static_cast<size_t>(model_.output_shape().num_elements()));
     const auto copy = CopyOf(outputs);
-    SendTensors(*leader, tensor, {copy.get(), outputs.size()}, copy);
+    SendTensor(*leader, tensor, {copy.get(), outputs.size()}, copy);
   }
   if (result.ok()) {
     done.set_loss(result->sums.loss);
@@ -195,7 +195,7 @@ void StageWorker::Send(const v1::StageTensorName& tensor, absl::Span<const float
   }
   if (leader == nullptr) return;
   const auto copy = CopyOf(values);
-  SendTensors(*leader, tensor, {copy.get(), values.size()}, copy);
+  SendTensor(*leader, tensor, {copy.get(), values.size()}, copy);
 }
 
 void StageWorker::Beat() {

@@ -41,7 +41,7 @@ class StageWorker final : public allreduce::RingHost {
   struct Options {
     int worker = 0;                     // this task's index
     int leader = 0;                     // the stage leader's task index
-    std::string head_name;              // "worker/0 at host:2222"
+    std::string leader_name;            // "worker/0 at host:2222"
     uint64_t cluster_hash = 0;          // 0: not compared with the stage leader's hash
     uint64_t incarnation = 0;           // identifies this process
     net::DataEndpoint data_endpoint{};  // this worker's address for the data channel

@@ -107,8 +107,8 @@ absl::Status StageWorker::OnFrame(Inlet& inlet, const v1::RingHeader& header, ne
       {
         MutexLock lock(mutex_);
         const auto code = static_cast<absl::StatusCode>(end.code());
-        over_ =
-            absl::Status(code, end.code() == 0 ? "" : absl::StrCat(options_.head_name, ": ", end.message()));
+        over_ = absl::Status(code,
+                             end.code() == 0 ? "" : absl::StrCat(options_.leader_name, ": ", end.message()));
         changed_.NotifyAll();
       }
       inlet.back->End(absl::OkStatus());
@@ -191,7 +191,7 @@ void StageWorker::Lose(const allreduce::RingStream* link, const std::string& why
     if (over_.has_value()) return;
     if (step_ > 0) step = absl::StrCat(" in step ", step_);
   }
-  const std::string text = absl::StrCat("lost ", options_.head_name, step, ": ", why);
+  const std::string text = absl::StrCat("lost ", options_.leader_name, step, ": ", why);
   Say(text);
   pipeline_->Fail(absl::AbortedError(text));
 }

@@ -9,8 +9,8 @@
 namespace cairn::split {
 
 struct StageWorker::Inlet final : allreduce::RingHandler {
-  Inlet(StageWorker& partner_in, std::shared_ptr<allreduce::RingStream> back_in)
-      : stage_worker(partner_in), back(std::move(back_in)) {}
+  Inlet(StageWorker& stage_worker_in, std::shared_ptr<allreduce::RingStream> back_in)
+      : stage_worker(stage_worker_in), back(std::move(back_in)) {}
 
   absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
     return stage_worker.OnFrame(*this, header, payload);

@@ -189,13 +189,13 @@ TEST(RingExchange, AnInvalidStateIsRefused) {
     float learning_rate;
     std::string said;
   };
-  const Case cases[] = {
-      {2, 0, 1, "invalid state of worker 2 of 2"},
-      {1, 0, 1, "invalid state of worker 1 of 2"},
-      {0, -1, 1, "at version -1, offset 0, of 4"},
-      {0, std::numeric_limits<int64_t>::max(), 1, "at version 9223372036854775807, offset 0, of 4"},
-      {0, 4, NAN, "invalid learning rate nan"},
-      {0, 4, -1, "invalid learning rate -1"}};
+  const Case cases[] = {{2, 0, 1, "invalid state of worker 2 of 2"},
+                        {1, 0, 1, "invalid state of worker 1 of 2"},
+                        {0, -1, 1, "at version -1, offset 0, final version 4"},
+                        {0, std::numeric_limits<int64_t>::max(), 1,
+                         "at version 9223372036854775807, offset 0, final version 4"},
+                        {0, 4, NAN, "invalid learning rate nan"},
+                        {0, 4, -1, "invalid learning rate -1"}};
   for (const Case& row : cases) {
     SCOPED_TRACE(row.said);
     Workers workers(2, /*final_version=*/4);

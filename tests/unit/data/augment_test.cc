@@ -27,11 +27,11 @@ TEST(ParseAugmentation, ReadsItsPartsInAnyOrder) {
   EXPECT_EQ(all->crop, 4);
   EXPECT_EQ(all->shift, 0.25f);
   EXPECT_TRUE(ParseAugmentation("")->empty());
-  EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is not one of flip, crop:PIXELS, shift:PART");
+  EXPECT_EQ(RefusalOf("flip,turn"), "'turn' is not one of flip, crop:PIXELS, shift:FRACTION");
   EXPECT_THAT(RefusalOf("crop:0"), HasSubstr("'crop:0': PIXELS must be an integer of at least 1"));
   EXPECT_THAT(RefusalOf("crop:1.5"), HasSubstr("'crop:1.5': PIXELS"));
-  EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': PART must be a number between 0 and 1"));
-  EXPECT_THAT(RefusalOf("shift:nan"), HasSubstr("'shift:nan': PART"));
+  EXPECT_THAT(RefusalOf("shift:1"), HasSubstr("'shift:1': FRACTION must be a number between 0 and 1"));
+  EXPECT_THAT(RefusalOf("shift:nan"), HasSubstr("'shift:nan': FRACTION"));
 }
 
 // The distinct images that `augmentation` makes of `image` over many epochs.

@@ -98,13 +98,13 @@ TEST(CheckPieces, ReportsGapsBetweenNumbers) {
               HasSubstr("train.csv is read as one more piece"));
 }
 
-TEST(SetRemark, WarnsIfThePathIsOnePieceOfASet) {
+TEST(IncompleteSetRemark, WarnsIfThePathIsOnePieceOfASet) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-00000-of-00003.csv", "");
   WriteText(dir / "train-0-of-1.csv", "");
-  EXPECT_THAT(SetRemark(dir / "train-00000-of-00003.csv"), HasSubstr("is one of 3 pieces"));
-  EXPECT_EQ(SetRemark(dir / "train-0-of-1.csv"), "");
-  EXPECT_EQ(SetRemark(dir.path()), "");
+  EXPECT_THAT(IncompleteSetRemark(dir / "train-00000-of-00003.csv"), HasSubstr("is one of 3 pieces"));
+  EXPECT_EQ(IncompleteSetRemark(dir / "train-0-of-1.csv"), "");
+  EXPECT_EQ(IncompleteSetRemark(dir.path()), "");
 }
 
 TEST(FindSets, NamesFilesThatAreInNeitherSet) {

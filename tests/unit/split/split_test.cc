@@ -93,7 +93,7 @@ class StageWorkerProcess {
     net::DataListeners listeners = test::Listeners();
     stage_worker_ = StageWorker::Create({.worker = task,
                                          .leader = 0,
-                                         .head_name = "worker/0 at here:0",
+                                         .leader_name = "worker/0 at here:0",
                                          .incarnation = life,
                                          .data_endpoint = listeners.address(),
                                          .plan = Plan("m"),
