@@ -28,8 +28,7 @@ class ExportCommand final : public Command {
         ->type_name("FILE");
     app.add_option("--model", model_,
                    "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, "
-                   ".npz and .h5 "
-                   "files without a model]")
+                   ".npz and .h5 files without a model]")
         ->type_name("FILE");
   }
 

@@ -103,8 +103,7 @@ class PredictCommand final : public Command {
         ->type_name("FILE.npy");
     app.add_option("--model", options_.model,
                    "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, "
-                   ".npz and .h5 "
-                   "files without a model]")
+                   ".npz and .h5 files without a model]")
         ->type_name("FILE");
     app.add_option("--loss", options_.loss, "Loss function, by Keras' name [from the model file]")
         ->type_name("NAME");
@@ -112,13 +111,11 @@ class PredictCommand final : public Command {
         ->type_name("NAME,...");
     app.add_option(FlagNames("input_scale"), options_.input_scale,
                    "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, "
-                   "unless the model "
-                   "rescales them itself, and 1 for numbers]")
+                   "unless the model rescales them itself, and 1 for numbers]")
         ->type_name("X");
     app.add_option(FlagNames("label_column"), options_.label_column,
                    "CSV, TFRecord: name of the label column [as in training; if unknown, label, ...; in CSV "
-                   "files the last "
-                   "column if there is one more than the inputs]")
+                   "files the last column if there is one more than the inputs]")
         ->type_name("NAME");
     app.add_option_function<std::string>(
            FlagNames("feature_column"),

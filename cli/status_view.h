@@ -18,7 +18,7 @@ struct ClusterView {
   // The server with the most complete view of the job, among those that answered: the sequencer, otherwise
   // the first one. Null if no server answered.
   const v1::ServerStatus* leader() const;
-  // True if every server answered, belongs to this cluster and has not failed, and no worker has failed.
+  // True if every server answered, belongs to this cluster and has not failed, and no worker is lost.
   bool well() const;
   // One sentence for each problem.
   std::vector<std::string> troubles() const;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRetryable = static_cast<int>(ExitCode::kRetryable);
 constexpr int kFailure = static_cast<int>(ExitCode::kFailure);
-// A task that fails this soon after its start is likely to fail again at once.
+// A task that is lost this soon after its start is likely to be lost again at once.
 constexpr auto kSoon = std::chrono::seconds(5);
 constexpr auto kShortestPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::seconds(5);

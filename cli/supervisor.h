@@ -8,9 +8,10 @@
 //   kEnding ── a child fails, or end_limit over ────┘                                            ▼
 //      └───────────────────────────────────────── all ended ───────────────────────────────▶ the exit code
 //
-// kStopping forwards the signal to the workers, and to the servers once no worker runs. In kRunning a failed
-// task is restarted up to its limit while the job makes progress. A task that fails after the chief has
-// finished does not make the run fail. One thread; Run() blocks until every child is reaped.
+// kStopping forwards the signal to the workers, and to the servers once no worker runs. A task is lost if
+// another process kills it or if it exits with 138. In kRunning a lost task is restarted up to its limit
+// while the job makes progress. A task that is lost after the chief has finished does not make the run fail.
+// One thread; Run() blocks until every child is reaped.
 #pragma once
 
 #include <chrono>
@@ -34,10 +35,10 @@ class Supervisor {
   struct Task {
     Role role;
     Child::Args child;
-    // Number of restarts after a failure: the task was killed by another process, or exited with 138. A task
-    // that fails within 5 s of its start is restarted with an increasing delay of up to 5 s.
+    // How often the task is restarted when it is lost. A task that is lost within 5 s of its start is
+    // restarted with an increasing delay of up to 5 s.
     int restarts = 0;
-    // A worker of an elastic job: the job continues without it if a signal stopped it, or if it failed and is
+    // A worker of an elastic job: the job continues without it if a signal stopped it, or if it is lost and
     // not restarted.
     bool may_leave = false;
     std::vector<std::string> first_life{};  // additional arguments of the first start only
@@ -51,11 +52,11 @@ class Supervisor {
     Duration grace = std::chrono::seconds(10);  // between the stop signal and SIGKILL
     // The time limit from the end of the chief or of a server to the end of all tasks.
     Duration end_limit = std::chrono::seconds(30);
-    // Returns the job's step, or nothing if it is unknown. Called after a task has failed; may block for one
+    // Returns the job's step, or nothing if it is unknown. Called after a task was lost; may block for one
     // second.
     std::function<std::optional<int64_t>()> progress{};
-    // A task that fails more often than this in a row without a step of the job in between is not restarted.
-    // If the step is unknown, a task that ran for kFruitfulLife counts as progress.
+    // A task that is lost more often than this in a row without a step of the job in between is not
+    // restarted. If the step is unknown, a run of the task for kFruitfulLife counts as a step.
     int max_fruitless_restarts = 10;
   };
   explicit Supervisor(Options options) : options_(std::move(options)) {}
@@ -75,16 +76,16 @@ class Supervisor {
     std::unique_ptr<Child> child;
     TimePoint started_at;
     int restarts = 0;
-    int fruitless = 0;                      // failures in a row without a step of the job in between
-    std::optional<int64_t> step{};          // the job's step when the task last failed
+    int fruitless = 0;                      // losses in a row without a step of the job in between
+    std::optional<int64_t> step{};          // the job's step when the task was lost last
     Duration pause{};                       // delay of the last restart
     std::optional<TimePoint> restart_at{};  // set while a restart is planned
   };
 
   bool StartAll(const std::vector<Task>& tasks);
-  // Plans a restart of a failed task. Returns false if the task did not fail or may not be restarted.
+  // Plans a restart of a lost task. Returns false if the task was not lost or may not be restarted.
   bool PlanRestart(Member& member);
-  // Counts a failure of a task in `fruitless`.
+  // Counts the loss of a task in `fruitless`.
   void NoteLoss(Member& member) const;
   void StartPlanned();
   void WaitForEvents(const SignalQueue& signals);
@@ -95,8 +96,8 @@ class Supervisor {
 
   void EnterEnding();
   void Fail(int code, const std::string& text);
-  // Ends a run whose chief failed after it had stopped a server. The chief prints its result before it stops
-  // servers.
+  // Ends a run whose chief was lost after it had stopped a server. The chief prints its result before it
+  // stops servers.
   void EndWithoutChief(const std::string& text);
   void Stop(int signal);
   // Forwards the stop signal to the servers once no worker runs.

@@ -33,9 +33,9 @@ class BorrowedBytes {
  public:
   virtual ~BorrowedBytes() = default;
   virtual size_t size() const = 0;
-  // Copies the bytes from offset `begin` on into the destinations in turn, in one operation. Fails if the
-  // stream has ended: UNAVAILABLE if the sender is gone, INVALID_ARGUMENT if the sender has announced an
-  // invalid address. The contents of the destinations are then unspecified.
+  // Copies the bytes from offset `begin` on into the destinations in turn, in one operation. UNAVAILABLE if
+  // the sender is gone, INVALID_ARGUMENT if the sender has announced an invalid address. After such an error
+  // the contents of the destinations are unspecified, and the stream must end.
   virtual absl::Status Scatter(size_t begin, absl::Span<const absl::Span<char>> to) const = 0;
   // Copies to a single destination.
   absl::Status Read(size_t begin, absl::Span<char> to) const { return Scatter(begin, {&to, 1}); }

@@ -168,7 +168,7 @@ class ServerStream : public grpc::ServerBidiReactor<In, Out> {
       return;
     }
     if (more) this->StartWrite(&outgoing_.front());
-    if (outgoing_.Resume()) this->StartRead(&incoming_);
+    if (outgoing_.ShouldResume()) this->StartRead(&incoming_);
   }
   void OnCancel() final { End(grpc::Status::CANCELLED); }
 

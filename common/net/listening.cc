@@ -66,8 +66,7 @@ void WarnOfAccess(const Access& access, const std::string& listens_at, const std
     LogWarning("OPEN AND NOT ENCRYPTED: anyone on the network who reaches ", listens_at,
                " can read and change ", what,
                " and end the job; a job token (--job_token_file) prevents that, and --tls_cert, --tls_key "
-               "and --tls_ca "
-               "also prevent eavesdropping");
+               "and --tls_ca also prevent eavesdropping");
   } else if (!access.tls.any() && ReachableFromOutside(listens_at)) {
     LogInfo("not encrypted: anyone who can intercept traffic to ", listens_at, " can read ", what,
             " and the job token; --tls_cert, --tls_key and --tls_ca prevent that");
@@ -75,8 +74,7 @@ void WarnOfAccess(const Access& access, const std::string& listens_at, const std
   if (access.tls.any() && !Caller::Of(OwnNames(access.tls).value_or(CertificateNames())).named()) {
     LogInfo(
         "this task's certificate names no task: every certificate of --tls_ca that names none may make every "
-        "call; "
-        "deploy/make-certs.sh --task makes certificates that do");
+        "call; deploy/make-certs.sh --task makes certificates that do");
   }
   if (const absl::Status status = CheckTlsNames(access.tls, host); !status.ok()) {
     LogWarning(status.message(), ": ", clients, " will refuse it");

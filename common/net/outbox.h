@@ -53,10 +53,10 @@ class Outbox {
   }
   void Clear() { messages_.clear(); }
 
-  // To be called before the next request is read. Returns true if reading must pause; Resume() then returns
-  // true once, when reading should resume.
+  // To be called before the next request is read. Returns true if reading must pause; ShouldResume() then
+  // returns true once, when reading should resume.
   bool Backpressured() { return resting_ = messages_.size() > kMaxBeforeBackpressure; }
-  bool Resume() {
+  bool ShouldResume() {
     return resting_ && messages_.size() <= kMaxBeforeBackpressure && std::exchange(resting_, false);
   }
 

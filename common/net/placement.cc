@@ -130,8 +130,8 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
 }
 
 // Splits every variable larger than `split_bytes` into even parts, each on the server with the fewest bytes.
-std::vector<std::vector<Part>> PlaceInFragments(absl::Span<const VariableInfo> variables, int servers,
-                                                int64_t split_bytes) {
+std::vector<std::vector<Part>> PlaceInParts(absl::Span<const VariableInfo> variables, int servers,
+                                            int64_t split_bytes) {
   struct Piece {
     size_t variable;
     int64_t begin, end;  // bands
@@ -221,9 +221,9 @@ absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
 
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options) {
-  std::vector<std::vector<Part>> placed =
-      options.split_bytes > 0 ? PlaceInFragments(variables, options.servers, options.split_bytes)
-                              : PlaceLevel(variables, options.servers);
+  std::vector<std::vector<Part>> placed = options.split_bytes > 0
+                                              ? PlaceInParts(variables, options.servers, options.split_bytes)
+                                              : PlaceLevel(variables, options.servers);
   std::vector<std::vector<Slice>> slices(placed.size());
   for (size_t server = 0; server < placed.size(); ++server) {
     std::sort(placed[server].begin(), placed[server].end(), [](const Part& a, const Part& b) {

@@ -31,8 +31,7 @@ constexpr Row kMeanings[] = {
 // connection, and its log states the reason.
 constexpr char kHungUp[] =
     "it closes the connection: it requires TLS, or refuses our TLS certificate, or has no file descriptor "
-    "left; see its "
-    "log";
+    "left; see its log";
 
 }  // namespace
 

@@ -21,7 +21,7 @@ class CpuGlobalPool final : public UnaryOp {
         channels_(input.shape[3]),
         lanes_(input.layout == Layout::kRowMajor ? channels_ : BlockOf(input.layout)),
         blocks_((channels_ + lanes_ - 1) / lanes_),
-        places_(pooling == Pooling::kMax ? static_cast<size_t>(output_.shape.num_elements()) : 0) {}
+        argmax_(pooling == Pooling::kMax ? static_cast<size_t>(output_.shape.num_elements()) : 0) {}
 
   const TensorDesc& output() const override { return output_; }
 
@@ -37,7 +37,7 @@ class CpuGlobalPool final : public UnaryOp {
         for (int64_t c = 0; c < lanes; ++c) to[c] /= static_cast<float>(pixels_);
         return;
       }
-      int64_t* argmax = places_.data() + channel;
+      int64_t* argmax = argmax_.data() + channel;
       for (int64_t c = 0; c < lanes; ++c) {
         to[c] = -std::numeric_limits<float>::infinity();
         argmax[c] = 0;
@@ -57,7 +57,7 @@ class CpuGlobalPool final : public UnaryOp {
       const float* from = dy + channel;
       if (pooling_ == Pooling::kMax || lanes < lanes_) std::fill_n(to, pixels_ * lanes_, 0.0f);
       if (pooling_ == Pooling::kMax) {
-        const int64_t* argmax = places_.data() + channel;
+        const int64_t* argmax = argmax_.data() + channel;
         for (int64_t c = 0; c < lanes; ++c) to[argmax[c] * lanes_ + c] = from[c];
         return;
       }
@@ -86,7 +86,7 @@ class CpuGlobalPool final : public UnaryOp {
   const int64_t pixels_, channels_;
   const int64_t lanes_;          // channels that are adjacent
   const int64_t blocks_;         // channel blocks per example
-  std::vector<int64_t> places_;  // [output] the pixel of the maximum
+  std::vector<int64_t> argmax_;  // [output] the pixel of the maximum
 };
 
 }  // namespace

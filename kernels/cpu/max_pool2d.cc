@@ -24,7 +24,7 @@ class CpuMaxPool2D final : public UnaryOp {
         output_(std::move(output)),
         slabs_(slabs),
         slab_(slab),
-        places_(static_cast<size_t>(slabs * slab.out_floats())) {}
+        argmax_(static_cast<size_t>(slabs * slab.out_floats())) {}
 
   const TensorDesc& output() const override { return output_; }
 
@@ -33,7 +33,7 @@ class CpuMaxPool2D final : public UnaryOp {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < slabs_; ++i) {
       const int64_t out = i * slab_.out_floats();
-      code_.forward(slab_, x + i * slab_.in_floats(), y + out, places_.data() + out);
+      code_.forward(slab_, x + i * slab_.in_floats(), y + out, argmax_.data() + out);
     }
     return absl::OkStatus();
   }
@@ -43,7 +43,7 @@ class CpuMaxPool2D final : public UnaryOp {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < slabs_; ++i) {
       const int64_t out = i * slab_.out_floats();
-      code_.backward(slab_, dy + out, places_.data() + out, dx + i * slab_.in_floats());
+      code_.backward(slab_, dy + out, argmax_.data() + out, dx + i * slab_.in_floats());
     }
     return absl::OkStatus();
   }
@@ -54,7 +54,7 @@ class CpuMaxPool2D final : public UnaryOp {
   const int64_t slabs_;
   const PoolSlab slab_;
   const MaxPoolCode code_ = CAIRN_BEST_LOOPS(MaxPoolLoops);
-  std::vector<WindowIndex> places_;  // [output, padding channels included]
+  std::vector<WindowIndex> argmax_;  // [output, padding channels included]
 };
 
 }  // namespace

@@ -78,7 +78,7 @@ class PooledConv2D final : public LinearOp {
         span_(RoundUp(shape_.kernel_width * shape_.channels, code_.lanes)),
         rows_at_once_(RowsAtOnce(shape_)),
         pieces_(std::min(input_.shape[0], kMaxPieces)),
-        places_(static_cast<size_t>(output_.num_floats())),
+        argmax_(static_cast<size_t>(output_.num_floats())),
         kernel_(std::max(blocks_kernel_floats(), rows_kernel_floats())),
         bias_(padded_filters()),
         partial_(pieces_ * partial_floats()) {
@@ -109,7 +109,7 @@ class PooledConv2D final : public LinearOp {
       const float* image = x + n * input_floats();
       if (!in_place_) image = CopyIn(form_, image, scratch.image.data());
       (planar_ ? code_.forward_planar : code_.forward_blocked)(shape_, image, offsets_.data(), kernel_.data(),
-                                                               bias_.data(), y + to, places_.data() + to);
+                                                               bias_.data(), y + to, argmax_.data() + to);
       ClearPaddingFilters(y + to);
     });
     return absl::OkStatus();
@@ -128,7 +128,7 @@ class PooledConv2D final : public LinearOp {
       for (int64_t n = FirstOf(piece); n < FirstOf(piece + 1); ++n) {
         const int64_t from = n * output_floats();
         code_.bias_gradient(shape_, y + from, dy + from, dbias_sum);
-        ImageBackward(x + n * input_floats(), y + from, dy + from, places_.data() + from, scratch,
+        ImageBackward(x + n * input_floats(), y + from, dy + from, argmax_.data() + from, scratch,
                       dx == nullptr ? nullptr : dx + n * input_floats(), dkernel_sum);
       }
     }
@@ -326,7 +326,7 @@ class PooledConv2D final : public LinearOp {
   const int64_t rows_at_once_;
   const int64_t pieces_;
   std::vector<int64_t> offsets_;     // [tap] its offset in an image of `form_`
-  std::vector<WindowIndex> places_;  // [output, padding filters included]
+  std::vector<WindowIndex> argmax_;  // [output, padding filters included]
   AlignedBuffer kernel_;             // packed, for forward or for backward
   AlignedBuffer bias_;               // [padded filters]
   AlignedBuffer partial_;            // [piece] its dbias, then its dkernel

@@ -229,7 +229,7 @@ class CudaEmbedding final : public LinearOp, public Delivery {
 
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const EmbeddingParams& params) {
   if (params.indices < 1 || params.rows < 1 || params.width < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(params.indices, " rows cannot be looked up in a table [",
+    return absl::InvalidArgumentError(absl::StrCat("cannot look up ", params.indices, " rows in a table [",
                                                    params.rows, ",", params.width, "]"));
   }
   if (params.indices >= kMaxFaultIndices || params.rows >= kMaxFaultIndices) {

@@ -82,9 +82,10 @@ absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, i
     return absl::InvalidArgumentError(
         absl::StrCat("cannot apply penalties l1 ", l1, " and l2 ", l2, " to ", elements, " elements"));
   }
-  constexpr int64_t kMinOfThread = 4, kBlocksOfMultiprocessor = 8;
-  const auto grid = static_cast<unsigned>(std::clamp<int64_t>(
-      CeilDiv(elements, kBlock * kMinOfThread), 1, kBlocksOfMultiprocessor * context.multiprocessors()));
+  constexpr int64_t kMinElementsOfThread = 4, kBlocksOfMultiprocessor = 8;
+  const auto grid =
+      static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(elements, kBlock * kMinElementsOfThread), 1,
+                                                kBlocksOfMultiprocessor * context.multiprocessors()));
   CAIRN_RETURN_IF_ERROR(context.ReserveScratch(grid * int64_t{sizeof(double)}));
   CAIRN_ASSIGN_OR_RETURN(auto counter, context.Allocate(1, "penalty: counter"));
   CAIRN_ASSIGN_OR_RETURN(auto result, PinnedArray<double>::Create(1));

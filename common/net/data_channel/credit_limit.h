@@ -19,7 +19,7 @@ class CreditLimit {
   static constexpr auto kPatience = std::chrono::milliseconds(250);
 
   // The other end grants `bytes`, counted from the beginning of the stream. A grant that is not above the
-  // last one is outdated and ignored.
+  // last one is outdated and ignored, unless the last one was kNoLimit.
   void Set(uint64_t bytes) {
     if (lapsed_ && bytes <= sent_) return;
     if (!lapsed_ && allowed_ != kNoLimit && bytes <= allowed_) return;

@@ -27,12 +27,12 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
   };
   int64_t left = 0;
   for (const auto& run : payload) left += static_cast<int64_t>(run.size());
-  const int64_t most = stream.PieceOf(payload);
+  const int64_t most = stream.FragmentSizeOf(payload);
   if (left <= most || stream.OffersMemory(payload)) {
     stream.Send(header.SerializeAsString(), payload, owner, rank(header));
     return;
   }
-  Header of_piece = header;
+  Header fragment_header = header;
   size_t run = 0, at = 0;  // the beginning of the next fragment
   // If the chunk is encoded, each float of the payload contains two elements of 16 bits.
   const bool encoded = header.chunk().encoding() != v1::ENCODING_FLOAT32;
@@ -40,7 +40,7 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
   while (left > 0) {
     const int64_t floats = std::min(left, most);
     const int64_t elements = encoded ? std::min(floats * 2, count) : floats;
-    if (encoded) of_piece.mutable_chunk()->set_count(elements);
+    if (encoded) fragment_header.mutable_chunk()->set_count(elements);
     absl::InlinedVector<absl::Span<const float>, 4> fragment;
     for (auto missing = static_cast<size_t>(floats); missing > 0;) {
       const auto part = payload[run].subspan(at, missing);
@@ -52,8 +52,8 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
         at = 0;
       }
     }
-    stream.Send(of_piece.SerializeAsString(), fragment, owner, rank(of_piece));
-    of_piece.mutable_chunk()->set_offset(of_piece.chunk().offset() + elements);
+    stream.Send(fragment_header.SerializeAsString(), fragment, owner, rank(fragment_header));
+    fragment_header.mutable_chunk()->set_offset(fragment_header.chunk().offset() + elements);
     left -= floats;
     count -= elements;
   }

@@ -27,7 +27,7 @@ constexpr int SO_PEERPIDFD = 77;
 
 // Returns a pidfd of the process that connected. On an older kernel, the pidfd is of the process that has
 // this ID now; Open() accepts only processes of the same user.
-FileDescriptor HoldPeer(int socket, pid_t process) {
+FileDescriptor PidfdOf(int socket, pid_t process) {
   int process_fd = -1;
   socklen_t size = sizeof process_fd;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &process_fd, &size) == 0)
@@ -45,7 +45,7 @@ std::unique_ptr<PeerMemory> PeerMemory::Open(int socket, const Probe& probe) {
       peer.uid != geteuid()) {
     return nullptr;
   }
-  FileDescriptor process_fd = HoldPeer(socket, peer.pid);
+  FileDescriptor process_fd = PidfdOf(socket, peer.pid);
   if (!process_fd.valid()) return nullptr;
   std::unique_ptr<PeerMemory> memory(new PeerMemory(socket, peer.pid, std::move(process_fd)));
   uint64_t value = 0;
@@ -101,8 +101,8 @@ absl::Status PeerMemory::Copy(absl::Span<const BorrowedRun> runs, uint64_t begin
   const ssize_t got = process_vm_readv(process_, into.data(), into.size(), from.data(), from.size(), 0);
   if (got == static_cast<ssize_t>(bytes)) return absl::OkStatus();
   if (got < 0 && errno != EFAULT) return SystemFailure("reading borrowed memory");
-  return absl::InvalidArgumentError(
-      "borrowed memory: no such address");  // a short read ends at a missing page
+  // A short read ends at a missing page.
+  return absl::InvalidArgumentError("borrowed memory: no such address");
 }
 
 }  // namespace cairn::net

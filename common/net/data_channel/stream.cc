@@ -115,11 +115,11 @@ DataStream::~DataStream() {
   Close();
 }
 
-absl::Status DataStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit) {
-  CAIRN_RETURN_IF_ERROR(Watch(credit, EPOLLIN));
+absl::Status DataStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor ring_wake) {
+  CAIRN_RETURN_IF_ERROR(Watch(ring_wake, EPOLLIN));
   pins_ = false;
   rings_ = std::move(rings);
-  credit_ = std::move(credit);
+  ring_wake_ = std::move(ring_wake);
   writer_ = std::make_unique<RingWriter>(*rings_, server_ ? 1 : 0);
   reader_ = std::make_unique<RingReader>(*rings_, server_ ? 0 : 1);
   return absl::OkStatus();
@@ -305,7 +305,7 @@ absl::Status DataStream::Wait(bool* receive) {
   if (ready < 0 && errno != EINTR) return SystemFailure("epoll_wait");
 
   uint32_t of_socket = 0;
-  bool credited = false;
+  bool room_freed = false;
   for (int i = 0; i < ready; ++i) {
     char drained[64];
     if (events[i].data.fd == socket_.get()) {
@@ -313,8 +313,8 @@ absl::Status DataStream::Wait(bool* receive) {
     } else if (events[i].data.fd == wake_.get()) {
       (void)!read(wake_.get(), drained, sizeof drained);
     } else {
-      credited = true;
-      const ssize_t got = recv(credit_.get(), drained, sizeof drained, MSG_DONTWAIT);
+      room_freed = true;
+      const ssize_t got = recv(ring_wake_.get(), drained, sizeof drained, MSG_DONTWAIT);
       if (got == 0) return OtherEndClosed();
       if (got < 0 && errno != EAGAIN && errno != EINTR) return SystemFailure("receiving");
     }
@@ -327,7 +327,8 @@ absl::Status DataStream::Wait(bool* receive) {
   }
   *receive = receiving_ == Receiving::kThread;
   if ((blocked_ == Blocked::kBySocket && (of_socket & EPOLLOUT) != 0) ||
-      (blocked_ == Blocked::kByRing && credited) || (blocked_ == Blocked::kByCreditLimit && !FrontWaits())) {
+      (blocked_ == Blocked::kByRing && room_freed) ||
+      (blocked_ == Blocked::kByCreditLimit && !FrontWaits())) {
     blocked_ = Blocked::kNot;
   }
   return absl::OkStatus();

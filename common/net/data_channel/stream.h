@@ -135,10 +135,10 @@ class DataStream {
   // The best number of floats of this payload to send at a time, if it is neither borrowed nor mapped
   // (fragments.h). Pinned payloads cost least in large fragments. On the way to another host, small fragments
   // let more urgent ones overtake them.
-  int64_t PieceOf(FloatSpans payload) const;
-  // Queues a message with a payload of at most PieceOf() floats, or one that is borrowed or mapped; does not
-  // block. `owner` keeps the payload's memory alive. The payload must stay unchanged until `owner` is
-  // released or, without an owner, until the stream has ended. A payload in a SharedBuffer must stay
+  int64_t FragmentSizeOf(FloatSpans payload) const;
+  // Queues a message with a payload of at most FragmentSizeOf() floats, or one that is borrowed or mapped;
+  // does not block. `owner` keeps the payload's memory alive. The payload must stay unchanged until `owner`
+  // is released or, without an owner, until the stream has ended. A payload in a SharedBuffer must stay
   // unchanged for longer if the receiver uses it in place (shared_buffer.h). Messages are sent in the order
   // of the calls, or by rank (Outbox); borrowed and mapped payloads have no rank. Any thread. After the end
   // of the stream nothing is sent.
@@ -197,7 +197,7 @@ class DataStream {
   static constexpr int kTurn = 4;
 
   DataStream(FileDescriptor socket, bool server, bool shared, const Options& options, DataReceiver& receiver);
-  absl::Status UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor credit);
+  absl::Status UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor ring_wake);
   DataGreeting OurGreeting() const;
   // Whether this end can read the other end's memory. Opens peer_.
   bool CanBorrow(const DataGreeting& theirs);
@@ -268,10 +268,10 @@ class DataStream {
   const bool within_host_;
   FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller that receives
   FileDescriptor watch_;         // the epoll instance of the stream's thread
-  // The rings do not change once the first message is sent or received. Over the socket credit_, each end
+  // The rings do not change once the first message is sent or received. Over the socket ring_wake_, each end
   // wakes the other end's waiting writer when its own reader has freed room in the ring.
   std::unique_ptr<SharedRings> rings_;
-  FileDescriptor credit_;
+  FileDescriptor ring_wake_;
   std::unique_ptr<RingWriter> writer_;  // used by the thread that pumps
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<ZeroCopySender> pages_;   // used by the thread that pumps

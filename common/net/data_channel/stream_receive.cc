@@ -228,7 +228,7 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
                                                    prologue.position, ", which is not in the ring"));
   }
   CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(&*run, 1)));
-  if (reader_->Release()) (void)send(credit_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (reader_->Release()) (void)send(ring_wake_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   return absl::OkStatus();
 }
 
@@ -269,8 +269,9 @@ absl::Status DataStream::MapRegion(absl::Span<const char> told) {
   }
   std::memcpy(&region, told.data(), sizeof region);
   if (region.number == 0 || regions_.size() == kMaxRegions || regions_.count(region.number) > 0) {
-    return absl::InvalidArgumentError(absl::StrCat("frame: cannot map region ", region.number, ": ",
-                                                   regions_.size(), " regions are mapped"));
+    return absl::InvalidArgumentError(absl::StrCat("frame: cannot map region ", region.number,
+                                                   ": its number is 0 or in use, or ", kMaxRegions,
+                                                   " regions are mapped"));
   }
   if (passed_.empty()) return absl::OkStatus();
   auto mapped = MappedRegion::Open(region, std::move(passed_.front()));

@@ -70,7 +70,7 @@ bool DataStream::Pins(FloatSpans payload) const {
   return pins_ && BytesIn(payload) >= std::max(kMinPinned, kMinPinnedRun * payload.size());
 }
 
-int64_t DataStream::PieceOf(FloatSpans payload) const {
+int64_t DataStream::FragmentSizeOf(FloatSpans payload) const {
   return within_host_ && Pins(payload) ? kMaxPayloadFloats : kFragmentFloats;
 }
 

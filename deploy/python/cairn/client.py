@@ -369,7 +369,7 @@ class Client:
         return Result(_OUTCOMES[outcome], self._versions[0], max(d["staleness"] for d in done), values)
 
     def push_rows(self, name, ids, rows, examples=1):
-        """Pushes rows of one variable."""
+        """Pushes rows of one variable, and waits for the update, like push()."""
         return self.push({name: Rows(ids, rows)}, examples)
 
     # --- The end ---

@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-TEST(ThreadPool, EachPartRunsOnceAndAllRunBeforeShareReturns) {
+TEST(ThreadPool, EachPartRunsOnceBeforeParallelRunReturns) {
   ThreadPool thread_pool(3);
   for (int turn = 0; turn < 200; ++turn) {
     std::vector<int> done(3);
@@ -39,7 +39,7 @@ TEST(ThreadPool, ACallerThatFindsThePoolBusyRunsEverythingItself) {
   EXPECT_EQ(done, 4 * 200 * 2);
 }
 
-TEST(ThreadPool, APartMayCallShareItself) {
+TEST(ThreadPool, APartMayCallParallelRun) {
   ThreadPool thread_pool(2);
   std::atomic<int> done{0};
   thread_pool.ParallelRun([&](int) { thread_pool.ParallelRun([&](int) { ++done; }); });

@@ -24,7 +24,7 @@ namespace cairn::net {
 inline constexpr uint64_t kIncarnation = 7;
 
 // A payload that may be used in place.
-struct KeptPiece {
+struct KeptPayload {
   std::shared_ptr<const void> owner;
   absl::Span<const char> bytes;
 };
@@ -132,7 +132,7 @@ class Receiver final : public DataReceiver {
     return borrowed_;
   }
   // The payloads of one run that may be used in place.
-  std::vector<KeptPiece> kept() const {
+  std::vector<KeptPayload> kept() const {
     MutexLock lock(mutex_);
     return kept_;
   }
@@ -164,7 +164,7 @@ class Receiver final : public DataReceiver {
   int asked_ ABSL_GUARDED_BY(mutex_) = 0;
   bool owes_answer_ ABSL_GUARDED_BY(mutex_) = false;
   int borrowed_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<KeptPiece> kept_ ABSL_GUARDED_BY(mutex_);
+  std::vector<KeptPayload> kept_ ABSL_GUARDED_BY(mutex_);
   int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<char> destination_ ABSL_GUARDED_BY(mutex_);
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
@@ -179,7 +179,7 @@ enum class Over { kTcp, kTcpCopying, kSocket, kSocketCopying, kRings, kBorrowing
 
 inline std::string NameOf(const testing::TestParamInfo<Over>& over) {
   constexpr const char* kNames[] = {"Tcp",           "TcpCopying",   "Socket",
-                                    "SocketCopying", "SharedMemory", "Lending"};
+                                    "SocketCopying", "SharedMemory", "Borrowing"};
   return kNames[static_cast<size_t>(over.param)];
 }
 inline const auto kAllWays = testing::Values(Over::kTcp, Over::kTcpCopying, Over::kSocket,

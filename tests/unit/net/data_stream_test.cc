@@ -53,8 +53,8 @@ TEST_P(DataStreamTest, MessagesOfAllSizesArriveInOrderInBothDirectionsAtOnce) {
 TEST_P(DataStreamTest, PayloadsFromTheSocketArriveWhereTheReceiverWantsThem) {
   Start();
   at_server_.Offer(12000);
-  const std::vector<size_t> sizes = {3000, 1, 3000,
-                                     3001, 0, 3000};  // one is too large for the offered memory
+  // One is too large for the offered memory.
+  const std::vector<size_t> sizes = {3000, 1, 3000, 3001, 0, 3000};
   for (const size_t size : sizes) {
     const auto numbers = Numbers(size, static_cast<float>(size));
     const absl::Span<const float> run = *numbers;
@@ -223,11 +223,11 @@ TEST_P(DataStreamTest, OwnersOfZeroCopyPayloadsAreKeptUntilTheyHaveBeenRead) {
 }
 
 // Transports on which the sender's memory is read only when the receiver handles the message.
-class NotReplicatingTest : public DataStreamTest {};
-INSTANTIATE_TEST_SUITE_P(Over, NotReplicatingTest,
-                         testing::Values(Over::kTcp, Over::kSocket, Over::kBorrowing), NameOf);
+class ZeroCopyTest : public DataStreamTest {};
+INSTANTIATE_TEST_SUITE_P(Over, ZeroCopyTest, testing::Values(Over::kTcp, Over::kSocket, Over::kBorrowing),
+                         NameOf);
 
-TEST_P(NotReplicatingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
+TEST_P(ZeroCopyTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
   Start();
   at_server_.StandStill();
   const auto owner =
@@ -244,7 +244,7 @@ TEST_P(NotReplicatingTest, AReaderNeverGetsWhatASenderWritesAfterTheEnd) {
   for (const auto& message : at_server_.Await(0)) EXPECT_TRUE(message.second == sent);
 }
 
-TEST_P(NotReplicatingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
+TEST_P(ZeroCopyTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
   Start();
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -259,7 +259,7 @@ TEST_P(NotReplicatingTest, QueuedPayloadsAreReleasedOnceTheyHaveBeenRead) {
   EXPECT_TRUE(AwaitUses(owner, 1));
 }
 
-TEST_P(NotReplicatingTest, ManySmallRunsAreCopied) {
+TEST_P(ZeroCopyTest, ManySmallRunsAreCopied) {
   Start();
   client_->Send("request", {}, nullptr);
   ASSERT_EQ(at_server_.Await(1).size(), 1u);
@@ -277,7 +277,7 @@ TEST_P(NotReplicatingTest, ManySmallRunsAreCopied) {
 }
 
 // A server's end over TCP, to a client that the test plays, after the handshake.
-class HoldingTest : public testing::Test {
+class PinningTest : public testing::Test {
  protected:
   void SetUp() override {
     auto [one, other] = test::TcpPair();
@@ -293,9 +293,9 @@ class HoldingTest : public testing::Test {
 };
 
 // A client that reads payloads without confirming them keeps at most 256 of them from being released.
-TEST_F(HoldingTest, AnEndThatConfirmsNothingGetsCopies) {
-  const auto owner =
-      std::make_shared<std::vector<float>>(size_t{32} << 10, 1.0f);  // the smallest payload that is pinned
+TEST_F(PinningTest, AnEndThatConfirmsNothingGetsCopies) {
+  // The smallest payload that is pinned.
+  const auto owner = std::make_shared<std::vector<float>>(size_t{32} << 10, 1.0f);
   const absl::Span<const float> run = *owner;
   constexpr size_t kMessages = 300;
   const size_t bytes =
@@ -313,7 +313,7 @@ TEST_F(HoldingTest, AnEndThatConfirmsNothingGetsCopies) {
 }
 
 // The other end reads nothing, and does not close when the stream ends: none of our memory may be sent later.
-TEST_F(HoldingTest, ATcpStreamWhoseOtherEndReadsNothingIsReset) {
+TEST_F(PinningTest, ATcpStreamWhoseOtherEndReadsNothingIsReset) {
   const auto owner =
       std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
@@ -353,7 +353,8 @@ TEST(DataStream, PayloadsAreCopiedIfTheSystemRefusesPinning) {
   const auto got = at_server.Await(3);
   ASSERT_EQ(got.size(), 3u);
   for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
-  EXPECT_EQ(client->PieceOf({&run, 1}), DataStream::kFragmentFloats);  // nothing is pinned from then on
+  // Nothing is pinned from then on.
+  EXPECT_EQ(client->FragmentSizeOf({&run, 1}), DataStream::kFragmentFloats);
 }
 
 class BorrowingTest : public DataStreamTest {};

@@ -27,10 +27,10 @@ TEST(Outbox, RequestsOfAStalledReaderAreNotReadUntilItContinues) {
     outbox.Push(0);  // the answer to each request, which the reader does not take
   }
   EXPECT_EQ(asked, Outbox<int>::kMaxBeforeBackpressure + 1);
-  EXPECT_FALSE(outbox.Resume());
+  EXPECT_FALSE(outbox.ShouldResume());
   outbox.Pop();
-  EXPECT_TRUE(outbox.Resume());
-  EXPECT_FALSE(outbox.Resume()) << "once";
+  EXPECT_TRUE(outbox.ShouldResume());
+  EXPECT_FALSE(outbox.ShouldResume()) << "once";
 }
 
 std::vector<int> Drained(Outbox<int>& outbox) {

@@ -247,7 +247,7 @@ TEST_F(MappedBytesTest, ReadingAfterTheSenderClosedIsUnavailable) {
 class SharedBufferStreamTest : public DataStreamTest {
  protected:
   // Sends parts of the buffer until one arrives that may be used in place.
-  std::optional<KeptPiece> AwaitKept(const SharedBuffer& buffer) {
+  std::optional<KeptPayload> AwaitKept(const SharedBuffer& buffer) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (size_t sent = at_server_.messages(); std::chrono::steady_clock::now() < deadline; ++sent) {
       const absl::Span<const float> part = buffer.span().first(kPart);
@@ -319,7 +319,7 @@ TEST_P(SharedBufferStreamTest, PayloadsInMoreBuffersThanCanBeMappedArrive) {
       ASSERT_EQ(got.size(), sent);
       EXPECT_TRUE(got.back().second == TextOf(part)) << sent;
     }
-    for (const KeptPiece& kept : at_server_.kept()) mapped.insert(kept.bytes.data());
+    for (const KeptPayload& kept : at_server_.kept()) mapped.insert(kept.bytes.data());
   }
   EXPECT_EQ(mapped.size(), 8u);
 }
