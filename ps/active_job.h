@@ -39,8 +39,8 @@ struct MemoryNeeds {
 };
 MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
 
-// Opens a stream to the server with the backup of shard `part`.
-using BackupDialer = std::function<std::unique_ptr<ReplicationStream>(const std::string& address, int part,
+// Opens a stream to the server with the backup of `shard`.
+using BackupDialer = std::function<std::unique_ptr<ReplicationStream>(const std::string& address, int shard,
                                                                       ReplicationStreamHandler& handler)>;
 
 class ActiveJob {

@@ -89,15 +89,15 @@ void SplitIntoFrames(
         send) {
   v1::ReplicationHeader header;
   int64_t offset = 0;
-  for (const auto& part : item.floats) {
-    for (int64_t begin = 0; begin < part->size(); begin += net::kMaxPayloadFloats) {
-      const int64_t count = std::min(net::kMaxPayloadFloats, part->size() - begin);
+  for (const auto& buffer : item.floats) {
+    for (int64_t begin = 0; begin < buffer->size(); begin += net::kMaxPayloadFloats) {
+      const int64_t count = std::min(net::kMaxPayloadFloats, buffer->size() - begin);
       header.mutable_floats()->set_offset(offset + begin);
       header.mutable_floats()->set_state(item.state);
-      const absl::Span<const float> chunk(part->data() + begin, static_cast<size_t>(count));
-      send(header, {&chunk, 1}, part);
+      const absl::Span<const float> chunk(buffer->data() + begin, static_cast<size_t>(count));
+      send(header, {&chunk, 1}, buffer);
     }
-    offset += part->size();
+    offset += buffer->size();
   }
   const std::string text = item.body.SerializeAsString();
   absl::string_view rest = text;

@@ -233,7 +233,7 @@ class LeaderLink final : public SequencerPort {
     }
     net::Backoff backoff(static_cast<uint64_t>(index_));
     TimePoint waiting_since = std::chrono::steady_clock::now();
-    TimePoint next_said = waiting_since + kLogEvery;
+    TimePoint next_log = waiting_since + kLogEvery;
     for (size_t attempt = 0;; ++attempt) {
       const size_t here = attempt % stubs.size();
       const TimePoint opened = std::chrono::steady_clock::now();
@@ -276,11 +276,11 @@ class LeaderLink final : public SequencerPort {
       if (now - opened > kWorked) {
         backoff.Reset();
         waiting_since = now;
-        next_said = now + kLogEvery;
+        next_log = now + kLogEvery;
       }
       // Not logged at once, because at the end of a job ps/0 is often the first to stop.
-      if (now >= next_said && !stopping_) {
-        next_said = now + kLogEvery;
+      if (now >= next_log && !stopping_) {
+        next_log = now + kLogEvery;
         LogWarning("waiting for ps/0 at ", addresses_[here], " for ",
                    std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since).count(),
                    " s: ", net::WhyUnreachable(result));

@@ -116,10 +116,10 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
 // behind.
 class ClientStream final : public ReplicationStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  ClientStream(const std::string& address, const net::Credentials& credentials, int part,
+  ClientStream(const std::string& address, const net::Credentials& credentials, int shard,
                ReplicationStreamHandler& handler)
       : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
-    context().AddMetadata(net::kShardMetadata, absl::StrCat(part));
+    context().AddMetadata(net::kShardMetadata, absl::StrCat(shard));
     stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
                                    reactor());
     Open();
@@ -161,9 +161,9 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(Server&
 }
 
 BackupDialer DialBackupByGrpc(net::Credentials credentials) {
-  return [credentials = std::move(credentials)](const std::string& address, int part,
+  return [credentials = std::move(credentials)](const std::string& address, int shard,
                                                 ReplicationStreamHandler& handler) {
-    return std::make_unique<ClientStream>(address, credentials, part, handler);
+    return std::make_unique<ClientStream>(address, credentials, shard, handler);
   };
 }
 

@@ -34,7 +34,7 @@ bool IsGone(const absl::Status& end) {
 
 int64_t BytesOf(const ReplicationItem& item) {
   int64_t floats = 0;
-  for (const auto& shard : item.floats) floats += shard->size();
+  for (const auto& buffer : item.floats) floats += buffer->size();
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
@@ -88,22 +88,22 @@ void Replicator::Quit() {
   Make(std::move(calls));
 }
 
-bool Replicator::wants(Component shard) const {
+bool Replicator::wants(Component component) const {
   MutexLock lock(mutex_);
-  return stream_ != nullptr && sent_state_[static_cast<size_t>(shard)];
+  return stream_ != nullptr && sent_state_[static_cast<size_t>(component)];
 }
 
-void Replicator::SendState(Component shard, ReplicationItem item) {
+void Replicator::SendState(Component component, ReplicationItem item) {
   MutexLock lock(mutex_);
   if (stream_ == nullptr) return;
   SendNow(std::move(item));
-  sent_state_[static_cast<size_t>(shard)] = true;
+  sent_state_[static_cast<size_t>(component)] = true;
   Wake();
 }
 
-void Replicator::Send(Component shard, ReplicationItem item) {
+void Replicator::Send(Component component, ReplicationItem item) {
   MutexLock lock(mutex_);
-  if (stream_ != nullptr && sent_state_[static_cast<size_t>(shard)]) SendNow(std::move(item));
+  if (stream_ != nullptr && sent_state_[static_cast<size_t>(component)]) SendNow(std::move(item));
 }
 
 uint64_t Replicator::SendNow(ReplicationItem item) {

@@ -115,11 +115,11 @@ class Replicator final : private ReplicationStreamHandler {
   // which the end of a stream depends.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether the component `shard` has sent its state on the current stream, and its items are therefore
-  // wanted. Items of other components are dropped.
-  bool wants(Component shard) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void SendState(Component shard, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Send(Component shard, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether `component` has sent its state on the current stream, so that its items are wanted. Items of other
+  // components are dropped.
+  bool wants(Component component) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendState(Component component, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Send(Component component, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
   void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
 

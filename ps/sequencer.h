@@ -223,7 +223,7 @@ class Sequencer {
     size_t norms = 0;                    // index in norms_ of the norm that is measured
     int64_t index = 0;                   // the index of the Measure in the log
     std::map<int, Sums> sums;            // [server]: the sums that it has reported
-    std::optional<TimePoint> seen_at{};  // when CheckMeasuring() first saw the Measure
+    std::optional<TimePoint> seen_at{};  // when the 60 s of CheckMeasuring() began
   };
 
   absl::Status CheckLogHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

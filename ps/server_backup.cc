@@ -125,13 +125,13 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenBackup(const v1::Replicat
   MutexLock lock(mutex_);
   if (shut_down_) return absl::UnavailableError(absl::StrCat("ps/", host_index(), " is stopping"));
   const bool same_run = job_ != nullptr && job_->job().run_id() == origin.job().run_id();
-  const bool copy = state_ == v1::STATE_BACKUP;
+  const bool is_backup = state_ == v1::STATE_BACKUP;
   const bool ended = state_ == v1::STATE_FINISHED || state_ == v1::STATE_FAILED;
-  if (state_ != v1::STATE_EMPTY && !copy && (ended || !same_run)) {
+  if (state_ != v1::STATE_EMPTY && !is_backup && (ended || !same_run)) {
     return absl::FailedPreconditionError(
         absl::StrCat("ps/", host_index(), " serves another job, or has ended"));
   }
-  if (state_ != v1::STATE_EMPTY && !copy) {
+  if (state_ != v1::STATE_EMPTY && !is_backup) {
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
   }
   // This server was promoted in place of the caller, which does not know it, and which lacks everything that
@@ -141,7 +141,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenBackup(const v1::Replicat
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name(),
                                            ", and has dropped the shard since"));
   }
-  if (copy && same_run && backup_.epoch > origin.epoch() &&
+  if (is_backup && same_run && backup_.epoch > origin.epoch() &&
       job_->job().generation() >= origin.job().generation()) {
     return absl::AbortedError(
         absl::StrCat("ps/", host_index(), " has the backup of the server promoted in place of ", name()));
@@ -312,7 +312,7 @@ absl::Status Server::Promote(const v1::PromoteRequest& request, int64_t* epoch) 
   }
   if (!same || state_ != v1::STATE_BACKUP || !backup_.in_sync) {
     return absl::AbortedError(
-        absl::StrCat("ps/", host_index(), " has no backup of ", name(), "'s shard in sync"));
+        absl::StrCat("ps/", host_index(), " has no backup of ", name(), "'s shard that is in sync"));
   }
   const Duration silent = clock_.Now() - backup_.heard;
   if (backup_.sink != nullptr && silent <= kSilent) {

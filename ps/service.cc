@@ -71,7 +71,7 @@ class SessionStream final : public net::ServerStream<grpc::ByteBuffer, grpc::Byt
 };
 
 // The shard that a call is for; none if the metadata does not name one.
-std::optional<int> PartOf(const grpc::CallbackServerContext& context) {
+std::optional<int> ShardOf(const grpc::CallbackServerContext& context) {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(net::kShardMetadata);
   int shard = -1;
@@ -168,7 +168,7 @@ class Service final : public CallbackService {
     absl::Status allowed = permissions.status();
     if (allowed.ok()) allowed = permissions->CheckReplicate();
     if (!allowed.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(allowed);
-    const std::optional<int> shard = PartOf(*context);
+    const std::optional<int> shard = ShardOf(*context);
     absl::StatusOr<Server*> server = absl::FailedPreconditionError("replication: the call names no shard");
     if (shard.has_value()) server = shards_.ForBackup(*shard);
     if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
@@ -211,7 +211,7 @@ class Service final : public CallbackService {
 
   // For calls that locate a shard: NOT_FOUND if this process does not have it.
   absl::StatusOr<Server*> Locate(const grpc::CallbackServerContext& context) const {
-    const std::optional<int> shard = PartOf(context);
+    const std::optional<int> shard = ShardOf(context);
     if (!shard.has_value()) return &shards_.own();
     Server* const server = shards_.Find(*shard);
     if (server == nullptr)
@@ -220,7 +220,7 @@ class Service final : public CallbackService {
   }
   // For all other calls: UNAVAILABLE makes the client search for the shard's server again.
   absl::StatusOr<Server*> Find(const grpc::CallbackServerContext& context) const {
-    const std::optional<int> shard = PartOf(context);
+    const std::optional<int> shard = ShardOf(context);
     return shard.has_value() ? shards_.Serving(*shard) : &shards_.own();
   }
 

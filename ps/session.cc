@@ -307,8 +307,8 @@ absl::Span<char> Session::DestinationFor(const v1::ClientHeader& header, size_t 
   const Open& open = found->second;
   if (!open.failure.ok() || open.push == nullptr) return {};
   const auto count = static_cast<int64_t>(bytes / sizeof(float));
-  const absl::Span<float> place = open.push->DestinationFor(header.chunk(), count);
-  return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
+  const absl::Span<float> destination = open.push->DestinationFor(header.chunk(), count);
+  return {reinterpret_cast<char*>(destination.data()), destination.size() * sizeof(float)};
 }
 
 absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload) {

@@ -158,7 +158,7 @@ class Shard final : public LogSink {
 
   // --- Reads and writes ---
   // Without a marker: replies at once with the current values. With a marker: replies with the values at that
-  // point of the log, when the log reaches it. ABORTED: the values of that marker have been dropped.
+  // point of the log, when the log reaches it. UNAVAILABLE: the values of that marker have been dropped.
   // RESOURCE_EXHAUSTED, with the numbers: the memory has no room for a reader, or too many readers wait.
   void Read(const std::string& marker, ReadReply reply) ABSL_LOCKS_EXCLUDED(mutex_);
   // Overwrites the values for which `data` has elements, between two entries of the log. `done` receives the

@@ -33,13 +33,13 @@ void Shard::ReportExecuted(int64_t index) {
 }
 
 Shard::UpdateMean Shard::MeanOf(int64_t version, absl::Span<const ContributedGradient> gradients,
-                                absl::Span<const GradientView> deferred) {
+                                absl::Span<const GradientView> views) {
   int counted = 0;
   GradientView only;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].examples() == 0) continue;
     ++counted;
-    only = deferred[i];
+    only = views[i];
   }
   // A gradient in the client's memory is copied, because the backup may receive it only after its push has
   // been answered.

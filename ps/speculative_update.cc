@@ -31,9 +31,9 @@ void SpeculativeUpdate::Notify(const Notifications& notifications) {
 SpeculativeUpdate::Notifications SpeculativeUpdate::Advance(const Member& member, int64_t elements) {
   Notifications notifications;
   const auto index = static_cast<size_t>(&member - round_->members.data());
-  for (const RoundFlowControl::Credit& credit_limit : round_->flow_control.Advance(index, elements)) {
-    notifications.emplace_back(round_->members[credit_limit.member].allow,
-                               static_cast<uint64_t>(credit_limit.more) * sizeof(float));
+  for (const RoundFlowControl::Credit& credit : round_->flow_control.Advance(index, elements)) {
+    notifications.emplace_back(round_->members[credit.member].allow,
+                               static_cast<uint64_t>(credit.more) * sizeof(float));
   }
   return notifications;
 }

@@ -46,10 +46,10 @@ void DescribeJob(ActiveJob& job, v1::ServerStatus& status) {
   status.set_variables(static_cast<int64_t>(names.size()));
   std::vector<const net::Slice*> largest;
   for (const net::Slice& slice : store.slices()) largest.push_back(&slice);
-  const size_t told = std::min(largest.size(), kReportedSlices);
-  std::partial_sort(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(told), largest.end(),
+  const size_t reported = std::min(largest.size(), kReportedSlices);
+  std::partial_sort(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(reported), largest.end(),
                     [](const net::Slice* a, const net::Slice* b) { return a->elements() > b->elements(); });
-  for (size_t i = 0; i < told; ++i) *status.add_largest_slices() = largest[i]->ToProto();
+  for (size_t i = 0; i < reported; ++i) *status.add_largest_slices() = largest[i]->ToProto();
   status.set_variable_bytes(store.size() * static_cast<int64_t>(sizeof(float)));
   status.set_memory_bytes(store.memory_used());
   const Shard::Load load = shard.load();

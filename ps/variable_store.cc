@@ -38,7 +38,7 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
 
 // Joins adjacent slices with the same rule, which are updated together, unless the optimizer needs each
 // variable's norms.
-std::vector<UpdateSlice> PartsOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
+std::vector<UpdateSlice> UpdateSlicesOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
   const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
   std::vector<UpdateSlice> update_slices;
   for (const net::Slice& slice : slices) {
@@ -61,7 +61,7 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
     : slices_(std::move(slices)),
       optimizer_(optimizer),
       thread_pool_(thread_pool),
-      update_slices_(PartsOf(slices_, optimizer)),
+      update_slices_(UpdateSlicesOf(slices_, optimizer)),
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
       state_pool_(size() * (1 + NumSlots(optimizer)), /*max_idle=*/0, budget_),

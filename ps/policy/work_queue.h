@@ -54,7 +54,7 @@ struct WorkPosition {
 class WorkQueue {
  public:
   struct Holder {
-    std::optional<WorkItem> current, next;
+    std::optional<WorkItem> current, next;  // `next`: the item ahead
   };
   // Everything that a queue knows in addition to its configuration.
   struct State {

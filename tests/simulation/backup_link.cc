@@ -18,7 +18,7 @@ class ReplicationWire final : public Link,
                   ps::ReplicationStreamHandler& handler)
       : simulation_(simulation),
         fleet_(fleet),
-        part_(shard),
+        shard_(shard),
         from_(from),
         away_(from == shard),
         to_(fleet.ProcessOf(shard, away_)),
@@ -26,7 +26,7 @@ class ReplicationWire final : public Link,
 
   void Open() {
     Up([this] {
-      const auto server = fleet_.ForBackup(part_, away_);
+      const auto server = fleet_.ForBackup(shard_, away_);
       if (server.ok()) {
         session_ = std::make_unique<ps::BackupSession>(**server, shared_from_this());
       } else {
@@ -102,7 +102,7 @@ class ReplicationWire final : public Link,
 
   Simulation& simulation_;
   Fleet& fleet_;
-  const int part_, from_;
+  const int shard_, from_;
   const bool away_;  // where the backup is
   const int to_;
   ps::ReplicationStreamHandler* handler_;

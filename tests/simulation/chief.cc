@@ -237,10 +237,10 @@ void Chief::Write() {
 
 void Chief::TakeSnapshot() {
   marker_ = absl::StrCat("snapshot", ++num_markers_);
-  SnapshotBarrier(0);
+  PlaceMarker(0);
 }
 
-void Chief::SnapshotBarrier(int shard) {
+void Chief::PlaceMarker(int shard) {
   if (shard == (one_log() ? 1 : fleet_.size())) {
     ReadAll();
     return;
@@ -257,7 +257,7 @@ void Chief::SnapshotBarrier(int shard) {
           return;
         }
         if (shard == 0) progress_ = response->progress();
-        SnapshotBarrier(shard + 1);
+        PlaceMarker(shard + 1);
       }));
 }
 

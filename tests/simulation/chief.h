@@ -47,7 +47,7 @@ class Chief {
   void CheckCreated();
   void Write();
   void TakeSnapshot();
-  void SnapshotBarrier(int shard);
+  void PlaceMarker(int shard);
   void ReadAll();
   v1::CreateRequest Request(int shard) const;
   bool away(int shard) const { return known_[static_cast<size_t>(shard)].away; }

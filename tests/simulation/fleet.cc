@@ -26,13 +26,13 @@ Fleet::~Fleet() {
 
 ps::Server* Fleet::At(int shard, bool away) const {
   const Process& process = Of(ProcessOf(shard, away));
-  return process.up ? process.parts->Find(shard) : nullptr;
+  return process.up ? process.shards->Find(shard) : nullptr;
 }
 
 absl::StatusOr<ps::Server*> Fleet::ForBackup(int shard, bool away) {
   Process& process = Of(ProcessOf(shard, away));
   if (!process.up) return absl::UnavailableError("failed to connect: Connection refused");
-  return process.parts->ForBackup(shard);
+  return process.shards->ForBackup(shard);
 }
 
 std::unique_ptr<ps::Server> Fleet::MakeServer(int shard, int process, uint64_t incarnation) {
@@ -58,7 +58,7 @@ void Fleet::Restart(int index) {
   Process& process = Of(index);
   if (process.up) return;
   const uint64_t incarnation = ++last_incarnation_ << 32;
-  process.parts = std::make_unique<ps::HostedShards>(
+  process.shards = std::make_unique<ps::HostedShards>(
       MakeServer(index, index, incarnation), index,
       [this, index, incarnation](int shard) { return MakeServer(shard, index, incarnation); });
   process.paused_until = 0;
@@ -74,8 +74,8 @@ void Fleet::Kill(int index) {
   for (const auto& weak : links) {
     if (const auto link = weak.lock(); link != nullptr && link->Touches(index)) link->Break();
   }
-  process.parts->Shutdown();
-  process.parts.reset();
+  process.shards->Shutdown();
+  process.shards.reset();
   dying_ = false;
 }
 
@@ -85,7 +85,7 @@ void Fleet::Pause(int index, double seconds) {
   process.paused_until = simulation_.events.now() + seconds;
   // Before what has come meanwhile.
   simulation_.events.At(process.paused_until, [this, index] {
-    if (Of(index).up) Of(index).parts->WokeUp();
+    if (Of(index).up) Of(index).shards->WokeUp();
   });
 }
 
@@ -99,7 +99,7 @@ void Fleet::BreakOneLink() {
 void Fleet::Tick() {
   for (Process& process : processes_) {
     if (!process.up || process.paused_until > simulation_.events.now()) continue;
-    process.parts->Tick();
+    process.shards->Tick();
   }
 }
 
@@ -107,7 +107,7 @@ void Fleet::KeepUpBackups() {
   for (int process = 0; process < size(); ++process) {
     if (!IsUp(process) || AwakeAt(process) > simulation_.events.now()) continue;
     for (const int shard : {process, (process + size() - 1) % size()}) {
-      if (ps::Server* const server = Of(process).parts->Find(shard)) server->KeepUpBackups();
+      if (ps::Server* const server = Of(process).shards->Find(shard)) server->KeepUpBackups();
     }
   }
 }
@@ -143,7 +143,7 @@ namespace {
 class Search : public std::enable_shared_from_this<Search> {
  public:
   Search(Fleet& fleet, int shard, const client::ShardSearch::Options& options, OnFound then)
-      : fleet_(fleet), part_(shard), known_(options.known), search_(options), then_(std::move(then)) {}
+      : fleet_(fleet), shard_(shard), known_(options.known), search_(options), then_(std::move(then)) {}
 
   void Call() {
     const auto question = search_.question();
@@ -160,13 +160,13 @@ class Search : public std::enable_shared_from_this<Search> {
   void Connect(const client::ShardSearch::Question& question) {
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
-    request.set_server(part_);
+    request.set_server(shard_);
     request.set_client("client");
     request.set_incarnation(known_.incarnation);
     request.set_epoch(known_.epoch);
     request.set_epoch_seal(known_.epoch_seal);
     fleet_.Call<v1::ConnectResponse>(
-        part_, question.away, question.brief ? kProbe : kCall,
+        shard_, question.away, question.brief ? kProbe : kCall,
         [request](ps::Server& server, auto reply) { server.Connect(request, std::move(reply)); },
         [self = shared_from_this()](auto response) {
           self->search_.OnConnected(std::move(response));
@@ -177,7 +177,7 @@ class Search : public std::enable_shared_from_this<Search> {
     v1::PromoteRequest request;
     request.set_incarnation(known_.incarnation);
     fleet_.Call<v1::PromoteResponse>(
-        part_, question.away, kProbe,
+        shard_, question.away, kProbe,
         [&fleet = fleet_, request](ps::Server& server, auto reply) {
           fleet.Promote(server, request, std::move(reply));
         },
@@ -196,7 +196,7 @@ class Search : public std::enable_shared_from_this<Search> {
   }
 
   Fleet& fleet_;
-  const int part_;
+  const int shard_;
   const client::ShardSearch::Known known_;
   client::ShardSearch search_;
   const OnFound then_;

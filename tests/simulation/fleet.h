@@ -71,7 +71,7 @@ class Fleet {
   void Pause(int process, double seconds);
   void BreakOneLink();
   void Tick();
-  // Starts missing backups, from every server that is awake.
+  // Runs one step of replication on every server that is awake.
   void KeepUpBackups();
   void Add(std::weak_ptr<Link> link) { links_.push_back(std::move(link)); }
   void Promote(ps::Server& backup, const v1::PromoteRequest& request, ps::Reply<v1::PromoteResponse> reply);
@@ -104,7 +104,7 @@ class Fleet {
                  std::is_same_v<Response, v1::PromoteResponse>) {  // as ps/service.cc
         answer(absl::NotFoundError("the shard is not here"));
       } else {
-        answer(Of(ProcessOf(shard, away)).parts->Serving(shard).status());
+        answer(Of(ProcessOf(shard, away)).shards->Serving(shard).status());
       }
     });
   }
@@ -113,7 +113,7 @@ class Fleet {
   struct Process {
     bool up = false;
     double paused_until = 0;
-    std::unique_ptr<ps::HostedShards> parts;
+    std::unique_ptr<ps::HostedShards> shards;
   };
   const Process& Of(int process) const { return processes_[static_cast<size_t>(process)]; }
   Process& Of(int process) { return processes_[static_cast<size_t>(process)]; }

@@ -40,7 +40,7 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
 
   void Open() {
     open_ = true;
-    Defer([this, next = shard_->next_index()] { Subscribe(next); });
+    Send([this, next = shard_->next_index()] { Subscribe(next); });
     for (const ps::Gradient& gradient : shard_->StagedGradients()) Staged(gradient);
     if (auto sums = shard_->UnansweredSums()) Summed(*std::move(sums));
     if (simulation_.rules().copies) Watch();
@@ -85,13 +85,13 @@ class FollowLink final : public Link, public std::enable_shared_from_this<Follow
       }
     });
   }
-  void Defer(std::function<void()> what) {
-    if (!open_) return;  // said again after the next subscription
+  void Send(std::function<void()> what) {
+    if (!open_) return;  // sent again after the next subscription
     to_leader_.Send(simulation_.events, simulation_.random, simulation_.setting.longest_delay,
                     std::move(what), [this] { return fleet_.AwakeAt(fleet_.ProcessOf(0, away_)); });
   }
   void Post(std::function<void(ps::Sequencer&)> what) {
-    Defer([this, what = std::move(what)] {
+    Send([this, what = std::move(what)] {
       if (const auto leader = leader_.lock()) what(*leader->sequencer());
     });
   }

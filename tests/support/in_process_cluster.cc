@@ -43,19 +43,19 @@ InProcessCluster::~InProcessCluster() {
 }
 
 void InProcessCluster::Kill(int server) {
-  const int copied = (server + options_.servers - 1) % options_.servers;
+  const int previous = (server + options_.servers - 1) % options_.servers;
   const std::shared_ptr<ps::Server> gone = slots_[static_cast<size_t>(server)]->Set(nullptr);
-  const std::shared_ptr<ps::Server> gone_too = backups_[static_cast<size_t>(copied)]->Set(nullptr);
+  const std::shared_ptr<ps::Server> gone_too = backups_[static_cast<size_t>(previous)]->Set(nullptr);
   if (gone == nullptr) return;
   {
     MutexLock lock(mutex_);
     for (auto& [way, link] : links_) {
-      if (way.second == server || way.second == options_.servers + copied) link->Break();
+      if (way.second == server || way.second == options_.servers + previous) link->Break();
     }
   }
-  const bool may_lead = server == 0 || copied == 0;
+  const bool may_lead = server == 0 || previous == 0;
   for (int follower = 0; follower < options_.servers; ++follower) {
-    if (may_lead || follower == server || follower == copied) BreakFollower(follower);
+    if (may_lead || follower == server || follower == previous) BreakFollower(follower);
   }
   gone->Shutdown();
   if (gone_too != nullptr) gone_too->Shutdown();
@@ -69,9 +69,9 @@ void InProcessCluster::Restart(int server) {
     // The numbers are far apart, like the random ones of real processes.
     incarnation = ++last_incarnation_ << 32;
   }
-  const int copied = (server + options_.servers - 1) % options_.servers;
-  if (copied != server) {
-    backups_[static_cast<size_t>(copied)]->Set(MakeServer(copied, server, incarnation));
+  const int previous = (server + options_.servers - 1) % options_.servers;
+  if (previous != server) {
+    backups_[static_cast<size_t>(previous)]->Set(MakeServer(previous, server, incarnation));
   }
   slots_[static_cast<size_t>(server)]->Set(MakeServer(server, server, incarnation));
 }

@@ -90,7 +90,7 @@ TEST(AsyncCluster, ServersMayBeAtDifferentVersions) {
   Thread slow("slow",
               [&] { EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED); });
   ASSERT_TRUE(held.Wait());
-  do {  // until ps/0 has applied its chunk
+  do {  // until ps/0 has applied its part of the push
     ASSERT_EQ(workers[1]->client().Pull(), absl::OkStatus());
   } while (workers[1]->client().version() < 1);
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-1, 0));

@@ -115,7 +115,7 @@ TEST_F(BrokenStream, InTheReadAfterALostAnswer) {
   ExpectTwoWholeRounds(/*duplicate=*/true);
 }
 
-TEST_F(BrokenStream, ALostAnswerToABarrierIsRequestedAgain) {
+TEST_F(BrokenStream, ALostAnswerToAMarkerIsRequestedAgain) {
   cluster_.link("worker/0", 0).DropReplyTo("PlaceMarkerRequest");
   EXPECT_EQ(workers_[0]->client().Pull(), absl::OkStatus());
 }

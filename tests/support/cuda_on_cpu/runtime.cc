@@ -316,10 +316,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 namespace cairn::cuda_on_cpu {
 
 cudaError_t CheckLaunch(dim3 grid, dim3 block, size_t shared_bytes) {
-  constexpr unsigned kMaxColumns = 0x7fffffff, kMaxRows = 65535, kMaxThreads = 1024, kMaxDeep = 64;
+  constexpr unsigned kMaxColumns = 0x7fffffff, kMaxRows = 65535, kMaxThreads = 1024, kMaxDepth = 64;
   if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > kMaxColumns || grid.y > kMaxRows ||
       grid.z > kMaxRows || block.x < 1 || block.y < 1 || block.z < 1 || block.x > kMaxThreads ||
-      block.y > kMaxThreads || block.z > kMaxDeep || block.x * block.y * block.z > kMaxThreads) {
+      block.y > kMaxThreads || block.z > kMaxDepth || block.x * block.y * block.z > kMaxThreads) {
     return Report(cudaErrorInvalidConfiguration);
   }
   return Report(shared_bytes > kMaxSharedBytes ? cudaErrorInvalidValue : cudaSuccess);

@@ -56,10 +56,10 @@ TEST_F(AccumulatorTest, RepeatedElementsAreRefusedWithoutEffect) {
 }
 
 TEST_F(AccumulatorTest, ElementsReceivedInPlaceAreNotCopied) {
-  const absl::Span<float> place = accumulator_.DestinationFor(At(3), 2);
-  ASSERT_EQ(place.size(), 2u);
-  place[0] = 3, place[1] = 4;
-  const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
+  const absl::Span<float> destination = accumulator_.DestinationFor(At(3), 2);
+  ASSERT_EQ(destination.size(), 2u);
+  destination[0] = 3, destination[1] = 4;
+  const absl::Span<const char> run(reinterpret_cast<const char*>(destination.data()), 2 * sizeof(float));
   EXPECT_EQ(accumulator_.received(), 0);
   ASSERT_TRUE(accumulator_.Add(At(3), {&run, 1}).ok());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(3, 5)));
@@ -98,11 +98,11 @@ TEST_F(AccumulatorTest, AFloatMayBeSplitOverTwoRuns) {
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(4, 2), ElementsAre(1.5f, -2.5f));
 }
 
-// Elements [begin, end) of `held`.
-std::vector<float> Elements(const GradientView& held, int64_t begin, int64_t end) {
+// Elements [begin, end) of `view`.
+std::vector<float> Elements(const GradientView& view, int64_t begin, int64_t end) {
   std::vector<float> elements;
   for (int64_t i = begin; i < end; ++i) {
-    const auto& runs = held.runs();
+    const auto& runs = view.runs();
     const auto after =
         std::find_if(runs.begin(), runs.end(), [i](const ElementRun& run) { return run.begin > i; });
     const ElementRun& run = *std::prev(after);
@@ -131,19 +131,19 @@ TEST_F(BorrowingAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun)
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(2, 4), absl::OkStatus());
   EXPECT_TRUE(accumulator_.complete());
-  const GradientView held = accumulator_.Take();
-  EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
-  EXPECT_EQ(held.buffer(), nullptr);
+  const GradientView view = accumulator_.Take();
+  EXPECT_THAT(view.runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
+  EXPECT_EQ(view.buffer(), nullptr);
 }
 
 TEST_F(BorrowingAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRuns) {
   ASSERT_EQ(Add(0, 2), absl::OkStatus());
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(Add(2, 3, /*shift=*/1), absl::OkStatus());
-  const GradientView held = accumulator_.Take();
-  EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, client_.data() + 2}, ElementRun{2, client_.data() + 5},
+  const GradientView view = accumulator_.Take();
+  EXPECT_THAT(view.runs(), ElementsAre(ElementRun{0, client_.data() + 2}, ElementRun{2, client_.data() + 5},
                                        ElementRun{5, client_.data() + 7}));
-  EXPECT_EQ(held.buffer(), nullptr);
+  EXPECT_EQ(view.buffer(), nullptr);
 }
 
 TEST_F(BorrowingAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
@@ -166,24 +166,24 @@ TEST_F(BorrowingAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
 TEST_F(BorrowingAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(2), Bytes({7, 7, 7})), absl::OkStatus());
-  const absl::Span<float> place = accumulator_.DestinationFor(At(0), 2);
-  ASSERT_EQ(place.size(), 2u);
-  place[0] = place[1] = -1;
-  const absl::Span<const char> run(reinterpret_cast<const char*>(place.data()), 2 * sizeof(float));
+  const absl::Span<float> destination = accumulator_.DestinationFor(At(0), 2);
+  ASSERT_EQ(destination.size(), 2u);
+  destination[0] = destination[1] = -1;
+  const absl::Span<const char> run(reinterpret_cast<const char*>(destination.data()), 2 * sizeof(float));
   ASSERT_EQ(accumulator_.Add(At(0), {&run, 1}), absl::OkStatus());
-  const GradientView held = accumulator_.Take();
-  EXPECT_THAT(held.runs(), ElementsAre(ElementRun{0, place.data()}, ElementRun{5, client_.data() + 7}));
-  EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
+  const GradientView view = accumulator_.Take();
+  EXPECT_THAT(view.runs(), ElementsAre(ElementRun{0, destination.data()}, ElementRun{5, client_.data() + 7}));
+  EXPECT_THAT(Elements(view, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
 }
 
 TEST_F(BorrowingAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuffer) {
   ASSERT_EQ(accumulator_.Add(At(8), Bytes({7, 7})), absl::OkStatus());
   ASSERT_EQ(accumulator_.Add(At(0), Bytes({-1, -1})), absl::OkStatus());
   ASSERT_EQ(Add(2, 6), absl::OkStatus());
-  const GradientView held = accumulator_.Take();
-  EXPECT_EQ(held.runs().size(), 3u);
-  EXPECT_EQ(held.buffer(), nullptr) << "not all elements have been received";
-  EXPECT_THAT(Elements(held, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
+  const GradientView view = accumulator_.Take();
+  EXPECT_EQ(view.runs().size(), 3u);
+  EXPECT_EQ(view.buffer(), nullptr) << "not all elements have been received";
+  EXPECT_THAT(Elements(view, 0, 10), ElementsAre(-1, -1, 2, 3, 4, 5, 6, 7, 7, 7));
 }
 
 TEST_F(BorrowingAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
@@ -224,14 +224,14 @@ TEST_F(BorrowingAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
 TEST_F(BorrowingAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
   const net::Borrowed borrowed({client_.data() + 2, 10});
   const int64_t before = borrowed.owners();
-  GradientView held;
+  GradientView view;
   {
     Accumulator accumulator(pool_, Accumulator::Borrowed::kKept);
     ASSERT_EQ(accumulator.Add(At(0), borrowed), absl::OkStatus());
-    held = accumulator.Take();
+    view = accumulator.Take();
   }
   EXPECT_GT(borrowed.owners(), before);
-  held = GradientView();
+  view = GradientView();
   EXPECT_EQ(borrowed.owners(), before);
 }
 
@@ -259,9 +259,9 @@ TEST_F(BorrowingAccumulatorTest, RunsBeyondTheLimitAreCopied) {
     const std::vector<float>& from = i % 2 == 0 ? forth : back;
     ASSERT_EQ(accumulator.Add(At(i), net::Borrowed({from.data() + i, 1})), absl::OkStatus());
   }
-  const GradientView held = accumulator.Take();
-  EXPECT_LT(held.runs().size(), 2000u);
-  EXPECT_THAT(Elements(held, kSize - 2, kSize), ElementsAre(1, 2));
+  const GradientView view = accumulator.Take();
+  EXPECT_LT(view.runs().size(), 2000u);
+  EXPECT_THAT(Elements(view, kSize - 2, kSize), ElementsAre(1, 2));
 }
 
 TEST_F(BorrowingAccumulatorTest, RefusedAndEncodedChunksAreNotBorrowed) {

@@ -131,7 +131,7 @@ TEST_F(BackupSessionTest, AWriteWithoutValuesIsRefused) {
   EXPECT_THAT(Item(written).message(), HasSubstr("0 replicated values do not fit a server that has 2"));
 }
 
-// Sends the states of the parts, and reports the backup as in sync.
+// Sends the states of the components, and reports the backup as in sync.
 class InSyncBackupTest : public BackupSessionTest {
  protected:
   absl::Status ShardState() {

@@ -48,7 +48,7 @@ v1::CreateRequest Create(v1::Mode mode) {
   return request;
 }
 
-v1::PlaceMarkerRequest SnapshotBarrier(bool snapshot) {
+v1::PlaceMarkerRequest PlaceMarker(bool snapshot) {
   v1::PlaceMarkerRequest request;
   request.set_snapshot(snapshot);
   return request;
@@ -73,8 +73,8 @@ TEST_F(PermissionsTest, EachCallIsAllowedAsInTheTable) {
       {"create variables", of(Create(v1::MODE_VARIABLES)), /*    */ "y- - yy - - - - y-"},
       {"change the config", of(v1::ChangeConfigRequest()), /*    */ "y- - y- - - - - y-"},
       {"finish", of(v1::FinishRequest()), /*                     */ "y- - yy - - - - y-"},
-      {"snapshot", of(SnapshotBarrier(true)), /*                 */ "y- - y- - - - - y-"},
-      {"place a marker", of(SnapshotBarrier(false)), /*          */ "yy y yy - - - y y-"},
+      {"snapshot", of(PlaceMarker(true)), /*                     */ "y- - y- - - - - y-"},
+      {"place a marker", of(PlaceMarker(false)), /*              */ "yy y yy - - - y y-"},
       {"join 0", of(ForWorker<v1::JoinRequest>(0)), /*           */ "y- y y- - - - - y-"},
       {"join 1", of(ForWorker<v1::JoinRequest>(1)), /*           */ "-y y -- - - - - y-"},
       {"heartbeat 1", of(ForWorker<v1::HeartbeatRequest>(1)), /* */ "-y y -- - - - - y-"},

@@ -42,8 +42,8 @@ std::vector<Decision> PushAll(UpdatePolicy& policy, const std::vector<int>& work
   return all;
 }
 
-class PolicyCopy : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(Of, PolicyCopy,
+class PolicyReplica : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Of, PolicyReplica,
                          testing::Values(Way{"sync", false, false}, Way{"sync", true, false},
                                          Way{"async", false, false}, Way{"async", true, false},
                                          Way{"async", true, true}, Way{"ssp", false, false},
@@ -53,24 +53,24 @@ INSTANTIATE_TEST_SUITE_P(Of, PolicyCopy,
                                                tested.param.elsewhere ? "_elsewhere" : "");
                          });
 
-TEST_P(PolicyCopy, DecidesLikeTheOriginal) {
+TEST_P(PolicyReplica, DecidesLikeTheOriginal) {
   const auto policy = MakePolicy(ConfigOf(GetParam())).value();
   for (int worker : {0, 1, 2}) policy->OnJoin(worker, 1);
   PushAll(*policy, {0, 1, 2}, 1);
   PushAll(*policy, {0, 1}, 2);  // the round is open; with bounded staleness, answers are deferred
   const auto state = FromProto(ToProto(policy->Save()));
   ASSERT_TRUE(state.ok()) << state.status();
-  const auto copy = MakePolicy(ConfigOf(GetParam())).value();
-  copy->Restore(*state);
+  const auto replica = MakePolicy(ConfigOf(GetParam())).value();
+  replica->Restore(*state);
 
   const auto same = [&] {
-    EXPECT_EQ(copy->version(), policy->version());
-    EXPECT_EQ(copy->WaitingFor(), policy->WaitingFor());
-    EXPECT_EQ(copy->counters().accepted, policy->counters().accepted);
-    EXPECT_EQ(copy->position(), policy->position());
+    EXPECT_EQ(replica->version(), policy->version());
+    EXPECT_EQ(replica->WaitingFor(), policy->WaitingFor());
+    EXPECT_EQ(replica->counters().accepted, policy->counters().accepted);
+    EXPECT_EQ(replica->position(), policy->position());
     for (int worker : {0, 1, 2}) {
-      EXPECT_EQ(copy->ClockOf(worker), policy->ClockOf(worker));
-      const auto theirs = policy->WorkOf(worker), ours = copy->WorkOf(worker);
+      EXPECT_EQ(replica->ClockOf(worker), policy->ClockOf(worker));
+      const auto theirs = policy->WorkOf(worker), ours = replica->WorkOf(worker);
       ASSERT_EQ(ours.has_value(), theirs.has_value());
       if (ours.has_value()) {
         EXPECT_EQ(ours->work_items, theirs->work_items);
@@ -79,11 +79,11 @@ TEST_P(PolicyCopy, DecidesLikeTheOriginal) {
   };
   same();
   EXPECT_GT(policy->version(), 0);
-  EXPECT_EQ(PushAll(*copy, {2}, 2), PushAll(*policy, {2}, 2));
+  EXPECT_EQ(PushAll(*replica, {2}, 2), PushAll(*policy, {2}, 2));
   same();
-  EXPECT_EQ(copy->OnLeave(1, 1), policy->OnLeave(1, 1));
-  EXPECT_EQ(PushAll(*copy, {0, 2}, 3), PushAll(*policy, {0, 2}, 3));
-  EXPECT_EQ(copy->OnEnd(), policy->OnEnd());
+  EXPECT_EQ(replica->OnLeave(1, 1), policy->OnLeave(1, 1));
+  EXPECT_EQ(PushAll(*replica, {0, 2}, 3), PushAll(*policy, {0, 2}, 3));
+  EXPECT_EQ(replica->OnEnd(), policy->OnEnd());
   same();
 }
 

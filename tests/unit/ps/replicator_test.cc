@@ -16,7 +16,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 // A backup that acknowledges items and sends heartbeats when the test calls for it.
-class Copy {
+class Backup {
  public:
   std::unique_ptr<ReplicationStream> Dial(ReplicationStreamHandler& handler) {
     handler_ = &handler;
@@ -56,12 +56,12 @@ class Copy {
  private:
   class Stream final : public ReplicationStream {
    public:
-    explicit Stream(Copy& copy) : copy_(copy) {}
-    ~Stream() override { copy_.Break(absl::CancelledError("closed")); }
-    void Send(uint64_t number, ReplicationItem) override { copy_.last_ = number; }
+    explicit Stream(Backup& backup) : backup_(backup) {}
+    ~Stream() override { backup_.Break(absl::CancelledError("closed")); }
+    void Send(uint64_t number, ReplicationItem) override { backup_.last_ = number; }
 
    private:
-    Copy& copy_;
+    Backup& backup_;
   };
   ReplicationStreamHandler* handler_ = nullptr;
   std::optional<absl::Status> refuses_;
@@ -78,9 +78,9 @@ class ReplicatorTest : public testing::Test {
   ReplicatorTest() {
     replicator_.Start();
     replicator_.Step();
-    copy_.Hold();
+    backup_.Hold();
     replicator_.Step();
-    copy_.Hold();
+    backup_.Hold();
     replicator_.Step();
     EXPECT_TRUE(replicator_.was_in_sync());
     Pass(seconds(2));
@@ -89,7 +89,7 @@ class ReplicatorTest : public testing::Test {
   void Pass(Duration time) {
     for (Duration passed{}; passed < time; passed += milliseconds(200)) {
       clock_.Advance(milliseconds(200));
-      copy_.Beat();
+      backup_.Beat();
       replicator_.Step();
     }
   }
@@ -107,16 +107,16 @@ class ReplicatorTest : public testing::Test {
   }
 
   test::FakeClock clock_;
-  Copy copy_;
+  Backup backup_;
   std::optional<absl::Status> told_;
   Replicator replicator_{{.shard = "ps/0",
                           .backup = "ps/1 at host:2",
                           .origin = {},
-                          .dial = [this](ReplicationStreamHandler& handler) { return copy_.Dial(handler); },
+                          .dial = [this](ReplicationStreamHandler& handler) { return backup_.Dial(handler); },
                           .capture =
                               [this] {
-                                for (size_t part = 0; part < Replicator::kComponents; ++part) {
-                                  replicator_.SendState(static_cast<Replicator::Component>(part), {});
+                                for (size_t component = 0; component < Replicator::kComponents; ++component) {
+                                  replicator_.SendState(static_cast<Replicator::Component>(component), {});
                                 }
                               },
                           .clock = &clock_}};
@@ -125,14 +125,14 @@ class ReplicatorTest : public testing::Test {
 TEST_F(ReplicatorTest, AnswersWaitForTheBackup) {
   Tell();
   EXPECT_FALSE(told_.has_value());
-  copy_.Hold();
+  backup_.Hold();
   EXPECT_EQ(told_, absl::OkStatus());
 }
 
 TEST_F(ReplicatorTest, ContinuesAloneWhenABackupThatJustHeardFromItIsGone) {
   Tell();
-  copy_.Refuse(kGone);
-  copy_.Break(kBroken);
+  backup_.Refuse(kGone);
+  backup_.Break(kBroken);
   PassInSilence(milliseconds(400));
   EXPECT_EQ(told_, absl::OkStatus());
   EXPECT_EQ(replicator_.fenced(), "");
@@ -141,8 +141,8 @@ TEST_F(ReplicatorTest, ContinuesAloneWhenABackupThatJustHeardFromItIsGone) {
 TEST_F(ReplicatorTest, IsFencedWhenABackupThatHeardNothingForLongIsGone) {
   Tell();
   clock_.Advance(kSilent + seconds(1));  // this process was paused
-  copy_.Refuse(kGone);
-  copy_.Break(kBroken);
+  backup_.Refuse(kGone);
+  backup_.Break(kBroken);
   PassInSilence(milliseconds(400));
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
@@ -152,22 +152,22 @@ TEST_F(ReplicatorTest, IsFencedWhenABackupThatHeardNothingForLongIsGone) {
 TEST_F(ReplicatorTest, IsFencedWhenARestartedBackupHeardNothingForLongBefore) {
   Tell();
   clock_.Advance(kSilent + seconds(1));  // this process was paused
-  copy_.BeginNewLife();
+  backup_.BeginNewLife();
   PassInSilence(milliseconds(400));
-  copy_.Hold();  // it agrees to be the backup
+  backup_.Hold();  // it agrees to be the backup
   replicator_.Step();
   ASSERT_TRUE(told_.has_value());
   EXPECT_EQ(told_->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(replicator_.fenced(), HasSubstr("may have been promoted in place of ps/0"));
-  EXPECT_FALSE(copy_.is_dialed());
+  EXPECT_FALSE(backup_.is_dialed());
 }
 
 TEST_F(ReplicatorTest, ABackupThatStartsOverInTheSameProcessWasNotPromoted) {
   Tell();
   clock_.Advance(kSilent + seconds(1));
-  copy_.Break(kBroken);
+  backup_.Break(kBroken);
   PassInSilence(milliseconds(400));
-  copy_.Hold();
+  backup_.Hold();
   replicator_.Step();
   EXPECT_EQ(told_, absl::OkStatus());
   EXPECT_EQ(replicator_.fenced(), "");
@@ -175,9 +175,9 @@ TEST_F(ReplicatorTest, ABackupThatStartsOverInTheSameProcessWasNotPromoted) {
 
 TEST_F(ReplicatorTest, ARestartedBackupThatHadJustHeardFromUsIsAccepted) {
   Tell();
-  copy_.BeginNewLife();
+  backup_.BeginNewLife();
   PassInSilence(milliseconds(400));
-  copy_.Hold();
+  backup_.Hold();
   replicator_.Step();
   EXPECT_EQ(told_, absl::OkStatus());
   EXPECT_EQ(replicator_.fenced(), "");
@@ -185,8 +185,8 @@ TEST_F(ReplicatorTest, ARestartedBackupThatHadJustHeardFromUsIsAccepted) {
 
 TEST_F(ReplicatorTest, IsFencedWhenTheBackupWasPromoted) {
   Tell();
-  copy_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
-  copy_.Break(kBroken);
+  backup_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
+  backup_.Break(kBroken);
   PassInSilence(milliseconds(400));
   ASSERT_TRUE(told_.has_value());
   EXPECT_FALSE(told_->ok());
@@ -195,8 +195,8 @@ TEST_F(ReplicatorTest, IsFencedWhenTheBackupWasPromoted) {
 
 TEST_F(ReplicatorTest, ContinuesAloneWhenTheRightOfASilentBackupHasExpired) {
   Tell();
-  copy_.Refuse(kBroken);
-  copy_.Break(kBroken);
+  backup_.Refuse(kBroken);
+  backup_.Break(kBroken);
   PassInSilence(kRight);
   EXPECT_FALSE(told_.has_value());
   PassInSilence(kAloneAfter - kRight + seconds(1));
@@ -205,19 +205,19 @@ TEST_F(ReplicatorTest, ContinuesAloneWhenTheRightOfASilentBackupHasExpired) {
 
 TEST_F(ReplicatorTest, AsksTheBackupFirstAfterAPause) {
   Tell();
-  copy_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
-  const int dials = copy_.dials();
+  backup_.Refuse(absl::AbortedError("ps/1 has been promoted in place of ps/0"));
+  const int dials = backup_.dials();
   clock_.Advance(2 * kAloneAfter);
   replicator_.Step();
   EXPECT_FALSE(told_.has_value() && told_->ok());
   PassInSilence(milliseconds(400));
-  EXPECT_GT(copy_.dials(), dials);
+  EXPECT_GT(backup_.dials(), dials);
   EXPECT_NE(replicator_.fenced(), "");
 }
 
 TEST_F(ReplicatorTest, WaitsForASilentBackupAfterAPause) {
   Tell();
-  copy_.Refuse(kBroken);
+  backup_.Refuse(kBroken);
   clock_.Advance(2 * kAloneAfter);
   replicator_.Step();
   PassInSilence(seconds(3));
@@ -230,8 +230,8 @@ TEST_F(ReplicatorTest, WaitsForASilentBackupAfterAPause) {
 TEST_F(ReplicatorTest, ReportsABackupThatStaysLost) {
   Pass(seconds(12));  // it may warn again
   testing::internal::CaptureStdout();
-  copy_.Refuse(kGone);
-  copy_.Break(kBroken);
+  backup_.Refuse(kGone);
+  backup_.Break(kBroken);
   PassInSilence(milliseconds(1800));
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   testing::internal::CaptureStdout();
@@ -242,8 +242,8 @@ TEST_F(ReplicatorTest, ReportsABackupThatStaysLost) {
 
 TEST_F(ReplicatorTest, ReportsNothingAfterItWasStopped) {
   testing::internal::CaptureStdout();
-  copy_.Refuse(kGone);
-  copy_.Break(kBroken);
+  backup_.Refuse(kGone);
+  backup_.Break(kBroken);
   PassInSilence(seconds(1));
   replicator_.Quit();
   PassInSilence(seconds(4));
@@ -252,11 +252,11 @@ TEST_F(ReplicatorTest, ReportsNothingAfterItWasStopped) {
 
 TEST(ReplicatorOfLargeValues, ABackupThatIsAllocatingGetsMoreTime) {
   test::FakeClock clock;
-  Copy copy;
+  Backup backup;
   Replicator replicator({.shard = "ps/0",
                          .backup = "ps/1 at host:2",
                          .origin = {},
-                         .dial = [&](ReplicationStreamHandler& handler) { return copy.Dial(handler); },
+                         .dial = [&](ReplicationStreamHandler& handler) { return backup.Dial(handler); },
                          .capture = [] {},
                          .allocating = seconds(60),
                          .clock = &clock});
@@ -264,10 +264,10 @@ TEST(ReplicatorOfLargeValues, ABackupThatIsAllocatingGetsMoreTime) {
   replicator.Step();
   clock.Advance(seconds(60));
   replicator.Step();
-  EXPECT_TRUE(copy.is_dialed());
+  EXPECT_TRUE(backup.is_dialed());
   clock.Advance(seconds(5));
   replicator.Step();
-  EXPECT_FALSE(copy.is_dialed()) << "every wait has a limit";
+  EXPECT_FALSE(backup.is_dialed()) << "every wait has a limit";
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST_F(FlowControlOfTwoWorkers, AWorkerWaitsForOneThatBeginsALittleLater) {
   EXPECT_THAT(flow_control_.Advance(1, 1000), UnorderedElementsAre(Credit{1, kLead}));
   EXPECT_THAT(flow_control_.Advance(1, RoundFlowControl::kStraggles),
               UnorderedElementsAre(Credit{1, kLead - 1000}))
-      << "the other worker already may";
+      << "the other worker may send that much already";
 }
 
 TEST_F(FlowControlOfTwoWorkers, NoWorkerWaitsForAStraggler) {

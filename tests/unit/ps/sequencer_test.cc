@@ -410,17 +410,17 @@ TEST_F(MeasuringSequencerTest, ALeaderThatWasPausedGivesTheServersAnotherMinute)
 class ReplicatedSequencerTest : public testing::Test {
  protected:
   ReplicatedSequencerTest()
-      : copy_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2, std::vector{Norms::kGradient}) {
+      : backup_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2, std::vector{Norms::kGradient}) {
     v1::SequencerEvent joined;
     joined.mutable_join()->set_incarnation(1);
-    EXPECT_EQ(copy_.Replay(joined), absl::OkStatus());
+    EXPECT_EQ(backup_.Replay(joined), absl::OkStatus());
   }
   void Stage(int64_t step) {
     for (int server : {0, 1}) {
       v1::SequencerEvent event;
       event.mutable_staged()->set_server(server);
       *event.mutable_staged()->mutable_gradient() = ToProto(Push(0, 1, step));
-      EXPECT_EQ(copy_.Replay(event), absl::OkStatus());
+      EXPECT_EQ(backup_.Replay(event), absl::OkStatus());
     }
   }
   static Sums Found(int server, double gradient) {
@@ -430,7 +430,7 @@ class ReplicatedSequencerTest : public testing::Test {
     v1::SequencerEvent event;
     event.mutable_sums()->set_server(server);
     *event.mutable_sums()->mutable_sums() = ToProto(Found(server, gradient));
-    EXPECT_EQ(copy_.Replay(event), absl::OkStatus());
+    EXPECT_EQ(backup_.Replay(event), absl::OkStatus());
   }
   // The state with a Measure to which ps/1 has reported its sums.
   v1::ReplicatedSequencer State() {
@@ -444,11 +444,11 @@ class ReplicatedSequencerTest : public testing::Test {
     return state;
   }
   std::vector<std::string> Subscribed(int64_t next_index) {
-    EXPECT_EQ(copy_.Subscribe(0, next_index, sink_), absl::OkStatus());
+    EXPECT_EQ(backup_.Subscribe(0, next_index, sink_), absl::OkStatus());
     return sink_->entries;
   }
 
-  Sequencer copy_;
+  Sequencer backup_;
   std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
 };
 
@@ -456,9 +456,9 @@ TEST_F(ReplicatedSequencerTest, ContinuesWithTheSumsReportedBefore) {
   Stage(1);
   Summed(1, 3);
   EXPECT_THAT(Subscribed(1), ElementsAre("1: measure gradient v1 of 0.1.1"));
-  copy_.OnSums(1, Found(1, 3));  // reported again to the promoted backup
+  backup_.OnSums(1, Found(1, 3));  // reported again to the promoted backup
   EXPECT_EQ(sink_->entries.size(), 1u);
-  copy_.OnSums(0, Found(0, 4));
+  backup_.OnSums(0, Found(0, 4));
   EXPECT_EQ(sink_->entries.back(), "2: v1 of 0.1.1, a 7 0 0");
 }
 
@@ -468,15 +468,15 @@ TEST_F(ReplicatedSequencerTest, SumsOfAPastMeasureAreIgnored) {
   Summed(0, 4);
   Stage(2);
   EXPECT_EQ(Subscribed(1).size(), 3u);
-  for (int server : {0, 1}) copy_.OnSums(server, Found(server, 4));
+  for (int server : {0, 1}) backup_.OnSums(server, Found(server, 4));
   EXPECT_THAT(sink_->entries, ElementsAre("1: measure gradient v1 of 0.1.1", "2: v1 of 0.1.1, a 7 0 0",
                                           "3: measure gradient v2 of 0.1.2"));
 }
 
 TEST_F(ReplicatedSequencerTest, AcceptsAStateInTheMiddleOfAMeasure) {
-  ASSERT_EQ(copy_.RestoreReplica(State()), absl::OkStatus());
+  ASSERT_EQ(backup_.RestoreReplica(State()), absl::OkStatus());
   EXPECT_THAT(Subscribed(2), IsEmpty());
-  copy_.OnSums(0, Found(0, 4));
+  backup_.OnSums(0, Found(0, 4));
   EXPECT_THAT(sink_->entries, ElementsAre("2: v1 of 0.1.1, a 7 0 0"));
 }
 
@@ -488,7 +488,7 @@ TEST_F(ReplicatedSequencerTest, RefusesAnImpossibleMeasure) {
   behind_nothing.clear_measuring();
   behind_nothing.add_behind()->mutable_marker()->set_token("here");
   for (const v1::ReplicatedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
-    EXPECT_EQ(copy_.RestoreReplica(state),
+    EXPECT_EQ(backup_.RestoreReplica(state),
               absl::InvalidArgumentError("the replicated log does not fit the job"))
         << state.DebugString();
   }

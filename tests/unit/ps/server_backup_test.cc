@@ -71,13 +71,13 @@ class PromotedServer : public testing::Test {
     worker.set_incarnation(1);
     worker.set_live(true);
     whole.set_in_sync(true);
-    Copy(origin);
+    Replicate(origin);
     v1::ReplicationHeader floats;
     floats.mutable_floats()->set_state(true);
     EXPECT_EQ(session_.OnFrame(floats, Bytes({1, 2})), absl::OkStatus());
-    Copy(shard, 2);
-    Copy(members);
-    Copy(whole);
+    Replicate(shard, 2);
+    Replicate(members);
+    Replicate(whole);
     server_.BackupClosed(sink_.get());
     server_.Promote({}, [](const absl::StatusOr<v1::PromoteResponse>& promoted) {
       EXPECT_EQ(promoted.status(), absl::OkStatus());
@@ -87,7 +87,7 @@ class PromotedServer : public testing::Test {
     shard_->Flush();
   }
 
-  void Copy(const v1::ReplicationBody& body, int64_t floats = 0) {
+  void Replicate(const v1::ReplicationBody& body, int64_t floats = 0) {
     v1::ReplicationHeader header;
     header.mutable_item()->set_number(++number_);
     header.mutable_item()->set_text(body.SerializeAsString());
@@ -159,7 +159,7 @@ class SinkWithOneMore final : public ReplicationSink {
 };
 
 // ABORTED would make the primary drop the shard.
-TEST(CopyThatIsStopped, DoesNotReportAPromotion) {
+TEST(BackupThatIsStopped, DoesNotReportAPromotion) {
   test::FakeClock clock;
   Server server({.index = 0,
                  .host_index = 1,
@@ -195,7 +195,7 @@ class ReplicatedServer : public testing::Test {
                  .connect_to_leader = nullptr,
                  .connect_to_backup =
                      [this](const std::string&, int, ReplicationStreamHandler& handler) {
-                       copy_ = &handler;
+                       handler_ = &handler;
                        return std::make_unique<RecordingStream>(sent_);
                      },
                  .copies_by_calls = true},
@@ -210,7 +210,7 @@ class ReplicatedServer : public testing::Test {
       server_.KeepUpBackups();
       v1::ReplicationAck answer;
       answer.set_replicated(sent_.size());
-      copy_->OnAnswer(answer);
+      handler_->OnAnswer(answer);
     }
     server_.Tick();
     EXPECT_TRUE(server_.ready());
@@ -234,7 +234,7 @@ class ReplicatedServer : public testing::Test {
 
   test::FakeClock clock_;
   std::vector<v1::ReplicationBody> sent_;
-  ReplicationStreamHandler* copy_ = nullptr;
+  ReplicationStreamHandler* handler_ = nullptr;
   Server server_;
 };
 

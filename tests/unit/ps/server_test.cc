@@ -71,7 +71,7 @@ class ServerTest : public testing::Test {
     request.set_message(message);
     EXPECT_TRUE(Call(server_, &Server::Leave, request).ok());
   }
-  // Creates a job as a chief that has just started.
+  // Changes the learning rate, as the first incarnation of the chief.
   absl::Status ChangeConfig(float learning_rate) {
     v1::ChangeConfigRequest request;
     request.set_incarnation(1);
@@ -633,7 +633,7 @@ TEST_F(ServerTest, AJobCreatedAfterAFailedAttemptWaitsForAllWorkers) {
   EXPECT_THAT((*job)->sequencer()->WaitingFor(), ElementsAre(0, 1));
 }
 
-TEST_F(ServerTest, WithLostWorkersWaitALostWorkerStaysInTheRound) {
+TEST_F(ServerTest, ALostWorkerStaysInTheRoundIfRoundsWaitForItsReturn) {
   v1::CreateRequest request = TrainingJob();
   request.mutable_job()->set_wait_for_return(true);
   server_.OnInitialised(Create(request)->layout());

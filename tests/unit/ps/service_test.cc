@@ -124,14 +124,14 @@ INSTANTIATE_TEST_SUITE_P(Over, ServiceTest,
 TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   test::FakeClock clock;
   net::DataListeners listeners = test::Listeners();
-  HostedShards parts(std::make_unique<Server>(Server::Options{.index = 0,
-                                                              .incarnation = 5,
-                                                              .connect_to_leader = nullptr,
-                                                              .data_endpoint = listeners.address()},
-                                              clock),
-                     0, nullptr);
-  Server& server = parts.own();
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
+  HostedShards shards(std::make_unique<Server>(Server::Options{.index = 0,
+                                                               .incarnation = 5,
+                                                               .connect_to_leader = nullptr,
+                                                               .data_endpoint = listeners.address()},
+                                               clock),
+                      0, nullptr);
+  Server& server = shards.own();
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
   *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
@@ -140,7 +140,7 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   server.Create(create,
                 [&](absl::StatusOr<v1::CreateResponse> response) { layout = response.value().layout(); });
 
-  const auto service = MakeService(parts);
+  const auto service = MakeService(shards);
   const Front front(*service);
 
   StandingReader reader;
@@ -176,11 +176,11 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
 class ClientWith {
  public:
   explicit ClientWith(const net::DataEndpoint& address, client::DataChannelOptions options = {})
-      : parts_(std::make_unique<Server>(
-                   Server::Options{
-                       .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .data_endpoint = address},
-                   clock_),
-               0, nullptr) {
+      : shards_(std::make_unique<Server>(
+                    Server::Options{
+                        .index = 0, .incarnation = 5, .connect_to_leader = nullptr, .data_endpoint = address},
+                    clock_),
+                0, nullptr) {
     options.say = [this](const std::string& how) { by_ = how; };
     stub_ = client::MakeDataChannelStub(front_.Stub(), options);
   }
@@ -198,8 +198,8 @@ class ClientWith {
 
  private:
   test::FakeClock clock_;
-  HostedShards parts_;
-  const std::unique_ptr<grpc::Service> service_ = MakeService(parts_);
+  HostedShards shards_;
+  const std::unique_ptr<grpc::Service> service_ = MakeService(shards_);
   const Front front_{*service_};
   std::string by_;
   std::unique_ptr<client::ServerStub> stub_;
@@ -218,11 +218,11 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
             .index = shard, .incarnation = 5, .connect_to_leader = nullptr, .data_endpoint = address},
         clock);
   };
-  HostedShards parts(make_server(1), 1, make_server);
-  Server& other = **parts.ForBackup(0);
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
+  HostedShards shards(make_server(1), 1, make_server);
+  Server& other = **shards.ForBackup(0);
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
   std::map<int, uint64_t> layouts;
-  for (Server* server : {&parts.own(), &other}) {
+  for (Server* server : {&shards.own(), &other}) {
     v1::CreateRequest create;
     create.mutable_job()->set_mode(v1::MODE_VARIABLES);
     const int64_t size = server == &other ? 3 : 2;
@@ -232,7 +232,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
       layouts[server == &other ? 0 : 1] = response.value().layout();
     });
   }
-  const auto service = MakeService(parts);
+  const auto service = MakeService(shards);
   const Front front(*service);
   for (const int shard : {0, 1}) {
     std::string by;
@@ -300,43 +300,43 @@ TEST(DataChannelService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
 
 TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
   test::FakeClock clock;
-  HostedShards parts(
+  HostedShards shards(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
   EXPECT_EQ(WayTo({.local_socket = "cairn-without-a-listener", .port = address.port, .key = address.key}),
             "TCP");
 }
 
 TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
   test::FakeClock clock;
-  HostedShards parts(
+  HostedShards shards(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5, .shared_memory = false});
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5, .shared_memory = false});
   EXPECT_EQ(WayTo(address), "a Unix socket");
 }
 
 TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
   test::FakeClock clock;
-  HostedShards parts(
+  HostedShards shards(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 6});
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 6});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
 TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
   test::FakeClock clock;
-  HostedShards parts(
+  HostedShards shards(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   net::DataEndpoint address = listeners.address();
   EXPECT_EQ(address.key.size(), 16u);
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5});
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
   address.key = std::string(16, 'x');
   EXPECT_EQ(WayTo(address), "gRPC");
   address.key.clear();
@@ -345,11 +345,11 @@ TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
 
 TEST(DataChannelService, ASessionBeyondTheLimitUsesGrpc) {
   test::FakeClock clock;
-  HostedShards parts(
+  HostedShards shards(
       std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
   net::DataListeners listeners = test::Listeners();
   const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(parts, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
+  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
   EXPECT_EQ(WayTo(address), "gRPC");
 }
 
@@ -358,9 +358,9 @@ class TokenTest : public testing::Test {
  protected:
   TokenTest()
       : gate_("ps/0", {.token = "the token of the job"}),
-        parts_(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock_), 0,
-               nullptr),
-        service_(MakeService(parts_, {.gate = &gate_})),
+        shards_(std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock_),
+                0, nullptr),
+        service_(MakeService(shards_, {.gate = &gate_})),
         front_(*service_) {}
 
   absl::Status ConnectWith(const std::string& token) {
@@ -372,7 +372,7 @@ class TokenTest : public testing::Test {
 
   test::FakeClock clock_;
   net::Gate gate_;
-  HostedShards parts_;
+  HostedShards shards_;
   std::unique_ptr<grpc::Service> service_;
   Front front_;
 };
@@ -407,7 +407,7 @@ TEST_F(TokenTest, EveryCallAndStreamNeedsTheToken) {
   reader.Open();
   const auto stream = stub->OpenStream(reader);
   EXPECT_EQ(reader.AwaitClosed().code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(parts_.own().ended(), std::nullopt) << "the stream is still open";
+  EXPECT_EQ(shards_.own().ended(), std::nullopt) << "no call has ended the server";
 }
 
 // Never answers Wait, like a server whose condition does not become true.
@@ -451,12 +451,12 @@ TEST(GrpcStub, ACallCancelledByAStoppingServerMayBeRepeated) {
 // shard again.
 TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   test::FakeClock clock;
-  HostedShards parts(std::make_unique<Server>(
-                         Server::Options{.index = 1, .incarnation = 5, .connect_to_leader = nullptr}, clock),
-                     1, nullptr);
-  const auto service = MakeService(parts);
+  HostedShards shards(std::make_unique<Server>(
+                          Server::Options{.index = 1, .incarnation = 5, .connect_to_leader = nullptr}, clock),
+                      1, nullptr);
+  const auto service = MakeService(shards);
   const Front front(*service);
-  const auto stub = front.Stub(/*part=*/0);
+  const auto stub = front.Stub(/*shard=*/0);
   v1::JoinResponse joined;
   EXPECT_EQ(stub->Join(v1::JoinRequest(), &joined, std::chrono::seconds(60)),
             absl::UnavailableError("ps/1 does not serve ps/0's shard now"));

@@ -40,7 +40,7 @@ class ReplicatedShard {
             .known = {{"a", {.values = 8, .direction = 2}}}};
   }
   // An entry from the primary.
-  absl::Status Copy(LogEntry entry, bool with_mean) {
+  absl::Status Replicate(LogEntry entry, bool with_mean) {
     entry.index = shard.next_index();
     v1::ReplicatedEntry replicated;
     replicated.set_mean(with_mean);
@@ -81,88 +81,90 @@ class ReplicatedShard {
 };
 
 TEST(ReplicatedShard, IsPromotedBetweenTwoMeasures) {
-  ReplicatedShard undisturbed, copy;
-  ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
-  ASSERT_EQ(undisturbed.Copy(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false),
+  ReplicatedShard undisturbed, backup;
+  ASSERT_EQ(undisturbed.Replicate(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true),
             absl::OkStatus());
-  ASSERT_EQ(undisturbed.Copy(undisturbed.TheApply(), /*with_mean=*/false), absl::OkStatus());
+  ASSERT_EQ(undisturbed.Replicate(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false),
+            absl::OkStatus());
+  ASSERT_EQ(undisturbed.Replicate(undisturbed.TheApply(), /*with_mean=*/false), absl::OkStatus());
 
-  ASSERT_EQ(copy.Copy(copy.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
-  copy.Promote();
-  ASSERT_TRUE(copy.shard.UnansweredSums().has_value());
-  EXPECT_EQ(copy.shard.UnansweredSums()->index, 1);
-  EXPECT_THAT(copy.shard.UnansweredSums()->slices[0].bands, ElementsAre(Squares{.gradient = 100}));
-  copy.Decide(copy.MeasureOf(Norms::kLayer, kClipped));
-  ASSERT_EQ(copy.port.sums.size(), 1u);
-  EXPECT_EQ(copy.port.sums[0].index, 2);
-  copy.Decide(copy.TheApply());
-  EXPECT_EQ(copy.shard.store().current().version, 1);
-  EXPECT_EQ(copy.Current(), undisturbed.Current());
-  copy.PushAgain();
-  EXPECT_EQ((*copy.answer)->outcome, v1::OUTCOME_ACCEPTED);
-  EXPECT_TRUE((*copy.answer)->duplicate);
+  ASSERT_EQ(backup.Replicate(backup.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
+  backup.Promote();
+  ASSERT_TRUE(backup.shard.UnansweredSums().has_value());
+  EXPECT_EQ(backup.shard.UnansweredSums()->index, 1);
+  EXPECT_THAT(backup.shard.UnansweredSums()->slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  backup.Decide(backup.MeasureOf(Norms::kLayer, kClipped));
+  ASSERT_EQ(backup.port.sums.size(), 1u);
+  EXPECT_EQ(backup.port.sums[0].index, 2);
+  backup.Decide(backup.TheApply());
+  EXPECT_EQ(backup.shard.store().current().version, 1);
+  EXPECT_EQ(backup.Current(), undisturbed.Current());
+  backup.PushAgain();
+  EXPECT_EQ((*backup.answer)->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_TRUE((*backup.answer)->duplicate);
 }
 
 TEST(ReplicatedShard, AMeasureWithLostGradientsWaitsForThem) {
-  ReplicatedShard copy;
-  copy.Promote();
-  copy.Decide(copy.MeasureOf(Norms::kGradient));
-  EXPECT_THAT(copy.shard.Missing(), ElementsAre(copy.gradient.key));
-  EXPECT_EQ(copy.shard.WaitsAt(), 1);
-  EXPECT_THAT(copy.port.sums, IsEmpty());
-  copy.PushAgain();
-  EXPECT_EQ(copy.shard.WaitsAt(), 0);
-  ASSERT_EQ(copy.port.sums.size(), 1u);
-  EXPECT_THAT(copy.port.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
-  copy.Decide(copy.MeasureOf(Norms::kLayer, kClipped));
-  copy.Decide(copy.TheApply());
-  EXPECT_EQ((*copy.answer)->outcome, v1::OUTCOME_ACCEPTED);
+  ReplicatedShard backup;
+  backup.Promote();
+  backup.Decide(backup.MeasureOf(Norms::kGradient));
+  EXPECT_THAT(backup.shard.Missing(), ElementsAre(backup.gradient.key));
+  EXPECT_EQ(backup.shard.WaitsAt(), 1);
+  EXPECT_THAT(backup.port.sums, IsEmpty());
+  backup.PushAgain();
+  EXPECT_EQ(backup.shard.WaitsAt(), 0);
+  ASSERT_EQ(backup.port.sums.size(), 1u);
+  EXPECT_THAT(backup.port.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  backup.Decide(backup.MeasureOf(Norms::kLayer, kClipped));
+  backup.Decide(backup.TheApply());
+  EXPECT_EQ((*backup.answer)->outcome, v1::OUTCOME_ACCEPTED);
 }
 
 TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
-  ReplicatedShard copy;
-  const LogEntry gradient = copy.MeasureOf(Norms::kGradient), layer = copy.MeasureOf(Norms::kLayer, kClipped);
-  EXPECT_THAT(std::string(copy.Copy(copy.TheApply(), /*with_mean=*/true).message()),
+  ReplicatedShard backup;
+  const LogEntry gradient = backup.MeasureOf(Norms::kGradient),
+                 layer = backup.MeasureOf(Norms::kLayer, kClipped);
+  EXPECT_THAT(std::string(backup.Replicate(backup.TheApply(), /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
-  EXPECT_FALSE(copy.Copy(layer, /*with_mean=*/true).ok());
-  ASSERT_EQ(copy.Copy(gradient, /*with_mean=*/true), absl::OkStatus());
-  EXPECT_FALSE(copy.Copy({.what = SnapshotBarrier{.token = "between"}}, /*with_mean=*/false).ok());
-  EXPECT_FALSE(copy.Copy(gradient, /*with_mean=*/false).ok());
-  EXPECT_FALSE(copy.Copy(copy.TheApply(), /*with_mean=*/false).ok());
-  ASSERT_EQ(copy.Copy(layer, /*with_mean=*/false), absl::OkStatus());
-  EXPECT_FALSE(copy.Copy(layer, /*with_mean=*/false).ok());
-  ASSERT_EQ(copy.Copy(copy.TheApply(), /*with_mean=*/false), absl::OkStatus());
-  EXPECT_EQ(copy.shard.failure(), absl::OkStatus());
+  EXPECT_FALSE(backup.Replicate(layer, /*with_mean=*/true).ok());
+  ASSERT_EQ(backup.Replicate(gradient, /*with_mean=*/true), absl::OkStatus());
+  EXPECT_FALSE(backup.Replicate({.what = SnapshotBarrier{.token = "between"}}, /*with_mean=*/false).ok());
+  EXPECT_FALSE(backup.Replicate(gradient, /*with_mean=*/false).ok());
+  EXPECT_FALSE(backup.Replicate(backup.TheApply(), /*with_mean=*/false).ok());
+  ASSERT_EQ(backup.Replicate(layer, /*with_mean=*/false), absl::OkStatus());
+  EXPECT_FALSE(backup.Replicate(layer, /*with_mean=*/false).ok());
+  ASSERT_EQ(backup.Replicate(backup.TheApply(), /*with_mean=*/false), absl::OkStatus());
+  EXPECT_EQ(backup.shard.failure(), absl::OkStatus());
 }
 
 TEST(ReplicatedShard, RefusesAnUpdateThatIsNotTheNextOne) {
-  ReplicatedShard copy;
-  LogEntry later = copy.MeasureOf(Norms::kGradient);
+  ReplicatedShard backup;
+  LogEntry later = backup.MeasureOf(Norms::kGradient);
   std::get<Measure>(later.what).version = 2;
-  EXPECT_THAT(std::string(copy.Copy(later, /*with_mean=*/true).message()),
+  EXPECT_THAT(std::string(backup.Replicate(later, /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log belongs to the update to version 2, but follows version 0"));
 }
 
 TEST(ReplicatedShard, ContinuesFromTheVersionOfTheReceivedState) {
-  ReplicatedShard copy;
+  ReplicatedShard backup;
   v1::ReplicatedShard state;
   state.set_next_index(7);
   state.set_version(5);
-  ASSERT_EQ(copy.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
-  LogEntry next = copy.MeasureOf(Norms::kGradient);
-  EXPECT_FALSE(copy.Copy(next, /*with_mean=*/true).ok());
+  ASSERT_EQ(backup.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
+  LogEntry next = backup.MeasureOf(Norms::kGradient);
+  EXPECT_FALSE(backup.Replicate(next, /*with_mean=*/true).ok());
   std::get<Measure>(next.what).version = 6;
-  EXPECT_EQ(copy.Copy(next, /*with_mean=*/true), absl::OkStatus());
+  EXPECT_EQ(backup.Replicate(next, /*with_mean=*/true), absl::OkStatus());
 }
 
 TEST(ReplicatedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
-  ReplicatedShard copy;
-  LogEntry strange = copy.MeasureOf(Norms::kGradient);
+  ReplicatedShard backup;
+  LogEntry strange = backup.MeasureOf(Norms::kGradient);
   std::get<Measure>(strange.what).contributors[0].key.worker = 2;
   const PushKey key = std::get<Measure>(strange.what).contributors[0].key;
   for (const LogEntry& entry :
        {strange, LogEntry{.what = Refuse{.key = key}}, LogEntry{.what = Release{.key = key}}}) {
-    EXPECT_THAT(std::string(copy.Copy(entry, /*with_mean=*/true).message()),
+    EXPECT_THAT(std::string(backup.Replicate(entry, /*with_mean=*/true).message()),
                 HasSubstr("entry 1 of the log is about worker 2, but the number of workers is 2"));
   }
 }
@@ -197,14 +199,14 @@ INSTANTIATE_TEST_SUITE_P(
                                  "worker 2, but the number of workers is 2"}));
 
 TEST_P(StrangeStateTest, IsRefused) {
-  ReplicatedShard copy;
+  ReplicatedShard backup;
   v1::ReplicatedShard state;
   state.set_next_index(7);
   state.set_version(5);
   GetParam().change(state);
-  EXPECT_THAT(std::string(copy.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)).message()),
+  EXPECT_THAT(std::string(backup.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)).message()),
               HasSubstr(GetParam().refusal));
-  EXPECT_EQ(copy.shard.next_index(), 1);
+  EXPECT_EQ(backup.shard.next_index(), 1);
 }
 
 // Records what a backup is sent.

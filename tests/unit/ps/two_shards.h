@@ -115,8 +115,8 @@ class Side {
 // The same pushes to a shard with speculative updates and to one without.
 class SpeculativeUpdateTest : public testing::TestWithParam<OptimizerConfig> {
  protected:
-  explicit SpeculativeUpdateTest(int thread_pool = 1)
-      : thread_pool_(thread_pool), speculative_(true, GetParam(), &thread_pool_), after_(false, GetParam()) {}
+  explicit SpeculativeUpdateTest(int threads = 1)
+      : thread_pool_(threads), speculative_(true, GetParam(), &thread_pool_), after_(false, GetParam()) {}
 
   Push Of(int worker, int64_t version, int64_t examples = 2) {
     Push push = {.gradient = {.key = {.worker = worker, .incarnation = 7, .step = version},

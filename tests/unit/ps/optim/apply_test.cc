@@ -252,9 +252,9 @@ TEST_P(ApplyInChunks, GivesTheSameBitsWhenItWritesPastTheCaches) {
           for (size_t s = 0; s < variable.slots().size(); ++s) {
             slots.push_back({from(variable.slots()[s]), written[s].data() + begin});
           }
-          std::vector<WeightedGradient> slices(gradients, gradients + contributors);
-          for (WeightedGradient& slice : slices) slice.values += begin;
-          EXPECT_EQ(ApplyMean(variable.optimizer(), {2, 0.1f}, slices,
+          std::vector<WeightedGradient> shifted(gradients, gradients + contributors);
+          for (WeightedGradient& gradient : shifted) gradient.values += begin;
+          EXPECT_EQ(ApplyMean(variable.optimizer(), {2, 0.1f}, shifted,
                               {.count = count - begin,
                                .old_values = from(variable.values()),
                                .slots = slots,

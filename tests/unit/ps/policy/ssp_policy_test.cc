@@ -27,7 +27,7 @@ class Workers {
   Workers(int workers, int64_t max_staleness) : policy_(Ssp(workers, max_staleness)) {
     for (int worker = 0; worker < workers; ++worker) policy_.OnJoin(worker, 1);
   }
-  // Slowest first, so that no worker is asked to push while its answer is deferred, except for its last push.
+  // Advances all workers clock by clock, so that no answer is deferred before its worker's last push.
   void BringTo(const std::vector<int64_t>& clocks) {
     for (int64_t clock = 1; clock <= *std::max_element(clocks.begin(), clocks.end()); ++clock) {
       for (size_t w = 0; w < clocks.size(); ++w) {
