@@ -253,7 +253,7 @@ int RunEvaluatorTask(const TrainOptions& options, const net::ResolvedCluster& cl
   if (!inputs.ok()) return Fault(inputs.status().message());
   TraceSession trace(traced, cluster.self.ToString());
   auto compute =
-      ComputeFor(options, inputs->model, inputs->loss, cluster, /*seat=*/nullptr, trace.recorder());
+      ComputeFor(options, inputs->model, inputs->loss, cluster, /*assignment=*/nullptr, trace.recorder());
   if (!compute.ok()) return Failure(compute.status());
   for (const std::string& warning : compute->warnings) LogWarning(warning);
   for (const std::string& remark : inputs->data.remarks) LogWarning(remark);

@@ -99,43 +99,44 @@ TEST_P(HostileClientTest, APositionFarAheadEndsTheStream) {
 }
 TEST_P(HostileOwnerTest, AnInvalidAddressEndsTheStream) {
   const absl::Status end = AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1},
-                                       /*lends=*/true, {{.address = 64, .bytes = 4096}});
+                                       /*offers_memory=*/true, {{.address = 64, .bytes = 4096}});
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(end.message(), HasSubstr("borrowed memory: no such address"));
 }
 TEST_P(HostileOwnerTest, RunsOfAnotherSizeThanThePayloadEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1}, /*lends=*/true,
-                          {{.address = 64, .bytes = 8192}})
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1},
+                          /*offers_memory=*/true, {{.address = 64, .bytes = 8192}})
                   .message(),
               HasSubstr("payload of 4096 bytes does not match its runs of 8192 bytes"));
 }
 TEST_P(HostileOwnerTest, RunsWhoseSizesOverflowEndTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 2}, /*lends=*/true,
-                          {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
-                  .message(),
-              HasSubstr("payload of 4096 bytes does not match its runs of"));
+  EXPECT_THAT(
+      AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 2}, /*offers_memory=*/true,
+                  {{.address = 64, .bytes = ~uint64_t{0}}, {.address = 64, .bytes = 4097}})
+          .message(),
+      HasSubstr("payload of 4096 bytes does not match its runs of"));
 }
 TEST_P(HostileOwnerTest, TooManyRunsEndTheStream) {
-  EXPECT_THAT(
-      AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 257}, /*lends=*/true)
-          .message(),
-      HasSubstr("payload of 257 runs"));
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 257},
+                          /*offers_memory=*/true)
+                  .message(),
+              HasSubstr("payload of 257 runs"));
 }
 TEST_P(HostileClientTest, ABorrowedPayloadForAServerThatDoesNotBorrowEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DataPrologue::kBorrowed, .payload_bytes = 4096, .runs = 1},
-                          /*lends=*/false, {{.address = 64, .bytes = 4096}})
+                          /*offers_memory=*/false, {{.address = 64, .bytes = 4096}})
                   .message(),
               HasSubstr("kind 3"));
 }
 TEST_P(HostileClientTest, ConfirmingMorePayloadsThanWereSentEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kReleased, .position = 1}, /*lends=*/true).message(),
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kReleased, .position = 1}, /*offers_memory=*/true).message(),
               HasSubstr("1 payloads confirmed, but only 0 are outstanding"));
 }
 TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
   EXPECT_THAT(AfterSaying({.kind = DataPrologue::kAllowed, .position = 1}).message(), HasSubstr("kind 9"));
 }
 TEST_P(HostileClientTest, AClientWithoutSharedMemoryCannotBorrow) {
-  const FileDescriptor raw = StartRaw(/*lends=*/true);
+  const FileDescriptor raw = StartRaw(/*offers_memory=*/true);
   const DataGreeting greeting = {.incarnation = kIncarnation};
   const DataPrologue borrows = {.kind = DataPrologue::kBorrowing};
   const std::string said = absl::StrCat(absl::string_view(BytesOf(greeting).data(), sizeof greeting),
@@ -159,63 +160,63 @@ TEST_P(HostileClientTest, ASocketInPlaceOfSharedMemoryIsRefused) {
 }
 
 TEST_P(HostileClientTest, ARegionForAServerThatDoesNotBorrowEndsTheStream) {
-  Greet(/*lends=*/false);
+  Greet(/*offers_memory=*/false);
   SendRegion(Memory());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 7"));
 }
 TEST_P(HostileClientTest, AnUnsealedRegionEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   const FileDescriptor memory(memfd_create("test", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(memory.get(), 4096), 0);
   SendRegion(memory);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 TEST_P(HostileClientTest, AFileInPlaceOfARegionEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   SendRegion(FileDescriptor(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 TEST_P(HostileClientTest, ARegionLargerThanItsMemoryEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   SendRegion(Memory(), {.number = 1, .address = kPlace, .bytes = 8192});
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("region of 8192 bytes, but its memory has 4096"));
 }
 TEST_P(HostileClientTest, ARegionSmallerThanItsMemoryEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   SendRegion(Memory(8192));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("shared memory cannot have 8192 bytes"));
 }
 TEST_P(HostileClientTest, ATruncatedRegionAnnouncementEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   SendRegion(Memory(), {.number = 1},
              /*header_bytes=*/8);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("invalid announcement of 8 bytes for a region"));
 }
 TEST_P(HostileClientTest, ARegionAnnouncedTwiceEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   for (int i = 0; i < 2; ++i) SendRegion(Memory());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("cannot map region 1: 1 regions are mapped"));
 }
 TEST_P(HostileClientTest, TooManyRegionsEndTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   for (uint64_t i = 1; i <= 9; ++i) {
     SendRegion(Memory(), {.number = i, .address = kPlace, .bytes = 4096});
   }
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("cannot map region 9: 8 regions are mapped"));
 }
 TEST_P(HostileClientTest, DescriptorsWithoutARegionEndTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   const int passed[] = {raw_.get(), raw_.get(), raw_.get()};
   for (int i = 0; i < 3; ++i) SendRaw({.header_bytes = 1}, "h", passed);
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("more descriptors than regions"));
 }
 TEST_P(HostileClientTest, APayloadInAnUnannouncedRegionEndsTheStream) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   EXPECT_THAT(AfterBorrowing(1, {.address = kPlace, .bytes = 64}).message(),
               HasSubstr("region 1, which was not announced"));
 }
 TEST_P(HostileClientTest, ARegionWithoutItsDescriptorIsNotUsed) {
-  Greet(/*lends=*/true);
+  Greet(/*offers_memory=*/true);
   SendRegion(FileDescriptor());
   EXPECT_THAT(AfterBorrowing(1, {.address = kPlace, .bytes = 64}).message(),
               HasSubstr("region 1, which was not announced"));
@@ -224,7 +225,7 @@ TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
   for (const BorrowedRun& run :
        {BorrowedRun{kPlace - 4, 64}, BorrowedRun{kPlace + 4096 - 60, 64}, BorrowedRun{kPlace + 4096, 4},
         BorrowedRun{~uint64_t{0} - 31, 64}, BorrowedRun{4, 64}}) {
-    Greet(/*lends=*/true);
+    Greet(/*offers_memory=*/true);
     SendRegion(Memory());
     EXPECT_THAT(AfterBorrowing(1, run).message(), HasSubstr("lie outside the region")) << run.address;
     EXPECT_EQ(at_server_.messages(), 0u);
@@ -233,7 +234,7 @@ TEST_P(HostileClientTest, APayloadOutsideItsRegionEndsTheStream) {
   }
 }
 TEST_P(HostileClientTest, ConfirmingAnUnannouncedRegionEndsTheStream) {
-  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kMapped, .position = 3}, /*lends=*/true).message(),
+  EXPECT_THAT(AfterSaying({.kind = DataPrologue::kMapped, .position = 3}, /*offers_memory=*/true).message(),
               HasSubstr("region 3 confirmed, which was not announced"));
 }
 

@@ -456,7 +456,7 @@ TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
                      1, nullptr);
   const auto service = MakeService(parts);
   const Front front(*service);
-  const auto stub = front.Stub(/*part=*/0);
+  const auto stub = front.Stub(/*shard=*/0);
   v1::JoinResponse joined;
   EXPECT_EQ(stub->Join(v1::JoinRequest(), &joined, std::chrono::seconds(60)),
             absl::UnavailableError("ps/1 does not serve ps/0's shard now"));
