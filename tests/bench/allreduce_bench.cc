@@ -44,7 +44,7 @@ struct Worker {
   std::unique_ptr<Member> member;
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<allreduce::DataRingService> data_listeners;
+  std::unique_ptr<allreduce::DataRingService> data_service;
   std::shared_ptr<allreduce::Ring> ring;
 };
 
@@ -76,7 +76,7 @@ class CairnRing {
                                                    .state_size = size},
                                    std::move(right));
       if (data_listeners.any()) {
-        one.data_listeners =
+        one.data_service =
             std::make_unique<allreduce::DataRingService>(*one.member, std::move(data_listeners), incarnation);
       }
       one.service = allreduce::MakeRingService(*one.member);
@@ -108,7 +108,7 @@ class CairnRing {
   ~CairnRing() {
     for (Worker& worker : workers_) worker.member->Complete();
     for (Worker& worker : workers_) {
-      worker.data_listeners.reset();
+      worker.data_service.reset();
       worker.server->Shutdown(std::chrono::system_clock::now());
     }
   }

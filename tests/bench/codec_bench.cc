@@ -19,7 +19,7 @@ namespace cairn::net {
 namespace {
 
 constexpr int64_t kCount = int64_t{256} << 10;
-constexpr int64_t kMax = kCount / 100;
+constexpr int64_t kMaxSelected = kCount / 100;
 
 std::vector<float> Gradient() {
   std::vector<float> values;
@@ -76,7 +76,7 @@ struct Encoded {
 
 void EncodeAll(const GradientCodec& codec, const std::vector<float>& from, Encoded& to) {
   to.ends.clear();
-  const Selection selection = codec.Select(from, kMax);
+  const Selection selection = codec.Select(from, kMaxSelected);
   int64_t at = 0;
   for (int64_t first = 0; first < kCount; first += codec.chunk_elements()) {
     at += codec.Encode(from, selection, {first, std::min(codec.chunk_elements(), kCount - first)},

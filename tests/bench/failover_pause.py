@@ -53,7 +53,7 @@ def run(options, victim, *flags):
                 step = len(times) + 1
                 key = int(found[1])
                 if killed_at is not None and key in times:
-                    continue  # made again, after a set-back
+                    continue  # repeated after a rollback
                 times.setdefault(key, now)
                 if step == 1:
                     first = now

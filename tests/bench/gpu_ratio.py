@@ -64,7 +64,7 @@ class Row:
 
     def __init__(self, configuration):
         self.configuration = configuration
-        self.ours, self.with_backups, self.theirs = [], None, {}
+        self.ours, self.with_copies, self.theirs = [], None, {}
 
     def fastest_captured(self, index):
         return max(rates[index] for way, rates in self.theirs.items() if way != "eager")
@@ -88,14 +88,14 @@ class Row:
                                   ["--resident", "--steps", min(steps, 5000), "--runs", RUNS], environment))
             for way in ways:
                 self.theirs.setdefault(way.name, []).append(self.configuration.batch / way.seconds())
-        self.with_backups = ours(step_bench, model, self.configuration,
+        self.with_copies = ours(step_bench, model, self.configuration,
                                 ["--compute_only", "--steps", max(20, min(steps // 2, 1000))], environment)
 
     def line(self):
         number = lambda value, form: format(value, form) if value is not None else "-"
         eager, captured = self.ratios()
         rates = [statistics.median(self.theirs[way]) if way in self.theirs else None for way in torch_step.WAYS]
-        return (f"{self.configuration.name:26}{statistics.median(self.ours):12.0f}{self.with_backups:12.0f}"
+        return (f"{self.configuration.name:26}{statistics.median(self.ours):12.0f}{self.with_copies:12.0f}"
                 + "".join(f"{number(rate, '.0f'):>12}" for rate in rates)
                 + f"{number(eager, '.2f'):>10}{number(captured, '.2f'):>10}")
 
@@ -160,7 +160,7 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"peer": torch_step.description(), "images_per_second": {
-                name: {"ours": row.ours, "ours with copies": row.with_backups, **row.theirs}
+                name: {"ours": row.ours, "ours with copies": row.with_copies, **row.theirs}
                 for name, row in rows.items()}}, file, indent=1)
     return 1 if missed or failed else 0
 

@@ -85,7 +85,8 @@ def step_seconds(options, *cluster):
 
 
 def run_seconds(options, steps, servers, workers, wire_dtype="float32"):
-    """The chief's summary of one run on links of the given rate; each server and worker has its own link."""
+    """The seconds of one run on links of the given rate, from the chief's summary. Each server and worker has its own
+    link."""
     names = [f"ps{i}" for i in range(servers)] + [f"worker{i}" for i in range(workers)]
     with network(options, names) as address, tempfile.TemporaryDirectory() as directory:
         cluster = {"worker": [f"{address[f'worker{i}']}:2222" for i in range(workers)]}

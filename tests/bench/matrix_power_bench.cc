@@ -213,7 +213,7 @@ absl::Status Run(const Options& options) {
         absl::StrCat("the sums differ by ", error, " of their norm, more than ", tolerance));
   }
 
-  // Those of the sum are negligible.
+  // Without the additions of the sum, which are negligible.
   const double operations = 2 * (kPower - 1) * 2 * std::pow(static_cast<double>(options.size), 3);
   std::vector<double> ours, theirs, ratios;
   for (int round = 0; round < options.rounds; ++round) {

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Training runs of Cairn and of its alternatives on one machine: examples/s as a ratio, ours / the peer's.
 
-    tests/bench/peer_clusters.py --data_dir MNIST [--tensorflow_python PATH] [--torch_python PATH] [--bin
-    build/release/bin]
-                                 [--networks cnn,wide] [--modes async,sync,allreduce] [--rounds 3] [--batch_size 64]
-                                 [--ps 1]
+    tests/bench/peer_clusters.py --data_dir MNIST [--tensorflow_python PATH] [--torch_python PATH]
+                                 [--bin build/release/bin] [--networks cnn,wide] [--modes async,sync,allreduce]
+                                 [--rounds 3] [--batch_size 64] [--ps 1]
 
 Compares `--mode async` with 2 workers to TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as
 many servers and workers, gRPC), and `--mode sync` and `--mode allreduce` to PyTorch's DistributedDataParallel over gloo

@@ -5,9 +5,9 @@
 
 goodput_push, goodput_pull: GB/s against size, a panel for each transport with all contenders of it and those of memory
 alone. cpu_push, cpu_pull: processor seconds for each GB, both sides together, in the same panels. workers, servers,
-encodings: goodput against their number or kind, at the size with most of them. A picture without data
-is skipped with a message. If a contender was measured twice with the same parameters, the later line counts. Needs
-only Python's standard library.
+encodings: goodput against their number or kind, at the size with most of them. A picture without data is skipped with a
+message. If a contender was measured twice with the same parameters, the later line counts. Needs only Python's standard
+library.
 """
 
 import json
@@ -106,7 +106,7 @@ def against_size(lines, way, to_point, y_label):
 
 
 def against(lines, of, label, name_of=str):
-    """A panel for push and for pull; x is `of` a line, at the size that has most values of it."""
+    """A panel for push and for pull; x is `of(line)`, at the size with most values of it."""
     ours = [line for line in lines if "encoding" in line]
     kinds = {}
     for line in ours:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The cost of monitoring: steps/s of a synchronous cluster with status pages and traces, against one without.
 
-    tests/bench/trace_cost.py MODEL DATA_DIR [--bin build/release/bin] [--pairs 5] [--steps 3000] [--trace_steps
-    FIRST:LAST]
+    tests/bench/trace_cost.py MODEL DATA_DIR [--bin build/release/bin] [--pairs 5] [--steps 3000]
+                              [--trace_steps FIRST:LAST]
 
 `cairn train` with 2 ps and 2 workers of one thread each, without validation; the two sides in turn, and each pair in
 the other order. Watched: --metrics_port for every task, each read every --scrape_secs, and --trace_file, of all steps

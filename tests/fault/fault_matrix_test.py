@@ -28,7 +28,7 @@ LASTING = ["--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_worke
 # while it keeps a snapshot; the last step.
 SERVER = ["started:1", "read:1", "push:15", "applied:15", "snapshot:2", f"applied:{STEPS}"]
 # Points of a server whose shard has a backup: the first pull; the middle of a push; between an update and its answer.
-COPIED = ["read:2", "push:15", "applied:15"]
+REPLICATED = ["read:2", "push:15", "applied:15"]
 # The same for an update that exchanges norms twice with the other server, including the moments before it reports its
 # sums.
 MEASURED = ["push:15", "measured:29", "measured:30", "applied:15"]
@@ -101,13 +101,13 @@ class FaultMatrixTest(IntegrationTest):
             watch.join()
         self.assertEqual(len(stopped), sum(map(len, TASKS.values())))
 
-    def assert_copies_lose_nothing(self, points, *flags):
+    def assert_backups_lose_nothing(self, points, *flags):
         """Runs without --train_dir, so a rollback is impossible."""
         sha = self.undisturbed(*flags)
         failures = []
 
         def run(case):
-            name = "copies-" + "-".join(case).replace("/", "").replace(":", "-")
+            name = "backups-" + "-".join(case).replace("/", "").replace(":", "-")
             run = self.job(name, "--ps_replication=1", "--lost_workers=wait", f"--fault={':'.join(case)}:KILL", *flags)
             if not run.wait(60):
                 failures.append(f"{case}: still runs\n{run.story()}")
@@ -118,7 +118,7 @@ class FaultMatrixTest(IntegrationTest):
             elif "was killed by SIGKILL: restarting it (1 of 100)" not in run.stderr:
                 failures.append(f"{case}: nothing was killed\n{run.story()}")
             elif "is promoted in place of" not in run.stderr:
-                failures.append(f"{case}: no copy took the place\n{run.story()}")
+                failures.append(f"{case}: no backup was promoted\n{run.story()}")
 
         cases = [(f"ps/{server}", point) for server in (0, 1) for point in points]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -127,10 +127,10 @@ class FaultMatrixTest(IntegrationTest):
         self.assert_nothing_runs()
 
     def test_servers_with_backups_lose_nothing_and_nothing_is_rolled_back(self):
-        self.assert_copies_lose_nothing(COPIED)
+        self.assert_backups_lose_nothing(REPLICATED)
 
     def test_servers_with_backups_lose_nothing_while_they_exchange_norms(self):
-        self.assert_copies_lose_nothing(MEASURED, *NORMS)
+        self.assert_backups_lose_nothing(MEASURED, *NORMS)
 
     def test_a_terminated_task_ends_the_cluster_with_its_code_and_a_new_run_resumes(self):
         sha = self.undisturbed()

@@ -42,9 +42,9 @@ INPUTS = 1024
 LEASE = 3  # seconds: some pauses are shorter, some longer
 BETWEEN_FAULTS = (1.0, 5.0)  # seconds
 PAUSES = (1.0, 8.0)
-AFTER_PAUSE = 30  # seconds from a pause's begin until both parts have whole copies again, at the latest
+AFTER_PAUSE = 30  # seconds after a pause's begin: both backups are in sync again by then
 CALM = 0.8  # so much of what an undisturbed job does in the time is asked for: the faults must not outlast it
-COPIED = 0.4  # of that with copies, which answers wait for
+REPLICATED = 0.4  # of that with backups, for which answers wait
 WARM_UP = 10  # seconds of a process' life until its memory is what it needs; shorter runs do not look
 MOST_GROWTH = 24 << 10  # KiB: one arena of glibc's more, TuneMalloc()'s padding
 MOST_TORN = 0.2  # seconds of asynchronous pushes between the snapshot markers on two servers, on a busy machine
@@ -188,7 +188,7 @@ class Faults:
 class Soak(IntegrationTest):
     options = None  # of the command line
     seconds_each = 0.0  # of an epoch that nothing disturbs
-    _faults_seen = _kills_seen = _whole_before = _whole_last = 0
+    _faults_seen = _kills_seen = _in_sync_before = _in_sync_last = 0
     _killed, _calm_since = False, 0.0
 
     def test_every_update_counts_once_whatever_is_killed(self):
@@ -231,7 +231,7 @@ class Soak(IntegrationTest):
         trial = self.run_to_end("cairn", "train", *self.flags(24), "--summary=trial.json")
         self.assert_exit(DONE, trial)
         self.seconds_each = read_summary(self.directory / "trial.json")["seconds"] / 24
-        share = CALM * (COPIED if self.options.ps_replication else 1)
+        share = CALM * (REPLICATED if self.options.ps_replication else 1)
         return max(1, int(share * self.options.seconds / self.seconds_each))
 
     def start_job(self, epochs):
@@ -266,18 +266,19 @@ class Soak(IntegrationTest):
         return ports
 
     def backups_are_in_sync(self, job, faults):
-        """True if the log shows that both backups are in sync, since a server was killed, or since one was paused."""
+        """Whether both backups are in sync again: after a kill, when the log has a line about each since then. A pause
+        need not leave a line, so after one this waits for AFTER_PAUSE seconds."""
         told = job.stderr.splitlines()
-        whole = [line for line in told if "'s shard is in sync with its backup on" in line]
+        in_sync = [line for line in told if "'s shard is in sync with its backup on" in line]
         if len(faults.kills) + len(faults.pauses) != self._faults_seen:
             self._faults_seen = len(faults.kills) + len(faults.pauses)
             self._killed = len(faults.kills) > self._kills_seen
             self._kills_seen = len(faults.kills)
-            self._whole_before, self._calm_since = self._whole_last, time.monotonic()
-        self._whole_last = len(whole)  # before the fault that may follow
+            self._in_sync_before, self._calm_since = self._in_sync_last, time.monotonic()
+        self._in_sync_last = len(in_sync)  # before the fault that may follow
         if self._killed:
-            return len(whole) >= self._whole_before + SERVERS
-        return len(whole) >= SERVERS and time.monotonic() - self._calm_since > AFTER_PAUSE
+            return len(in_sync) >= self._in_sync_before + SERVERS
+        return len(in_sync) >= SERVERS and time.monotonic() - self._calm_since > AFTER_PAUSE
 
     def watch_to_the_end(self, job, seconds):
         deadline = time.monotonic() + seconds

@@ -20,7 +20,7 @@ class Sink final : public ps::ReplicationSink {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto script = fuzz::ParseText<fuzz::BackupScript>(data, size);
-  fuzz::ServerPlayer player(0, /*place=*/1);
+  fuzz::ServerPlayer player(0, /*host_index=*/1);
   auto session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
   for (const fuzz::CopyStep& step : script.steps()) {
     switch (step.what_case()) {
