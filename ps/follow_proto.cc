@@ -86,9 +86,9 @@ absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
   return gradient;
 }
 
-absl::StatusOr<SnapshotBarrier> FromProto(const v1::SnapshotBarrier& proto) {
+absl::StatusOr<Marker> FromProto(const v1::Marker& proto) {
   if (proto.token().size() <= kMaxMarkerLength)
-    return SnapshotBarrier{.token = proto.token(), .snapshot = proto.snapshot()};
+    return Marker{.token = proto.token(), .snapshot = proto.snapshot()};
   return absl::InvalidArgumentError(absl::StrCat("a marker's name cannot have ", proto.token().size(),
                                                  " bytes, at most ", kMaxMarkerLength));
 }
@@ -238,7 +238,7 @@ v1::Decision ToProto(const LogEntry& entry) {
     }
     decision.mutable_measure()->set_norms(measure->norms == Norms::kGradient ? v1::NORMS_GRADIENT
                                                                              : v1::NORMS_LAYER);
-  } else if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what)) {
+  } else if (const auto* marker = std::get_if<Marker>(&entry.what)) {
     decision.mutable_marker()->set_token(marker->token);
     decision.mutable_marker()->set_snapshot(marker->snapshot);
   } else {

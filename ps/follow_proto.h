@@ -25,7 +25,7 @@ v1::Decision ToProto(const LogEntry& entry);
 // learning rate.
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision);
 // INVALID_ARGUMENT if the token is too long.
-absl::StatusOr<SnapshotBarrier> FromProto(const v1::SnapshotBarrier& proto);
+absl::StatusOr<Marker> FromProto(const v1::Marker& proto);
 // Fails as CheckConfigChange() does, but does not check whether the job has a schedule.
 absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto);
 

@@ -73,7 +73,7 @@ void Sequencer::Leave(int worker, uint64_t incarnation) {
   Deliver(change);
 }
 
-absl::StatusOr<Progress> Sequencer::WriteMarker(const SnapshotBarrier& marker) {
+absl::StatusOr<Progress> Sequencer::WriteMarker(const Marker& marker) {
   Progress progress;
   Change change;
   {

@@ -49,7 +49,7 @@ namespace cairn::ps {
 // The maximum size of a marker's token, in bytes.
 inline constexpr size_t kMaxMarkerLength = 256;
 
-struct SnapshotBarrier {
+struct Marker {
   std::string token;
   bool snapshot = false;  // the slots are stored with the values
 };
@@ -78,7 +78,7 @@ struct ConfigChange {
 };
 
 struct LogEntry {
-  using What = std::variant<Apply, Refuse, Release, SnapshotBarrier, Measure, ConfigChange>;
+  using What = std::variant<Apply, Refuse, Release, Marker, Measure, ConfigChange>;
   int64_t index = 0;  // the first entry has index 1
   What what;
   // In an entry that follows a Measure: the totals of that Measure over all servers.
@@ -133,7 +133,7 @@ class Sequencer {
   void Leave(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the progress of the job at the marker. RESOURCE_EXHAUSTED, naming the server that lags, if the
   // log is full.
-  absl::StatusOr<Progress> WriteMarker(const SnapshotBarrier& marker) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Progress> WriteMarker(const Marker& marker) ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes a config change by the chief (worker 0). ABORTED unless `incarnation` is the chief's current
   // incarnation and a member. RESOURCE_EXHAUSTED as WriteMarker(). An incarnation numbers its config changes
   // in rising order: a call whose number is not above the previous number is a repeat, and has no effect.

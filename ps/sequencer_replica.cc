@@ -169,7 +169,7 @@ absl::Status Sequencer::Replay(const v1::SequencerEvent& event) {
       OnExecuted(event.executed().server(), event.executed().index());
       return absl::OkStatus();
     case v1::SequencerEvent::kMarker: {
-      CAIRN_ASSIGN_OR_RETURN(const SnapshotBarrier marker, FromProto(event.marker()));
+      CAIRN_ASSIGN_OR_RETURN(const Marker marker, FromProto(event.marker()));
       return WriteMarker(marker).status();
     }
     case v1::SequencerEvent::kConfigChange: {

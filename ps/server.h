@@ -63,7 +63,7 @@ class Server {
     ActiveJob::LeaderConnector connect_to_leader;  // required if index > 0
     BackupDialer connect_to_backup{};              // required for jobs with ps_replication
     // Replication runs in KeepUpBackups(), by the given clock, instead of in a thread.
-    bool copies_by_calls = false;
+    bool replicates_by_calls = false;
     int64_t memory_limit = UsableMemory();  // limit for one job, in bytes: see MemoryNeeds
     ThreadPool* thread_pool = nullptr;      // for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
@@ -133,7 +133,7 @@ class Server {
 
   // Ends the leases and the waiting calls whose time is over. The owner calls it several times a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
-  // With Options::copies_by_calls: one step of replication. Called often, by one thread.
+  // With Options::replicates_by_calls: one step of replication. Called often, by one thread.
   void KeepUpBackups() ABSL_LOCKS_EXCLUDED(mutex_);
   // The process was paused: silence of other tasks during the pause does not count against them.
   void WokeUp() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -55,7 +55,7 @@ ActiveJob::Host Server::HostFor(uint64_t incarnation) {
           .epoch = epoch_,
           .connect_to_backup = options_.connect_to_backup,
           .capture_members = [this](Replicator& replicator) { CaptureMembers(replicator); },
-          .backups_clock = options_.copies_by_calls ? &clock_ : nullptr};
+          .backups_clock = options_.replicates_by_calls ? &clock_ : nullptr};
 }
 
 void Server::KeepUpBackups() {

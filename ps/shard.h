@@ -294,7 +294,7 @@ class Shard final : public LogSink {
   void TraceContributors(const Apply& apply, TimePoint began) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRefuse(const Refuse& refuse, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   void ExecuteRelease(const Release& release, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
-  void ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ExecuteMarker(const Marker& marker, Replies& replies) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ReadResult> ReadAtMarker(bool snapshot);
   // INVALID_ARGUMENT if the number of replicated values differs from the number of this shard's values.
   absl::Status CheckValues(const AlignedBuffer* values) const;

@@ -82,7 +82,7 @@ void Shard::Execute(const LogEntry& entry, Replies& replies) {
     SendEntry(entry, /*with_mean=*/false);
     if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
     if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
-    if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what)) ExecuteMarker(*marker, replies);
+    if (const auto* marker = std::get_if<Marker>(&entry.what)) ExecuteMarker(*marker, replies);
     if (const auto* config_change = std::get_if<ConfigChange>(&entry.what))
       ExecuteConfigChange(*config_change);
   }
@@ -279,7 +279,7 @@ void Shard::MakeRoom() {
   markers_.DropUntil([this] { return store_.CheckRoomForReader(); });
 }
 
-void Shard::ExecuteMarker(const SnapshotBarrier& marker, Replies& replies) {
+void Shard::ExecuteMarker(const Marker& marker, Replies& replies) {
   if (port_ == nullptr) {  // a backup: its readers must place a new marker
     MutexLock lock(mutex_);
     markers_.KeepNothing(marker.token);

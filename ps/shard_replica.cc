@@ -87,7 +87,7 @@ void Shard::SendState() {
   state.set_final_version(final_version_);
   if (const auto rate = store_.changed_learning_rate()) state.set_learning_rate(*rate);
   item.floats = {values.data};
-  if (auto slots = store_.CopySlotsForBackup(); slots != nullptr) item.floats.push_back(std::move(slots));
+  if (auto slots = store_.CopySlotsBeyondBudget(); slots != nullptr) item.floats.push_back(std::move(slots));
   {
     MutexLock lock(mutex_);
     ledger_.Save(*state.mutable_ledger());

@@ -210,7 +210,7 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> VariableStore::CopySlots() 
   return copy;
 }
 
-std::shared_ptr<const AlignedBuffer> VariableStore::CopySlotsForBackup() {
+std::shared_ptr<const AlignedBuffer> VariableStore::CopySlotsBeyondBudget() {
   if (slots_.empty()) return nullptr;
   std::shared_ptr<AlignedBuffer> copy = slots_pool_.Acquire();
   FillSlotsCopy(*copy);

@@ -111,8 +111,8 @@ class VariableStore {
   // A copy of all slots, one after another; null if there are none. RESOURCE_EXHAUSTED if there is no room
   // for it. Threading as Write().
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> CopySlots();
-  // As CopySlots(), but beyond the budget if necessary: for the backup.
-  std::shared_ptr<const AlignedBuffer> CopySlotsForBackup();
+  // As CopySlots(), but beyond the budget if necessary: for a backup, or for another worker of a ring.
+  std::shared_ptr<const AlignedBuffer> CopySlotsBeyondBudget();
   // Restores the state of another store at `version`. `state` is from state_pool(); null if there are no
   // values. Threading as Write().
   void Restore(int64_t version, const AlignedBuffer* state);

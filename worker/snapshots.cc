@@ -394,7 +394,7 @@ absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
     absl::Status status = Mark(client);
     if (status.ok()) status = wait();
     if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
-    CAIRN_RETURN_IF_ERROR(client.RecoverSnapshot(status));
+    CAIRN_RETURN_IF_ERROR(client.CheckSnapshotMayBeRetried(status));
   }
 }
 

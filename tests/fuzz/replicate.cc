@@ -22,9 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto script = fuzz::ParseText<fuzz::BackupScript>(data, size);
   fuzz::ServerPlayer player(0, /*host_index=*/1);
   auto session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
-  for (const fuzz::CopyStep& step : script.steps()) {
+  for (const fuzz::ReplicationStep& step : script.steps()) {
     switch (step.what_case()) {
-      case fuzz::CopyStep::kItem: {  // well-formed, so that most of it is read
+      case fuzz::ReplicationStep::kItem: {  // well-formed, so that most of it is read
         if (player.IsTooLarge(step.item().body().origin())) break;
         v1::ReplicationHeader header;
         const std::string& floats = step.item().floats();
@@ -40,17 +40,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         FUZZ_CHECK(status.ok() || !status.message().empty());
         break;
       }
-      case fuzz::CopyStep::kFrame: {
+      case fuzz::ReplicationStep::kFrame: {
         const absl::Span<const char> run(step.frame().payload());
         const net::Payload payload = run.empty() ? net::Payload() : net::Payload(&run, 1);
         const absl::Status status = session->OnFrame(step.frame().header(), payload);
         FUZZ_CHECK(status.ok() || !status.message().empty());
         break;
       }
-      case fuzz::CopyStep::kAgain:
+      case fuzz::ReplicationStep::kAgain:
         session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
         break;
-      case fuzz::CopyStep::kPromote: {
+      case fuzz::ReplicationStep::kPromote: {
         bool answered = false;
         player.server().Promote(step.promote(), [&](const auto& response) {
           answered = true;
@@ -59,13 +59,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         FUZZ_CHECK(answered);
         break;
       }
-      case fuzz::CopyStep::kCall: {
+      case fuzz::ReplicationStep::kCall: {
         fuzz::Script one;
         *one.add_steps() = step.call();
         player.Play(one);
         break;
       }
-      case fuzz::CopyStep::WHAT_NOT_SET:
+      case fuzz::ReplicationStep::WHAT_NOT_SET:
         break;
     }
   }

@@ -103,7 +103,7 @@ ServerPlayer::ServerPlayer(int index, int host_index)
                        ? ps::BackupDialer()
                        : [](const std::string&, int,
                             ps::ReplicationStreamHandler&) { return std::make_unique<NowhereStream>(); },
-               .copies_by_calls = true},
+               .replicates_by_calls = true},
               clock_),
       sink_(std::make_shared<Sink>()) {
   static const bool quiet = [] {

@@ -80,7 +80,7 @@ RETIRED_NAMES = {
     r"Meters|(?<![a-z])meters(?![a-z])": "Metrics, metrics",
     r"Formation|(?<![a-z])formation(?![a-z])": "RingEpoch, ring_epoch",
     r"Ticket|(?<![a-z])tickets?(?![a-z])": "WorkItem, work_item",
-    r"\bMark(?=Request|Response|Snapshot)|\bMarks\b": "PlaceMarker..., SnapshotBarrier, MarkerTable",
+    r"\bMark(?=Request|Response|Snapshot)|\bMarks\b": "PlaceMarker..., Marker, MarkerTable",
     r"\bCopy(?=Body|Item|Answer|Sink|Header|Origin|Wire|Dialer|Closed|Link|Frame|S(tream|ession))": "Replication..., Backup...",
     r"\bCopied(?=[A-Z])": "Replicated...",
     r"\bModelPart(?!ition)|\bDivision": "ModelPartition, PipelineStage",

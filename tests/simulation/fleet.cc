@@ -50,7 +50,7 @@ std::unique_ptr<ps::Server> Fleet::MakeServer(int shard, int process, uint64_t i
               [this, process](const std::string&, int of, ps::ReplicationStreamHandler& handler) {
                 return DialBackup(simulation_, *this, of, process, handler);
               },
-          .copies_by_calls = true},
+          .replicates_by_calls = true},
       simulation_.clock);
 }
 

@@ -100,7 +100,7 @@ absl::Status RingExchange::Initialise(const v1::Job& job, client::StateSource& s
 std::shared_ptr<const AlignedBuffer> RingExchange::State() {
   auto state = store_.state_pool().Acquire();
   std::copy_n(values_.data->data(), size(), state->data());
-  if (const auto slots = store_.CopySlotsForBackup(); slots != nullptr) {
+  if (const auto slots = store_.CopySlotsBeyondBudget(); slots != nullptr) {
     std::copy_n(slots->data(), slots->size(), state->data() + size());
   }
   return state;

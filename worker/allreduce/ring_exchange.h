@@ -97,7 +97,7 @@ class RingExchange final : public client::Exchange {
   // Writes the values of this worker only. For use after training.
   absl::Status Write(absl::Span<const float> values) override;
   absl::StatusOr<client::TakenSnapshot> TakeSnapshot() override;
-  absl::Status RecoverSnapshot(const absl::Status& failure) override { return failure; }
+  absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) override { return failure; }
 
   void Interrupt(absl::Status reason) override { member_.Interrupt(reason); }
 

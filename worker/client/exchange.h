@@ -116,7 +116,7 @@ class Exchange {
   virtual absl::StatusOr<TakenSnapshot> TakeSnapshot() = 0;
   // Returns OK if another snapshot may succeed after one failed with `failure`; otherwise `failure`, or the
   // error of the attempt to find out. Blocks briefly.
-  virtual absl::Status RecoverSnapshot(const absl::Status& failure) = 0;
+  virtual absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) = 0;
 
   // Makes all calls that wait, now and later, fail with `reason`. Any thread.
   virtual void Interrupt(absl::Status reason) = 0;

@@ -401,7 +401,7 @@ absl::StatusOr<TakenSnapshot> TrainingClient::TakeSnapshot() {
                        }};
 }
 
-absl::Status TrainingClient::RecoverSnapshot(const absl::Status& failure) {
+absl::Status TrainingClient::CheckSnapshotMayBeRetried(const absl::Status& failure) {
   if (!absl::IsUnavailable(failure) || !connection_->replicated()) return failure;
   std::this_thread::sleep_for(kBetweenSnapshots);
   return connection_->DescribeAll().status();

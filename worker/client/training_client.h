@@ -156,7 +156,7 @@ class TrainingClient final : public Exchange {
   absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
   // OK if another snapshot may succeed, for example because a server with the marked snapshot failed and its
   // backup has been promoted.
-  absl::Status RecoverSnapshot(const absl::Status& failure) override;
+  absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) override;
   Connection& connection() { return *connection_; }
 
   // Makes all calls that wait, now and later, fail with `reason`. Any thread.

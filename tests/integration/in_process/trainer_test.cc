@@ -122,8 +122,8 @@ class ExchangeOnDevice final : public client::Exchange {
   absl::Status EndTraining() override { return servers_.EndTraining(); }
   absl::Status Write(absl::Span<const float> values) override { return servers_.Write(values); }
   absl::StatusOr<client::TakenSnapshot> TakeSnapshot() override { return servers_.TakeSnapshot(); }
-  absl::Status RecoverSnapshot(const absl::Status& failure) override {
-    return servers_.RecoverSnapshot(failure);
+  absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) override {
+    return servers_.CheckSnapshotMayBeRetried(failure);
   }
   void Interrupt(absl::Status reason) override { servers_.Interrupt(std::move(reason)); }
   void Leave(v1::LeaveReason reason, const std::string& message) override { servers_.Leave(reason, message); }

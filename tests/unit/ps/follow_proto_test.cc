@@ -51,10 +51,8 @@ TEST(FollowProto, ARefusalKeepsItsOutcomeAndStaleness) {
 }
 
 TEST(FollowProto, AMarkerKeepsItsToken) {
-  EXPECT_EQ(
-      std::get<SnapshotBarrier>(ThroughTheWire({.index = 2, .what = SnapshotBarrier{"worker/1#4.7"}}).what)
-          .token,
-      "worker/1#4.7");
+  EXPECT_EQ(std::get<Marker>(ThroughTheWire({.index = 2, .what = Marker{"worker/1#4.7"}}).what).token,
+            "worker/1#4.7");
 }
 
 TEST(FollowProto, AMeasureKeepsItsGradientsNormsAndTotals) {

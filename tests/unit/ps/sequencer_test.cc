@@ -37,7 +37,7 @@ std::string ToText(const LogEntry& entry) {
     return absl::StrCat(entry.index, ": refuse ", refuse->key.worker, ".", refuse->key.incarnation, ".",
                         refuse->key.step);
   }
-  if (const auto* marker = std::get_if<SnapshotBarrier>(&entry.what))
+  if (const auto* marker = std::get_if<Marker>(&entry.what))
     return absl::StrCat(entry.index, ": marker ", marker->token);
   const auto& config_change = std::get<ConfigChange>(entry.what);
   return absl::StrCat(entry.index, ": ",

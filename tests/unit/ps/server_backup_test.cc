@@ -57,7 +57,7 @@ class PromotedServer : public testing::Test {
                        return port;
                      },
                  .connect_to_backup = DialNobody,
-                 .copies_by_calls = true},
+                 .replicates_by_calls = true},
                 clock_) {
     v1::ReplicationBody origin, shard, members, whole;
     v1::Job& job = *origin.mutable_origin()->mutable_job();
@@ -165,7 +165,7 @@ TEST(BackupThatIsStopped, DoesNotReportAPromotion) {
                  .host_index = 1,
                  .connect_to_leader = nullptr,
                  .connect_to_backup = DialNobody,
-                 .copies_by_calls = true},
+                 .replicates_by_calls = true},
                 clock);
   v1::ReplicationOrigin origin;
   *origin.mutable_job() = ReplicatedJob(/*workers=*/1);
@@ -198,7 +198,7 @@ class ReplicatedServer : public testing::Test {
                        handler_ = &handler;
                        return std::make_unique<RecordingStream>(sent_);
                      },
-                 .copies_by_calls = true},
+                 .replicates_by_calls = true},
                 clock_) {
     v1::CreateRequest create;
     *create.mutable_job() = ReplicatedJob(/*workers=*/2);
@@ -262,7 +262,7 @@ TEST(ABackupThatNobodyServes, CreatesTheJobAgainWithANewIncarnation) {
                  .connect_to_leader = [](const v1::Job&, std::shared_ptr<Shard>,
                                          int64_t) { return std::make_unique<RecordingPort>(); },
                  .connect_to_backup = DialNobody,
-                 .copies_by_calls = true},
+                 .replicates_by_calls = true},
                 clock);
   v1::ReplicationOrigin origin;
   *origin.mutable_job() = ReplicatedJob(/*workers=*/1);

@@ -128,7 +128,7 @@ TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
               HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
   EXPECT_FALSE(backup.Replicate(layer, /*with_mean=*/true).ok());
   ASSERT_EQ(backup.Replicate(gradient, /*with_mean=*/true), absl::OkStatus());
-  EXPECT_FALSE(backup.Replicate({.what = SnapshotBarrier{.token = "between"}}, /*with_mean=*/false).ok());
+  EXPECT_FALSE(backup.Replicate({.what = Marker{.token = "between"}}, /*with_mean=*/false).ok());
   EXPECT_FALSE(backup.Replicate(gradient, /*with_mean=*/false).ok());
   EXPECT_FALSE(backup.Replicate(backup.TheApply(), /*with_mean=*/false).ok());
   ASSERT_EQ(backup.Replicate(layer, /*with_mean=*/false), absl::OkStatus());

@@ -206,8 +206,8 @@ TEST_F(ShardTest, AReadAtAMarkerReturnsTheValuesOfThatPoint) {
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   EXPECT_FALSE(before.has_value());
-  Decide(SnapshotBarrier{.token = "m"});
-  Decide(SnapshotBarrier{.token = "n"});
+  Decide(Marker{.token = "m"});
+  Decide(Marker{.token = "n"});
   Push(Key(0, 2), {1, 1}, first_);
   ApplyRound(2, {Key(0, 2)});
   Read("n", after);  // after the log got there
@@ -222,7 +222,7 @@ TEST_F(ShardTest, AReaderTooLateForItsMarkerIsRefused) {
   for (int64_t version = 1; version <= 100; ++version) {
     Push(Key(0, version), {1, 1}, first_);
     ApplyRound(version, {Key(0, version)});
-    Decide(SnapshotBarrier{.token = absl::StrCat(version)});
+    Decide(Marker{.token = absl::StrCat(version)});
   }
   ReadAnswer late, recent;
   Read("1", late);
@@ -233,7 +233,7 @@ TEST_F(ShardTest, AReaderTooLateForItsMarkerIsRefused) {
 }
 
 TEST_F(ShardTest, ManyMarkersOfOneVersionAreAllKept) {
-  for (int marker = 0; marker < 300; ++marker) Decide(SnapshotBarrier{.token = absl::StrCat(marker)});
+  for (int marker = 0; marker < 300; ++marker) Decide(Marker{.token = absl::StrCat(marker)});
   ReadAnswer first;
   Read("0", first);
   ASSERT_TRUE(first.has_value());
@@ -320,7 +320,7 @@ TEST_F(ShardTest, WaitingReadersOfMarkersAreBounded) {
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->status(),
             absl::ResourceExhaustedError("marker m: 1024 reads wait for markers, at most 1024"));
-  Decide(SnapshotBarrier{.token = "m"});
+  Decide(Marker{.token = "m"});
   for (const ReadAnswer& answer : answers) EXPECT_TRUE(answer->ok());
   ReadAnswer next;
   Read("n", next);
@@ -363,10 +363,10 @@ TEST_F(ShardTest, ExecutionIsReportedEvenIfTheQueueIsNeverEmpty) {
   for (int marker = 0; marker < kMarkers; ++marker) {
     shard_.Read(absl::StrCat(marker), [&, marker](const absl::StatusOr<ReadResult>&) {
       reported_before_the_end = port_.executed;
-      if (marker + 1 < kMarkers) Decide(SnapshotBarrier{.token = absl::StrCat(marker + 1)});
+      if (marker + 1 < kMarkers) Decide(Marker{.token = absl::StrCat(marker + 1)});
     });
   }
-  Decide(SnapshotBarrier{.token = "0"});
+  Decide(Marker{.token = "0"});
   EXPECT_EQ(reported_before_the_end, 512);
   EXPECT_EQ(port_.executed, kMarkers);
 }
@@ -412,7 +412,7 @@ constexpr int64_t kNeedsOfOneWorker = 4 * (1 + 2 + 1 + 1 + 2);
 TEST(ShardMemory, TheMemoryNeedsSufficeWhileASnapshotIsRead) {
   SmallShard small(kNeedsOfOneWorker);
   for (int step = 0; step < 3; ++step) {
-    small.Decide(SnapshotBarrier{.token = "snapshot", .snapshot = true});
+    small.Decide(Marker{.token = "snapshot", .snapshot = true});
     const ReadAnswer snapshot = small.Read("snapshot");
     ASSERT_TRUE(snapshot->ok()) << snapshot->status();
     const PushAnswer pushed = small.Step(/*read_values=*/true);
@@ -424,7 +424,7 @@ TEST(ShardMemory, TheMemoryNeedsSufficeWhileASnapshotIsRead) {
 TEST(ShardMemory, UnreadVersionsAreDroppedWhenTheMemoryIsNeeded) {
   SmallShard small(kNeedsOfOneWorker);
   for (int marker = 0; marker < 20; ++marker) {
-    small.Decide(SnapshotBarrier{.token = absl::StrCat(marker)});
+    small.Decide(Marker{.token = absl::StrCat(marker)});
     ASSERT_TRUE(small.Step()->ok());
   }
   const ReadAnswer late = small.Read("0"), recent = small.Read("19");
@@ -457,8 +457,8 @@ TEST(ShardMemory, SlowReadersCauseRefusalsUntilTheyFinish) {
 TEST(ShardMemory, ASnapshotWithoutRoomForItsSlotsIsRefused) {
   // Two slots and two versions fit, but no copy of the slots.
   SmallShard small(4 * (2 + 2), {"Adam", {{"learning_rate", 1}}});
-  small.Decide(SnapshotBarrier{.token = "values"});
-  small.Decide(SnapshotBarrier{.token = "state", .snapshot = true});
+  small.Decide(Marker{.token = "values"});
+  small.Decide(Marker{.token = "state", .snapshot = true});
   EXPECT_TRUE(small.Read("values")->ok());
   EXPECT_THAT(std::string(small.Read("state")->status().message()),
               HasSubstr("no memory for the slots of a snapshot, 8 B"));
