@@ -183,7 +183,8 @@ class Replicator final : private ReplicationStreamHandler {
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAlone;
   bool was_in_sync_ ABSL_GUARDED_BY(mutex_) = false;
-  // Whether the backup has been lost since it was last in sync. Initially true: there is no backup to lose.
+  // False while a backup is in sync, so that its failure is logged once. Initially true: there is no backup
+  // yet.
   bool has_lost_backup_ ABSL_GUARDED_BY(mutex_) = true;
   // The warning about the lost backup, while it is too early to log it.
   std::string untold_loss_ ABSL_GUARDED_BY(mutex_);

@@ -304,7 +304,7 @@ absl::Status Sequencer::CheckMeasuring(TimePoint now) {
     return servers_[static_cast<size_t>(server)].sink == nullptr;
   };
   if (std::any_of(unmeasured.begin(), unmeasured.end(), away)) {
-    // A server may be away for any time: until its backup is promoted, or until the job is rolled back.
+    // There is no limit on the absence of a server: its backup is promoted, or the job is rolled back.
     measuring_->seen_at.reset();
     return absl::OkStatus();
   }

@@ -31,7 +31,7 @@ class AsyncPolicy final : public UpdatePolicy {
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
-  std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
+  std::optional<int64_t> final_version_;  // from PolicyConfig; a config change may lower it
   UpdateCounters counters_;
 };
 

@@ -55,7 +55,7 @@ class SspPolicy final : public UpdatePolicy {
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
-  std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
+  std::optional<int64_t> final_version_;  // from PolicyConfig; a config change may lower it
   std::map<int, int64_t> clocks_;         // [worker]: gradients applied, in all its lives; see OnJoin()
   int64_t slowest_ = 0;                   // the slowest clock, from FindSlowest(); never falls
   std::map<int, PushKey> deferred_;       // [worker]: the push that is applied and not answered

@@ -47,7 +47,7 @@ class SyncPolicy final : public UpdatePolicy {
   const PolicyConfig config_;
   Roster roster_;
   int64_t version_;
-  std::optional<int64_t> final_version_;  // the configuration's, or an earlier end
+  std::optional<int64_t> final_version_;  // from PolicyConfig; a config change may lower it
   // Gradients of the open round, in order of arrival, at most one per live worker.
   std::vector<Gradient> staged_;
   UpdateCounters counters_;

@@ -27,8 +27,8 @@
 
 namespace cairn::ps {
 
-// Positions [first, first + count) in the order of `epoch`. An item without examples is for a worker in a
-// round for which the epoch has no examples left.
+// Positions [first, first + count) in the order of `epoch`. An item without examples lets a worker
+// take part in a round when the epoch has no examples left for it.
 struct WorkItem {
   int64_t epoch = 0;
   int64_t first = 0;

@@ -141,8 +141,8 @@ class StepPushes {
   // Set by Learn() and Begin().
   const LearntJob* job_ = nullptr;
   const std::vector<net::VariableInfo>* variables_ = nullptr;
-  // Encodings of the gradients, [variable]. Variables of compressed_ have float32, for gradients that cannot
-  // be compressed.
+  // [variable] The encoding of a gradient that is not compressed. Variables of compressed_ have float32 here:
+  // it is used when one of their gradients cannot be compressed.
   std::vector<v1::Encoding> encodings_;
   std::vector<AlignedBuffer> encoded_;  // [server] gradients in 16 bits that are being sent
   Step step_;

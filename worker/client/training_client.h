@@ -139,9 +139,10 @@ class TrainingClient final : public Exchange {
 
   // The learning rate of the next update, on ps/0.
   absl::StatusOr<float> LearningRate() override;
-  // Sets the learning rate of all later updates: from the same version on everywhere, except in an
-  // asynchronous job without norms, where each server applies it when it receives it. INVALID_ARGUMENT if the
-  // job has a learning rate schedule.
+  // Sets the learning rate of all later updates. All servers begin to use it at the same version. The
+  // exception are asynchronous jobs without norms (clipnorm, LAMB): each of their servers begins when it
+  // receives the call.
+  // INVALID_ARGUMENT if the job has a learning rate schedule.
   absl::Status SetLearningRate(float rate) override;
   // Ends the job for all workers. From the same version on, no server makes another update, except that in an
   // asynchronous job without norms each server ends when it receives this change. Afterwards finished() is

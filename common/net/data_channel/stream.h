@@ -4,8 +4,8 @@
 // Large payloads are not copied where the system allows that:
 // - Borrowed: the receiver reads the payload from the sender's memory (process_vm_readv(2)), straight to its
 //   destination: one copy, where the shared ring needs two.
-// - Mapped: the receiver maps the SharedBuffer that contains the payload, when it is first sent from, and
-//   uses the payload in place: no copy.
+// - Mapped: the receiver maps the SharedBuffer that contains the payload, once, and uses the payload in place:
+//   no copy.
 // - Pinned: the socket refers to the sender's pages, instead of copying them, until the receiver has read
 //   them.
 //

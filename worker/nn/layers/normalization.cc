@@ -30,8 +30,9 @@ struct NormalizationConfig {
 
 // The extents of the mean and the variance, which have one element for each element of the input's last axes.
 struct Statistics {
-  Shape shape;        // the shape of Keras' variables
-  Shape trailing;     // the extents of the input's last axes, which the statistics cover
+  Shape shape;  // the shape of Keras' variables
+  // The sizes of the input's last axes. Each of their elements has its own mean and variance.
+  Shape trailing;
   int64_t width = 1;  // number of elements
 };
 
