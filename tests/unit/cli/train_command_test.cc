@@ -110,7 +110,7 @@ TEST_F(TrainCommand, FaultsAreDetectedBeforeAnyTaskStarts) {
       {absl::StrCat(model_, " --data_dir ", dir_, " --workers 0"), "--workers: '0' is not a whole number"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --epochs=-1"), "--epochs: '-1' is not a whole number"},
       {absl::StrCat(model_, " --data_dir ", dir_, " --sync_replicas --replicas_to_aggregate 2"),
-       "2 of 1 worker"},
+       "2 is more than 1 worker"},
   };
   for (const auto& [arguments, fault] : faults) {
     EXPECT_EQ(Run(arguments), 2) << arguments;
