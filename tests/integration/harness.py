@@ -119,9 +119,13 @@ class IntegrationTest(unittest.TestCase):
         self.addCleanup(self._kill_all)
 
     def start(self, program, *arguments, name=None, env=None, cwd=None):
+        """Starts one of Cairn's programs."""
+        return self.start_command([BIN_DIR / program, *arguments], name=name or program, env=env, cwd=cwd)
+
+    def start_command(self, command, name=None, env=None, cwd=None):
         environment = {k: v for k, v in os.environ.items() if k not in ("TF_CONFIG", "OMP_WAIT_POLICY")}
         environment.update(env or {}, **{MARK: self.mark})
-        process = Process(name or program, [BIN_DIR / program, *arguments], environment, cwd or self.directory)
+        process = Process(name or command[0], command, environment, cwd or self.directory)
         self.processes.append(process)
         return process
 
@@ -344,8 +348,8 @@ def cut_mnist(directory):
             (directory / name).write_bytes(header[:4] + struct.pack(">I", count) + header[8:] + values)
 
 
-def make_digits(directory):
-    subprocess.run([BIN_DIR / "cairn", "digits", directory, "--train", str(SMALL["train"]),
+def make_digits(directory, train=SMALL["train"]):
+    subprocess.run([BIN_DIR / "cairn", "digits", directory, "--train", str(train),
                     "--validation", str(SMALL["t10k"])], check=True, stdout=subprocess.DEVNULL, timeout=TIME_LIMIT)
 
 
