@@ -23,7 +23,8 @@ class HealthCommand final : public Command {
   void Declare(CLI::App& app) override {
     app.add_option("HOST:PORT", address_, "Address of the server")->required();
     app.add_option("--service", service_,
-                   "Service to check: ready: the variables are initialized; none: the server responds")
+                   "Health service to check: ready fails until the variables are initialized [only that the "
+                   "server responds]")
         ->type_name("NAME");
     app.add_option("--timeout", timeout_seconds_, "Time limit")
         ->check(NumberAbove(0))

@@ -85,8 +85,9 @@ std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
 class PredictCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("WEIGHTS", weights_,
-                   "A --train_dir, the directory of one checkpoint, .keras, .h5, .safetensors or .npz")
+    app.add_option(
+           "WEIGHTS", weights_,
+           "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file")
         ->required()
         ->type_name("DIR|FILE");
     app.add_option(

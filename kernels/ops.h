@@ -202,7 +202,7 @@ struct BatchNormParams {
   TensorDesc input;  // any layout; any rank from 2 up if row-major
   float epsilon = 1e-3f;
   bool scale = true, center = true;
-  bool frozen = false;  // Backward() is that of Infer(): mean and variance do not depend on x
+  bool frozen = false;  // Backward() differentiates Infer(): mean and variance are constants
 };
 
 class BatchNorm {

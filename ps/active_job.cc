@@ -68,7 +68,7 @@ absl::Status CheckResumed(const v1::Progress& resumed) {
   for (const v1::DataPosition::Run& run : resumed.data().open()) {
     if (fits(run.begin()) && fits(run.count()) && run.count() <= resumed.data().next()) continue;
     return absl::InvalidArgumentError(absl::StrCat("job: cannot resume with ", run.count(),
-                                                   " open examples from example ", run.begin(), " on"));
+                                                   " unfinished examples from example ", run.begin(), " on"));
   }
   if (!resumed.has_learning_rate() ||
       (std::isfinite(resumed.learning_rate()) && resumed.learning_rate() >= 0)) {

@@ -138,9 +138,9 @@ absl::Status CheckTally(const v1::DataPosition& tally) {
   CAIRN_RETURN_IF_ERROR(CheckCount("repeated examples", tally.repeated()));
   for (const v1::DataPosition::Run& run : tally.open()) {
     if (run.begin() < done || run.count() < 1 || run.count() > tally.next() - run.begin()) {
-      return absl::InvalidArgumentError(absl::StrCat("replicated: ", run.count(), " open examples from ",
-                                                     run.begin(), " on do not fit among the first ",
-                                                     tally.next()));
+      return absl::InvalidArgumentError(absl::StrCat("replicated: ", run.count(),
+                                                     " unfinished examples from ", run.begin(),
+                                                     " on do not fit among the first ", tally.next()));
     }
     done = run.begin() + run.count();
   }

@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<AllReduceTask>> AllReduceTask::Start(const Args& 
   // NCCL's own connections are neither encrypted nor authenticated.
   kernels::PeerDevice* const device = args.access.tls.any() ? nullptr : args.device;
   if (device != args.device) {
-    LogInfo("gradients go round the ring: ", args.device->library(),
+    LogInfo("gradients are summed around the ring: ", args.device->library(),
             " does not encrypt them, and TLS is enabled");
   }
   std::unique_ptr<AllReduceTask> task(new AllReduceTask(std::clamp(args.threads, 1, kMaxUpdating)));

@@ -174,7 +174,7 @@ class Maker {
       return;
     }
     auto& told = absl::IsNotFound(peer.status()) ? compute_.remarks : compute_.warnings;
-    told.push_back(absl::StrCat("gradients go round the ring: ", peer.status().message()));
+    told.push_back(absl::StrCat("gradients are summed around the ring: ", peer.status().message()));
   }
 
   // Creates this worker's devices for a model that is divided over workers.

@@ -67,15 +67,15 @@ absl::Status CheckSameClasses(const DataRecord& record, absl::Span<const std::st
   if (record.class_names.empty()) {
     if (!record.preprocessing) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat(record.directory, ": was trained on labels that are numbers; the training set has ",
-                     data::DescribeClasses(class_names), ": class 0 is 0 there, '",
-                     absl::Utf8SafeCHexEscape(class_names.front()), "' here"));
+        absl::StrCat(record.directory, ": trained with numeric labels, but the training set has ",
+                     data::DescribeClasses(class_names), ": class 0 was 0, and is now '",
+                     absl::Utf8SafeCHexEscape(class_names.front()), "'"));
   }
   if (class_names.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": has ", data::DescribeClasses(record.class_names),
-                     "; the labels of the training set are numbers: class 0 is '",
-                     absl::Utf8SafeCHexEscape(record.class_names.front()), "' there, 0 here"));
+                     ", but the labels of the training set are numbers: class 0 was '",
+                     absl::Utf8SafeCHexEscape(record.class_names.front()), "', and is now 0"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": has ", data::DescribeClasses(record.class_names), "; the training set has ",

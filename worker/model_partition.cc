@@ -52,7 +52,7 @@ absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const Trai
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].job.value_or("worker") != "worker") {
       return absl::InvalidArgumentError(absl::StrCat(
-          asked[i].source, ": a layer must be on a task of the job worker, not of ", *names[i].job));
+          asked[i].source, ": a layer must be on a task of /job:worker, not of /job:", *names[i].job));
     }
     const nn::Node& node = model.nodes()[i];
     int task = names[i].task.value_or(-1);

@@ -34,10 +34,9 @@ std::string Metrics(const WorkerMetrics& metrics) {
   out.Sample({{"outcome", "refused"}}, Number(metrics.refused.value()));
   out.Sample({{"outcome", "duplicate"}}, Number(metrics.duplicate.value()));
   out.Histogram("cairn_worker_step_seconds", "The duration of a step.", metrics.step_seconds);
-  out.Histogram(
-      "cairn_worker_step_phase_seconds",
-      "The phases of a step: waiting for the batch; forward and backward, while gradients are sent; waiting "
-      "for the servers' answer.");
+  out.Histogram("cairn_worker_step_phase_seconds",
+                "The phases of a step: waiting for the batch; the forward and backward passes, during which "
+                "gradients are sent; waiting for the servers' answer.");
   out.Sample({{"phase", "input"}}, metrics.input_seconds);
   out.Sample({{"phase", "compute"}}, metrics.compute_seconds);
   out.Sample({{"phase", "answer"}}, metrics.answer_seconds);
@@ -84,7 +83,7 @@ net::StatusPage::Table Phases(const WorkerMetrics& metrics) {
                           {.text = net::InTime(net::QuantileOf(phase, 0.99)), .number = true}});
   };
   add("waiting for the batch", metrics.input_seconds);
-  add("forward and backward, while gradients are sent", metrics.compute_seconds);
+  add("forward and backward passes", metrics.compute_seconds);
   add("waiting for the servers' answer", metrics.answer_seconds);
   add("the whole step", metrics.step_seconds);
   return table;

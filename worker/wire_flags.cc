@@ -37,10 +37,9 @@ void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group) {
       ->capture_default_str()
       ->type_name("ENCODING|PATTERN=ENCODING,...")
       ->group(group);
-  app.add_option(
-         FlagNames("wire_values"), flags.values,
-         "Encoding of variable values that workers receive; auto: same as --wire_dtype if that is one of "
-         "these for all variables, otherwise bfloat16")
+  app.add_option(FlagNames("wire_values"), flags.values,
+                 "Encoding of variable values that workers receive; auto: as --wire_dtype, or bfloat16 if "
+                 "--wire_dtype compresses further or has patterns")
       ->check(OneOf({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str()
       ->group(group);

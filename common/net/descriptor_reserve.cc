@@ -31,10 +31,10 @@ void DescriptorReserve::Warn() {
   if (warned_ != TimePoint() && now - warned_ < kWarnEvery) return;
   warned_ = now;
   const int64_t limit = DescriptorLimit();
-  LogWarning(
-      "out of file descriptors: of ", limit, " that this process may have (ulimit -n), all but ", Of(limit),
-      " that are reserved for files are in use; new connections are refused. Raise the limit, or check which "
-      "clients are connected");
+  LogWarning("out of file descriptors: this process may have ", limit, " (ulimit -n), ", Of(limit),
+             " of them are reserved for files, and the others are in use; new connections are refused. Raise "
+             "the limit, or check which "
+             "clients are connected");
 }
 
 }  // namespace cairn::net

@@ -61,7 +61,7 @@ GrpcPort::GrpcPort(grpc::ServerBuilder& builder, const std::string& address,
   }
   auto listeners = ListenByTcpOnAll(host, wanted, reuse_port);
   if (!listeners.ok()) {
-    LogWarning("listening on ", address, ": ", listeners.status().message());
+    LogWarning("cannot listen on ", address, ": ", listeners.status().message());
     return;
   }
   listeners_ = *std::move(listeners);

@@ -40,7 +40,7 @@ class Outbox {
     messages_.insert(place, {std::move(message), std::nullopt});
     return messages_.size() == 1;
   }
-  // Inserts the message ahead of the front too. Writing the front must not have begun.
+  // Like PushFirst(), but inserts the message even before the front, whose writing must not have begun.
   void PushFront(Message message) { messages_.push_front({std::move(message), std::nullopt}); }
   // Removes the front, which has been written. Returns true if there is a next message to write.
   bool Pop() {

@@ -186,7 +186,7 @@ absl::Status Member::OnState(int64_t ring_epoch, const v1::RingState& state) {
   MutexLock lock(mutex_);
   if (ring_epoch != ring_epoch_) return absl::OkStatus();
   if (states_[static_cast<size_t>(worker)].has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: a second state of worker ", worker));
+    return absl::InvalidArgumentError(absl::StrCat("ring: worker ", worker, " has sent its state twice"));
   }
   AddState(ring_epoch, state);
   return absl::OkStatus();

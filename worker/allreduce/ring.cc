@@ -168,8 +168,8 @@ absl::Status Ring::OnGradient(const v1::GradientChunk& chunk, net::Payload paylo
   const Chunk& place = plan_.chunks[index];
   const int64_t bytes = net::PayloadBytes(payload);
   if (place.size() == 0 || bytes != place.size() * static_cast<int64_t>(sizeof(float))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ring: chunk ", index, " has ", bytes, " bytes instead of ", place.size(), " elements"));
+    return absl::InvalidArgumentError(absl::StrCat("ring: chunk ", index, " has ", bytes,
+                                                   " bytes instead of those of ", place.size(), " elements"));
   }
   const int before = Before(place);
   const State wanted = chunk.mean() ? State::kSummed : State::kNothing;

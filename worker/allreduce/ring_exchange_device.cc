@@ -18,7 +18,7 @@ void RingExchange::OfferDevice(v1::RingState& mine) {
   if (options_.worker == 0) {
     auto drawn = options_.device->DrawGroup();
     if (!drawn.ok()) {
-      LogWarning("gradients go round the ring: ", drawn.status().message());
+      LogWarning("gradients are summed around the ring: ", drawn.status().message());
       renounced_ = true;
       return;
     }
@@ -50,7 +50,7 @@ absl::Status RingExchange::AfterDeviceFault(const absl::Status& fault) {
   const absl::Status broken = ring_->AwaitFailure(std::chrono::steady_clock::now() + options_.links_notice);
   if (!broken.ok()) return broken;
   renounced_ = true;
-  LogWarning("no worker is lost: gradients go round the ring from now on");
+  LogWarning("no worker is lost: gradients are summed around the ring from now on");
   const auto why = absl::AbortedError(absl::StrCat("the device of ", member_.name(options_.worker),
                                                    " cannot sum with the others': ", fault.message()));
   member_.GiveUp(ring_epoch_, why);
@@ -63,7 +63,7 @@ void RingExchange::LogTransport(const Agreement& agreement) {
     how =
         absl::StrCat("gradients are summed by ", agreement.library, " over ", options_.names.size(), " GPUs");
   } else if (!agreement.why_ring.empty()) {
-    how = absl::StrCat("gradients go round the ring: ", agreement.why_ring);
+    how = absl::StrCat("gradients are summed around the ring: ", agreement.why_ring);
   }
   if (how != told_ && !how.empty()) LogInfo(how);
   told_ = std::move(how);

@@ -98,7 +98,7 @@ class VariableReader {
   const std::string name_;
   Client::Located located_;
   std::vector<float> values_;
-  // [extent]: the edition of its values; 0: not read yet.
+  // [extent]: Done.edition of the last read of its values; 0: not read yet.
   std::vector<uint64_t> editions_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;  // [server]; null: not connected
 };

@@ -215,9 +215,9 @@ class TrainingClient final : public Exchange {
   AlignedBuffer parameters_, incoming_;
   std::vector<int64_t> versions_;  // [server]: the version of parameters_; equal in a synchronous job
   // [server] The edition of the values in parameters_ (ReadBegin.known_edition), if a pull brought them;
-  // otherwise 0. With it, the encoding of that pull.
+  // otherwise 0.
   std::vector<uint64_t> editions_;
-  v1::Encoding editions_encoding_ = v1::ENCODING_FLOAT32;
+  v1::Encoding editions_encoding_ = v1::ENCODING_FLOAT32;  // the encoding of the pull that brought them
   bool finished_ = false;
   v1::Work work_;
   int64_t position_ = 0;

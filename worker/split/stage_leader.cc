@@ -122,7 +122,8 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunUntilDone(const Batch& batch,
   };
   auto result = RunOnce(batch, first);
   for (int tries = 1; absl::IsAborted(result.status()) && tries < kMaxTries; ++tries) {
-    Say(absl::StrCat(result.status().message(), "; the batch will be repeated when it is back"));
+    Say(absl::StrCat(result.status().message(),
+                     "; the batch will be repeated once that worker responds again"));
     Batch again = batch;
     if (batch.training) {
       // Gradients that were reported as final may be on their way to the servers, and must not change.

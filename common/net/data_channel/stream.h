@@ -113,8 +113,8 @@ class DataStream {
   // The best size of a fragment of a large payload that is copied.
   static constexpr int64_t kFragmentFloats = int64_t{64} << 10;
 
-  // Connects the client's end, and waits at most 5 s for the server's answer to the handshake; afterwards,
-  // what the two ends have agreed on works. UNAVAILABLE or DEADLINE_EXCEEDED if there is no answer, or if
+  // Connects the client's end, and waits at most 5 s for the server's answer to the handshake. The transport
+  // that both ends agreed on is then ready for use. UNAVAILABLE or DEADLINE_EXCEEDED if there is no answer, or if
   // shared memory is not available.
   static absl::StatusOr<std::unique_ptr<DataStream>> Connect(FileDescriptor socket, bool shared,
                                                              const Options& options, DataReceiver& receiver);

@@ -286,9 +286,9 @@ TEST_F(RingRefusesTest, InvalidChunks) {
   ExpectRefused(Sum(6, 6), "chunk 6, but the number of chunks is 6");
   ExpectRefused(Sum(0, 5), "a gradient of step 5 arrived during step 6");
   ExpectRefused(Sum(0, 8), "a gradient of step 8 arrived during step 6");
-  ExpectRefused(Sum(0, 6, 3), "chunk 0 has 12 bytes instead of 4 elements");
-  ExpectRefused(Sum(0, 6, 5), "chunk 0 has 20 bytes instead of 4 elements");
-  ExpectRefused(Sum(0, 6, 0), "chunk 0 has 0 bytes instead of 4 elements");
+  ExpectRefused(Sum(0, 6, 3), "chunk 0 has 12 bytes instead of those of 4 elements");
+  ExpectRefused(Sum(0, 6, 5), "chunk 0 has 20 bytes instead of those of 4 elements");
+  ExpectRefused(Sum(0, 6, 0), "chunk 0 has 0 bytes instead of those of 4 elements");
   ExpectRefused(Sum(1, 6), "chunk 1 of step 6, a sum, which is not expected now");  // it begins here
   ExpectRefused(Sum(0, 6, 4, /*mean=*/true), "chunk 0 of step 6, the mean, which is not expected now");
   ExpectRefused(Sum(2, 6, 4, /*mean=*/true),

@@ -308,17 +308,18 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"NoiseOfAnotherShape",
                SequentialOf(R"({"class_name": "Dropout", "config": {"name": "d", "rate": 0.5,
                                 "noise_shape": [null, 1, 3], "input_shape": [4, 4]}})"),
-               {"layer 'd' (Dropout), line 1: noise_shape: [0,1,3] does not broadcast to input [4,4]"}},
+               {"layer 'd' (Dropout), line 1: noise_shape: [0,1,3], where 0 is the input's extent, does not "
+                "broadcast "
+                "to a batch of [4,4]"}},
         Broken{"NoiseOfTheBatch",
                SequentialOf(R"({"class_name": "Dropout", "config": {"name": "d", "rate": 0.5,
                                 "noise_shape": [1, 4], "input_shape": [4]}})"),
                {"layer 'd' (Dropout), line 1: noise_shape: [1,4]: a mask for the batch as a whole"}},
-        Broken{
-            "StatisticsOfTheFirstAxis",
-            SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "axis": 1,
+        Broken{"StatisticsOfTheFirstAxis",
+               SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "axis": 1,
                                 "input_shape": [4, 4]}})"),
-            {"layer 'n' (Normalization), line 1: axis: [1] of input [4,4] with its batch is not supported, "
-             "only the last axes"}},
+               {"layer 'n' (Normalization), line 1: axis [1], input [4,4]: only the last axes are supported "
+                "(axis 0 is the batch)"}},
         Broken{"MeanWithoutVariance",
                SequentialOf(R"({"class_name": "Normalization", "config": {"name": "n", "mean": 1.0,
                                 "input_shape": [4]}})"),
@@ -334,7 +335,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"NormalizationOfAnotherAxis",
                SequentialOf(R"({"class_name": "BatchNormalization", "config": {"name": "bn", "axis": 1,
                                 "input_shape": [4, 4, 3]}})"),
-               {"layer 'bn' (BatchNormalization), line 1: axis: 1 of input [4,4,3]"}},
+               {"layer 'bn' (BatchNormalization), line 1: axis 1, input [4,4,3]: only the last axis"}},
         Broken{"EmbeddingWithoutRows",
                SequentialOf(R"({"class_name": "Embedding", "config": {"name": "e", "output_dim": 4,
                                 "input_shape": [4]}})"),

@@ -218,7 +218,7 @@ TEST_F(ServerTest, AJobThatResumesAtAnImpossiblePositionIsRefused) {
          resumed.add_positions(-4);
        }},
       {"example -5", [](v1::Progress& resumed) { resumed.mutable_data()->set_next(-5); }},
-      {"7 open examples",
+      {"7 unfinished examples",
        [](v1::Progress& resumed) {
          resumed.mutable_data()->set_next(6);
          resumed.mutable_data()->add_open()->set_count(7);

@@ -159,7 +159,7 @@ TEST_F(PeerCompute, WithoutNcclTheRingIsUsedAndARemarkReportsIt) {
   fault_ = absl::NotFoundError("libnccl.so.2 was not found");
   const Compute without = Make("/gpu:0");
   EXPECT_EQ(without.peer, nullptr);
-  EXPECT_THAT(without.remarks, Contains("gradients go round the ring: libnccl.so.2 was not found"));
+  EXPECT_THAT(without.remarks, Contains("gradients are summed around the ring: libnccl.so.2 was not found"));
   fault_ = absl::FailedPreconditionError("libnccl.so.2 is NCCL 2.8.3, older than 2.14.0");
   EXPECT_THAT(Make("/gpu:0").warnings, Contains(HasSubstr("is NCCL 2.8.3, older")));
 }

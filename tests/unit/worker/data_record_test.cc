@@ -55,9 +55,9 @@ TEST(DataRecord, FirstClassThatDiffersIsNamed) {
 
 TEST(DataRecord, ClassNamesDifferFromNumericLabels) {
   EXPECT_THAT(Refusal({.directory = "run", .class_names = {"cat", "dog"}}, {}),
-              HasSubstr("the labels of the training set are numbers: class 0 is 'cat' there, 0 here"));
+              HasSubstr("but the labels of the training set are numbers: class 0 was 'cat', and is now 0"));
   EXPECT_THAT(Refusal({.directory = "run", .preprocessing = kPlain}, {"cat", "dog"}),
-              HasSubstr("run: was trained on labels that are numbers; the training set has 2 classes"));
+              HasSubstr("run: trained with numeric labels, but the training set has 2 classes"));
   EXPECT_EQ(Refusal({.directory = "run"}, {"cat", "dog"}), "") << "the record is empty";
 }
 

@@ -64,7 +64,7 @@ TEST_F(ModelPartitionTest, TaskWithoutALayerIsNamed) {
 TEST_F(ModelPartitionTest, TaskOfAnotherJobIsRefused) {
   EXPECT_THAT(
       std::string(Divide({"dense=/job:ps/task:1"}).status().message()),
-      HasSubstr("--place 'dense=/job:ps/task:1': a layer must be on a task of the job worker, not of ps"));
+      HasSubstr("--place 'dense=/job:ps/task:1': a layer must be on a task of /job:worker, not of /job:ps"));
 }
 
 TEST_F(ModelPartitionTest, IncompatibleFlagsAndClustersAreRefused) {

@@ -79,8 +79,9 @@ class BatchNormalizationLayer final : public Layer {
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
     if (axis_.has_value() && *axis_ != inputs[0].rank()) {
-      return absl::InvalidArgumentError(absl::StrCat("axis: ", *axis_, " of input ", inputs[0].ToString(),
-                                                     " with its batch is not supported, only the last"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", *axis_, ", input ", inputs[0].ToString(),
+                       ": only the last axis is supported (axis 0 is the batch)"));
     }
     return inputs[0];
   }

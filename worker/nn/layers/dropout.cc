@@ -106,9 +106,9 @@ class DropoutLayer final : public Layer {
     bool valid = static_cast<int>(noise_.size()) == inputs[0].rank() + 1;
     for (size_t axis = 1; axis < noise_.size() && valid; ++axis) valid = fits(axis);
     if (valid) return inputs[0];
-    return absl::InvalidArgumentError(absl::StrCat("noise_shape: [", absl::StrJoin(noise_, ","),
-                                                   "] does not broadcast to input ", inputs[0].ToString(),
-                                                   " with its batch (0: the input's extent)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "noise_shape: [", absl::StrJoin(noise_, ","),
+        "], where 0 is the input's extent, does not broadcast to a batch of ", inputs[0].ToString()));
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
   bool accepts_blocked(absl::Span<const Shape>) const override { return noise_.empty(); }

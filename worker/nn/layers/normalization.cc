@@ -39,14 +39,14 @@ struct Statistics {
 // Returns an error unless the statistics cover exactly the input's last axes. Axes of extent 1 do not matter.
 absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const Shape& input) {
   const auto fault = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("axis: [", absl::StrJoin(axes, ","), "] of input ",
-                                                   input.ToString(), " with its batch ", what));
+    return absl::InvalidArgumentError(absl::StrCat("axis [", absl::StrJoin(axes, ","), "], input ",
+                                                   input.ToString(), ": ", what, " (axis 0 is the batch)"));
   };
   // [axis of the input] Whether the statistics have this axis.
   std::vector<bool> kept(static_cast<size_t>(input.rank()));
   for (const int64_t axis : axes) {
     const int64_t own = (axis < 0 ? axis + input.rank() + 1 : axis) - 1;
-    if (own < 0 || own >= input.rank()) return fault("is not one of its axes");
+    if (own < 0 || own >= input.rank()) return fault("the input has no such axis");
     kept[static_cast<size_t>(own)] = true;
   }
   Statistics statistics;
@@ -54,7 +54,7 @@ absl::StatusOr<Statistics> StatisticsOf(const std::vector<int64_t>& axes, const 
   while (first > 0 && (kept[static_cast<size_t>(first) - 1] || input[first - 1] == 1)) --first;
   for (int axis = 0; axis < input.rank(); ++axis) {
     if (kept[static_cast<size_t>(axis)]) {
-      if (axis < first && input[axis] != 1) return fault("is not supported, only the last axes");
+      if (axis < first && input[axis] != 1) return fault("only the last axes are supported");
       statistics.shape.Append(input[axis]);
       statistics.width *= input[axis];
     }
