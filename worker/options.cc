@@ -197,8 +197,8 @@ void AddSynchronization(CLI::App& app, TrainOptions& options) {
       ->type_name("N")
       ->group(group);
   app.add_option(FlagNames("max_staleness"), options.max_staleness,
-                 "async: reject gradients that are more than N versions old; -1: no limit. ssp: number "
-                 "of pushes that a worker may be ahead of the slowest worker")
+                 "async: reject gradients that are more than N versions old; -1: no limit. ssp: a "
+                 "worker that is more than N pushes ahead of the slowest worker waits")
       ->check(WholeNumberFrom(-1))
       ->type_name("N")
       ->group(group);
@@ -361,8 +361,9 @@ void AddCheckpoints(CLI::App& app, TrainOptions& options) {
       ->type_name("N")
       ->group(group);
   app.add_option(FlagNames("resume"), options.resume,
-                 "auto: resume from the newest checkpoint in --train_dir, if any; never: start from step 0; "
-                 "DIR: resume from this checkpoint, or from the newest one of this other --train_dir")
+                 "auto: resume from the newest checkpoint in --train_dir, if any; never: start at step 0, "
+                 "and refuse a --train_dir that has checkpoints; DIR: resume from this checkpoint, or from "
+                 "the newest one of this other --train_dir")
       ->capture_default_str()
       ->type_name("auto|never|DIR")
       ->group(group);
@@ -389,7 +390,8 @@ void AddFaultTolerance(CLI::App& app, TrainOptions& options) {
       ->type_name("SECONDS")
       ->group(group);
   app.add_option(FlagNames("connect_timeout"), options.connect_timeout_seconds,
-                 "Time limit for the start: servers reachable, variables initialized, workers joined")
+                 "Time limit when a worker starts or rejoins: servers reachable, variables initialized; "
+                 "--mode allreduce: all workers connected")
       ->check(NumberAbove(0))
       ->capture_default_str()
       ->type_name("SECONDS")

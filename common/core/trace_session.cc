@@ -82,7 +82,7 @@ void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
   app.add_option_function<std::string>(
          FlagNames("trace_steps"),
          [&flags](const std::string& text) { flags.steps = *ParseTraceSteps(text); },
-         "Record only these steps, inclusive, counted from 1 [all]")
+         "Record only the steps that make versions FIRST to LAST of the variables [all]")
       ->check(CLI::Validator(
           [](const std::string& text) { return std::string(ParseTraceSteps(text).status().message()); }, ""))
       ->type_name("FIRST:LAST")
