@@ -23,7 +23,7 @@ constexpr size_t kFragmentsOfFrame = net::kMaxPayloadFloats / net::DataStream::k
 // a client after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
 // Limits on idle sessions, because a session has a thread and descriptors. A client's first request follows
-// its greeting at once. A client whose idle session was closed opens another one for its next request.
+// its handshake at once. A client whose idle session was closed opens another one for its next request.
 constexpr auto kFirstLimit = std::chrono::seconds(20);
 constexpr auto kIdleLimit = std::chrono::minutes(15);
 
@@ -64,7 +64,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
 
   void Allow(uint64_t bytes) override { stream_->Allow(bytes); }
 
-  absl::Status OnGreeting(int64_t shard) override {
+  absl::Status OnHandshake(int64_t shard) override {
     Server* server = &shards_.own();
     if (shard != net::DataStream::kOwnShard) {
       const bool is_index = shard == static_cast<int>(shard);
@@ -93,7 +93,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
  private:
   HostedShards& shards_;
   std::weak_ptr<DataChannelSession> self_;
-  // Used by the stream's thread, from the greeting to the end. Session and sink refer to each other
+  // Used by the stream's thread, from the handshake to the end. Session and sink refer to each other
   // until then.
   std::unique_ptr<Session> session_;
   std::unique_ptr<net::DataStream> stream_;

@@ -140,7 +140,7 @@ void AddData(CLI::App& app, TrainOptions& options) {
       ->group(group);
   app.add_option(FlagNames("data_sharding"), options.data_sharding,
                  "static: each worker has a fixed share of every epoch; dynamic: batches are assigned to "
-                 "workers on demand, each example exactly once [static; dynamic with --elastic]")
+                 "workers on demand [static; dynamic with --elastic]")
       ->check(OneOf({"static", "dynamic"}))
       ->group(group);
 }

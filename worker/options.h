@@ -151,8 +151,8 @@ struct TrainOptions {
   // Resources, network, and time limits.
   int threads = 0;             // --threads; 0: divide the cores among the tasks on this host
   bool deterministic = false;  // --deterministic: the same results for any --threads, bit by bit
-  // --connect_timeout: limit for the time until the servers are reached, the variables are ready and the
-  // workers have joined.
+  // --connect_timeout: limit for the time until the servers are reached and the variables are ready, at the start
+  // and when a worker rejoins.
   double connect_timeout_seconds = 300;
   std::string transport = "auto";     // --transport auto|shm|unix|tcp|grpc
   std::string allreduce = "auto";     // --allreduce auto|ring: how --mode allreduce sums gradients

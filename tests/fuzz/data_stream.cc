@@ -1,4 +1,4 @@
-// Bytes that a client on this host sends on its socket after the greeting. The bits of the first byte: the
+// Bytes that a client on this host sends on its socket after the handshake. The bits of the first byte: the
 // client shares memory; it offers its own memory, of which one page can be read; a page comes with the bytes,
 // for a region that they may declare.
 #include <poll.h>
@@ -57,13 +57,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_CHECK(stream->Start().ok());
   const bool shares = (data[0] & 1) != 0, offers_memory = (data[0] & 2) != 0;
   static const uint64_t probe = 42;
-  const net::DataGreeting greeting = {
+  const net::DataHandshake handshake = {
       .incarnation = 1,
       .shared = shares ? uint64_t{1} : 0,
       .probe = {.address = offers_memory ? reinterpret_cast<uint64_t>(&probe) : 0, .value = probe},
       .maps = shares ? uint64_t{1} : 0};
   const int passed[] = {rings->descriptor(), credit->second.get()};
-  FUZZ_CHECK(net::SendPassing(ends->second, net::BytesOf(greeting), {passed, shares ? size_t{2} : 0}).ok());
+  FUZZ_CHECK(net::SendPassing(ends->second, net::BytesOf(handshake), {passed, shares ? size_t{2} : 0}).ok());
   const int page[] = {region.descriptor().get()};
   (void)net::SendPassing(ends->second, {reinterpret_cast<const char*>(data) + 1, size - 1},
                          {page, (data[0] & 4) != 0 ? size_t{1} : 0});

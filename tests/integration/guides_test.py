@@ -79,7 +79,7 @@ STOP = "kill $(jobs -p)\nwait\n"
 
 
 class Around(NamedTuple):
-    """What is run before a block, and after it."""
+    """Commands before and after a block."""
     before: str = ""
     after: str = END
     background: bool = False  # the block is a server that runs until `after` ends it

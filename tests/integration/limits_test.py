@@ -11,7 +11,7 @@ import time
 import harness
 from harness import DONE, FAILURE, IntegrationTest, main
 
-GREETING = b"l-cairn"  # how greetings at a data port begin
+GREETING = b"l-cairn"  # how handshakes at a data port begin
 
 
 class LimitedTest(IntegrationTest):
@@ -148,7 +148,7 @@ class LimitsTest(LimitedTest):
         resident = int(pathlib.Path(f"/proc/{server.pid}/statm").read_text().split()[1]) * 4096
         self.assertLess(resident, 800 << 20)
 
-    def test_connections_without_a_greeting_get_no_thread_and_are_closed(self):
+    def test_connections_without_a_handshake_get_no_thread_and_are_closed(self):
         server, port = self.server()
         before = threads(server)
         half = self.connections(self.data_port(server), 100)

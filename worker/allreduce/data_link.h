@@ -1,7 +1,7 @@
 // Streams of the ring between neighbours over the data channel (common/net/data_channel), with shared memory
 // within a host.
 //
-// A worker's answer to a greeting names an abstract socket with 128 random bits. A neighbour that can connect
+// A worker's answer to a handshake names an abstract socket with 128 random bits. A neighbour that can connect
 // to it is on the same host; any other neighbour uses the announced TCP port. If the data channel fails in
 // any way, streams use the other peer.
 #pragma once

@@ -35,7 +35,7 @@ class RingHandler {
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// The first check of every greeting. FAILED_PRECONDITION, with both values, if the caller has another
+// The first check of every handshake. FAILED_PRECONDITION, with both values, if the caller has another
 // protocol version or belongs to another cluster. A hash of 0 is not compared.
 absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash);
 

@@ -126,7 +126,7 @@ class Member final : public RingHost {
 
   // Calls by the left neighbour.
 
-  // For a greeting by another process of the left neighbour, while the stream of the first process is open.
+  // For a handshake by another process of the left neighbour, while the stream of the first process is open.
   // FAILED_PRECONDITION if the first process is alive, UNAVAILABLE until this worker knows whether it is
   // alive.
   absl::Status CheckLeftIsGone(const v1::GreetRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -157,9 +157,9 @@ class Member final : public RingHost {
   // State of the ring epoch.
   std::shared_ptr<RingStream> left_ ABSL_GUARDED_BY(mutex_);  // null: not connected
   uint64_t left_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // the process that sent the last answered greeting
+  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // the process that sent the last answered handshake
   // Another process that claims to be the left neighbour while the first one's stream is open: its
-  // incarnation, and the time of its first greeting.
+  // incarnation, and the time of its first handshake.
   uint64_t contender_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint contended_at_ ABSL_GUARDED_BY(mutex_);
   TimePoint left_heard_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Handles what arrives at a worker: the left neighbour's greeting, streams and frames, and the ends of both
+// Handles what arrives at a worker: the left neighbour's handshake, streams and frames, and the ends of both
 // links.
 #include <algorithm>
 #include <chrono>

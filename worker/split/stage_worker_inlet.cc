@@ -1,4 +1,4 @@
-// Handles what arrives at a stage worker: the stage leader's greeting, stream and frames.
+// Handles what arrives at a stage worker: the stage leader's handshake, stream and frames.
 #include "worker/split/stage_worker_inlet.h"
 
 #include <algorithm>

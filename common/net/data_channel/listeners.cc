@@ -40,7 +40,7 @@ void DataListeners::Wait(std::chrono::milliseconds limit) {
   // A partial handshake would end the wait at once, so sockets with a partial handshake are not polled.
   // TakeGreeted() checks them again after the wait.
   for (const Pending& one : pending_) {
-    if (one.greeting == Greeting::kSilent) {
+    if (one.handshake == Handshake::kSilent) {
       ready.push_back({.fd = one.connection.socket.get(), .events = POLLIN, .revents = 0});
     }
   }
@@ -56,31 +56,31 @@ void DataListeners::Admit(FileDescriptor accepted, bool local) {
   }
   if (pending_.size() == kMaxPending) pending_.erase(pending_.begin());
   pending_.push_back({.connection = {.socket = std::move(accepted), .local = local, .key = key_},
-                      .until = std::chrono::steady_clock::now() + kGreetingLimit});
+                      .until = std::chrono::steady_clock::now() + kHandshakeLimit});
 }
 
 std::optional<DataListeners::Connection> DataListeners::TakeGreeted() {
   const TimePoint now = std::chrono::steady_clock::now();
-  for (Pending& one : pending_) one.greeting = GreetingOf(one.connection.socket);
+  for (Pending& one : pending_) one.handshake = HandshakeOf(one.connection.socket);
   std::erase_if(pending_, [now](const Pending& one) {
-    return one.greeting == Greeting::kNone || (one.greeting != Greeting::kWhole && one.until <= now);
+    return one.handshake == Handshake::kNone || (one.handshake != Handshake::kWhole && one.until <= now);
   });
   const auto greeted = std::find_if(pending_.begin(), pending_.end(),
-                                    [](const Pending& one) { return one.greeting == Greeting::kWhole; });
+                                    [](const Pending& one) { return one.handshake == Handshake::kWhole; });
   if (greeted == pending_.end()) return std::nullopt;
   Connection connection = std::move(greeted->connection);
   pending_.erase(greeted);
   return connection;
 }
 
-DataListeners::Greeting DataListeners::GreetingOf(const FileDescriptor& socket) {
-  char bytes[sizeof(DataGreeting)];
+DataListeners::Handshake DataListeners::HandshakeOf(const FileDescriptor& socket) {
+  char bytes[sizeof(DataHandshake)];
   const ssize_t got = recv(socket.get(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
-  if (got < 0) return errno == EAGAIN || errno == EINTR ? Greeting::kSilent : Greeting::kNone;
-  constexpr uint64_t kMagic = DataGreeting::kMagic;
+  if (got < 0) return errno == EAGAIN || errno == EINTR ? Handshake::kSilent : Handshake::kNone;
+  constexpr uint64_t kMagic = DataHandshake::kMagic;
   const auto count = static_cast<size_t>(got);
-  if (count == 0 || std::memcmp(bytes, &kMagic, std::min(count, sizeof kMagic)) != 0) return Greeting::kNone;
-  return count == sizeof bytes ? Greeting::kWhole : Greeting::kBegun;
+  if (count == 0 || std::memcmp(bytes, &kMagic, std::min(count, sizeof kMagic)) != 0) return Handshake::kNone;
+  return count == sizeof bytes ? Handshake::kWhole : Handshake::kBegun;
 }
 
 void DataListeners::Close() {

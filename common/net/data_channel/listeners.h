@@ -29,7 +29,7 @@ class DataListeners {
   // The largest number of connections whose handshake is not complete (beyond it, the oldest connection is
   // closed), and the time limit of a handshake.
   static constexpr size_t kMaxPending = 64;
-  static constexpr auto kGreetingLimit = std::chrono::seconds(10);
+  static constexpr auto kHandshakeLimit = std::chrono::seconds(10);
 
   DataListeners() = default;  // accepts nothing
   // Draws the key with which clients must begin their streams.
@@ -44,13 +44,13 @@ class DataListeners {
   void Close();
 
  private:
-  enum class Greeting { kSilent, kBegun, kWhole, kNone };
+  enum class Handshake { kSilent, kBegun, kWhole, kNone };
   struct Pending {
     Connection connection;
     TimePoint until;
-    Greeting greeting = Greeting::kSilent;
+    Handshake handshake = Handshake::kSilent;
   };
-  static Greeting GreetingOf(const FileDescriptor& socket);
+  static Handshake HandshakeOf(const FileDescriptor& socket);
 
   // Waits until a client connects or sends, for at most `limit`.
   void Wait(std::chrono::milliseconds limit);

@@ -24,8 +24,8 @@ namespace {
 
 // The time limits of the handshake. The client begins it when it connects, and a server that is not stopped
 // answers at once.
-constexpr auto kClientsGreeting = std::chrono::seconds(10);
-constexpr auto kServersGreeting = std::chrono::seconds(5);
+constexpr auto kClientsHandshake = std::chrono::seconds(10);
+constexpr auto kServersHandshake = std::chrono::seconds(5);
 
 // The pollers of this process. At most half of the usable cores spin: the other ends may run on the rest.
 BusyPollers<>& Pollers() {
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Connect(FileDescriptor s
   CAIRN_RETURN_IF_ERROR(stream->CheckDescriptors());
   CAIRN_RETURN_IF_ERROR(stream->Watch(stream->wake_, EPOLLIN));
   CAIRN_RETURN_IF_ERROR(stream->Watch(stream->socket_, 0));
-  const DataGreeting greeting = stream->OurGreeting();
+  const DataHandshake handshake = stream->OurHandshake();
   FileDescriptor theirs;
   std::vector<int> passed;
   if (shared) {
@@ -84,15 +84,15 @@ absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Connect(FileDescriptor s
     passed = {rings->descriptor(), theirs.get()};
     CAIRN_RETURN_IF_ERROR(stream->UseRings(std::move(rings), std::move(ends.first)));
   }
-  CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(greeting), passed));
-  DataGreeting answer;
-  CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, RoomOf(answer), kServersGreeting).status());
-  if (answer.magic != DataGreeting::kMagic || answer.incarnation != greeting.incarnation ||
-      answer.shared != greeting.shared) {
+  CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(handshake), passed));
+  DataHandshake answer;
+  CAIRN_RETURN_IF_ERROR(ReceivePassed(stream->socket_, RoomOf(answer), kServersHandshake).status());
+  if (answer.magic != DataHandshake::kMagic || answer.incarnation != handshake.incarnation ||
+      answer.shared != handshake.shared) {
     return absl::UnavailableError("the answer to the handshake is from another server");
   }
   stream->offers_memory_ = shared && answer.borrows != 0;
-  stream->maps_ = greeting.maps != 0 && answer.maps != 0;
+  stream->maps_ = handshake.maps != 0 && answer.maps != 0;
   if (stream->CanBorrow(answer)) {
     const DataPrologue borrows = {.kind = DataPrologue::kBorrowing};
     CAIRN_RETURN_IF_ERROR(SendPassing(stream->socket_, BytesOf(borrows), {}));
@@ -125,21 +125,21 @@ absl::Status DataStream::UseRings(std::unique_ptr<SharedRings> rings, FileDescri
   return absl::OkStatus();
 }
 
-DataGreeting DataStream::OurGreeting() const {
-  DataGreeting greeting = {
+DataHandshake DataStream::OurHandshake() const {
+  DataHandshake handshake = {
       .incarnation = options_.incarnation, .shard = options_.shard, .shared = shared_ ? uint64_t{1} : 0};
   // Only the client proves that it knows the key: a stranger that connects to this server learns nothing.
   if (!server_)
-    std::copy_n(options_.key.begin(), std::min(options_.key.size(), greeting.key.size()),
-                greeting.key.begin());
+    std::copy_n(options_.key.begin(), std::min(options_.key.size(), handshake.key.size()),
+                handshake.key.begin());
   if (shared_ && options_.offers_memory) {
-    greeting.maps = 1;
-    greeting.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
+    handshake.maps = 1;
+    handshake.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
   }
-  return greeting;
+  return handshake;
 }
 
-bool DataStream::CanBorrow(const DataGreeting& theirs) {
+bool DataStream::CanBorrow(const DataHandshake& theirs) {
   if (theirs.shared != 0 && options_.offers_memory) peer_ = PeerMemory::Open(socket_.get(), theirs.probe);
   return peer_ != nullptr;
 }
@@ -181,7 +181,7 @@ void DataStream::Wake() {
 }
 
 void DataStream::Run() {
-  absl::Status status = server_ ? AwaitGreeting() : absl::OkStatus();
+  absl::Status status = server_ ? AwaitHandshake() : absl::OkStatus();
   bool receive = true;
   while (status.ok()) {
     status = Pump(kTurn);
@@ -223,29 +223,29 @@ void DataStream::Run() {
   ended_ = true;
 }
 
-absl::Status DataStream::AwaitGreeting() {
-  DataGreeting greeting;
+absl::Status DataStream::AwaitHandshake() {
+  DataHandshake handshake;
   CAIRN_ASSIGN_OR_RETURN(std::vector<FileDescriptor> passed,
-                         ReceivePassed(socket_, RoomOf(greeting), kClientsGreeting));
-  if (greeting.magic != DataGreeting::kMagic) return absl::InvalidArgumentError("no valid handshake");
-  if (greeting.incarnation != options_.incarnation) {
+                         ReceivePassed(socket_, RoomOf(handshake), kClientsHandshake));
+  if (handshake.magic != DataHandshake::kMagic) return absl::InvalidArgumentError("no valid handshake");
+  if (handshake.incarnation != options_.incarnation) {
     return absl::UnavailableError("the handshake is for another server");
   }
-  if (!options_.key.empty() && !SameSecret(options_.key, {greeting.key.data(), greeting.key.size()})) {
+  if (!options_.key.empty() && !SameSecret(options_.key, {handshake.key.data(), handshake.key.size()})) {
     return absl::UnauthenticatedError("the handshake does not contain this server's key");
   }
-  CAIRN_RETURN_IF_ERROR(receiver_.OnGreeting(greeting.shard));
-  if (greeting.shared != 0) {
+  CAIRN_RETURN_IF_ERROR(receiver_.OnHandshake(handshake.shard));
+  if (handshake.shared != 0) {
     if (!shared_ || passed.size() != 2) return absl::UnavailableError("this server accepts no shared memory");
     CAIRN_ASSIGN_OR_RETURN(auto rings, SharedRings::Open(std::move(passed[0])));
     MutexLock lock(mutex_);
     CAIRN_RETURN_IF_ERROR(UseRings(std::move(rings), std::move(passed[1])));
   }
-  DataGreeting answer = OurGreeting();
-  answer.shared = greeting.shared;
-  answer.borrows = CanBorrow(greeting) ? 1 : 0;
-  if (greeting.shared == 0) answer.maps = 0;
-  maps_ = greeting.maps != 0 && answer.maps != 0;
+  DataHandshake answer = OurHandshake();
+  answer.shared = handshake.shared;
+  answer.borrows = CanBorrow(handshake) ? 1 : 0;
+  if (handshake.shared == 0) answer.maps = 0;
+  maps_ = handshake.maps != 0 && answer.maps != 0;
   CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(answer), {}));
   MutexLock lock(mutex_);
   greeted_ = true;

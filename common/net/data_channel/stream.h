@@ -9,8 +9,8 @@
 // - Pinned: the socket refers to the sender's pages, instead of copying them, until the receiver has read
 //   them.
 //
-//   client ── greeting: incarnation of the server, [shared memory, wake-up socket of the rings] ──► server
-//   client ◄── greeting: [server can borrow] ── server
+//   client ── handshake: incarnation of the server, [shared memory, wake-up socket of the rings] ──► server
+//   client ◄── handshake: [server can borrow] ── server
 //   client ── [kBorrowing: client can borrow] ──► server
 //   then both ends, at the same time:
 //     { prologue, header, [payload, or its addresses, or nothing if it is in the ring] }...
@@ -66,7 +66,7 @@ class DataReceiver {
   virtual ~DataReceiver() = default;
   // The server's end: called once, before the first message, with the client's Options::shard. A status other
   // than OK refuses the client.
-  virtual absl::Status OnGreeting(int64_t /*shard*/) { return absl::OkStatus(); }
+  virtual absl::Status OnHandshake(int64_t /*shard*/) { return absl::OkStatus(); }
   // Where to put the payload of `bytes` that follows this header on the socket, to save a copy: the next
   // call, OnMessage(), finds it there. Empty: anywhere.
   virtual absl::Span<char> DestinationFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
@@ -198,12 +198,12 @@ class DataStream {
 
   DataStream(FileDescriptor socket, bool server, bool shared, const Options& options, DataReceiver& receiver);
   absl::Status UseRings(std::unique_ptr<SharedRings> rings, FileDescriptor ring_wake);
-  DataGreeting OurGreeting() const;
+  DataHandshake OurHandshake() const;
   // Whether this end can read the other end's memory. Opens peer_.
-  bool CanBorrow(const DataGreeting& theirs);
+  bool CanBorrow(const DataHandshake& theirs);
 
   void Run();
-  absl::Status AwaitGreeting();  // the server's end
+  absl::Status AwaitHandshake();  // the server's end
   // Waits until the stream's thread has something to do. `receive`: whether it should receive.
   absl::Status Wait(bool* receive) ABSL_LOCKS_EXCLUDED(mutex_);
   // UNAVAILABLE if the system had no file descriptor left for this stream.

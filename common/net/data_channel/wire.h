@@ -19,10 +19,10 @@ absl::Span<const char> BytesOf(const T& said) {
   return {reinterpret_cast<const char*>(&said), sizeof said};
 }
 
-// The size of DataGreeting::key.
+// The size of DataHandshake::key.
 inline constexpr size_t kDataKeyBytes = 16;
 
-struct DataGreeting {
+struct DataHandshake {
   static constexpr uint64_t kMagic = 0x366e726961632d6c;
 
   uint64_t magic = kMagic;

@@ -28,32 +28,32 @@ class DataListenersTest : public testing::Test {
   }
   static bool Closed(const FileDescriptor& socket) { return !CheckOtherEnd(socket.get()).ok(); }
 
-  const DataGreeting greeting_ = {.incarnation = 7};
+  const DataHandshake handshake_ = {.incarnation = 7};
   DataListeners listeners_ = test::Listeners();
 };
 
 TEST_F(DataListenersTest, AConnectionIsReturnedOnceItsHandshakeIsComplete) {
   const FileDescriptor silent = Connect(), slow = Connect(), quick = Connect();
-  Send(slow, BytesOf(greeting_).first(30));
+  Send(slow, BytesOf(handshake_).first(30));
   AcceptWaiting();
-  Send(quick, BytesOf(greeting_));
+  Send(quick, BytesOf(handshake_));
   const auto first = listeners_.Accept(kSoon);
   ASSERT_TRUE(first.has_value());
   EXPECT_TRUE(first->local);
   EXPECT_FALSE(listeners_.Accept(kAtOnce).has_value());
-  Send(slow, BytesOf(greeting_).subspan(30));
+  Send(slow, BytesOf(handshake_).subspan(30));
   EXPECT_TRUE(listeners_.Accept(kSoon).has_value());
   EXPECT_FALSE(Closed(silent)) << "it still has time";
 }
 
 TEST_F(DataListenersTest, TheHandshakeIsLeftForTheStreamToRead) {
   const FileDescriptor client = Connect();
-  Send(client, BytesOf(greeting_));
+  Send(client, BytesOf(handshake_));
   const auto connection = listeners_.Accept(kSoon);
   ASSERT_TRUE(connection.has_value());
-  char bytes[sizeof greeting_ + 1];
+  char bytes[sizeof handshake_ + 1];
   EXPECT_EQ(recv(connection->socket.get(), bytes, sizeof bytes, MSG_DONTWAIT),
-            static_cast<ssize_t>(sizeof greeting_));
+            static_cast<ssize_t>(sizeof handshake_));
 }
 
 TEST_F(DataListenersTest, AConnectionWithoutAHandshakeIsClosedAtOnce) {
@@ -72,7 +72,7 @@ TEST_F(DataListenersTest, TheOldestSilentConnectionIsClosedForANewOne) {
   AcceptWaiting();
   EXPECT_FALSE(Closed(silent.front()));
   const FileDescriptor client = Connect();
-  Send(client, BytesOf(greeting_));
+  Send(client, BytesOf(handshake_));
   EXPECT_TRUE(listeners_.Accept(kSoon).has_value());
   EXPECT_TRUE(Closed(silent.front()));
   EXPECT_FALSE(Closed(silent.back()));

@@ -30,12 +30,12 @@ class HostileClientTest : public DataStreamTest {
     const auto rings = SharedRings::Create(DataStream::kRingBytes).value();
     ring_wake_ = SocketPair().value();
     static const uint64_t probe = 42;
-    const DataGreeting greeting = {.incarnation = kIncarnation,
-                                   .shared = 1,
-                                   .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe},
-                                   .maps = 1};
+    const DataHandshake handshake = {.incarnation = kIncarnation,
+                                     .shared = 1,
+                                     .probe = {.address = reinterpret_cast<uint64_t>(&probe), .value = probe},
+                                     .maps = 1};
     const int passed[] = {rings->descriptor(), ring_wake_.second.get()};
-    EXPECT_EQ(SendPassing(raw_, BytesOf(greeting), passed), absl::OkStatus());
+    EXPECT_EQ(SendPassing(raw_, BytesOf(handshake), passed), absl::OkStatus());
   }
   void SendRaw(const DataPrologue& prologue, absl::string_view rest, absl::Span<const int> passed = {}) {
     const std::string said = absl::StrCat(absl::string_view(BytesOf(prologue).data(), sizeof prologue), rest);
@@ -137,25 +137,25 @@ TEST_P(HostileClientTest, CreditFromAClientEndsTheStream) {
 }
 TEST_P(HostileClientTest, AClientWithoutSharedMemoryCannotBorrow) {
   const FileDescriptor raw = StartRaw(/*offers_memory=*/true);
-  const DataGreeting greeting = {.incarnation = kIncarnation};
+  const DataHandshake handshake = {.incarnation = kIncarnation};
   const DataPrologue borrows = {.kind = DataPrologue::kBorrowing};
-  const std::string said = absl::StrCat(absl::string_view(BytesOf(greeting).data(), sizeof greeting),
+  const std::string said = absl::StrCat(absl::string_view(BytesOf(handshake).data(), sizeof handshake),
                                         absl::string_view(BytesOf(borrows).data(), sizeof borrows));
   ASSERT_EQ(send(raw.get(), said.data(), said.size(), 0), static_cast<ssize_t>(said.size()));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("kind 5"));
 }
 TEST_P(HostileClientTest, AnInvalidHandshakeEndsTheStream) {
   const FileDescriptor raw = StartRaw();
-  const std::string nonsense(sizeof(DataGreeting), 'x');
+  const std::string nonsense(sizeof(DataHandshake), 'x');
   ASSERT_EQ(send(raw.get(), nonsense.data(), nonsense.size(), 0), static_cast<ssize_t>(nonsense.size()));
   EXPECT_EQ(at_server_.AwaitEnd().code(), absl::StatusCode::kInvalidArgument);
 }
 TEST_P(HostileClientTest, ASocketInPlaceOfSharedMemoryIsRefused) {
   const FileDescriptor raw = StartRaw();
   const auto pair = SocketPair().value();
-  const DataGreeting greeting = {.incarnation = kIncarnation, .shared = 1};
+  const DataHandshake handshake = {.incarnation = kIncarnation, .shared = 1};
   const int passed[] = {pair.first.get(), pair.second.get()};
-  ASSERT_EQ(SendPassing(raw, BytesOf(greeting), passed), absl::OkStatus());
+  ASSERT_EQ(SendPassing(raw, BytesOf(handshake), passed), absl::OkStatus());
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("not sealed"));
 }
 

@@ -172,8 +172,8 @@ TEST_P(DataStreamTest, AStreamWhoseOtherEndReceivesNothingEnds) {
                                at_server_)
                 .value();
   ASSERT_TRUE(server_->Start().ok());
-  const DataGreeting greeting = {.incarnation = kIncarnation};
-  ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
+  const DataHandshake handshake = {.incarnation = kIncarnation};
+  ASSERT_EQ(send(other.get(), &handshake, sizeof handshake, 0), static_cast<ssize_t>(sizeof handshake));
   const auto owner =
       std::make_shared<std::vector<float>>(static_cast<size_t>(DataStream::kFragmentFloats), 1.0f);
   const absl::Span<const float> run = *owner;
@@ -190,8 +190,8 @@ TEST_P(DataStreamTest, AClientThatSendsNothingAfterTheHandshakeIsDisconnected) {
                                at_server_)
                 .value();
   ASSERT_TRUE(server_->Start().ok());
-  const DataGreeting greeting = {.incarnation = kIncarnation};
-  ASSERT_EQ(send(other.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
+  const DataHandshake handshake = {.incarnation = kIncarnation};
+  ASSERT_EQ(send(other.get(), &handshake, sizeof handshake, 0), static_cast<ssize_t>(sizeof handshake));
   EXPECT_THAT(at_server_.AwaitEnd().message(), HasSubstr("silent for too long"));
 }
 
@@ -284,8 +284,8 @@ class PinningTest : public testing::Test {
     server_ = DataStream::Accept(std::move(one), false, {.incarnation = kIncarnation}, receiver_).value();
     ASSERT_TRUE(server_->Start().ok());
     other_ = std::move(other);
-    const DataGreeting greeting = {.incarnation = kIncarnation};
-    ASSERT_EQ(send(other_.get(), &greeting, sizeof greeting, 0), static_cast<ssize_t>(sizeof greeting));
+    const DataHandshake handshake = {.incarnation = kIncarnation};
+    ASSERT_EQ(send(other_.get(), &handshake, sizeof handshake, 0), static_cast<ssize_t>(sizeof handshake));
   }
   Receiver receiver_;  // outlives the stream
   std::unique_ptr<DataStream> server_;
@@ -299,7 +299,7 @@ TEST_F(PinningTest, AnEndThatConfirmsNothingGetsCopies) {
   const absl::Span<const float> run = *owner;
   constexpr size_t kMessages = 300;
   const size_t bytes =
-      sizeof(DataGreeting) + kMessages * (sizeof(DataPrologue) + 1 + run.size() * sizeof(float));
+      sizeof(DataHandshake) + kMessages * (sizeof(DataPrologue) + 1 + run.size() * sizeof(float));
   for (size_t i = 0; i < kMessages; ++i) server_->Send(std::string("v"), {&run, 1}, owner);
   std::vector<char> room(size_t{1} << 20);
   for (size_t read = 0; read < bytes;) {

@@ -32,7 +32,7 @@ struct Slot {
   allreduce::RingHost* host = nullptr;
 };
 
-// Carries greetings within the process.
+// Carries handshakes within the process.
 class Greeter final : public allreduce::RingPeer {
  public:
   explicit Greeter(Slot& slot) : slot_(slot) {}
