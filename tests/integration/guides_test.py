@@ -30,6 +30,7 @@ NOT_RUN = {
     "cmake ": "deploy.packaging installs the build",
     "(cd build/release && cpack)": "deploy.packaging packs the build",
     "pip install ": "needs a package index",
+    "mkdir -p ~/mnist && cp build/data/mnist.npz": "for those whose data deploy/quickstart.sh downloaded",
     "docker ": "needs a container engine, as compose_test.py does",
     "docker-compose ": "needs a container engine, as compose_test.py does",
     "CAIRN_DATA=": "needs a container engine, as compose_test.py does",
@@ -72,10 +73,9 @@ for task in 0 1; do
       --job_name worker --task_index $task --model deploy/examples/mnist_mlp.json --data_dir ~/mnist \\
       --trace_file worker$task.json &
 done
-for job in $(jobs -p); do wait "$job"; done
 """
-END = 'for job in $(jobs -p); do wait "$job"; done\n'  # fails with the first task that failed
-STOP = "kill $(jobs -p)\nwait\n"
+END = 'for job in $(jobs -p); do wait "$job"; done\ndisown -a\n'  # fails with the first task that failed
+STOP = "kill $(jobs -p)\nwait\ndisown -a\n"  # a job that was waited for may stay in the list of jobs
 
 
 class Around(NamedTuple):
@@ -89,11 +89,11 @@ class Around(NamedTuple):
 AROUND: Dict[Tuple[str, str], Around] = {
     ("docs/guides/cluster.md", "cairn check"): Around(before=SERVERS + "sleep 2\n", after=STOP),
     ("docs/guides/cluster.md", "cairn-worker --job_name evaluator"): Around(before=RUN),
-    ("docs/guides/cluster.md", "cairn status"): Around(before=SERVERS + WORKERS, after="wait\n"),
+    ("docs/guides/cluster.md", "cairn status"): Around(before=SERVERS + WORKERS, after="wait\ndisown -a\n"),
     ("docs/guides/models-and-data.md", "cairn train deploy/examples/mnist_mlp.json"): Around(before=RUN),
     ("docs/guides/monitoring.md", "cairn status"): Around(before=CLUSTER + SERVERS + WORKERS, after=STOP),
     ("docs/guides/monitoring.md", "cairn health"): Around(before=SERVERS + WORKERS, after=STOP),
-    ("docs/guides/profiling.md", "cairn trace merge"): Around(before=TIMELINES),
+    ("docs/guides/profiling.md", "cairn trace merge"): Around(before=TIMELINES + END),
     ("docs/guides/tls.md", "openssl"): Around(before=SMALL_CLUSTER),
     ("docs/guides/transports.md", "cairn-ps"): Around(
         before=SMALL_CLUSTER, background=True,

@@ -68,7 +68,7 @@ class SplitTest(IntegrationTest):
                             (["--workers=2", "--place=dense=/task:2"], "no layer is on /job:worker/task:1"),
                             (["--workers=2", SPLIT, "--mode=allreduce"], "--mode allreduce does not go with a model that"),
                             (["--workers=2", SPLIT, "--elastic"], "--elastic does not go with a model that"),
-                            (["--workers=2", "--place=dense=/job:ps/task:1"], "a task of the job worker, not of ps")):
+                            (["--workers=2", "--place=dense=/job:ps/task:1"], "a task of /job:worker, not of /job:ps")):
             with self.subTest(flags):
                 self.assert_refused(self.train(MLP, *flags), re.escape(said))
 
