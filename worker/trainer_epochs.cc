@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/core/status.h"
 #include "common/core/words.h"
+#include "common/net/final_version.h"
 #include "worker/digest.h"
 #include "worker/trainer.h"
 
@@ -178,7 +179,10 @@ absl::Status Trainer::FillInDeviations(Summary& summary) {
   if (!sync()) {
     if (deps_.options.train_steps > 0) return absl::OkStatus();
     position = deps_.options.epochs * loader_.batches_per_epoch();
-    if (position_ < position) {  // each worker ended early at its own position: nothing was missed
+    const int64_t end = net::FinalVersionOf(deps_.job);
+    const bool complete = end > 0 && deps_.client.version() >= end;
+    if (!complete &&
+        position_ < position) {  // each worker ended early at its own position: nothing was missed
       PrintWhatWasNotShown(summary);
       return absl::OkStatus();
     }
