@@ -416,7 +416,7 @@ void ActiveJob::StopReplicating() {
 
 ActiveJob::~ActiveJob() {
   StopReplicating();
-  port_.reset();  // closes the connection to the leader before the objects that it calls are destroyed
+  port_.reset();  // closes the connection to the sequencer before the objects that it calls are destroyed
 }
 
 }  // namespace cairn::ps

@@ -27,7 +27,7 @@ namespace cairn::ps {
 //          + S V        the optimizer slots
 //          + (W + 1) V  one gradient per worker, and one that is arriving
 //          + (1 + S) V  a snapshot: a version that is still read, and its slots
-//          + (3 + S) V  with ps_replication: means on their way to the backup, and a complete state
+//          + (3 + S) V  with ps_replication: mean gradients on their way to the backup, and a complete state
 //
 // If there is room for another (1 + S) V, the updates of a synchronous job are speculative
 // (speculative_update.h).

@@ -19,8 +19,8 @@ namespace {
 // How often the listening thread checks for ended sessions and for the end of the service.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 constexpr size_t kFragmentsOfFrame = net::kMaxPayloadFloats / net::DataStream::kFragmentFloats;
-// How long a client may read nothing: a stopped client keeps values from being freed. gRPC also detects such
-// a client after 15 s.
+// Limit on the time for which a client reads nothing, because values cannot be freed while it does not read
+// them. gRPC also detects such a client after 15 s.
 constexpr auto kStallLimit = std::chrono::seconds(15);
 // Limits on idle sessions, because a session has a thread and descriptors. A client's first request follows
 // its handshake at once. A client whose idle session was closed opens another one for its next request.

@@ -173,7 +173,7 @@ class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::Lea
   absl::Status result_;
 };
 
-// Keeps a stream to the leader open, in its own thread. With replication, the leader may be the
+// Keeps a stream to the sequencer open, in its own thread. With replication, the sequencer may run on the
 // promoted backup.
 class LeaderLink final : public SequencerPort {
  public:
@@ -294,7 +294,7 @@ class LeaderLink final : public SequencerPort {
     }
   }
 
-  // Whether the backup of ps/0's shard has been promoted on that server.
+  // Whether the server at `stub` serves ps/0's shard of this job, and so runs the sequencer.
   bool Leads(v1::ParameterServer::Stub& stub) const {
     grpc::ClientContext context;
     net::SetDeadline(context, std::chrono::milliseconds(500));
@@ -307,7 +307,7 @@ class LeaderLink final : public SequencerPort {
            response.job().run_id() == run_id_ && response.job().generation() == generation_;
   }
 
-  // The servers that may serve the leader's shard, the usual one first.
+  // The addresses of the servers that may run the sequencer: ps/0's and, with replication, its backup's.
   const std::vector<std::string> addresses_;
   const net::Credentials credentials_;
   const int index_;

@@ -29,9 +29,9 @@ absl::StatusOr<Marker> FromProto(const v1::Marker& proto);
 // Fails as CheckConfigChange() does, but does not check whether the job has a schedule.
 absl::StatusOr<ConfigChange> FromProto(const v1::ConfigChange& proto);
 
-// Handles a decision that a follower receives from its leader: queues it for Flush(). An invalid decision
-// fails the job on this server. CANCELLED, without effect, for a decision out of order: its sender no longer
-// leads the job, and the next subscription will find the new leader.
+// Handles a decision that a follower receives from the sequencer: queues it for Flush(). An invalid decision
+// fails the job on this server. CANCELLED, without effect, for a decision out of order: its sender is no
+// longer the job's sequencer, and the next subscription will find the new one.
 absl::Status Follow(const v1::Decision& decision, Shard& shard);
 
 }  // namespace cairn::ps

@@ -1,6 +1,6 @@
-// Checks whether a shard may execute the next entry of a log. The log comes from the server that leads the
-// job, or, for a backup, from its primary; either may be faulty or malicious. follow_proto.h checks what is
-// independent of the shard's state.
+// Checks whether a shard may execute the next entry of a log. The log comes from the job's sequencer or, for
+// a backup, from its primary; either may be faulty or malicious. follow_proto.h checks what is independent of
+// the shard's state.
 //
 // One per shard, guarded by the shard's lock.
 #pragma once

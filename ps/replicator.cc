@@ -21,13 +21,13 @@ constexpr auto kLogAfter = std::chrono::seconds(2);
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
 constexpr auto kLook = std::chrono::milliseconds(500);
 
-// The process answers that it has no backup of this shard, so it will not be promoted. Only BackupSession and
-// the service use this code.
+// Whether the process has answered that it has no backup of this shard, so that it will not be promoted. Only
+// BackupSession and the service use this code.
 bool KeepsNone(const absl::Status& end) {
   return absl::IsFailedPrecondition(end);
 }
 
-// Nothing listens at the address: the backup's process has ended.
+// Whether the connection was refused, which means that the backup's process has ended.
 bool IsGone(const absl::Status& end) {
   return absl::IsUnavailable(end) && net::WhyUnreachable(end) == "connection refused";
 }

@@ -125,8 +125,8 @@ class Replicator final : private ReplicationStreamHandler {
 
   // Whether the backup has been in sync at least once.
   bool was_in_sync() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Not empty if this primary is fenced, because the backup has been promoted or may have been: the owner
-  // drops the shard. The text is the reason, for messages.
+  // If this primary is fenced, because the backup has been promoted or may have been: the reason, for
+  // messages. The owner must then drop the shard. Empty if this primary is not fenced.
   std::string fenced() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -52,7 +52,7 @@ class RoundFlowControl {
     std::optional<int64_t> received{};  // none: the push has not begun
     int64_t allowed = 0;  // elements that the member may send, from the beginning of its gradient
   };
-  // The smallest number of elements received from any member that the others wait for.
+  // The smallest number of elements received, among the members that the others wait for.
   int64_t Least() const;
   int64_t Most() const;
 

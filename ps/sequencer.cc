@@ -14,7 +14,8 @@
 namespace cairn::ps {
 namespace {
 
-// Far longer than a pass over memory, and far longer than gRPC takes to detect a dead peer and to reconnect.
+// The time limit of CheckMeasuring(): far longer than a pass over memory, and far longer than gRPC takes to
+// detect a dead peer and to reconnect.
 constexpr auto kLongestMeasuring = std::chrono::seconds(60);
 constexpr int kChief = 0;
 

@@ -151,7 +151,7 @@ class Sequencer {
   absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   // Streams the log to `server` from `next_index` on, replacing its previous subscription. `epoch`: the epoch
   // of the server's shard. FAILED_PRECONDITION: the log does not contain `next_index`. UNAVAILABLE, after
-  // which the caller must look for the current leader and subscribe again:
+  // which the caller must look for the current sequencer and subscribe again:
   // - The log has ended.
   // - A later epoch of the shard has subscribed.
   // - With replication: the log ends before `next_index`. This server's backup has been promoted, and it

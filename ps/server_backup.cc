@@ -134,8 +134,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> Server::OpenBackup(const v1::Replicat
   if (state_ != v1::STATE_EMPTY && !is_backup) {
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name()));
   }
-  // This server was promoted in place of the caller, which does not know it, and which lacks everything that
-  // this server has revealed since.
+  // This server was promoted in place of the caller. The caller does not know that, and lacks everything that
+  // this server has answered since.
   if (dropped_.run_id == origin.job().run_id() && dropped_.epoch > origin.epoch() &&
       dropped_.generation >= origin.job().generation()) {
     return absl::AbortedError(absl::StrCat("ps/", host_index(), " has been promoted in place of ", name(),

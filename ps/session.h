@@ -54,7 +54,8 @@ class Session {
   // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. If
   // only the request fails, the client gets the error in the request's `done`.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
-  // Where to store a payload of `bytes` if the next call is OnFrame() with this header. Empty: anywhere.
+  // Returns the memory in which to receive a payload of `bytes` bytes, if the next call is OnFrame() with
+  // this header; empty: any memory.
   absl::Span<char> DestinationFor(const v1::ClientHeader& header, size_t bytes);
   // Whether a request waits for its answer. Called from the thread of OnFrame().
   bool owes_answer() const { return unanswered_.use_count() > 1; }

@@ -61,8 +61,8 @@ struct PushRequest {
   // Sends chunks of these values to the client before the decision. The chunks are valid only if
   // PushResult::sent_early is set. Null: the client wants no early values.
   SpeculativeUpdate::SendValues send_values{};
-  // Flow control: grants the worker credit for more bytes of this push. Null: the transport cannot pass it
-  // on.
+  // Flow control: grants the worker credit for more bytes of this push. Null: the transport has no flow
+  // control.
   SpeculativeUpdate::Allow allow{};
 };
 
@@ -174,7 +174,7 @@ class Shard final : public LogSink {
   // Does nothing: a shard and its own sequencer are replaced together.
   void End(const absl::Status&) override {}
   // next_index(): the first entry that has not been appended. StagedGradients(): the staged pushes that have
-  // no decision in the log yet. A follower reports both when it reconnects to its leader.
+  // no decision in the log yet. A follower reports both when it reconnects to the sequencer.
   int64_t next_index() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Gradient> StagedGradients() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The last reported sums; nullopt once an entry that uses them has been executed.

@@ -9,8 +9,9 @@
 namespace cairn::ps {
 namespace {
 
-// Executed entries are reported in batches of this size. The queue may never be empty while pushes arrive,
-// and the sequencer keeps the entries that are not reported.
+// Executed entries are reported when the queue is empty, and at the latest after this many entries. Without
+// this limit, pushes that keep arriving could delay the report, and the sequencer's log keeps all unreported
+// entries.
 constexpr int kReportEvery = 256;
 
 }  // namespace

@@ -73,8 +73,9 @@ class SpeculativeUpdate {
 
   // Predicts that the next update is made by the workers of `last`, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Publishes the speculative update and returns true, if the prediction was right: these contributors, with
-  // this data, in this order. All values of the update have then been sent to the contributors.
+  // If the prediction was right (the same contributors, with the same data, in the same order), publishes the
+  // speculative update and returns true. In that case all of its values have been sent to the contributors.
+  // Otherwise discards it and returns false.
   bool Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data, bool last_update)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Discards the speculative update, because the store is about to change in another way.

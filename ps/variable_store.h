@@ -1,9 +1,9 @@
 // The values of one server's slices, version by version, and their optimizer slots.
 //
-// An update writes a new buffer and publishes it as a whole. A reader may keep the version that it took for
-// any time; it never waits for an update or sees part of one. Usually two versions exist, and one more for
-// each older version that a reader still uses. Therefore readers are admitted only while there is room for
-// the next version.
+// An update writes a new buffer and publishes it as a whole. A reader may keep its version for any length of
+// time; it never waits for an update or sees part of one. Usually two versions exist, and one more for each
+// older version that a reader still uses. Therefore readers are admitted only while there is room for the
+// next version.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ class VariableStore {
 
   // Any thread.
   Values current() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // RESOURCE_EXHAUSTED, with the numbers, if there is no room for a new version in addition to the current
-  // one: then no further reader may take the current one. Any thread.
+  // To be called before a reader is given the current version. RESOURCE_EXHAUSTED, with the numbers, if there
+  // is no room for the next version in addition to the current one. Any thread.
   absl::Status CheckRoomForReader() const;
 
   // The input of an update. Only one thread at a time measures, applies and writes.
@@ -96,9 +96,8 @@ class VariableStore {
   void SetLearningRate(float rate) ABSL_LOCKS_EXCLUDED(mutex_);
   // The learning rate of the next update; 0 if nothing is trained. Any thread.
   float learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Makes the current version the job's last, if its update was applied without `last`. Does what that update
-  // would have done in addition: replaces the values by the averages that the optimizer keeps of them.
-  // Threading as Write().
+  // Makes the current version the job's last, if its update was applied without Mean::last. With use_ema,
+  // replaces the values by their averages, as that update would have done. Threading as Write().
   void EndHere();
 
   // Publishes the current version again, with the elements [begin, end) of each run taken from `data`.

@@ -7,7 +7,8 @@
 namespace cairn::ps {
 namespace {
 
-// Moving averages of the squared gradients, and of the squared steps before the learning rate.
+// Moving averages of the squared gradients, and of the squared steps before the multiplication by the
+// learning rate.
 constexpr absl::string_view kSlots[] = {"accumulated_grad", "accumulated_delta_var"};
 
 class Adadelta final : public UpdateRule {

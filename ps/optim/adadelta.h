@@ -1,4 +1,4 @@
-// Keras' Adadelta (Zeiler, arXiv:1212.5701, Algorithm 1, its step multiplied by the learning rate).
+// Keras' Adadelta (Zeiler, arXiv:1212.5701, Algorithm 1, with its step multiplied by the learning rate).
 #pragma once
 
 #include <memory>

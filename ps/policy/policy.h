@@ -1,4 +1,5 @@
-// Which gradients become an update, and when. One class per policy, one row in the table of policy.cc.
+// Decides which gradients become an update, and when. One class per policy, one row in the table of
+// policy.cc.
 //
 // A policy receives events (a worker joins, leaves, has a gradient staged on all servers) and answers with
 // decisions, which the caller carries out in the given order. It owns no tensors, no locks and no clock.
@@ -185,7 +186,7 @@ class UpdatePolicy {
   virtual void Restore(const PolicyState& state) = 0;
 };
 
-// Dynamic sharding.
+// The configuration of dynamic sharding.
 struct DynamicAssignment {
   WorkQueue::Config queue{};
   WorkPosition resumed{};

@@ -22,7 +22,8 @@ namespace cairn::ps {
 class QueuedPolicy final : public UpdatePolicy {
  public:
   struct Config {
-    // Each update takes a gradient of every worker: they all get items of one epoch, in worker order.
+    // Each update contains one gradient of every worker. In each round, all workers get items of one epoch,
+    // in worker order.
     bool rounds = false;
     // With rounds: these workers have an item before they join, so that the order of joining makes
     // no difference.

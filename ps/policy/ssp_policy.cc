@@ -10,8 +10,9 @@ std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
   if (deferred != deferred_.end() && deferred->second.incarnation != incarnation)
     ReleaseAnswerOf(worker, decisions);
   roster_.Join(worker, incarnation);
-  // A worker that comes back resumes at its own clock. But it starts no lower than the slowest clock, because
-  // no worker waits for it to catch up, and no higher than the clock at which it may continue at once.
+  // A worker that comes back resumes at its own clock, within two bounds. It starts no lower than the slowest
+  // clock, so that no worker waits for it to catch up. It starts no higher than max_staleness above the
+  // slowest clock, so that it may continue at once.
   int64_t& clock = clocks_[worker];
   clock = slowest_ + std::clamp<int64_t>(clock - slowest_, 0, *config_.max_staleness);
   FindSlowest();

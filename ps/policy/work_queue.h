@@ -10,8 +10,8 @@
 //
 // A worker's next push is made from its current item. Its second item, the one ahead, lets its loader prepare
 // the following batch. Until that item is current, it may be assigned to another worker, because each answer
-// contains the worker's whole assignment. Returned items are assigned before new ones: always the first in
-// the order of epochs.
+// contains the worker's whole assignment. The queue assigns items in the order of the epochs, so returned
+// items come before new ones.
 //
 // Owned by a policy, whose caller serialises all calls. Owns no lock, and knows no membership.
 #pragma once
@@ -37,7 +37,7 @@ struct WorkItem {
   friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };
 
-// How far the epochs are done. Examples are numbered through all epochs.
+// Which examples are done. Examples are numbered through all epochs.
 struct WorkPosition {
   struct Run {
     int64_t begin = 0, count = 0;

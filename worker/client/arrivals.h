@@ -27,15 +27,16 @@ class Arrivals {
 
   // --- For the threads of the streams ---
 
-  // To be called before `count` values at `begin` of the server's arena are written. Returns false if they
-  // must be discarded. A range outside the arena is accepted: the code that writes the values checks it.
+  // To be called before `count` values at `begin` of the server's arena are written. Returns false if these
+  // values must be discarded. A range outside the arena is accepted: the code that writes the values checks
+  // it.
   bool Admit(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   // To be called when the values have been written.
   void Add(int server, int64_t begin, int64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   // The server sends no more values for the time being.
   void Close(int server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A server does not have the push. The other servers, whose update may depend on it, may send nothing until
-  // the caller has repeated the push.
+  // A server does not have the push. The update on the other servers may depend on this push, so they may
+  // send nothing until the caller has repeated it.
   void Fail() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- For the caller ---
@@ -43,9 +44,9 @@ class Arrivals {
   // Receives from the server's stream until `enough` returns true, if the stream allows it: see
   // FrameStream::ReceiveUntil().
   using Receive = absl::FunctionRef<void(int server, absl::FunctionRef<bool()> enough)>;
-  // Waits until all values of the variable have arrived. Returns false if they will not, have not by
-  // `deadline`, a push has failed, or `failure` returns an error. `failure` is queried at every change and
-  // after Wake(). A caller of Fail() or Wake() must end `receive` afterwards.
+  // Waits until all values of the variable have arrived. Returns false if they will not arrive, if they have
+  // not arrived by `deadline`, if a push has failed, or if `failure` returns an error. `failure` is queried
+  // at every change and after Wake(). A caller of Fail() or Wake() must end `receive` afterwards.
   bool Await(int variable, TimePoint deadline, absl::FunctionRef<absl::Status()> failure, Receive receive)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);

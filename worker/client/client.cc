@@ -201,7 +201,8 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     const auto server = static_cast<size_t>(extent.server);
     if (sessions_[server] == nullptr || !sessions_[server]->status().ok()) {
       sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
-      // A process other than before may answer now. Then the editions in its answers do not describe values_.
+      // A different process may answer on the new stream. Therefore all of this server's values are read
+      // again.
       for (size_t j = 0; j < located_.extents.size(); ++j) {
         if (located_.extents[j].server == extent.server) editions_[j] = 0;
       }

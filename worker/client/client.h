@@ -69,7 +69,7 @@ class Client {
 
   struct Located {
     Shape shape;
-    std::vector<net::Extent> extents;  // by rows; local_offset counts from the start of the variable
+    std::vector<net::Extent> extents;  // in row order; local_offset: from the variable's start
     std::vector<uint64_t> layouts;     // [server]
   };
   absl::StatusOr<Located> Locate(const std::string& name);

@@ -27,15 +27,16 @@ namespace cairn::client {
 
 class CompressedGradients {
  public:
-  // `layout` and `metrics` (may be null) must outlive this object. `encodings` [variable]: only variables
-  // with an encoding for gradients alone are compressed here. `topk_fraction`: Job.topk_fraction.
+  // `layout` and `metrics` (may be null) must outlive this object. `encodings` [variable]: a variable is
+  // compressed here if its encoding is one of those that are only for gradients. `topk_fraction`:
+  // Job.topk_fraction.
   CompressedGradients(const net::Layout& layout, std::vector<net::VariableInfo> variables,
                       absl::Span<const v1::Encoding> encodings, double topk_fraction, WireMetrics* metrics);
 
   void BeginStep();
-  // Encodes a variable's part of `gradients` (those of all variables) into chunks. Returns false and does
-  // nothing if the variable is not compressed here, or if a number is not finite: such a gradient must be
-  // sent uncompressed, so that the server can name the variable in its error.
+  // Encodes a variable's part of `gradients` (the gradients of all variables) into chunks. Returns false and
+  // does nothing if the variable is not compressed here, or if a number is not finite: such a gradient must
+  // be sent uncompressed, so that the server can name the variable in its error.
   bool Compress(int variable, absl::Span<const float> gradients);
   // Whether the variable has been compressed since BeginStep.
   bool compressed(int variable) const { return compressed_[static_cast<size_t>(variable)]; }
@@ -56,15 +57,15 @@ class CompressedGradients {
     v1::Encoding encoding = v1::ENCODING_FLOAT32;
     int64_t offset = 0;       // in the flat buffer of all variables
     int64_t count = 0;        // elements
-    int64_t most = 0;         // elements sent at most
+    int64_t most = 0;         // maximum number of elements sent
     int64_t kept_offset = 0;  // in kept_; only if the codec wants feedback
   };
   // Calls body(server, cut, server offset) for each chunk of the variable.
   template <typename Body>
   void ForEachChunk(int variable, Body body) const;
   void Encode(int variable, absl::Span<const float> whole);
-  // Writes the part of `whole` that the chunks do not contain to `missing`, unless `missing` is null. Adds
-  // the squares of `whole` and of that part to the metrics.
+  // Finds the part of `whole` that the chunks do not contain. Writes this part to `missing`, unless `missing`
+  // is null, and adds the squares of `whole` and of this part to the metrics.
   void Subtract(int variable, absl::Span<const float> whole, float* missing);
 
   const net::Layout& layout_;

@@ -162,7 +162,7 @@ absl::Status Connection::Find(int server) {
 }
 
 void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
-  // If the shard has moved, another task's clock answers.
+  // If the shard has moved, the answer contains the clock of another task.
   if (options_.trace == nullptr || clock_unix_nanos == 0 || shard(server).away) return;
   options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, Now(), clock_unix_nanos);
 }

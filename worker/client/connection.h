@@ -53,8 +53,7 @@ class Connection {
   // not reached in time and the reasons; FAILED_PRECONDITION if a handshake fails.
   static absl::StatusOr<std::unique_ptr<Connection>> Open(std::vector<std::unique_ptr<ServerStub>> stubs,
                                                           ConnectionOptions options);
-  // Connects to all servers again, as Open() does. From now on the processes that answer are the expected
-  // ones.
+  // Connects to all servers again, as Open() does. Later calls expect the processes that answered this one.
   absl::Status Reach() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int num_servers() const { return static_cast<int>(shards_.size()); }
@@ -72,7 +71,8 @@ class Connection {
 
   // Returns the current state of a server. ABORTED if the process is not the one reached before: it was
   // restarted and has lost its variables. If the server is unreachable and has a backup that is in sync, the
-  // backup is promoted and answers. UNAVAILABLE while neither is certain.
+  // backup is promoted and answers. UNAVAILABLE or DEADLINE_EXCEEDED if no server serves the shard and one of
+  // its hosts has not answered.
   absl::StatusOr<v1::ConnectResponse> Describe(int server) ABSL_LOCKS_EXCLUDED(mutex_);
   // Describes all servers; retries while one is unreachable, at most for connect_timeout.
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
@@ -84,11 +84,11 @@ class Connection {
                          absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer = nullptr);
 
   // Records a sample of the server's clock: the server answered a request that was sent at `sent`, and its
-  // clock showed `clock_unix_nanos`. 0: there is no sample.
+  // clock showed `clock_unix_nanos`. Records nothing if `clock_unix_nanos` is 0.
   void NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const;
   // "ps/1 at host:2222"
   std::string NameOf(int server) const;
-  // How long this server's shard has been served elsewhere; zero if it is at home.
+  // How long another server has served this server's shard; zero if this server serves it.
   Duration AwayFor(int server) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Report(const std::string& text) const {
     if (options_.say) options_.say(text);

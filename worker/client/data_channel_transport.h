@@ -22,8 +22,7 @@ namespace cairn::client {
 
 struct DataChannelOptions {
   net::Transport transport = net::Transport::kShm;
-  // The server whose shard is meant, if the server's process serves several shards; nullopt: the process'
-  // own.
+  // The shard to connect to, by the index of its home server; nullopt: the server's own shard.
   std::optional<int> shard{};
   // A transport that has failed is tried again at the first Connect() after this time.
   Duration try_again_after = std::chrono::minutes(1);

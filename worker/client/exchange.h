@@ -30,7 +30,7 @@ namespace cairn::client {
 
 struct StepResult {
   // The outcome on ps/0. In an asynchronous job, where each server may decide for itself: STALE if any server
-  // answered so.
+  // answered STALE.
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
   int64_t staleness = 0;
   bool duplicate = false;   // the answer belongs to a repeated push
@@ -51,7 +51,7 @@ class Exchange {
   // --- Before training ---
   // For the chief: provides the first values, or those of a checkpoint, unless the job is running.
   virtual absl::Status Initialise(const v1::Job& job, StateSource& source) = 0;
-  // Waits until the job is ready, and checks that it is the same `job`.
+  // Waits until the job is ready, and checks that it is `job`.
   virtual absl::Status WaitReady(const v1::Job& job) = 0;
   // Becomes a member of the job and fetches the values: sets parameters(), version() and position().
   virtual absl::Status Join() = 0;

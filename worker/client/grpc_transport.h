@@ -11,7 +11,8 @@
 namespace cairn::client {
 
 // `address`: "host:port"; `credentials`: net::CredentialsOf(), shared by the stubs of all servers. `shard`:
-// the server whose shard is meant; nullopt: the called server itself. Neither blocks nor connects yet.
+// the shard to call, by the index of its home server; nullopt: the called server's own shard. Neither blocks
+// nor connects yet.
 std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address, const net::Credentials& credentials,
                                          std::optional<int> shard = std::nullopt);
 

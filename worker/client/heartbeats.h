@@ -1,6 +1,7 @@
 // Renews a worker's leases on all servers, and reports what it learns from the answers: the job has failed or
-// is over, the lease has expired, or another server serves a shard now. Each server has a thread of its own,
-// so that a server that does not respond, and the search for its backup, cost no lease on other servers.
+// is over, the lease has expired, or another server serves a shard now. Each server has a thread of its own.
+// Therefore a server that does not respond, or the search for its backup, does not delay the heartbeats to
+// the other servers.
 #pragma once
 
 #include <chrono>

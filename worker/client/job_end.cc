@@ -15,7 +15,8 @@ namespace cairn::client {
 namespace {
 
 constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-// How long a server that is lost at the end has to return, to report the end or to be notified of it.
+// At the end of training, a lost server has this long to return. It then reports the end or is notified of
+// it.
 constexpr auto kReturnAtEnd = std::chrono::seconds(10);
 
 TimePoint Now() {
@@ -90,7 +91,7 @@ absl::Status EndServers(Connection& connection) {
     for (;;) {
       v1::FinishResponse response;
       status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
-      // A lost server may be about to be restarted; it would then wait for work.
+      // An unreachable server may be restarted, and would wait for work if it were not notified.
       if (!absl::IsUnavailable(status) || Now() >= deadline) break;
       std::this_thread::sleep_for(backoff.Next());
     }
@@ -105,7 +106,7 @@ absl::Status EndServers(Connection& connection) {
     if (connection.away(server)) finish(server, connection.stub(server), kReturnAtEnd);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
-    // The time during which another server has served the shard counts.
+    // The time for which another server has served the shard counts as a part of the limit.
     const Duration had = std::min<Duration>(connection.AwayFor(server), kReturnAtEnd);
     finish(server, connection.home(server), kReturnAtEnd - had);
   }

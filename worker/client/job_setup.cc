@@ -44,7 +44,7 @@ void CompareTrainingSets(const v1::TrainingSet& here, const v1::TrainingSet& the
   Compare("shape of an example", absl::StrJoin(here.example_shape(), "x"),
           absl::StrJoin(there.example_shape(), "x"), differences);
   Compare("targets", here.targets(), there.targets(), differences);
-  if (differences->size() > before) return;  // the digests differ too, which adds nothing
+  if (differences->size() > before) return;  // the digests differ too, but add no information
   Compare("contents of the training data (or --input_scale), by digest", here.sha256().substr(0, 12),
           there.sha256().substr(0, 12), differences);
 }
@@ -210,7 +210,7 @@ namespace {
 // The state of the job on the servers before the chief creates anything.
 struct Survey {
   int num_ready = 0;
-  std::string run_id;        // the run of the servers that are ready; empty: none is
+  std::string run_id;        // the run of the servers that are ready; empty: no server is ready
   int64_t generation = 0;    // the highest generation of a ready server
   int64_t begun = -1;        // the highest generation created on a server that is not ready; -1: none
   int64_t version = 0;       // the highest version of a ready server

@@ -81,7 +81,7 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
 // all variables]. Repeating the call is harmless.
 struct WriteOptions {
   bool initialise = false;
-  // For the answer of each server, in addition to the transfer time (net::TimeForBytes).
+  // The time limit of each server's answer, in addition to the transfer time (net::TimeForBytes).
   Duration timeout;
 };
 absl::Status WriteState(Connection& connection, const LearntJob& learnt,

@@ -23,15 +23,15 @@ class ChunkSink {
  public:
   virtual ~ChunkSink() = default;
   virtual absl::Status Add(const v1::Chunk& chunk, net::Payload payload) = 0;
-  // Where a chunk of `count` float32 elements can be received, so that Add() need not copy it. The next call
-  // is Add() of this chunk, unless the stream ends. Empty: anywhere.
+  // Returns the memory in which a chunk of `count` float32 elements should be received, so that Add() need
+  // not copy it; empty: any memory. The next call is Add() of this chunk, unless the stream ends.
   virtual absl::Span<float> DestinationFor(const v1::Chunk& /*chunk*/, int64_t /*count*/) { return {}; }
 };
 
 class ServerSession final : private FrameHandler {
  public:
-  // Receives the end of an answer: the server's `done` if its code is OK, otherwise the failure in it, or the
-  // status of the ended stream (usually UNAVAILABLE).
+  // Receives the end of an answer: the server's Done or, if the request failed, the error. The error is the
+  // code in Done, an error of the ChunkSink, or the status of the ended stream (usually UNAVAILABLE).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
 
   // `stub` must outlive the session.

@@ -35,8 +35,8 @@ absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const
       continue;
     }
     if (progress.has_data()) AddTorn(response.progress().data(), progress.mutable_data());
-    // A push in progress may have reached some servers only. After a resume the worker must not repeat it, so
-    // its highest position on any server counts.
+    // A push in progress may have reached only some of the servers. After a resume the worker must not repeat
+    // it, so the worker's highest position on any server counts.
     const int positions = std::min(progress.positions_size(), response.progress().positions_size());
     for (int worker = 0; worker < positions; ++worker) {
       progress.set_positions(worker,

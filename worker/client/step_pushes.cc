@@ -302,7 +302,7 @@ absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
   net::Backoff backoff(StreamOf(options_.task));
   TimePoint next_said = Now() + kLogEvery;
   TimePoint next_complaint = Now();
-  absl::Status down;  // a server that was unreachable when its push was to be repeated
+  absl::Status down;  // the error of a server that could not be reached to repeat its push
   for (;;) {
     Unanswered unanswered;
     {

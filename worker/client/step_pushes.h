@@ -77,8 +77,8 @@ class StepPushes {
   // server and the workers that the round waits for. ABORTED if a server has been restarted. Otherwise the
   // error of Options::failure.
   absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Reports to the compression which answers count: for a push that is in no update, the elements that it
-  // left out are not added to the residual.
+  // Passes the outcomes to the compression: if a push is in no update, the residual of its shard does not
+  // change.
   void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // After End(): waits until the new values of the variable are in Step::values. Returns false if they will
   // not all arrive before the answers, or if the wait takes long.
@@ -90,7 +90,7 @@ class StepPushes {
   // SharedBuffer new pages (SharedBuffer::Renew), because a server may still read the old ones.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Makes waiting calls check Options::failure, and where shards are served, again.
+  // Makes waiting calls check Options::failure again, and whether shards have moved.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -98,7 +98,7 @@ class StepPushes {
     std::unique_ptr<ServerSession> session;
     std::map<v1::Encoding, std::vector<net::Extent>> announced;  // not sent yet
     size_t compressed_sent = 0;                                  // how many of compressed_->ready() were sent
-    int64_t announced_elements = 0;  // elements not sent yet; floats, if compressed
+    int64_t announced_elements = 0;                              // elements of `announced`
     uint64_t request_id = 0;
     int moves = 0;  // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;
@@ -110,7 +110,7 @@ class StepPushes {
   struct Unanswered {
     std::vector<int> waiting;  // servers that have not answered
     std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
-    // The first failure that is not UNAVAILABLE, otherwise the first; names the server.
+    // The first failure that is not UNAVAILABLE or, if there is none, the first failure; names the server.
     absl::Status failure;
   };
   // When the first values of an answer arrived: set by one callback of a stream, read by a later one. Null:

@@ -107,8 +107,8 @@ absl::Status TrainingClient::JoinOnce() {
       request.set_incarnation_seal(response.incarnation_seal());
     }
     request.set_worker(response.worker());
-    // An earlier push of this worker may have reached some servers only. This worker must not repeat it, so
-    // the highest position on any server counts.
+    // An earlier push of this worker may have reached only some of the servers. This worker must not repeat
+    // it, so the highest position on any server counts.
     position_ = server == 0 ? response.position() : std::max(position_, response.position());
     if (server == 0) {
       worker_ = response.worker();
@@ -137,7 +137,7 @@ absl::Status TrainingClient::Persist(absl::FunctionRef<absl::Status()> attempt) 
     const int moves = connection_->moves();
     const absl::Status status = attempt();
     if (status.ok()) return status;
-    // A restarted server has lost its variables, whatever status this attempt had.
+    // A restarted server has lost its variables, which the status of this attempt may not show.
     for (int server = 0; server < connection_->num_servers(); ++server) {
       const auto described = connection_->Describe(server);
       if (absl::IsAborted(described.status())) return described.status();

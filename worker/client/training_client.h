@@ -83,8 +83,8 @@ class TrainingClient final : public Exchange {
   // again, including restarted ones. Initialise() and WaitReady() follow. Fails after Interrupt(), and if the
   // servers cannot be reached within their time limit.
   absl::Status Reconnect() override;
-  // Reconnect() can recover this worker's membership. It can recover a server's lost variables if the chief
-  // keeps snapshots, or if this worker had not joined yet.
+  // True for ABORTED if the chief takes snapshots, this worker has not joined yet, or all servers still have
+  // their variables.
   bool CanReconnectAfter(const absl::Status& failure) const override;
 
   // --- Steps ---
@@ -139,14 +139,13 @@ class TrainingClient final : public Exchange {
 
   // The learning rate of the next update, on ps/0.
   absl::StatusOr<float> LearningRate() override;
-  // Sets the learning rate of all later updates. All servers begin to use it at the same version. The
-  // exception are asynchronous jobs without norms (clipnorm, LAMB): each of their servers begins when it
-  // receives the call.
+  // Sets the learning rate of all later updates. All servers begin to use it at the same version. In an
+  // asynchronous job without norms (clipnorm, LAMB), each server instead begins when it receives the call.
   // INVALID_ARGUMENT if the job has a learning rate schedule.
   absl::Status SetLearningRate(float rate) override;
-  // Ends the job for all workers. From the same version on, no server makes another update, except that in an
-  // asynchronous job without norms each server ends when it receives this change. Afterwards finished() is
-  // true and parameters() are the last values.
+  // Ends the job for all workers. All servers make their last update at the same version. In an asynchronous
+  // job without norms, each server instead ends when it receives the call. Afterwards finished() is true and
+  // parameters() are the last values.
   absl::Status EndTraining() override;
   // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. To be used while no
   // other worker trains.
@@ -169,8 +168,8 @@ class TrainingClient final : public Exchange {
   void Leave(v1::LeaveReason reason, const std::string& message) override;
   // For the chief: waits until all other workers have left or lost their lease.
   absl::Status WaitForOthers(Duration timeout) override;
-  // For all workers but the chief, after Leave(): waits for the end of training if the job may be rolled back
-  // before it (client::AwaitEnd), with the step's time limit as its patience.
+  // For all workers but the chief, after Leave(). If the job may still be rolled back (Job.restorable), waits
+  // for the end of training: see client::AwaitEnd(), with the step's time limit as `patience`.
   absl::Status AwaitEnd() override;
   // For the chief: notifies every server that training is over.
   absl::Status Finish() override;

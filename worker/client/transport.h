@@ -22,9 +22,9 @@ using Timeout = std::chrono::milliseconds;
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // Where the payload of `bytes` bytes that follows this header can be received, so that it need not be
-  // copied. The next call is OnFrame() with the payload there. Empty: anywhere. Not every transport calls
-  // this.
+  // Returns the memory in which the payload of `bytes` bytes that follows this header should be received, so
+  // that it need not be copied; empty: any memory. The next call is OnFrame() with the payload in this
+  // memory. Not every transport calls this.
   virtual absl::Span<char> DestinationFor(const v1::ServerHeader& /*header*/, size_t /*bytes*/) { return {}; }
   // `payload` is valid during the call.
   virtual void OnFrame(const v1::ServerHeader& header, net::Payload payload) = 0;
@@ -37,12 +37,12 @@ class FrameStream {
   // Closes the stream. Returns after OnClosed(), when the memory of sent payloads is not used any more.
   virtual ~FrameStream() = default;
   // Queues a frame; does not block. The payload's memory must stay unchanged until the request is answered or
-  // the stream is destroyed; a push from a SharedBuffer until it is answered or the buffer renewed. Any
-  // thread. Frames sent after the end are dropped.
+  // the stream is destroyed. A SharedBuffer with the payload of a push must stay unchanged until the push is
+  // answered or the buffer is renewed. Any thread. Frames sent after the end are dropped.
   virtual void Send(const v1::ClientHeader& header, net::FloatSpans payload) = 0;
-  // Receives in the calling thread, which saves waking another one, until `enough` returns true, Nudge() is
-  // called, or `deadline`. `enough` is called between frames. To be called by one thread, without a lock that
-  // the handler takes. Returns false if this transport receives in its own threads only.
+  // Receives in the calling thread until `enough` returns true, Nudge() is called, or `deadline` has passed.
+  // This saves waking another thread. `enough` is called between frames. To be called by one thread, without
+  // a lock that the handler takes. Returns false if this transport receives in its own threads only.
   virtual bool ReceiveUntil(absl::FunctionRef<bool()> /*enough*/, TimePoint /*deadline*/) { return false; }
   // Makes a running ReceiveUntil() return soon. Any thread.
   virtual void Nudge() {}
