@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const Args& args) {
   close(output[1]);
   close(trouble[1]);
   if (pid > 0) {
-    // The child makes this call too. Whichever call is first, signals to the group arrive from now on.
+    // The child makes this call too. After the first of the two calls, signals to the group arrive.
     setpgid(pid, pid);
     // The read ends at the exec, which closes the write end.
     if (read(trouble[0], &reason, sizeof reason) != static_cast<ssize_t>(sizeof reason)) reason = 0;

@@ -14,7 +14,7 @@ namespace cairn::cli {
 class FaultFilter {
  public:
   // Returns `lines`, which are complete lines of the tasks' output, without repeated errors. An error ("E1126
-  // 01:23:54.326 ps/0] the job failed: ...") is repeated if an earlier line has shown its text.
+  // 01:23:54.326 ps/0] the job failed: ...") counts as repeated if an earlier line has shown its text.
   std::string Pass(absl::string_view lines);
 
  private:

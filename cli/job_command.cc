@@ -77,8 +77,8 @@ class JobCommand final : public Command {
     for (const net::HostPort& address : cluster->spec.servers()) {
       servers.push_back(Find(static_cast<int>(servers.size()), address.ToString(), cluster->spec.Hash()));
     }
-    // Cancels only after all servers are connected: a worker that one server notifies leaves the other
-    // servers.
+    // Cancels only after all servers are connected: as soon as one server notifies a worker of the
+    // cancellation, the worker also leaves the other servers.
     absl::Status first;
     for (const Found& server : servers) {
       const absl::Status status = Annotate(Cancel(server), server.name);

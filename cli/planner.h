@@ -15,7 +15,7 @@
 //
 // The server updates and sends a large value segment by segment while gradients arrive
 // (common/net/update_chunk.h). Then `update` covers only the last segment, and `pull` covers only the
-// transfer that remains after all gradients have arrived, which is at least that of the last segment.
+// transfer that remains after all gradients have arrived, which is at least the transfer of the last segment.
 //
 //   ahead    On the CPU, the next forward pass starts on the layers whose values have arrived, while the
 //            other values are still in transit; the layer of the largest variable waits for that variable:
@@ -80,7 +80,8 @@ StepPlan BestPlan(const PlanInput& input, int most);
 
 // "10Gbit", "100 Mbit", "2.5Gbit/s" -> bits per second. INVALID_ARGUMENT for anything else and for 0.
 absl::StatusOr<double> ParseLinkRate(absl::string_view text);
-// Parses a duration into seconds: "30ms", "1.5s", "200us", or a plain number of seconds. Same errors.
+// Parses a duration into seconds: "30ms", "1.5s", "200us", or a plain number of seconds. Fails as
+// ParseLinkRate() does.
 absl::StatusOr<double> ParseSeconds(absl::string_view text);
 
 // The text that `cairn plan` prints.

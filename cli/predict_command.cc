@@ -177,8 +177,8 @@ class PredictCommand final : public Command {
     return *std::move(examples);
   }
 
-  // Checks that the examples are preprocessed as in training. Adds a note about the settings that the
-  // training determines.
+  // Checks that the examples are preprocessed as in training. Adds a note that lists the settings taken from
+  // the training.
   absl::Status CheckReading(const worker::TrainedModel& trained, data::Examples& examples) const {
     if (!trained.data.preprocessing) return absl::OkStatus();
     const worker::Preprocessing& before = *trained.data.preprocessing;
@@ -236,8 +236,7 @@ class PredictCommand final : public Command {
           absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.data.class_names.size(),
                        " classes, the model's output is ", model.output_shape().ToString()));
     }
-    // A model that is not compiled has no loss. Targets in the data are then ignored; --labels require a
-    // loss.
+    // A model that is not compiled has no loss: targets in its data are ignored, and --labels is refused.
     const auto loss = worker::MakeLoss(options_, model);
     std::optional<data::Targets>& targets = examples.targets;
     if (!loss.ok() && labels_.empty()) targets.reset();

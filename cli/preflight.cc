@@ -212,7 +212,7 @@ class Preflight {
   const Examination& given_;
   const worker::TrainOptions& options_;
   std::vector<Finding> findings_;
-  std::map<std::string, std::string> running_models_;  // [server] SHA-256 of the model that it trains
+  std::map<std::string, std::string> running_models_;  // SHA-256 of the model that a server trains, [server]
   int64_t parameters_ = 0;
 };
 

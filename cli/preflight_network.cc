@@ -198,7 +198,7 @@ class NetworkPreflight {
           "run a time service, such as chrony, on both machines");
   }
 
-  // If this process is going to be a server that does not run yet, its port must be free.
+  // If the given task is a server that does not answer, its port must be free on this machine.
   void LookAtOurPort() {
     const net::TaskId& self = given_.cluster.self;
     if (self.job != "ps" || answers_.count(self.ToString()) != 0) return;

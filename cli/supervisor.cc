@@ -237,13 +237,14 @@ void Supervisor::OnDeadline() {
         early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
     const std::string text =
         absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since);
-    // Whether a restarted chief still runs. If it had failed just after it stopped the servers, it finds no
-    // server.
+    // Whether a restarted chief still runs. A chief that failed just after it had stopped the servers finds
+    // no server when it is restarted.
     const bool lost_chief = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.role() == Role::kChief && member.restarts > 0 && member.child->running();
     });
-    // Whether all tasks that still run wait for a job that does not come: workers that were paused until no
-    // task was left to notify them, and restarted servers that had failed after they were stopped.
+    // Whether every task that still runs waits in vain for the job that has ended: a worker that was paused
+    // until no task was left to notify it, or a server that failed after it had been stopped and was then
+    // restarted.
     const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
       return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
     });

@@ -9,8 +9,8 @@
 namespace cairn::kernels {
 namespace {
 
-// Appends an axis of the output with each input's stride along it. If every input is repeated along both this
-// axis and the last one, or along neither, merges the two axes instead.
+// Appends an axis of the output with each input's stride along it. Merges the axis with the output's last
+// axis instead if each input is repeated along both or along neither.
 void AppendAxis(int64_t extent, absl::Span<const int64_t> strides, Broadcast& broadcast) {
   const int last = broadcast.axes - 1;
   bool alike = last >= 0;

@@ -20,7 +20,7 @@ struct Broadcast {
   int64_t elements = 0;  // elements of the output
   // Extents of the output. Adjacent axes that are broadcast alike for every input are merged.
   int64_t extents[kMaxAxes] = {};
-  // [input][axis] In elements; 0 along an axis over which the input is repeated.
+  // Strides in elements, [input][axis]; 0 along an axis over which the input is repeated.
   int64_t strides[kMaxInputs][kMaxAxes] = {};
 
   CAIRN_HOST_DEVICE bool repeats(int input) const {

@@ -80,7 +80,8 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> CreateCudaGroup(absl::Span<const in
 // cannot be used.
 absl::StatusOr<std::unique_ptr<PeerDevice>> CreateCudaPeer(int index);
 
-// Opens the first of `paths` that exists; the system searches for a path without a slash. It is never closed.
+// Opens the first of `paths` that exists; the system searches for a path without a slash. The library is
+// never closed.
 absl::StatusOr<const CudaBackend*> OpenCudaBackend(absl::Span<const std::string> paths);
 
 }  // namespace cairn::kernels

@@ -81,7 +81,8 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
     case Activation::kLinear:
       return 1;
     case Activation::kRelu:
-      // 0 at the threshold itself, and for NaN, as in TensorFlow. Infinity is not above an infinite limit.
+      // The derivative is 0 at the threshold itself and for NaN, as in TensorFlow. An infinite x does not
+      // exceed an infinite limit.
       if (x > f.threshold)
         return x < f.limit || f.limit == std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
       return x < f.threshold ? f.slope : 0.0f;
@@ -114,8 +115,9 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
   return 1;
 }
 
-// dx for y = Activate(f, x). Where a relu is 0, dx is 0 even if dy is not finite. So fused relus, which
-// select, and separate ones agree (as in JAX; TensorFlow multiplies by 0 on the CPU and selects on the GPU).
+// dx for y = Activate(f, x). Where a relu is 0, dx is 0 even if dy is not finite. Fused relus, which select
+// instead of multiplying by 0, therefore agree with separate relus. (JAX always selects; TensorFlow
+// multiplies on the CPU and selects on the GPU.)
 CAIRN_HOST_DEVICE inline float ActivationGradient(const ActivationParams& f, float x, float dy) {
   const float derivative = ActivationDerivative(f, x);
   return f.kind == Activation::kRelu && derivative == 0 ? 0.0f : dy * derivative;
@@ -142,8 +144,8 @@ CAIRN_HOST_DEVICE inline float PenaltyGradient(float l1, float l2, float w) {
   return (l1 == 0 ? 0.0f : l1 * Sign(w)) + (l2 == 0 ? 0.0f : 2 * l2 * w);
 }
 
-// The losses of keras/src/losses/losses.py over keras/src/backend/{jax,torch}/nn.py, which agree. y is an
-// output and t its target. Gradients are with respect to y, before weights.
+// The losses of keras/src/losses/losses.py, computed as in keras/src/backend/{jax,torch}/nn.py, which agree.
+// y is an output and t its target. Gradients are with respect to y, before weights.
 
 // Keras' label_smoothing: (1 - s) t + s u, where u is the uniform target: 1 / width for categories, 1/2 for
 // binary classes.

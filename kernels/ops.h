@@ -157,8 +157,8 @@ struct AffineParams {
 // mean: Keras' Normalization, with statistics that are variables.
 struct StandardizeParams {
   TensorDesc input;  // row-major
-  // The number of means and variances: one of each for each of the last `width` elements, repeated over all
-  // of x. Must divide the number of elements.
+  // The number of means, and of variances: element i of x uses those with index i % width. Must divide the
+  // number of elements of x.
   int64_t width = 1;
   float epsilon = 1e-7f;
   bool invert = false;
@@ -188,8 +188,8 @@ class NaryOp {
 enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum };
 
 // y = x0 op x1 op ..., with inputs of one rank broadcast to one shape: along each axis their extents are
-// equal or 1. The gradient of a broadcast input is summed over its repetitions; that of a maximum or minimum
-// goes to the first of equal inputs. A NaN in any input gives NaN in y.
+// equal or 1. The gradient of a broadcast input is summed over its repetitions; the gradient of a maximum or
+// minimum goes to the first of equal inputs. A NaN in any input gives NaN in y.
 struct MergeParams {
   MergeKind kind = MergeKind::kAdd;
   std::vector<TensorDesc> inputs;  // 2 to 32, exactly 2 for kSubtract; row-major, of one type
@@ -281,7 +281,8 @@ class LossScaler {
   // Sets the factor for all work that runs from now on, recordings included. Must not be recorded itself.
   virtual absl::Status SetScale(float scale) = 0;
   virtual absl::Status Scale(float* doutputs) = 0;
-  // Whether all gradients are finite is in host memory at `finite` after the next Synchronize().
+  // Divides the ranges of `gradients` by the factor. The next Synchronize() sets `*finite`, in host memory,
+  // to whether all results are finite.
   virtual absl::Status Unscale(float* gradients, bool* finite) = 0;
 };
 
@@ -309,8 +310,8 @@ enum class LossKind {
 struct LossParams {
   LossKind kind = LossKind::kSparseCategoricalCrossentropy;
   int64_t batch = 0;
-  // The loss is a mean over this number of examples, of which the batch may be only a part. 0: the batch's
-  // examples.
+  // The number of examples over which the loss is averaged; the batch may contain only some of them. 0: the
+  // number of examples in the batch.
   int64_t mean_over = 0;
   int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of a segmented image
   int64_t width = 0;

@@ -1,8 +1,8 @@
 // A device that sums data with devices of other processes: GPUs over NCCL (kernels/cuda/nccl_peers). Devices
 // of one process form a kernels::DeviceGroup.
 //
-// Created after the device and destroyed before it. All calls come from one thread, that of the device. A sum
-// has its own streams, so it runs concurrently with the device's computations.
+// Created after the device and destroyed before it. All calls come from the device's thread. A sum has its
+// own streams, so it runs concurrently with the device's computations.
 #pragma once
 
 #include <cstddef>
@@ -59,8 +59,8 @@ class PeerDevice {
   virtual const std::string& id() const = 0;       // unique; a group contains each device once
   // Draws the identity of a new group, which all its members pass to Join().
   virtual absl::StatusOr<std::string> DrawGroup() = 0;
-  // Blocks until all members have joined and have tested the group with a sum of known numbers. Errors as
-  // those of PeerGroup::Await(); the time limit is a minute.
+  // Blocks until all members have joined and have tested the group with a sum of known numbers. Fails as
+  // PeerGroup::Await() does; the time limit is a minute.
   virtual absl::StatusOr<std::unique_ptr<PeerGroup>> Join(Seat seat) = 0;
 };
 

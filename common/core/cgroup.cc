@@ -13,7 +13,7 @@ namespace cairn {
 namespace {
 
 // The smallest limit of `path` below `mount` and of all its ancestors up to the mount. In a container, `path`
-// may be the host's and not exist; then only the limit of the mount itself counts.
+// may be a path of the host that does not exist here; in that case only the limit of the mount itself counts.
 std::optional<double> Tightest(const std::string& mount, std::string path, CgroupLimit limit_of) {
   std::optional<double> tightest;
   while (true) {

@@ -19,8 +19,8 @@ inline constexpr int kMaxThreads = 1024;
 std::string WarnOfThreads(int64_t threads);
 
 // Binds the calling thread, and the threads that it starts later, to `count` of the cores that it may run on:
-// those with the ordinal numbers `first`, `first` + 1, ..., modulo their number. Does nothing if the thread
-// may run on at most `count` cores.
+// the cores with the ordinal numbers `first`, `first` + 1, ..., modulo their number. Does nothing if the
+// thread may run on at most `count` cores.
 void StayOnCores(int first, int count);
 
 // The tightest CPU quota, in cores, of this process's control group and its ancestors (version 1 or 2);

@@ -69,9 +69,8 @@ absl::Status ReadFlags(CLI::App& app, const std::vector<std::string>& flags);
 // kUsage.
 ExitCode UsageError(absl::string_view program, absl::string_view fault);
 
-// Returns those flags on the command line that `declares` declares too, in the order of `declares`, as
-// arguments for another program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command
-// line.
+// Returns the flags of the command line that `declares` also has, in the order of `declares`, as arguments
+// for another program: {"--epochs=5", "--sync_replicas=true"}. `parsed` has parsed the command line.
 std::vector<std::string> GivenFlags(const CLI::App& parsed, const CLI::App& declares);
 
 }  // namespace cairn

@@ -20,8 +20,8 @@ constexpr std::pair<absl::string_view, double> kUnits[] = {
 // Far above the memory of any machine, and well within an int64_t.
 constexpr double kMaxBytes = 0x1p60;
 
-// Reads a memory limit. For no limit, control groups of version 2 contain "max", which is not a number, and
-// those of version 1 a number beyond any machine's memory.
+// Reads a memory limit. If there is no limit, the file contains "max", which is not a number, in control
+// groups of version 2, and a number beyond any machine's memory in version 1.
 std::optional<double> NumberIn(const std::string& path) {
   const auto text = ReadFile(path);
   double bytes = 0;

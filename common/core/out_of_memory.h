@@ -1,9 +1,9 @@
 // Reports a lack of memory as an error that names the purpose and the size of the memory, never by an abort.
 //
-// An allocation whose size comes from a flag, a file or the wire may fail. AlignedBuffer, SharedBuffer and
-// FloatVector() then throw OutOfMemory; containers throw std::bad_alloc or std::length_error. The caller that
-// knows the purpose of the memory catches these with CatchOutOfMemory(). An exception that is not caught, on
-// any thread, ends the program with code 1 and a message (ReportOutOfMemory()).
+// An allocation whose size comes from a flag, a file or the wire may fail. If it fails, AlignedBuffer,
+// SharedBuffer and FloatVector() throw OutOfMemory; containers throw std::bad_alloc or std::length_error. The
+// caller that knows the purpose of the memory catches these with CatchOutOfMemory(). An exception that is not
+// caught, on any thread, ends the program with code 1 and a message (ReportOutOfMemory()).
 #pragma once
 
 #include <cstdint>

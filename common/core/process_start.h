@@ -14,8 +14,8 @@ namespace cairn {
 //  - SIGXFSZ is ignored: a write beyond the file-size limit (ulimit -f) fails instead, and its error names
 //    the file.
 //  - Under a limit of address space (ulimit -v), all threads allocate from one heap, because each further
-//    heap reserves 64 MiB. An abort, by which libraries respond to a lack of memory or threads, then ends the
-//    program as EndProcess() does.
+//    heap reserves 64 MiB. Under such a limit, an abort, by which libraries respond to a lack of memory or
+//    threads, ends the program as EndProcess() does.
 //  - A library that gets no thread or no memory throws an exception. If nothing catches it, the program ends
 //    as EndProcess() does, with exit code 1 and one line on stderr. Any other uncaught exception still aborts
 //    the process.

@@ -121,8 +121,8 @@ class TraceRecorder::Ring {
   std::atomic<bool> taken_{true};
 };
 
-// The calling thread's ring in the recorder that the thread used last. A program has one recorder. Although
-// thread_local, it is not shared state: only its own thread uses it.
+// The calling thread's ring in the recorder that the thread used last. A program has one recorder. A
+// LocalRing is thread_local, so it is not shared state.
 struct TraceRecorder::LocalRing {
   ~LocalRing() {
     if (ring != nullptr) ring->Leave();

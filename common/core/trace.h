@@ -3,10 +3,10 @@
 // program's flags.
 //
 // Created in main and passed down as a pointer, which is null if nothing is recorded. Any thread may record.
-// It writes 64 bytes per event into its own memory, without a lock, in some tens of nanoseconds; outside the
-// steps to be recorded the cost is one relaxed load. Each thread keeps its newest events, kEventsPerThread by
-// default (4 MiB, allocated as needed); overwritten events are counted. Any thread may call Collect() while
-// others record.
+// A thread writes 64 bytes per event into its own memory, without a lock, in some tens of nanoseconds;
+// outside the steps to be recorded the cost is one relaxed load. Each thread keeps its newest events,
+// kEventsPerThread by default (4 MiB, allocated as needed); overwritten events are counted. Any thread may
+// call Collect() while others record.
 #pragma once
 
 #include <atomic>

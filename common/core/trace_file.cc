@@ -22,8 +22,8 @@ constexpr char kForm[] = "cairn_trace";
 constexpr int kTaskForm = 1;
 // 31 years: the sum of two such times still fits into an int64_t of nanoseconds.
 constexpr double kLongestMicros = 1e15;
-// The nanoseconds by which a slice may end after the enclosing one because of rounding: a double holds
-// microseconds with a precision of 1 ns for 11 days.
+// The tolerance for rounding, in nanoseconds: a slice may end this much later than the enclosing slice. A
+// double holds microseconds with a precision of 1 ns up to 11 days.
 constexpr int64_t kRounding = 1000;
 // The largest clock value: the year 2096.
 constexpr double kLargestNanos = 4e18;

@@ -39,7 +39,7 @@ struct Tie {
 // 31 years: on a longer timeline, no slice would be visible.
 constexpr int64_t kFarthest = 1'000'000'000'000'000'000;
 
-// The measured or known relation of the two tasks' clocks: how far the clock of `to` is ahead of that of
+// The measured or known relation of the two tasks' clocks: how far the clock of `to` is ahead of the clock of
 // `from`.
 std::optional<Tie> TieOf(const TaskTrace& from, const TaskTrace& to) {
   const TaskTrace::Clock &a = from.clock, &b = to.clock;

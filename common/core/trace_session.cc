@@ -23,8 +23,8 @@ constexpr auto kLook = std::chrono::milliseconds(100);
 // After the last recorded step, the thread waits this many times kLook before it writes the file, because
 // work begun in that step may still run: answers in flight, a checkpoint being written.
 constexpr int kLooksBehind = 10;
-// The pause between two writes while steps are recorded: at least kMinPause, and kPausePerWork times the
-// duration of the last write.
+// The pause between two writes while steps are recorded: at least kMinPause, and at least kPausePerWork times
+// the duration of the last write.
 constexpr auto kMinPause = std::chrono::seconds(2);
 constexpr int kPausePerWork = 100;
 

@@ -39,7 +39,8 @@ std::string SummaryOf(const std::vector<TaskTrace>& traces) {
   std::string text = absl::StrFormat("%-10s %-18s %-22s %7s %11s %11s %7s\n", "task", "lane", "work",
                                      "slices", "median", "per step", "step");
   for (const TaskTrace& trace : traces) {
-    // [place, lane] the names of the slices, in the order of their first occurrence.
+    // The names of the slices of each lane, in the order of their first occurrence. The key of a lane is its
+    // position from the top, followed by its index.
     std::map<std::pair<int, size_t>, std::vector<std::string>> names;
     std::map<std::pair<size_t, std::string>, Row> rows;  // [lane, name]
     std::vector<int64_t> ends;

@@ -148,8 +148,8 @@ absl::StatusOr<const json*> ClusterOfDocument(const json& document, absl::string
   return cluster != nullptr ? cluster : sparse;
 }
 
-// Whether Kubeflow wrote this TF_CONFIG, so that a "ps" list of one address may be the task's own, whatever
-// its index. Kubeflow writes "sparseCluster", or "cluster" with a "worker", which may be null.
+// Whether Kubeflow wrote this TF_CONFIG. If so, the only address in a "ps" list may be the address of this
+// task, whatever its index. Kubeflow writes "sparseCluster", or "cluster" with a "worker", which may be null.
 bool IsOfKubeflow(const json& document) {
   const auto cluster = document.find("cluster");
   return document.contains("sparseCluster") ||

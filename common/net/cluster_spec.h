@@ -33,8 +33,8 @@ class ClusterSpec {
   // indices.
   static absl::StatusOr<ClusterSpec> FromJson(absl::string_view text, absl::string_view source);
   // Like FromJson() for a parsed object, as task `self` sees the cluster (unset: no particular task). In a
-  // sparse cluster a ps may see only itself, in Kubeflow's form as the only element of the list, whatever its
-  // index; an evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
+  // sparse cluster a ps may see only itself (in Kubeflow's form, as the only element of the list, whatever
+  // its index), and an evaluator need not see any ps. `needs_servers`: false if the workers use no servers.
   static absl::StatusOr<ClusterSpec> FromJobs(const nlohmann::json& jobs, absl::string_view source,
                                               const std::optional<TaskId>& self, bool needs_servers = true);
   // Adds one task. An error, without effect, for an unknown job, a task or address that exists already, or a
@@ -60,9 +60,9 @@ class ClusterSpec {
   // determines the GPU of the task. 0 for a task that is not a trainer.
   int local_rank_of(const TaskId& task) const;
 
-  // The canonical JSON of the spec, and a hash of it that connecting tasks compare. Tasks of a sparse cluster
-  // see different parts of the spec, so the hash covers only the addresses of the servers. The hash is the
-  // same in every process and on every machine. A task that does not know all servers has the hash 0, which
+  // The canonical JSON of the spec, and a hash that connecting tasks compare. Tasks of a sparse cluster see
+  // different parts of the spec, so the hash covers only the addresses of the servers. The hash is the same
+  // in every process and on every machine. A task that does not know all servers has the hash 0, which
   // matches any hash.
   std::string ToJson() const;
   uint64_t Hash() const;

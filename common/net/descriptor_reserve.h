@@ -17,8 +17,9 @@ class DescriptorReserve {
   // The size of the reserve under this limit of open files: an eighth of it, at most 64.
   static int64_t Of(int64_t limit);
 
-  // Whether the connection that accept() has just returned may be kept. False for -1, no connection; errno
-  // must then still be that of accept(). Warns of a lack of descriptors, at most once in 10 s.
+  // Whether the connection that accept() has just returned may be kept. False for -1, which means no
+  // connection; errno must still be as accept() has set it. Warns of a lack of descriptors, at most once in
+  // 10 s.
   bool Admits(int accepted);
 
  private:

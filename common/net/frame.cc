@@ -86,7 +86,7 @@ absl::Status CopyPayload(Payload payload, void* to) {
   char* next = static_cast<char*>(to);
   if (payload.borrowed() != nullptr) return payload.borrowed()->Read(0, {next, payload.borrowed()->size()});
   for (const auto& run : payload.runs()) {
-    if (run.empty()) continue;  // `to` may be null then
+    if (run.empty()) continue;  // `to` may be null if the payload is empty
     std::memcpy(next, run.data(), run.size());
     next += run.size();
   }

@@ -86,7 +86,7 @@ grpc::ByteBuffer EncodeFrame(const google::protobuf::MessageLite& header, FloatS
 class DecodedFrame {
  public:
   // INVALID_ARGUMENT for anything that is not exactly a header and at most kMaxPayloadBytes of payload;
-  // `header` is then unspecified.
+  // `header` is unspecified after this error.
   absl::Status Decode(const grpc::ByteBuffer& message, google::protobuf::MessageLite* header);
   Payload payload() const { return payload_; }
 

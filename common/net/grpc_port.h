@@ -1,7 +1,7 @@
 // The port of a gRPC server, on which connections are accepted here and handed to gRPC.
 //
 // gRPC's own listener stops for ever when it gets no descriptor, and gives each connection two minutes for
-// its handshake. This one reserves the last descriptors (descriptor_reserve.h); ConfigureServer() sets the
+// its handshake. This class reserves the last descriptors (descriptor_reserve.h); ConfigureServer() sets the
 // time limit. main() makes the port before the server, and closes it before the server shuts down.
 #pragma once
 

@@ -20,7 +20,8 @@
 namespace cairn::net {
 
 // The calling end. A derived constructor prepares the call with context() and reactor() and then calls
-// Open(). A derived destructor calls Cancel() and AwaitEnd(), because gRPC calls the object until then.
+// Open(). A derived destructor calls Cancel() and AwaitEnd(), because gRPC calls the object until AwaitEnd()
+// returns.
 template <typename Out, typename In>
 class ClientStream : private grpc::ClientBidiReactor<Out, In> {
  public:
@@ -38,7 +39,7 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
     MutexLock lock(mutex_);
     while (!done_) changed_.Wait(mutex_);
   }
-  // Whether the stream has ended.
+  // Waits until the end of the stream or `deadline`. Returns whether the stream has ended.
   bool AwaitEnd(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     while (!done_ && changed_.WaitUntil(mutex_, deadline)) {
@@ -62,7 +63,7 @@ class ClientStream : private grpc::ClientBidiReactor<Out, In> {
     MutexLock lock(mutex_);
     Push(std::move(message), rank);
   }
-  // Writes the messages one directly after another.
+  // Writes the messages without any other message between them.
   void Write(std::vector<Out> messages) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
     for (Out& message : messages) Push(std::move(message), std::nullopt);

@@ -25,7 +25,8 @@ inline constexpr char kShardMetadata[] = "cairn-shard";
 // Call metadata: the job token (access.h).
 inline constexpr char kTokenMetadata[] = "cairn-job-token";
 
-// The credentials of a channel: a certificate or none, and the job token of every call; empty: no token.
+// The credentials of a channel: the TLS credentials, if any, and the job token that each call carries; empty:
+// no token.
 struct Credentials {
   Credentials(std::shared_ptr<grpc::ChannelCredentials> channel_in, std::string token_in = "")
       : channel(std::move(channel_in)), token(std::move(token_in)) {}
@@ -36,8 +37,8 @@ struct Credentials {
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
-// A channel that detects a dead peer within 30 s, reconnects within 2 s of a server's return, resolves names
-// again when it does, and is not shared with other channels to the same address. Does not block.
+// A channel that detects a dead peer within 30 s, resolves names again and reconnects within 2 s of a
+// server's return, and is not shared with other channels to the same address. Does not block.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials& credentials);
 
 // The server's side of the same settings. `reuse_port`: another socket may be bound to the port too.

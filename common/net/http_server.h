@@ -41,7 +41,7 @@ class HttpServer {
   static constexpr unsigned kTimeoutSeconds = 10;
 
   // Called on the server's thread, one request at a time, with the path ("/metrics"). Only GET and HEAD
-  // requests get here.
+  // requests reach the handler.
   using Handler = std::function<HttpReply(const std::string& path)>;
 
   // `host`: an IP address to listen on. INVALID_ARGUMENT if `host` is no IP address, or if the port is taken.

@@ -13,8 +13,8 @@ std::string NameOf(v1::State state);
 std::string NameOf(v1::MemberState state);
 std::string NameOf(v1::Mode mode);  // "sync"
 
-// The staleness that the fraction `part` of the accepted gradients do not exceed; "16+" at the end of the
-// histogram, "-" if there are none.
+// The quantile `part` of the staleness of the accepted gradients; "16+" at the end of the histogram, "-" if
+// there are none.
 std::string StalenessQuantile(const v1::Counters& counters, double part);
 // The quantile `part` of the values, interpolated linearly within its bucket. NaN if there are no values.
 double QuantileOf(const Distribution& distribution, double part);

@@ -20,11 +20,11 @@ namespace cairn::net {
 // id.
 uint64_t DrawIncarnation();
 
-// Listens for data channels as far as `transport` allows: on a socket for tasks of this host, and, for
-// others, on the host of `listens_at` ("0.0.0.0:2222") and `data_port` (0: any). Returns none with TLS,
-// because data channels do not encrypt or check certificates. A socket that the system does not support, or
-// whose port another process still uses after 5 s, is left out and named in a log line. `clients`: "clients",
-// for messages.
+// Listens for data channels as far as `transport` allows: on a Unix socket for tasks of this host, and for
+// other tasks on TCP port `data_port` (0: any) of the host in `listens_at` ("0.0.0.0:2222"). Returns none
+// with TLS, because data channels do not encrypt or check certificates. A socket that the system does not
+// support, or whose port another process still uses after 5 s, is left out and named in a log line.
+// `clients`: "clients", for messages.
 DataListeners ListenForData(const TlsFiles& tls, Transport transport, const std::string& listens_at,
                             int data_port, absl::string_view clients);
 

@@ -28,8 +28,8 @@ class LocalToken {
   std::string path_;  // empty: none
 };
 
-// Takes the token that Publish() wrote to the file into `access`, if `access` has neither a token nor TLS and
-// the host of `first_server` names this machine ("localhost", "127.0.0.1", "::1").
+// Sets the token of `access` to the one that Publish() wrote to the file, if `access` has neither a token nor
+// TLS and the host of `first_server` names this machine ("localhost", "127.0.0.1", "::1").
 //
 // Does nothing if there is no such file, or if other users have access to it.
 void TakeLocalToken(const HostPort& first_server, Access& access);

@@ -89,8 +89,8 @@ std::vector<size_t> LargestFirst(absl::Span<const VariableInfo> variables) {
   return order;
 }
 
-// Places whole variables as long as they fit into a server's even share. Variables that do not fit fill the
-// rest of the shares, and small ones go to the server with the fewest bytes.
+// Places whole variables as long as they fit into a server's even share. Variables that do not fit are split
+// to fill the rest of the shares. Small variables go to the server with the fewest bytes.
 std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variables, int servers) {
   int64_t total = 0;
   for (const VariableInfo& variable : variables) total += BytesOf(variable.shape);

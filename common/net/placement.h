@@ -24,7 +24,7 @@ struct VariableInfo {
   std::string name;
   Shape shape;
   int64_t offset = 0;  // elements
-  // Absent: trained by the optimizer; otherwise see v1::VariableSlice.
+  // Absent if the optimizer trains the variable; otherwise see v1::VariableSlice.
   std::optional<float> moving_average_momentum{};
 };
 

@@ -57,7 +57,8 @@ std::string Tick(double value) {
   return absl::StrFormat("%.4g", value);
 }
 
-// The distance between lines of an axis: 1, 2 or 5 times a power of ten, about four of them over `range`.
+// The distance between the grid lines of an axis: 1, 2 or 5 times a power of ten, with about four lines in
+// `range`.
 double Spacing(double range) {
   const double rough = range / 3.5;
   const double power = std::pow(10, std::floor(std::log10(rough)));

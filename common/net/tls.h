@@ -3,8 +3,8 @@
 //
 // Every task, server or client, presents the certificate of --tls_cert and accepts only peers whose
 // certificate comes from --tls_ca. A client also checks that the server's certificate names the host of its
-// address in the cluster (subjectAltName: DNS names or IP addresses). A Gate (access.h) decides what a
-// client's names allow.
+// address in the cluster (subjectAltName: DNS names or IP addresses). A Gate (gate.h) decides what a client's
+// names allow.
 //
 // The files are read again every kTlsRefreshSeconds; the new contents apply to connections that are opened
 // later. Replace the files by renaming. Between the renames of a new certificate and its key, handshakes fail
@@ -40,8 +40,8 @@ struct TlsFiles {
 void AddTlsFlags(CLI::App& app, TlsFiles& files);
 
 // INVALID_ARGUMENT naming the missing flags, or the file and its fault: it cannot be read or is not PEM, the
-// key belongs to another certificate, or the certificate is not from the CA or not valid now. OK if no file
-// is given.
+// key belongs to another certificate, or the certificate is not from the CA or is not valid now. OK if no
+// file is given.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
 // INVALID_ARGUMENT listing the names in the certificate, if a client that knows this task as `host` would
@@ -52,8 +52,8 @@ absl::Status CheckTlsNames(const TlsFiles& files, const std::string& host);
 absl::StatusOr<CertificateNames> OwnNames(const TlsFiles& files);
 
 // The credentials of channels, for files that have been checked; plain text without files. Each call starts a
-// thread that rereads the files for as long as the result is in use. Call it before any other use of gRPC: it
-// makes gRPC poll channels without a waiting call every 20 ms instead of every 5 s, because otherwise a
+// thread that rereads the files for as long as the result is in use. Call it before any other use of gRPC:
+// gRPC then polls channels on which no call waits every 20 ms instead of every 5 s, because otherwise a
 // repeated TLS handshake never completes.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const TlsFiles& files);
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const TlsFiles& files);

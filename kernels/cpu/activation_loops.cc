@@ -8,12 +8,13 @@ namespace {
 constexpr int kLanes = CAIRN_LANES;
 using Vector = Floats<kLanes>;
 
-// Copied from formulas.h, which a *_loops.cc must not include: other sources compile its functions too.
+// Copied from formulas.h. A *_loops.cc must not include that header, because other sources also compile its
+// functions.
 constexpr float kSeluAlpha = 1.6732632423543772f, kSeluScale = 1.0507009873554805f;
 constexpr float kInverseSqrt2Pi = 0.39894228040143268f;
 constexpr float kGeluTanhScale = 0.79788456080286536f, kGeluTanhCubic = 0.044715f;
 
-// Each function has a Value(), and either a Derivative() or a Gradient(). The latter computes the gradient
+// Each function has a Value(), and either a Derivative() or a Gradient(). Gradient() computes the gradient
 // with respect to x from dy, the gradient with respect to the value.
 
 struct Linear {
@@ -23,7 +24,7 @@ struct Linear {
   }
 };
 
-// max(x, 0), by a comparison: the processor's maximum of NaN and 0 is 0.
+// max(x, 0), computed by a comparison because the processor's maximum of NaN and 0 is 0.
 struct PlainRelu {
   inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
     y = x < 0.0f ? Vector{} : x;
@@ -145,7 +146,7 @@ struct GeluTanh {
   }
 };
 
-// Calls visit(place, count) for whole vectors, then for the rest.
+// Calls visit(index of the first element, count) for whole vectors, then for the rest.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachVector(int64_t count, const Visit& visit) {
   int64_t i = 0;
@@ -240,7 +241,8 @@ void Backward(const ActivationParams& f, const float* x, const float* dy, int64_
   Run(f, BackwardLoop{x, dy, count, dx});
 }
 
-// Elements that do not fill a register are left to the C library: most rows have few classes.
+// The C library computes the elements that do not fill a register, and therefore all elements of a row with
+// few classes.
 RowSum Exponentials(const float* x, int64_t count, float* e) {
   const int64_t whole = count / kLanes * kLanes;
   float largest = x[0];

@@ -18,7 +18,7 @@ struct Owned {
 };
 
 // One of the three primitives (forward, backward by the kernel, backward by the source) with its staging. Its
-// arguments are the source, kernel, destination and bias, in this order, or the gradients in their places.
+// arguments are the source, kernel, destination and bias, in this order, or their gradients.
 class LinearPart {
  public:
   // `bias` may be an empty descriptor.
@@ -45,7 +45,7 @@ class LinearPart {
   Operand operands_[3];  // source, kernel, destination
 };
 
-// y = relu(map(x, kernel) + bias), with all three maps by oneDNN.
+// y = relu(map(x, kernel) + bias). oneDNN computes the map and its two gradients.
 class OnednnLinear final : public LinearOp {
  public:
   struct Parts {

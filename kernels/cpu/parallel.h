@@ -8,8 +8,8 @@
 
 namespace cairn::kernels::cpu {
 
-// Calls body(begin, end) for pieces of [0, count), each of `grain` elements except the last. The pieces
-// depend only on `count` and `grain`, never on the number of threads.
+// Divides [0, count) into ranges of `grain` elements, of which the last may be shorter, and calls body(begin,
+// end) for each range. The ranges depend only on `count` and `grain`, never on the number of threads.
 template <typename Body>
 void ParallelFor(const onednn::Context& context, int64_t count, int64_t grain, const Body& body) {
   const int64_t pieces = (count + grain - 1) / grain;
@@ -26,7 +26,7 @@ void ParallelFor(const onednn::Context& context, int64_t count, int64_t grain, c
   }
 }
 
-// Elements per piece of an element-wise loop: a few microseconds of work.
+// Elements per range of an element-wise loop: a few microseconds of work.
 inline constexpr int64_t kElementGrain = 16 << 10;
 
 }  // namespace cairn::kernels::cpu

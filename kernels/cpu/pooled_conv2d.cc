@@ -27,12 +27,13 @@ int64_t RoundUp(int64_t value, int64_t unit) {
 // that the result does not depend on the number of threads.
 constexpr int64_t kMaxPieces = 16;
 // Images with at most this number of channels are planar. If only the kernel's gradient is needed, their
-// backward loops use lanes along the filters: neither pixels nor the kernel's rows would fill the lanes.
+// backward loops use lanes along the filters, because neither a pixel nor a row of the kernel would fill the
+// lanes.
 constexpr int64_t kFewChannels = 4;
 
 // Whether this op is faster than oneDNN's convolution followed by pooling: measured on shapes of 1 to 256
-// channels, with AVX-512 and with AVX2. Beyond these sizes the kernel and its gradient no longer fit the
-// second-level cache, or four rows of the image and its gradient the first-level cache.
+// channels, with AVX-512 and with AVX2. Beyond these sizes, the kernel and its gradient no longer fit the
+// second-level cache, or four rows of the image and of its gradient no longer fit the first-level cache.
 bool Fits(const Conv2DParams& params, const Shape& unpooled) {
   constexpr int64_t kMaxWeights = 96 << 10, kMaxFloatsOfRows = 16 << 10;
   const int64_t channels = params.input.shape[3];
@@ -40,8 +41,8 @@ bool Fits(const Conv2DParams& params, const Shape& unpooled) {
          (params.kernel_height + 1) * (unpooled[2] + params.kernel_width - 1) * channels <= kMaxFloatsOfRows;
 }
 
-// The number of rows of windows that are processed at once: their part of the image and its gradient must fit
-// the first-level cache. All rows are divided into equal parts.
+// The number of rows of windows that are processed at once: the part of the image that they cover, and its
+// gradient, must fit the first-level cache. All rows are divided into equal parts.
 int64_t RowsAtOnce(const PooledShape& shape) {
   constexpr int64_t kFloats = 8 << 10;
   const int64_t in_row = shape.columns * shape.channels;
@@ -248,15 +249,15 @@ class PooledConv2D final : public LinearOp {
     if (drows != nullptr) CopyOut(drows, dx);
   }
 
-  // The position of the element [i, j, c] of Keras' kernel, for filter 0, in the packed forms of the kernel:
-  // BlocksTap() in [blocks, taps, lanes], with taps in the order of `offsets_`, and RowsTap() in [blocks,
-  // lanes, kernel_height, span].
+  // The position of the element [i, j, c, 0] of Keras' kernel in a packed kernel. BlocksTap() returns the
+  // position in [blocks, taps, lanes], where the taps are in the order of `offsets_`; RowsTap() returns it in
+  // [blocks, lanes, kernel_height, span].
   int64_t BlocksTap(int64_t i, int64_t j, int64_t c) const {
     return ((c * shape_.kernel_height + i) * shape_.kernel_width + j) * code_.lanes;
   }
   int64_t RowsTap(int64_t i, int64_t j, int64_t c) const { return i * span_ + j * shape_.channels + c; }
 
-  // Calls visit(index, i, j, c) for each tap. `index`: the position in Keras' kernel of the tap's filter 0.
+  // Calls visit(index, i, j, c) for each tap. `index` is the position of [i, j, c, 0] in Keras' kernel.
   template <typename Visit>
   void ForEachTap(const Visit& visit) const {
     int64_t tap = 0;

@@ -1,4 +1,5 @@
-// Convolutions with fused relu and 2x2 max pooling: what MakeConv2D() makes of Conv2DParams with pooling.
+// Convolutions with fused relu and 2x2 max pooling: the op that MakeConv2D() returns for Conv2DParams with
+// pooling.
 #pragma once
 
 #include <memory>
@@ -10,9 +11,9 @@
 namespace cairn::kernels::cpu {
 
 // Supports strides and dilations of 1, one group, a relu, windows of 2x2, and images and kernels small enough
-// for the caches. UNIMPLEMENTED for anything else, which is impossible here or was measured to be faster
-// unfused. Results do not depend on the number of threads; the gradients of a batch are computed in at most
-// 16 pieces in parallel.
+// for the caches. UNIMPLEMENTED for anything else: this op cannot compute it, or separate ops were measured
+// to be faster. Results do not depend on the number of threads; the gradients of a batch are computed in at
+// most 16 pieces in parallel.
 absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(onednn::Context& context,
                                                            const Conv2DParams& params);
 

@@ -5,7 +5,7 @@
 namespace cairn::kernels::cpu::CAIRN_ISA {
 namespace {
 
-// --- Forward: the kPixel floats of a pixel are adjacent: 1 in a planar image, kLanes in a blocked one ---
+// --- Forward: the kPixel floats of a pixel are adjacent (kPixel: 1 if planar, kLanes if blocked) ---
 
 // Computes kWindows adjacent windows for kBlocks blocks of filters. `offsets` [taps] are the offsets of the
 // taps in the image. kernel [blocks, taps, lanes]; y and argmax [blocks, windows, lanes].
@@ -196,7 +196,8 @@ inline __attribute__((always_inline)) void Gather(const PooledShape& s, int64_t 
     for (int64_t column = 0; column < s.out_width; ++column, from += kLanes) {
       const int64_t corner = 2 * row * in_row + 2 * column * s.channels;
       for (int lane = 0; lane < kLanes; ++lane) {
-        // Always written, but only counted if the relu was open: an unpredictable branch would be slower.
+        // The gradient is always written, but counted only if the relu passed it: a branch would be
+        // unpredictable and slower.
         passed[lane * windows + counts[lane]] = {corner + of_place[argmax[from + lane]], dy[from + lane]};
         counts[lane] += y[from + lane] > 0 ? 1 : 0;
       }

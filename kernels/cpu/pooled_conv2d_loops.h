@@ -2,8 +2,8 @@
 // instruction set.
 //
 // The forward loop computes the four sums of a window in registers and writes the largest. The backward loop
-// only visits the place of each window that the pooling selected: a quarter of the multiplications. Filters
-// are processed in blocks of `lanes`; padding filters are 0.
+// visits only the position that the pooling selected in each window, which takes a quarter of the
+// multiplications. Filters are processed in blocks of `lanes`; padding filters are 0.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PooledShape {
   int64_t windows() const { return out_height * out_width; }
 };
 
-// The gradient of a selected place, and the beginning of the part of the image from which the place was
-// computed.
+// The gradient of a selected position, and the beginning of the part of the image from which that position
+// was computed.
 struct Passed {
   int64_t corner;  // offset in floats
   float gradient;
@@ -45,10 +45,11 @@ struct PooledCode {
   void (*kernel_gradient)(const PooledShape& s, const float* image, const int64_t* offsets, const float* y,
                           const float* dy, const WindowIndex* argmax, float* dkernel);
   // With lanes along a row of the kernel, for an image [rows, columns, channels]: adds to dkernel [blocks,
-  // lanes, kernel_height, span], span = vectors * lanes, and to dimage, with the image's shape, unless it is
-  // null. Both images are followed by `lanes` floats of slack. `kernel` has dkernel's shape, with zeros after
-  // the kernel_width * channels floats of a row. Processes `rows_at_once` rows of windows at a time, whose
-  // part of the image should fit the first-level cache. passed [lanes, windows] is working memory.
+  // lanes, kernel_height, span], where span = vectors * lanes, and also to dimage, which has the image's
+  // shape, unless dimage is null. Both images are followed by `lanes` floats of slack. `kernel` has dkernel's
+  // shape, with zeros after the kernel_width * channels floats of a row. Processes `rows_at_once` rows of
+  // windows at a time; the part of the image that they cover should fit the first-level cache. passed [lanes,
+  // windows] is working memory.
   void (*passed_gradient)(const PooledShape& s, const float* image, const float* kernel, const float* y,
                           const float* dy, const WindowIndex* argmax, int64_t vectors, int64_t rows_at_once,
                           Passed* passed, float* dkernel, float* dimage);

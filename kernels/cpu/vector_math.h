@@ -95,7 +95,7 @@ CAIRN_MATH void Log1p(const Floats<kLanes>& e, Floats<kLanes>& y) {
   y = large ? y + 0.693147180559945f : y;
 }
 
-// y = 1 / (1 + exp(-x)) and rest = 1 - y, without the cancellation: 2.5 ulp.
+// y = 1 / (1 + exp(-x)) and rest = 1 - y, without cancellation: 2.5 ulp.
 CAIRN_MATH void Sigmoid(const Floats<kLanes>& x, Floats<kLanes>& y, Floats<kLanes>& rest) {
   Floats<kLanes> size, e;
   Abs<kLanes>(x, size);

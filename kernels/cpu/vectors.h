@@ -12,13 +12,13 @@
 
 namespace cairn::kernels::cpu {
 
-// The place of a maximum in its window: row * window_width + column.
+// The position of a maximum in its window: row * window_width + column.
 using WindowIndex = uint16_t;
 
 #ifdef CAIRN_ISA
 namespace CAIRN_ISA {
 
-// CAIRN_LANES floats fill a register; without AVX, two.
+// CAIRN_LANES floats fill one register or, without AVX, two registers.
 template <typename Element, int kLanes>
 struct VectorOf {
   typedef Element Type __attribute__((vector_size(kLanes * sizeof(Element))));

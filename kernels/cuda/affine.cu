@@ -63,7 +63,8 @@ class CudaAffine final : public UnaryOp {
 
   Context& context_;
   const TensorDesc output_;
-  // [width], or one value. Kept on the host because the device may copy them later.
+  // One value, or [width]. The copies on the host must stay because the device may read them after
+  // CopyToDevice() has returned.
   const std::vector<float> scale_, offset_;
   std::unique_ptr<DeviceMemory> constants_;  // scale, then offset
 };

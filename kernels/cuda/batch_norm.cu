@@ -234,7 +234,9 @@ class CudaBatchNorm final : public BatchNorm {
     const int64_t channels = shape[shape.rank() - 1], rows = shape.num_elements() / channels;
     const int64_t multiprocessors = context.multiprocessors();
     std::unique_ptr<CudaBatchNorm> op(new CudaBatchNorm(context, params));
-    // Rows per thread: few enough for a single block, or enough that the work outweighs the merging.
+    // If each thread of a single block has at most kRowsOfOneBlock rows, one block sums all rows of its
+    // channels. Otherwise, several blocks may share the rows, with at least kMinRows rows per thread, so that
+    // the work outweighs the merging.
     constexpr int64_t kRowsOfOneBlock = 4 * kChunk, kMinRows = 2 * kChunk;
     op->sum_ = ColumnPlan::Make(rows, channels, kUnit, 2 * multiprocessors, kRowsOfOneBlock);
     if (op->sum_.slabs > 1) {

@@ -84,9 +84,9 @@ class Context {
 
   explicit Context(const CudaOptions& options);
   absl::Status Open();
-  // Work in down_ from now on waits for the work in stream_ so far.
+  // Makes later work in down_ wait for all work that is in stream_ now.
   absl::Status FollowCompute();
-  // Work in stream_ from now on waits for the work in down_ so far.
+  // Makes later work in stream_ wait for all work that is in down_ now.
   absl::Status JoinDownloads();
   absl::Status UploadSeed();
 

@@ -44,7 +44,7 @@ class Convolution {
   virtual absl::Status SetKernel(const float* kernel) = 0;
   virtual absl::Status Forward(const void* source, const float* bias, void* destination) = 0;
   virtual absl::Status BackwardSource(const void* ddestination, void* dsource) = 0;
-  // If the params include Forward(), `source` must be that of the last Forward().
+  // If ConvolutionParams::forward is set, `source` must be the source of the last Forward().
   virtual absl::Status BackwardKernel(const void* source, const void* ddestination, float* dkernel) = 0;
 };
 

@@ -1,7 +1,7 @@
 // Convolutions by cuDNN's legacy calls, channels last.
 //
-// The graph API is not used: its kernels for these shapes are the same, and the heuristics of the legacy
-// calls take only one call.
+// The graph API is not used: its kernels for these shapes are the same, and the heuristics of the legacy API
+// need only one call.
 #include <cudnn.h>
 
 #include <algorithm>

@@ -20,7 +20,8 @@ cudnnDataType_t DataType(ElementType type) {
   return CUDNN_DATA_FLOAT;
 }
 
-// The default math for float32 images is TensorFloat-32, and for 16 bits it does not use the tensor cores.
+// cuDNN's default math computes float32 images in TensorFloat-32, and does not use the tensor cores for 16
+// bits.
 cudnnMathType_t MathType(Precision precision) {
   switch (precision) {
     case Precision::kFloat32:

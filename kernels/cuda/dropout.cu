@@ -60,7 +60,7 @@ __global__ void Drop(Choice choice, int64_t vectors, const Context::RandomSeed* 
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         const bool stays = words[static_cast<size_t>(word)] >= choice.threshold;
-        // Not a product with 0, so that a NaN is dropped too.
+        // Selected, not multiplied by 0, so that a dropped NaN becomes 0.
         v.at[k + word] = FromFloat<T>(stays ? ToFloat(v.at[k + word]) * choice.factor : 0.0f);
       }
     }

@@ -1,10 +1,10 @@
 // Rows of a table by index. The gradient is dense: rows without an index are 0.
 //
 // Backward first links the positions of each row of the table into a list, in arbitrary order. Then one warp
-// takes each row, sorts its list, which is usually short, and adds in the order of the positions. So the sums
-// are deterministic, and not all indices need to be sorted. A row with more than 32 positions is processed by
-// the whole block: each warp scans a part of all indices, which costs one pass over the indices for each such
-// row.
+// per row sorts the list of the row, which is usually short, and adds the gradients in the order of the
+// positions. So the sums are deterministic, and not all indices need to be sorted together. A row with more
+// than 32 positions is processed by the whole block: each warp scans a part of all indices, which costs one
+// pass over the indices for each such row.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>

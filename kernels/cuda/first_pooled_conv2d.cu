@@ -25,7 +25,7 @@ struct Places {
   int filters = 0;
 };
 
-// The beginning of the four windows of a pooled position in x.
+// The part of x that the four windows of a pooled position cover, with zeros outside the image.
 template <int KH, int KW, int C>
 struct Patch {
   static constexpr int kHeight = KH + 1, kWidth = KW + 1;
@@ -196,7 +196,8 @@ class FirstPooledConv2D final : public LinearOp {
                  .pad_top = static_cast<int>(params.convolution.shape.pad_top),
                  .pad_left = static_cast<int>(params.convolution.shape.pad_left),
                  .filters = static_cast<int>(params.convolution.shape.f)}),
-        // A few blocks per multiprocessor: the weights are then read rarely, and there are few partial sums.
+        // Only a few blocks per multiprocessor, so that the weights are read rarely and there are few partial
+        // sums.
         most_blocks_(static_cast<unsigned>(context.multiprocessors()) * 8),
         splits_(std::min<unsigned>(GridFor(places_.count, kWarps * 4),
                                    static_cast<unsigned>(context.multiprocessors()) * 2)) {}

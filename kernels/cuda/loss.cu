@@ -33,11 +33,11 @@ struct Batch {
   float* doutputs = nullptr;       // or null
 };
 
-// One piece, as seen by the threads that share it. Threads that have no piece see an empty one.
+// The piece of a row that this thread works on; empty for a thread without a piece.
 struct Piece {
   int64_t width = 0;
   bool present = false;
-  float scale = 1;  // the piece's terms have gradients times this
+  float scale = 1;  // the factor of the gradients of the piece's terms
   const float* output = nullptr;
   const float* target = nullptr;
   float* doutput = nullptr;  // or null

@@ -44,7 +44,8 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // RESOURCE_EXHAUSTED names `what` ("layer 'conv2d': output"), the bytes requested, in use, and the limit;
-  // unused slabs have been returned by then. `bytes` is at least 0; a request of 0 bytes also gets a block.
+  // before it fails, unused slabs are returned to the source. `bytes` is at least 0; a request of 0 bytes
+  // also gets a block.
   absl::StatusOr<void*> Allocate(int64_t bytes, absl::string_view what);
   // `block` comes from Allocate().
   void Free(void* block);

@@ -1,5 +1,5 @@
-// Sums and products of tensors of one shape. Unlike those of most ops, the tensors may be parts of larger
-// memory: they may begin at any address, and nothing after their last element is written.
+// Sums and products of tensors of one shape. Unlike the tensors of most ops, these tensors may be parts of
+// larger memory: they may begin at any address, and nothing after their last element is written.
 #include <algorithm>
 #include <type_traits>
 #include <utility>

@@ -123,7 +123,7 @@ class NcclGroup final : public DeviceGroup {
   };
   // The events of a sum: a chunk has been reduced, and a chunk is on the host.
   struct Slot {
-    // [chunk] Events of the device to which the chunk is reduced.
+    // Events of the device to which a chunk is reduced, [chunk].
     std::vector<Event> reduced{}, arrived{};
     size_t chunks = 0;
   };
@@ -285,8 +285,8 @@ class NcclGroup final : public DeviceGroup {
     static_cast<void>(cudaGetLastError());  // already reported, or no error
   }
 
-  // Called for every group at its end, also without an error; then nothing is in progress. All ranks are
-  // aborted in one NCCL group call, because otherwise one device would wait for the others.
+  // Called for every group at its end; if there was no error, nothing is in progress. All ranks are aborted
+  // in one NCCL group call, because otherwise one device would wait for the others.
   void Abort() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     static_cast<void>(nccl_.group_start());
     for (Rank& rank : ranks_) {
@@ -303,7 +303,7 @@ class NcclGroup final : public DeviceGroup {
   // a time.
   std::vector<Rank> ranks_;
   std::deque<Slot> slots_ ABSL_GUARDED_BY(mutex_);
-  // [device] The weights of weighted_sum; empty: not set.
+  // The weights of weighted_sum, [device]; empty: not set.
   std::vector<float> weights_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };

@@ -25,7 +25,7 @@ namespace cairn::kernels::cuda {
 struct NcclLimits {
   Duration setup = std::chrono::seconds(30);  // to create communicators and to compute the test sums
   Duration call = std::chrono::seconds(30);   // for NCCL to accept a sum
-  // For the devices to finish a sum; a device waits only for the other devices.
+  // For the devices to finish a sum, in which a device waits only for the other devices.
   Duration sum = std::chrono::seconds(60);
 };
 

@@ -30,9 +30,9 @@ struct NcclLibrary {
   decltype(&ncclAllReduce) all_reduce = nullptr;
 };
 
-// Opens `file`, a path or a name for which the system searches. It is never closed. NOT_FOUND if the file
-// does not exist; FAILED_PRECONDITION if it cannot be used: a dependency is missing, or it is older than NCCL
-// 2.14, the first version with non-blocking calls.
+// Opens `file`, a path or a name for which the system searches. The library is never closed. NOT_FOUND if the
+// file does not exist; FAILED_PRECONDITION if it cannot be used: a dependency is missing, or the library is
+// older than NCCL 2.14, the first version with non-blocking calls.
 absl::StatusOr<NcclLibrary> OpenNccl(const std::string& file = "libnccl.so.2");
 
 // "2.28.9" for 22809.

@@ -68,7 +68,7 @@ class NcclPeerGroup final : public PeerGroup {
  private:
   struct Slot {
     Event reduced{}, arrived{};  // the sum is complete on the device, on the host
-    // Set if a copy to the host in Begin() would have blocked: then Await() makes the copy.
+    // Set if the copy to the host would have blocked in Begin(), so that Await() must make it.
     std::optional<Sum> late{};
   };
 

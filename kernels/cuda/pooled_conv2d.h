@@ -25,8 +25,8 @@ struct PooledConvolutionParams {
 absl::StatusOr<std::unique_ptr<LinearOp>> MakePooledConv2D(Context& context,
                                                            const PooledConvolutionParams& params);
 
-// For the first layer of a network, whose images have few channels. One kernel forward and two backward; none
-// of them writes an unpooled image. UNIMPLEMENTED for all but a few sizes.
+// For the first layer of a network, whose images have few channels. Uses one kernel in the forward pass and
+// two in the backward pass; none of them writes an unpooled image. UNIMPLEMENTED for all but a few sizes.
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeFirstPooledConv2D(Context& context,
                                                                 const PooledConvolutionParams& params);
 

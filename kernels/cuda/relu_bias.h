@@ -11,7 +11,7 @@
 
 namespace cairn::kernels::cuda {
 
-// The epilogue for the sums y [rows, channels] of a linear map: y + bias, then max(x, 0) if `relu`.
+// The epilogue for the sums y [rows, channels] of a linear map: y = y + bias, then y = max(y, 0) if `relu`.
 struct BiasRelu {
   ElementType type = ElementType::kFloat32;
   int64_t rows = 0, channels = 0;

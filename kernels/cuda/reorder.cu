@@ -11,7 +11,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-// The number of floats in 16 bytes: memory is padded to multiples of that.
+// The number of floats in 16 bytes: memory is padded to multiples of 16 bytes.
 constexpr int kTogether = 4;
 
 // One thread for each pack of elements, grid-strided. Deterministic.

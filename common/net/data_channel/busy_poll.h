@@ -49,12 +49,13 @@ class BusyPoll {
   static constexpr std::chrono::microseconds kAlone{4};
 
   struct Options {
-    // A wait shorter than this is short, whether it slept or not.
+    // Waits below this duration count as short, whether the thread slept or not.
     std::chrono::microseconds short_wait{100};
     // The time to spin before sleeping.
     std::chrono::microseconds awake{50};
-    // Whether the count of short waits starts again at zero after the thread was busy between two waits for
-    // longer than `short_wait`, and when Distrust() is called. True for a thread that serves many others.
+    // Whether the count of short waits starts again at zero when the thread was busy for longer than
+    // `short_wait` between two waits, and when Distrust() is called. True for a thread that serves many
+    // others.
     bool exchanges_alone = true;
   };
   // `pollers` must outlive this object.
@@ -79,7 +80,7 @@ class BusyPoll {
   }
 
   // Starts the count of short waits again at zero. To be called when the last waits were short only because a
-  // large payload was arriving in pieces.
+  // large payload was arriving in fragments.
   void Distrust() {
     if (options_.exchanges_alone) short_waits_ = 0;
   }

@@ -25,7 +25,7 @@ namespace {
 constexpr int SO_PEERPIDFD = 77;
 #endif
 
-// Returns a pidfd of the process that connected. On an older kernel, the pidfd is of the process that has
+// Returns a pidfd of the process that connected. On an older kernel, the pidfd refers to the process that has
 // this ID now; Open() accepts only processes of the same user.
 FileDescriptor PidfdOf(int socket, pid_t process) {
   int process_fd = -1;

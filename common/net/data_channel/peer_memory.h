@@ -28,8 +28,8 @@ struct BorrowedRun {
 
 class PeerMemory {
  public:
-  // A value at an address of the other end. A reader that finds the value there is reading the memory of that
-  // end.
+  // An address in the memory of the other end, and the value there. A reader that finds this value at the
+  // address is reading the memory of the right process.
   struct Probe {
     uint64_t address = 0;  // 0: the other end shares no memory
     uint64_t value = 0;

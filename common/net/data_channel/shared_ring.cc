@@ -38,8 +38,8 @@ absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor pa
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
 }
 
-// New memory is zero, which is the initial value of both atomics. They exist without having been constructed,
-// as objects of implicit lifetime: the only way for objects that another process shares.
+// New memory is zero, which is the initial value of both atomics. They are objects of implicit lifetime,
+// which exist without being constructed: objects that two processes share cannot be created in another way.
 SharedRings::Header& SharedRings::header(int ring) const {
   return *std::launder(reinterpret_cast<Header*>(memory_.data() + static_cast<size_t>(ring) * kPage));
 }

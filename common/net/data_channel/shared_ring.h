@@ -25,8 +25,8 @@ class SharedRings {
  public:
   // `bytes` is the size of each ring, a power of two.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Create(size_t bytes);
-  // Opens memory that another process has passed. INVALID_ARGUMENT if it is not sealed, or if its size is not
-  // one that Create() allocates for some `bytes` of at most kMaxBytes.
+  // Opens memory that another process has passed. INVALID_ARGUMENT if it is not sealed, or if Create() never
+  // allocates memory of this size for rings of at most kMaxBytes.
   static absl::StatusOr<std::unique_ptr<SharedRings>> Open(FileDescriptor memory);
   static constexpr size_t kMaxBytes = size_t{1} << 20;
   int descriptor() const { return memory_.descriptor().get(); }

@@ -28,8 +28,8 @@ absl::Status OtherEndClosed();
 // OK.
 absl::Status CheckOtherEnd(int socket);
 
-// UNAVAILABLE, with the reason, if the system has no such sockets. The functions below do not block, except
-// where a comment states it.
+// UNAVAILABLE, with the reason, if the system does not support abstract Unix sockets. The functions below do
+// not block, except where a comment states it.
 absl::StatusOr<LocalListener> ListenLocally();
 absl::StatusOr<FileDescriptor> ConnectLocally(const std::string& name);
 // The next pending connection; invalid if there is none, or no descriptor for it.

@@ -33,8 +33,9 @@ BusyPollers<>& Pollers() {
   return pollers;
 }
 
-// A blocked caller has nothing else to do, and a training step waits for it. Therefore it spins in two cases
-// in which other threads do not: after its process has computed, and while large values arrive.
+// A thread in ReceiveUntil() has nothing else to do, and a training step waits for it. Therefore it spins in
+// two cases in which the stream's thread does not: when the last wait was long ago, because the thread has
+// computed since then, and while a large payload arrives.
 constexpr BusyPoll<>::Options kCallerWaits = {.short_wait = std::chrono::microseconds(200),
                                               .awake = std::chrono::microseconds(200),
                                               .exchanges_alone = false};
@@ -257,7 +258,8 @@ void DataStream::Arm() {
   uint32_t events = 0;
   if (!resting_ && !callers) events |= EPOLLIN;
   if (blocked_ == Blocked::kBySocket) events |= EPOLLOUT;
-  // EPOLLHUP cannot be masked, so it is reported only once. The caller that receives handles it.
+  // EPOLLHUP cannot be masked. With EPOLLET it is reported only once; the thread in ReceiveUntil() handles
+  // it.
   if (callers) events |= EPOLLET;
   if (std::exchange(armed_, events) == events) return;
   epoll_event event{.events = events, .data = {.fd = socket_.get()}};

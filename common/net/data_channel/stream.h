@@ -4,8 +4,8 @@
 // Large payloads are not copied where the system allows that:
 // - Borrowed: the receiver reads the payload from the sender's memory (process_vm_readv(2)), straight to its
 //   destination: one copy, where the shared ring needs two.
-// - Mapped: the receiver maps the SharedBuffer that contains the payload, once, and uses the payload in place:
-//   no copy.
+// - Mapped: the receiver maps the SharedBuffer that contains the payload, once, and uses the payload in
+//   place: no copy.
 // - Pinned: the socket refers to the sender's pages, instead of copying them, until the receiver has read
 //   them.
 //
@@ -67,17 +67,17 @@ class DataReceiver {
   // The server's end: called once, before the first message, with the client's Options::shard. A status other
   // than OK refuses the client.
   virtual absl::Status OnHandshake(int64_t /*shard*/) { return absl::OkStatus(); }
-  // Where to put the payload of `bytes` that follows this header on the socket, to save a copy: the next
-  // call, OnMessage(), finds it there. Empty: anywhere.
+  // Returns the memory into which the payload of `bytes` that follows this header on the socket is received,
+  // to save a copy: the next call, OnMessage(), finds it there. Empty: any memory will do.
   virtual absl::Span<char> DestinationFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
   // `header` and `payload` are valid during the call. A status other than OK ends the stream and is sent to
   // the other end.
   virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
-  // Whether the other end may be silent because it waits for an answer: Options::idle_limit does not apply
-  // then.
+  // Whether the other end may be silent because it waits for an answer. If so, Options::idle_limit does not
+  // apply.
   virtual bool OwesAnswer() { return false; }
-  // The last call, by the stream's thread: why the stream has ended. CANCELLED if this end closed it,
-  // UNAVAILABLE if the other end closed it or is gone, or the status that the other end sent.
+  // The last call, by the stream's thread. `status` is the reason why the stream has ended: CANCELLED if this
+  // end closed it, UNAVAILABLE if the other end closed it or is gone, or the status that the other end sent.
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
@@ -89,7 +89,7 @@ class DataStream {
     // The secret that the server announces over gRPC to the tasks that may open streams (DataEndpoint::key):
     // kDataKeyBytes, or empty for none. A client with another key is refused.
     std::string key{};
-    // Client: the shard that it wants, of those that the server process serves.
+    // Client: the shard that it requests; the server process may serve several shards.
     int64_t shard = kOwnShard;
     // Backpressure: while more messages than this are queued, nothing is received. A peer that does not read
     // its answers cannot send more requests.
@@ -114,8 +114,8 @@ class DataStream {
   static constexpr int64_t kFragmentFloats = int64_t{64} << 10;
 
   // Connects the client's end, and waits at most 5 s for the server's answer to the handshake. The transport
-  // that both ends agreed on is then ready for use. UNAVAILABLE or DEADLINE_EXCEEDED if there is no answer, or if
-  // shared memory is not available.
+  // that both ends agreed on is then ready for use. UNAVAILABLE or DEADLINE_EXCEEDED if there is no answer,
+  // or if shared memory is not available.
   static absl::StatusOr<std::unique_ptr<DataStream>> Connect(FileDescriptor socket, bool shared,
                                                              const Options& options, DataReceiver& receiver);
   // Creates the server's end. `shared`: whether a client may bring shared memory; if not, a client that does
@@ -160,8 +160,8 @@ class DataStream {
   static constexpr uint64_t kNoLimit = CreditLimit::kNoLimit;
   void Allow(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends the stream and returns after OnEnd(). Afterwards no memory that was sent is referred to. Must not be
-  // called by the receiver's callbacks.
+  // Ends the stream and returns after OnEnd(). Afterwards nothing refers to the memory of sent payloads. Must
+  // not be called by the receiver's callbacks.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the stream soon. Any thread.
   void Abort() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -175,7 +175,7 @@ class DataStream {
     // Empty if the payload is borrowed or mapped, and once it is in the ring.
     absl::InlinedVector<absl::Span<const float>, 2> payload{};
     std::shared_ptr<const void> owner{};           // keeps the memory of `payload` alive
-    std::shared_ptr<const SharedRegion> region{};  // whose descriptor is passed with the message
+    std::shared_ptr<const SharedRegion> region{};  // its descriptor is passed with the message
     size_t sent = 0;                               // sent bytes of prologue, header and payload
   };
   enum class Blocked { kNot, kBySocket, kByRing, kByCreditLimit };
@@ -213,7 +213,7 @@ class DataStream {
   std::chrono::milliseconds SilenceLeft(std::chrono::steady_clock::time_point now);
   // Sets the events of the socket that wake the stream's thread.
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes a caller that receives stop, and prevents others from starting.
+  // Makes a thread in ReceiveUntil() stop receiving, and prevents other threads from starting.
   void TakeOver() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends queued messages until something blocks, at most `most` of them. Only one thread at a time sends
@@ -236,11 +236,11 @@ class DataStream {
   void Queue(Message message, std::optional<int64_t> rank = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wake();
 
-  // For a caller that receives: waits until there is something to receive. Returns false if `deadline` has
-  // passed or Nudge() was called.
+  // For a thread in ReceiveUntil(): waits until there is something to receive. Returns false if `deadline`
+  // has passed or Nudge() was called.
   absl::StatusOr<bool> AwaitReadable(std::chrono::steady_clock::time_point deadline);
-  // To be called when a caller stops receiving; `status`: the error that the caller got, or OK. Returns false
-  // if the stream is ending.
+  // To be called at the end of ReceiveUntil(), when the calling thread stops receiving. `status` is the error
+  // that it got, or OK. Returns false after an error, or if the stream is ending.
   bool StepBack(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
@@ -266,7 +266,7 @@ class DataStream {
   DataReceiver& receiver_;
   const FileDescriptor socket_;
   const bool within_host_;
-  FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a caller that receives
+  FileDescriptor wake_, nudge_;  // eventfds: for the stream's thread, for a thread in ReceiveUntil()
   FileDescriptor watch_;         // the epoll instance of the stream's thread
   // The rings do not change once the first message is sent or received. Over the socket ring_wake_, each end
   // wakes the other end's waiting writer when its own reader has freed room in the ring.
@@ -296,7 +296,7 @@ class DataStream {
   bool large_ = false;
   std::vector<FileDescriptor> passed_;  // for the next kRegion messages
   bool passed_all_ = true;              // no descriptor was lost, so they match the kRegion messages
-  // [number] Regions of the other end.
+  // The regions of the other end, by their numbers.
   std::map<uint64_t, std::shared_ptr<const MappedRegion>> regions_;
 
   // Used by the stream's thread.
@@ -305,7 +305,7 @@ class DataStream {
   std::chrono::steady_clock::time_point heard_;     // when this thread last noticed a new message
   bool spoken_ = false;                             // the first message has arrived
   // True if a message has arrived after the time heard_. Set by the thread that receives, which may be a
-  // caller's.
+  // thread in ReceiveUntil().
   std::atomic<bool> heard_more_{false};
 
   std::atomic<bool> ended_{false};
@@ -314,11 +314,11 @@ class DataStream {
   std::atomic<uint64_t> payload_bytes_{0};  // the size of all payloads received
 
   Mutex mutex_;
-  CondVar stepped_back_;  // signalled when a thread stops pumping or a caller stops receiving
+  CondVar stepped_back_;  // signalled when a thread stops pumping or leaves ReceiveUntil()
   Outbox<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
   // The owners of borrowed, mapped and pinned payloads that have not been read yet.
   std::deque<std::shared_ptr<const void>> borrowed_ ABSL_GUARDED_BY(mutex_);
-  // [number] Our regions that have been announced; true: the other end has mapped it.
+  // Our regions that have been announced, by their numbers; true: the other end has mapped the region.
   std::map<uint64_t, bool> told_ ABSL_GUARDED_BY(mutex_);
   CreditLimit credit_limit_ ABSL_GUARDED_BY(mutex_);
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -330,7 +330,7 @@ class DataStream {
   bool resting_ ABSL_GUARDED_BY(mutex_) = false;
   // The events of the socket in watch_.
   uint32_t armed_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The error that a caller got while it sent or received.
+  // The error that another thread got while it sent a message or was in ReceiveUntil().
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Thread thread_;
 };

@@ -118,7 +118,7 @@ absl::StatusOr<bool> DataStream::ReceiveInto(char* to, size_t count, size_t* got
 absl::Status DataStream::Receive() {
   unread_ = true;
   for (int messages = 0; messages < kTurn;) {
-    // The number of bytes that the next step needs: the prologue, then also the header and the runs.
+    // The number of bytes that must have arrived: first the prologue, then also the header and the runs.
     DataPrologue prologue;
     size_t needed = sizeof prologue;
     if (in_end_ - in_begin_ >= needed) {

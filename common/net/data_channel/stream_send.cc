@@ -29,8 +29,8 @@ constexpr size_t kMinPinnedRun = size_t{16} << 10;  // average bytes of a pinned
 constexpr size_t kMaxPinned = 256;
 // 10 Gbit/s: the credit added for each microsecond of a round trip, so that a long link stays busy.
 constexpr uint64_t kBytesPerMicrosecond = 1250;
-// Time for the other end to read why the stream ends and to close it, and for its kernel to learn that the
-// connection has ended.
+// Time for the other end to read why the stream ends and to close its socket, and for its kernel to learn
+// that the connection has ended.
 constexpr auto kLinger = std::chrono::seconds(1);
 
 size_t BytesIn(FloatSpans payload) {
@@ -124,7 +124,7 @@ void DataStream::Queue(Message message, std::optional<int64_t> rank) {
   {
     MutexLock lock(mutex_);
     if (closing_) return;
-    overtakes = first && blocked_ == Blocked::kByCreditLimit;  // then no thread pumps
+    overtakes = first && blocked_ == Blocked::kByCreditLimit;  // so no thread is pumping
     if (overtakes) blocked_ = Blocked::kNot;
     send_here = small && (outgoing_.empty() || overtakes) && !pumping_ && greeted_;
     const bool thread_knows = !outgoing_.empty() && !overtakes;
@@ -142,7 +142,7 @@ void DataStream::Queue(Message message, std::optional<int64_t> rank) {
     Wake();
     return;
   }
-  // With 2, the overtaken message is tried next and waits for credit again.
+  // With a limit of 2, Pump() also tries the overtaken message, which waits for credit again.
   const absl::Status status = Pump(overtakes ? 2 : 1);
   MutexLock lock(mutex_);
   if (!status.ok()) failure_ = status;

@@ -22,7 +22,7 @@ constexpr int kBacklog = 512;
 constexpr int kLookAfterSeconds = 5, kLookEverySeconds = 5, kLooks = 2;
 // The limit for unacknowledged data.
 constexpr int kUnacknowledgedMs = (kLookAfterSeconds + kLookEverySeconds * kLooks) * 1000;
-// The limit of bytes in the kernel that have not gone to the network: messages behind them can still be
+// The limit of bytes that wait in the kernel to be sent. Messages that are not in the kernel yet can still be
 // reordered.
 constexpr int kUnsentBytes = 512 << 10;
 

@@ -13,12 +13,12 @@ namespace cairn::net {
 namespace {
 
 // The size of the pipe: one fragment of a payload (DataStream::kFragmentFloats) passes through it at a time.
-// The system limits how large a user's pipes may be in all. With the default size of 64 KiB, each byte would
-// cost half as much again.
+// The system limits the total size of a user's pipes. With the default size of 64 KiB, each byte would cost
+// 50 % more.
 constexpr int kPipeBytes = 256 << 10;
 
-// splice(2) has no equivalent of send(2)'s MSG_NOSIGNAL, so a closed socket would end the process. It may
-// also find the socket closed after it has moved some of the bytes.
+// splice(2) has no equivalent of send(2)'s MSG_NOSIGNAL, so a closed socket would end the process. splice(2)
+// may also find the socket closed after it has moved some of the bytes.
 ssize_t SpliceWithoutSigpipe(int from, int to, size_t count, unsigned flags) {
   sigset_t sigpipe, before, pending;
   sigemptyset(&sigpipe);

@@ -12,8 +12,8 @@
 
 namespace cairn::net {
 
-// One chunk of a variable: the elements [first, first + count). When a chunk is decoded, `first` may be
-// smaller by any number of whole blocks (Chunk.phase).
+// One chunk of a variable: the elements [first, first + count). For decoding, any number of whole blocks may
+// be subtracted from `first` (Chunk.phase).
 struct Cut {
   int64_t first = 0;
   int64_t count = 0;

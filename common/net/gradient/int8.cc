@@ -12,15 +12,15 @@ namespace {
 
 constexpr int64_t kBlock = 256;
 constexpr int64_t kChunk = int64_t{128} << 10;
-// The sum of this and a float of magnitude below 2^22 has the nearest integer (ties to even) in its lowest
-// bits.
+// After this is added to a float of magnitude below 2^22, the lowest bits of the sum are the nearest integer
+// (ties to even).
 constexpr float kRounding = 0x1.8p23f;
 
 // The largest scale: 127 times this scale is still a finite float.
 constexpr float kLargestScale = 0x1.0204p121f;
 
-// The scale of a block. 0 in place of a subnormal number, whose reciprocal may be infinite; all elements of
-// the block are then encoded as 0.
+// The scale of a block. A subnormal scale, whose reciprocal may be infinite, is replaced by 0, so that all
+// elements of the block are encoded as 0.
 CAIRN_INLINE float ScaleOfBody(const float* values, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, MagnitudeOf(values[i]));

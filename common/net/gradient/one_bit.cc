@@ -1,10 +1,10 @@
-// One bit per element, its sign, which selects one of the two means of its block: that of the elements
-// without a sign bit and that of the elements with one (F. Seide et al., "1-bit stochastic gradient descent
-// and its application to data-parallel distributed training of speech DNNs", 2014; they use the columns of a
-// matrix, we use blocks of 512 elements).
+// One bit per element, its sign bit, which selects one of two means: the mean of the positive elements of its
+// block (sign bit 0) or the mean of the negative ones (sign bit 1): F. Seide et al., "1-bit stochastic
+// gradient descent and its application to data-parallel distributed training of speech DNNs", 2014; they use
+// the columns of a matrix, we use blocks of 512 elements.
 //
-//   payload   two floats for each block | a bit for each element, from the lowest, 1: has a sign | zeros up
-//   to a whole float
+//   payload   two floats for each block | the sign bits, the first element in the lowest bit | zeros up to a
+//   whole float
 #include "absl/strings/str_cat.h"
 #include "common/net/gradient/parts.h"
 

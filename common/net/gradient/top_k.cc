@@ -26,7 +26,7 @@ struct Digit {
 };
 constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};
 
-// Counts, for each value of this digit, the elements whose higher digits are those of `found`.
+// Counts, for each value of this digit, the elements whose higher digits equal the higher digits of `found`.
 void Count(absl::Span<const float> values, const Digit& digit, uint32_t found, absl::Span<int64_t> counts) {
   constexpr size_t kTables = 4;  // so that equal digits in a row do not wait for one another
   std::vector<uint32_t> tables(kTables << digit.bits);
