@@ -141,8 +141,8 @@ class Maker {
   }
 
   // Creates one device, on the caller's thread. If no layer requests a device, the device is chosen by
-  // ChooseDevice(), which may fall back to the CPU. `before`: the number of warnings that existed before
-  // those of the placement were added.
+  // ChooseDevice(), which may fall back to the CPU. `before`: the number of warnings before the placement
+  // added its own.
   absl::Status MakeAlone(LayerPlacement placement, size_t before) {
     const bool free =
         options_.place.empty() && std::all_of(model_.nodes().begin(), model_.nodes().end(),

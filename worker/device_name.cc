@@ -154,7 +154,7 @@ absl::StatusOr<DeviceName> MergeDeviceNames(const DeviceName& name, const Device
                        .task = FirstOf(name.task, other.task)};
   if (Disagree(name.type, other.type)) {
     if (!allow_soft_placement) return incompatible("types");
-    return merged;  // the index stays open too, since it has a meaning only for one type
+    return merged;  // the index also stays open, since it has a meaning only for one type
   }
   merged.type = FirstOf(name.type, other.type);
   if (Disagree(name.index, other.index)) {

@@ -68,7 +68,7 @@ int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int n
 int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers) {
   if (options.mode == "sync" || options.all_reduce())
     return BatchesPerEpoch(options, num_examples, num_workers);
-  // With bounded staleness empty batches are pushed too, because clocks count them.
+  // With bounded staleness, empty batches are also pushed, because clocks count them.
   if (options.mode == "ssp") return BatchesPerEpoch(options, num_examples, num_workers) * num_workers;
   return PushesPerEpoch(options, num_examples, num_workers);
 }

@@ -35,7 +35,7 @@ struct TrainOptions {
   int64_t limit_examples = 0;  // --limit_examples: use only the first N of each set; 0: all
   char csv_separator = 0;      // --csv_separator; 0: comma, semicolon or tab, detected from the first file
   std::string label_column;    // --label_column: of CSV and TFRecord files; empty: label, y, target, ...
-  // --feature_column A,B: of CSV and TFRecord files; empty: all, or image, x, ...
+  // --feature_column A,B: of CSV and TFRecord files; empty: all (CSV), or image, x, ... (TFRecord)
   std::vector<std::string> feature_columns;
   std::optional<float> missing_value;      // --missing_value: for empty CSV fields; nullopt: they are errors
   int64_t max_bad_rows = 0;                // --max_bad_rows: skipped rows per set of CSV or TFRecord files

@@ -73,7 +73,8 @@ absl::Status Validate(const TrainOptions& options) {
   }
   if (options.dynamic_sharding() && options.replicas_to_aggregate > 0) {
     return absl::InvalidArgumentError(
-        "--replicas_to_aggregate does not go with dynamic sharding: no worker's examples are left out");
+        "--replicas_to_aggregate does not go with dynamic sharding: it leaves out the gradients of "
+        "slow workers, and dynamic sharding uses every example");
   }
   if (options.dynamic_sharding() && options.shard_tail != "exact") {
     return absl::InvalidArgumentError(

@@ -32,8 +32,8 @@ struct Preprocessing {
   friend bool operator==(const Preprocessing&, const Preprocessing&) = default;
 };
 
-// The preprocessing of a data set that was read with `options`, which name the model's inputs, and that has
-// these byte inputs and columns (see data::TrainingData).
+// The preprocessing of a data set. `options`: the options with which it was read, with the names of the
+// model's inputs. `byte_inputs` and `columns`: see data::TrainingData.
 Preprocessing PreprocessingOf(const data::DataOptions& options, const std::vector<bool>& byte_inputs,
                               const std::optional<data::Columns>& columns);
 

@@ -23,12 +23,13 @@ class Progress {
  public:
   struct Options {
     int fd = 1;
-    bool terminal = false;  // redraw, with a bar
+    bool terminal = false;  // `fd` is a terminal: redraw the line, and show a bar
     // Returns the terminal's width. It is called before each redraw, since a line that wraps could not be
     // overwritten by the next redraw. If `columns` is null or returns 0, the width is unknown, and lines may
     // have any width.
     std::function<int()> columns{};
-    bool color = true;          // on a terminal: Keras' colors; false: the rest of the bar is drawn thin
+    // On a terminal: use Keras' colors. Without colors, the unfilled rest of the bar is a thin line.
+    bool color = true;
     bool json = false;          // --log_format json: print events instead of the bar and lines
     int64_t display_every = 0;  // without a terminal: also a line every N steps; 0: never
   };

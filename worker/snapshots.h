@@ -35,8 +35,9 @@ class Snapshots final : public client::StateSource {
   // has checkpoints; a directory that is not writable; --resume=DIR without a checkpoint. UNAVAILABLE:
   // another chief uses the directory and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to
   // resume has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments
-  // must outlive the object. `faults`, `metrics` and `trace` may be null: `faults` passes "snapshot" between
-  // the reading and the writing of a snapshot, `metrics` counts saved checkpoints, `trace` records durations.
+  // must outlive the object. `faults`, `metrics` and `trace` may be null. The fault point "snapshot" is
+  // passed between the reading and the writing of a snapshot. `metrics` counts saved checkpoints, `trace`
+  // records durations.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
                                                            const nn::Model& model, const v1::Job& job,
                                                            const Clock& clock, FaultPoints* faults = nullptr,

@@ -1,5 +1,5 @@
-// Watches for SIGINT, SIGTERM and SIGHUP: the first one stops training in order, the second one exits at
-// once. Created by main; any thread.
+// Watches for SIGINT, SIGTERM and SIGHUP: the first signal makes training stop cleanly, the second one ends
+// the process at once. Created by main; any thread.
 #pragma once
 
 #include <atomic>

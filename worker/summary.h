@@ -39,7 +39,8 @@ struct Summary {
   // relative to the norm of the gradients.
   int64_t push_bytes = 0, push_bytes_float32 = 0, pull_bytes = 0, pull_bytes_float32 = 0;
   double gradient_error = 0;
-  // [staleness] The number of accepted gradients. The last element also counts every greater staleness.
+  // [staleness] The number of accepted gradients with this staleness. The last element also counts all
+  // greater ones.
   std::vector<int64_t> staleness_histogram;
   // The best epoch by --early_stopping's rules, else the last epoch that --save_best wrote; counted from 1.
   std::optional<int64_t> best_epoch;

@@ -106,8 +106,8 @@ class Trainer {
   double StartNextForward();
   // The epoch of the next batch. A work item that another worker returned may belong to the previous epoch.
   int64_t NextEpoch() const;
-  // Called after the end of training: sets the numbers of missed and repeated examples in `summary`, and with
-  // dynamic sharding those of epochs and workers.
+  // Called after the end of training: sets the numbers of missed and repeated examples in `summary` and, with
+  // dynamic sharding, its numbers of epochs and workers.
   absl::Status FillInDeviations(Summary& summary);
   // For an asynchronous job that ended early: logs how many of the trained examples belong to epochs that the
   // chief did not reach.

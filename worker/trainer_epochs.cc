@@ -40,7 +40,7 @@ void Trainer::StartEpoch(int64_t epoch) {
 
 absl::Status Trainer::EndEpoch() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
-  // Other workers computed the epoch's batches after the chief's last batch.
+  // With dynamic sharding, other workers computed the batches that followed the chief's last one.
   if (dynamic() && !stop_)
     deps_.progress->Update(loader_.batches_per_epoch(), [this] { return metrics_.Values(); });
   const auto all = AllMetrics();
@@ -118,7 +118,7 @@ void Trainer::RecordEpoch(const ShownMetrics& metrics) {
 
 absl::Status Trainer::CarryOut(const Callbacks::Orders& orders) {
   for (const std::string& message : orders.messages) deps_.progress->Say(message);
-  if (deps_.client.finished()) return absl::OkStatus();  // after the last epoch orders have no effect
+  if (deps_.client.finished()) return absl::OkStatus();  // after the last epoch, orders have no effect
   if (orders.learning_rate.has_value()) {
     CAIRN_RETURN_IF_ERROR(deps_.client.SetLearningRate(*orders.learning_rate));
   }

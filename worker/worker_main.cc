@@ -157,8 +157,7 @@ absl::Status Export(const Summary& summary, const TrainOptions& options, const n
   return absl::OkStatus();
 }
 
-// This worker's address, or its name if it is missing from its own cluster, as a worker that joined an
-// elastic job may be.
+// This worker's address. If its own cluster lacks this worker, as is possible in an elastic job, its name.
 std::string AddressOf(const net::ResolvedCluster& cluster) {
   const auto& tasks = cluster.spec.tasks(cluster.self.job);
   const auto found = tasks.find(cluster.self.index);

@@ -31,10 +31,10 @@ struct Agreement {
   bool Needs(int worker) const;
 };
 
-// Makes an agreement without the ring and the ring epoch, from the states and names of all workers,
-// [worker]. The source is the worker with the highest version among those that have trained. If no worker has
-// trained, the source is a worker that has the first values. Among equal workers, the first one is taken.
-// FAILED_PRECONDITION if no worker has values, or if two workers belong to different runs.
+// Makes an agreement from the states and the names of all workers, both indexed by worker. Does not set the
+// ring and the ring epoch. The source is the worker with the highest version among those that have trained.
+// If no worker has trained, the source is a worker that has the first values. Among equal workers, the source
+// is the first. FAILED_PRECONDITION if no worker has values, or if two workers belong to different runs.
 absl::StatusOr<Agreement> Agree(std::vector<v1::RingState> states, absl::Span<const std::string> names);
 
 }  // namespace cairn::allreduce

@@ -14,7 +14,7 @@
 
 namespace cairn::allreduce {
 
-// At most 256 KiB, so that a stream within one host takes a chunk in one piece.
+// At most 256 KiB, so that a chunk is one fragment of a data channel (net::DataStream::kFragmentFloats).
 inline constexpr int64_t kMaxChunkFloats = int64_t{64} << 10;
 
 struct Chunk {

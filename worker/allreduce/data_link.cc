@@ -18,7 +18,7 @@ static_assert(kMaxChunkFloats <= net::DataStream::kFragmentFloats);
 
 // How often the listening thread removes streams that have ended, and checks whether to stop.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
-// A neighbour has one stream, and another after a restart.
+// The maximum number of open streams. A neighbour has one stream, or two for a moment after its restart.
 constexpr size_t kMaxSessions = 8;
 
 absl::Status Closed() {

@@ -1,9 +1,9 @@
 // Streams of the ring between neighbours over the data channel (common/net/data_channel), with shared memory
 // within a host.
 //
-// A worker's answer to a handshake names an abstract socket with 128 random bits. A neighbour that can connect
-// to it is on the same host; any other neighbour uses the announced TCP port. If the data channel fails in
-// any way, streams use the other peer.
+// A worker's answer to a handshake names an abstract socket with 128 random bits. A neighbour that can
+// connect to it is on the same host; any other neighbour uses the announced TCP port. If no data channel can
+// be opened, a stream uses gRPC.
 #pragma once
 
 #include <atomic>
@@ -24,14 +24,14 @@ class DataRingSession;
 
 // `address`: the neighbour's address for gRPC. `say`: called with the transport of each stream ("shared
 // memory"); may be null. Opening a stream takes up to 5 s if the neighbour does not respond, and 2 s if
-// packets to its port are dropped.
+// packets to its port are dropped. `other`: the peer over gRPC.
 std::unique_ptr<RingPeer> MakeDataPeer(std::unique_ptr<RingPeer> other, const std::string& address,
                                        net::Transport transport, std::function<void(const std::string&)> say);
 
-// Accepts such streams, from construction to destruction.
+// Accepts streams over the data channel, from construction to destruction.
 class DataRingService {
  public:
-  // `host` must outlive this object. `incarnation`: of this worker; neighbours must name it.
+  // `host` must outlive this object. `incarnation`: this worker's; handshakes must name it.
   DataRingService(RingHost& host, net::DataListeners listeners, uint64_t incarnation);
   // Closes all streams.
   ~DataRingService();

@@ -13,7 +13,7 @@
 
 namespace cairn::allreduce {
 
-// One end of a stream. Most frames go from left to right. Destroying it closes the stream.
+// One end of a stream. Most frames go from left to right. The destructor closes the stream.
 class RingStream {
  public:
   virtual ~RingStream() = default;
@@ -56,7 +56,7 @@ class RingPeer {
   virtual std::unique_ptr<RingStream> Open(const v1::GreetResponse& greeted, RingHandler& handler) = 0;
 };
 
-// The side that accepts. Must be made before the listener that calls it, and outlive it.
+// The side that accepts. Must be made before the listener that calls it, and must outlive the listener.
 class RingHost {
  public:
   virtual ~RingHost() = default;

@@ -12,8 +12,8 @@
 // stream belongs to one ring epoch, and a worker adopts a higher number of a neighbour. So all workers reach
 // the same number, and no message of an older ring epoch is mistaken for a current one.
 //
-// Must be made before the listener that calls it, and outlive it. Form(), PassState() and Leave() are called
-// by one thread, everything else by any thread.
+// Must be made before the listener that calls it, and must outlive the listener. Form(), PassState() and
+// Leave() are called by one thread, everything else by any thread.
 #pragma once
 
 #include <cstdint>
@@ -77,13 +77,13 @@ class Member final : public RingHost {
   // Any thread.
   void GiveUp(int64_t ring_epoch, const absl::Status& why) { Break(ring_epoch, why); }
 
-  // Makes all calls that wait, now and later, fail with `reason`. Any thread.
+  // Makes every call that waits now or later fail with `reason`. Any thread.
   void Interrupt(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // All workers have finished their last step: links may end from now on.
   void Complete() ABSL_LOCKS_EXCLUDED(mutex_);
   // After Complete(): waits until the neighbours have received everything that they need from this worker.
-  // Otherwise notifies them with the reason `why`; a reason other than ABORTED ends the job for all workers.
-  // Takes at most `limit`.
+  // Before Complete(): notifies them with the reason `why`; a reason other than ABORTED ends the job for all
+  // workers. Takes at most `limit`.
   void Leave(const absl::Status& why, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::Status OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) override
@@ -114,7 +114,7 @@ class Member final : public RingHost {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::GreetResponse> GreetRight(int64_t ring_epoch, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until an old link has ended. If possible, it first passes on the reason for its end.
+  // Gives an old link a moment to pass on the reason for its end, then destroys it.
   void Retire(std::shared_ptr<Outlet> outlet) ABSL_LOCKS_EXCLUDED(mutex_);
   // Destroys the link when no other thread uses it.
   static void Drop(std::shared_ptr<Outlet> outlet);

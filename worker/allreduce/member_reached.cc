@@ -155,7 +155,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
           absl::InvalidArgumentError(absl::StrCat("ring: unexpected frame of kind ", header.kind_case()));
   }
   // UNAVAILABLE: the neighbour ended while this worker read memory borrowed from it. The end of the stream
-  // reports that too.
+  // also reports this.
   if (status.ok() || absl::IsUnavailable(status)) return status;
   status = Annotate(status, absl::StrCat("from ", name(left())));
   Break(inlet.ring_epoch, status);

@@ -123,8 +123,8 @@ absl::Status Ring::OnRecord(const v1::StepRecord& record) {
           absl::StrCat("ring: a second record of worker ", worker, " for step ", record.step()));
     }
   }
-  // The record is passed on before this worker can continue, so that frames of a step come before those of
-  // the next.
+  // The record is passed on before this worker can continue, so that frames of a step come before frames of
+  // the next step.
   if (right() != worker) {
     v1::RingHeader header;
     *header.mutable_record() = record;

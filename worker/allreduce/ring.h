@@ -60,8 +60,9 @@ class Ring {
 
   Ring(Options options, SendToRight send);
 
-  // Begins the step after the last one, with `gradients` (plan.size elements), which must not change once
-  // announced and must stay valid until Await has returned. They are not read without examples, or if `end`.
+  // Begins the step after the last one, with `gradients` (plan.size elements). An announced gradient must not
+  // change, and all gradients must stay valid until Await has returned. They are not read if there are no
+  // examples or `end` is true.
   void Begin(int64_t examples, absl::Span<const float> gradients, bool end = false,
              std::optional<float> learning_rate = {}) ABSL_LOCKS_EXCLUDED(mutex_);
   // The gradient of this variable is final. To be called once per variable, after Begin.
@@ -78,12 +79,12 @@ class Ring {
   // The last step that has begun; initially the version.
   int64_t step() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Take frames from the left neighbour. INVALID_ARGUMENT, with the problem, for a frame that a correct
-  // neighbour would not send at this point. The ring is unusable afterwards.
+  // Both handle a frame from the left neighbour. INVALID_ARGUMENT, with the problem, for a frame that a
+  // correct neighbour would not send at this point. The ring is unusable afterwards.
   absl::Status OnRecord(const v1::StepRecord& record) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnGradient(const v1::GradientChunk& chunk, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Makes all calls that wait, now and later, fail with the first reason. Any thread.
+  // Makes every call that waits now or later fail with the first reason. Any thread.
   void Fail(absl::Status reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -102,7 +103,7 @@ class Ring {
     std::vector<std::optional<v1::StepRecord>> records;  // [worker]
     int num_records = 0;
     bool end = false;
-    bool weighed = false;  // all records have arrived, with examples: the following members are set
+    bool weighed = false;  // all records have arrived, with examples: weight and total are set
     float weight = 0, total = 0;
     std::vector<int> unannounced;  // [bucket] number of variables that are not final
     std::vector<State> states;     // [chunk]

@@ -15,10 +15,10 @@
 // In all other respects this is a synchronous job: the mean over examples, the version, the position in the
 // data, norms and moving averages, checkpoints. The chief provides the first values. After a failure the
 // worker with the highest version provides its values, so no step is computed twice while one worker is left.
-// A round never closes without one of the workers: it waits until a lost worker has returned.
+// A round needs all workers: if a worker is lost, the others wait until it has returned.
 //
 // All calls come from one thread, except Announce and Interrupt (any thread). In steps on devices, Announce
-// comes from that thread too.
+// must also come from that thread.
 #pragma once
 
 #include <array>
@@ -50,8 +50,9 @@ class RingExchange final : public client::Exchange {
     Duration connect_timeout = std::chrono::seconds(300);  // the limit whenever the ring is formed
     Duration step_timeout = std::chrono::seconds(600);     // the limit for one step of all workers
     std::function<void(const std::string&)> say{};         // may be null
-    ThreadPool* thread_pool = nullptr;      // may be null; helps with updates; must outlive this object
-    kernels::PeerDevice* device = nullptr;  // may be null; sums with other workers'; must outlive this object
+    ThreadPool* thread_pool = nullptr;  // may be null; helps with updates; must outlive this object
+    // May be null. Sums gradients with other workers' devices. Must outlive this object.
+    kernels::PeerDevice* device = nullptr;
     // How long to wait for the links to report a lost worker after the devices' sum has failed.
     Duration links_notice = std::chrono::seconds(2);
   };
@@ -101,16 +102,17 @@ class RingExchange final : public client::Exchange {
 
   void Interrupt(absl::Status reason) override { member_.Interrupt(reason); }
 
-  // A worker that has finished its work leaves in AwaitEnd() or Finish(), so this reports only failures and
-  // stops.
+  // Notifies the other workers that this worker failed or was stopped. Does nothing for
+  // LEAVE_REASON_FINISHED: a worker that has finished its work leaves in AwaitEnd() or Finish().
   void Leave(v1::LeaveReason reason, const std::string& message) override;
-  // Returns at once: the last step ended when all workers had made theirs.
+  // Returns at once, since the last step ended only when all workers had made it.
   absl::Status WaitForOthers(Duration) override { return absl::OkStatus(); }
   // Waits until the chief has finished its work with the values, at most for the step's time limit. Until
   // then, a worker that is lost (the chief included) gets the values from a peer when it returns. ABORTED if
   // a worker is lost; Join() recovers.
   absl::Status AwaitEnd() override;
-  // Waits like Join() for workers that are lost now. If one does not return, this is only logged.
+  // Like AwaitEnd(), but if a worker is lost, waits until it has joined again, at most for the step's time
+  // limit. If it does not return, this is only logged.
   absl::Status Finish() override;
   absl::StatusOr<v1::Counters> ServerCounters() override { return progress_.counters(); }
   absl::StatusOr<v1::DataPosition> UsedData() override { return v1::DataPosition(); }
@@ -164,7 +166,8 @@ class RingExchange final : public client::Exchange {
   // The chief's requests for the next step.
   bool end_wanted_ = false;
   std::optional<float> learning_rate_wanted_;
-  // The version and the learning rate are those of the last state taken over; the counters are current.
+  // The version and the learning rate in it are those of the state that this worker took over last, in
+  // Initialise() or Join(). The counters in it are current.
   v1::Progress progress_;
   const v1::Work work_;
 };

@@ -62,10 +62,10 @@ class Checkpoint {
   std::vector<TensorInfo> tensors_;
 };
 
-// Opens the checkpoint with the highest step of those that are undamaged in every byte. `skipped` is called
-// with the reason for each damaged checkpoint (DATA_LOSS, naming the directory) of a higher step. NOT_FOUND
-// if there is no undamaged checkpoint. Any other error ends the search, such as FAILED_PRECONDITION for a
-// checkpoint of a newer program. Blocks while the disk reads.
+// Opens the undamaged checkpoint with the highest step; every byte is checked. `skipped` is called with the
+// reason for each damaged checkpoint (DATA_LOSS, naming the directory) of a higher step. NOT_FOUND if there
+// is no undamaged checkpoint. Any other error ends the search, such as FAILED_PRECONDITION for a checkpoint
+// of a newer program. Blocks while the disk reads.
 absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
                                       absl::FunctionRef<void(const absl::Status&)> skipped);
 

@@ -273,8 +273,8 @@ class RangeCheck {
   const std::string& fault() const { return fault_; }
 
  private:
-  // The limit for numbers of steps, examples and gradients, which a job reaches after two weeks at 1e9 per
-  // second. The sum of 8192 workers' numbers still fits into 64 bits.
+  // The limit for numbers of steps, examples and gradients. At 1e9 per second, a job reaches it after two
+  // weeks. The sum of 8192 workers' numbers still fits into 64 bits.
   static constexpr int64_t kMaxCount = int64_t{1} << 50;
 
   std::string fault_;

@@ -36,8 +36,8 @@ struct Snapshot {
   std::vector<Server> servers;
 };
 
-// `marker` must be unique in the life of the job. Makes one call to each server that sequences, with a limit
-// of 10 s each.
+// `marker` must be unique in the life of the job. Calls ps/0 if the job has one round log, otherwise every
+// server. The limit is 10 s per call.
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if

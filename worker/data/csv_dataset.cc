@@ -35,8 +35,8 @@ absl::Status CheckEncoding(absl::string_view text) {
 // Reads the files of one set into memory.
 class SetReader {
  public:
-  // For training, `schema` is empty and inferred from the files. For validation, it is that of the training
-  // set.
+  // For training, `schema` is empty and inferred from the files. For validation, it is the training set's
+  // schema.
   SetReader(const DataOptions& options, CsvSchema schema, CsvLabels labels)
       : options_(options),
         schema_(std::move(schema)),
@@ -123,8 +123,8 @@ class SetReader {
   };
 
   // Infers the schema from the first file of the training set, or checks the header of a later file. Returns
-  // true if the first record is the header. The comment before the first record is the header instead if it
-  // names columns and has as many fields as the record.
+  // true if the first record is the header. If the first record is not a header, the comment before it is the
+  // header, provided that it names columns and has as many fields as the record.
   absl::StatusOr<bool> TakeFirst(const Beginning& file) {
     const CsvFields comment(file.comment.begin(), file.comment.end());
     const bool in_comment = comment.size() == file.record.size() && IsCsvHeader(comment, options_) &&

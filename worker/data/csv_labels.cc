@@ -77,7 +77,7 @@ absl::Status CsvLabels::AddWord(absl::string_view word, bool is_number) {
 }
 
 void CsvLabels::NumberWords() {
-  std::vector<float> sorted(words_.size());  // [number in the order of appearance]
+  std::vector<float> sorted(words_.size());  // index in sorted order, by index in the order of appearance
   int64_t next = 0;
   for (auto& [word, number] : words_) {
     sorted[static_cast<size_t>(number)] = static_cast<float>(next);

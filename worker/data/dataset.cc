@@ -64,7 +64,7 @@ constexpr TrainingFile kTrainingFiles[] = {
     {"train", ".csv"},         {"train", ".tsv"},      {"train", ".tfrecord"},
 };
 
-// The kind of the training set file `name`; null if `name` is not that of a training set file.
+// The kind of the training set file `name`; null if no training set file has such a name.
 const char* KindOfTrainingFile(absl::string_view name) {
   for (const TrainingFile& file : kTrainingFiles) {
     if (absl::StartsWith(name, file.prefix) && absl::StrContains(name, file.kind)) return file.kind;

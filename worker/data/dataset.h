@@ -60,7 +60,8 @@ class Dataset {
 std::string DescribeTargets(const Dataset& dataset);
 
 struct DataOptions {
-  // A file, or a directory with files under the names that LoadTrainingData() lists if it finds none.
+  // A file, or a directory whose files have names that LoadTrainingData() knows. Its NOT_FOUND error lists
+  // them.
   std::string path{};
   // The factor by which inputs are multiplied. NaN: 1 for numbers, and 1/255 for bytes (as in Keras' MNIST
   // example) unless raw_bytes is true for the input.

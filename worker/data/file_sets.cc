@@ -144,7 +144,7 @@ std::string MissingNumbers(const std::map<int64_t, const std::string*>& pieces, 
 absl::StatusOr<std::string> CheckNumbers(const std::vector<Piece>& pieces,
                                          absl::Span<const std::string> files) {
   const std::string* whole = nullptr;
-  // [text before and after the number][number] The path of a piece.
+  // The paths of the pieces, by the text before and after the number, then by the number.
   std::map<std::pair<std::string, std::string>, std::map<int64_t, const std::string*>> series;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];

@@ -30,8 +30,8 @@ struct SetFiles {
   std::vector<std::string> train{}, validation{};  // either may be empty
   std::vector<std::string> remarks{};  // for the log: gaps in the numbers, and files that are in neither set
 };
-// Finds the files of both sets with any of `suffixes`, each of which must contain the first suffix. Errors
-// are those of CheckPieces().
+// Finds the files of both sets with any of `suffixes`. Every suffix must contain the first one. Errors are
+// those of CheckPieces().
 absl::StatusOr<SetFiles> FindSets(const std::string& directory, absl::Span<const char* const> suffixes);
 
 // A warning that lists up to five of the files `unused` of `directory`. Empty if there are none.

@@ -32,8 +32,8 @@ bool IsHidden(const fs::path& path) {
   return absl::StartsWith(path.filename().string(), ".");
 }
 
-// Whether the suffix is that of an image. This includes unsupported formats, so that they are refused instead
-// of ignored.
+// Whether `path` has the suffix of an image. Suffixes of unsupported formats count, so that such files are
+// refused instead of ignored.
 bool IsImageName(const fs::path& path) {
   const std::string ending = absl::AsciiStrToLower(path.extension().string());
   for (const char* known : {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff"}) {
@@ -107,8 +107,8 @@ class ImageRows final : public RowSource {
   mutable FirstError error_;
 };
 
-// Rows of the images at `paths`, which must all have one shape: the model's input shape, or that of the first
-// image.
+// Rows of the images at `paths`, which must all have one shape: the model's input shape, or the first
+// image's.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeImageRows(std::vector<std::string> paths,
                                                          const DataOptions& options) {
   Shape shape;

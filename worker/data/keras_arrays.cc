@@ -14,8 +14,9 @@
 namespace cairn::data {
 namespace {
 
-// The names of validation sets in order of preference; "test" is the last.
-constexpr absl::string_view kUsualValidationSet = "test";  // the only one in Keras' own data sets
+// The name of the validation set in all of Keras' own data sets.
+constexpr absl::string_view kUsualValidationSet = "test";
+// The names of validation sets, in order of preference.
 constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", kUsualValidationSet};
 
 // The names of the arrays of one set, whether or not they exist.

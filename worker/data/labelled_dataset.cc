@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
     if (!options.augmentation.empty() && dataset->targets_.shape.rank() > 1) {
       return absl::InvalidArgumentError(absl::StrCat(
           dataset->targets_name_, ": targets have the shape ", dataset->targets_.shape.ToString(),
-          " and would not be augmented with the images: --augment supports only targets without positions"));
+          " and would not be augmented with the images: --augment needs targets with at most one axis"));
     }
     dataset->augmentation_ = options.augmentation;
   }

@@ -19,8 +19,8 @@ size_t PhysicalMemory();
 // Immutable; any thread. Memory that does not belong to a file is accepted and unaffected.
 class ReadAhead {
  public:
-  // `parts`: all bytes of the set, after they have been scanned from front to back. The set fits easily if it
-  // takes at most a quarter of `memory` bytes.
+  // `parts`: all bytes of the set. Scan them before the construction, since a scan of a large set is slow
+  // afterwards. The set fits easily if it takes at most a quarter of `memory` bytes.
   explicit ReadAhead(absl::Span<const SharedBytes> parts, size_t memory = PhysicalMemory());
 
   // Starts to fetch `bytes`, which must be in one of the parts, without waiting.

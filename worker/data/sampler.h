@@ -1,8 +1,8 @@
 // Which examples a worker sees, in which order, as in torch.utils.data.DistributedSampler.
 //
 // The order of epoch e is a permutation of all examples, drawn from (seed, e) and equal on every worker.
-// Worker r of K takes its positions r, r+K, r+2K, ... So the K workers' j-th batches of size b together are
-// exactly the j-th batch of size K*b of a job with one worker. One thread at a time.
+// Worker r of K takes the positions r, r+K, r+2K, ... of this order. So the K workers' j-th batches of size b
+// together are exactly the j-th batch of size K*b of a job with one worker. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace cairn::data {
 
 // How an epoch ends if the number of examples is not divisible by the number of workers.
 enum class Tail {
-  // Every example exactly once. Some workers' last batch is smaller, or empty (updates are weighted by
-  // examples).
+  // Every example is used exactly once. Some workers' last batch is smaller, or empty (updates are weighted
+  // by examples).
   kExact,
   // As DistributedSampler: the permutation's first examples are repeated, so that all workers have equally
   // many examples.

@@ -31,35 +31,35 @@ const std::vector<std::vector<Model>>& Models() {
   static const std::vector<std::vector<Model>> models = {
       // 0
       {{{{52, -2}, {16, 8}, {4, 52}, {18, 98}, {54, 106}, {88, 92}, {96, 48}, {82, 6}, {48, -4}}}},
-      // 1: a bar; a bar with a flag; a bar with a flag and a foot
+      // 1, three shapes: a bar; a bar with a flag; a bar with a flag and a foot
       {{{{50, 0}, {50, 50}, {50, 100}}},
        {{{26, 24}, {54, 0, kCorner}, {54, 100}}},
        {{{30, 20}, {52, 0, kCorner}, {52, 100}},
         {{24, 100}, {80, 100}}}},
-      // 2: with a corner; with a loop
+      // 2, two shapes: with a corner; with a loop
       {{{{12, 26}, {22, 0}, {78, -8}, {92, 34}, {46, 70}, {8, 98, kCorner}, {48, 96}, {92, 98}}},
        {{{14, 22}, {30, -4}, {84, -2}, {88, 40}, {48, 80}, {14, 104}, {4, 84}, {28, 74}, {56, 96}, {96, 92}}}},
-      // 3: with a round top; with a flat top
+      // 3, two shapes: with a round top; with a flat top
       {{{{14, 14}, {40, -8}, {90, 2}, {86, 44}, {40, 48, kCorner}, {92, 50}, {100, 96}, {46, 110}, {8, 86}}},
        {{{14, 2}, {82, 2, kCorner}, {44, 42, kCorner}, {94, 46}, {96, 98}, {44, 110}, {8, 88}}}},
-      // 4: with an open top; with a closed top
+      // 4, two shapes: with an open top; with a closed top
       {{{{24, 2}, {12, 56, kCorner}, {90, 56}},
         {{70, 14}, {64, 100}}},
        {{{64, 100}, {64, 0, kCorner}, {6, 66, kCorner}, {94, 66}}}},
-      // 5: with the bar as a second stroke; in one stroke
+      // 5, two shapes: of two strokes, the bar last; of one stroke
       {{{{26, 4}, {20, 46, kCorner}, {56, 30}, {98, 48}, {92, 98}, {44, 110}, {10, 88}},
         {{26, 4}, {86, 2}}},
        {{{88, 2}, {28, 4, kCorner}, {18, 48, kCorner}, {60, 34}, {98, 60}, {80, 104}, {10, 100}}}},
       // 6
       {{{{74, 0}, {36, 14}, {6, 60}, {16, 106}, {64, 110}, {94, 84}, {74, 50}, {36, 52}, {14, 78}}}},
-      // 7: without a bar; with a bar
+      // 7, two shapes: without a bar; with a bar
       {{{{10, 6}, {90, 4, kCorner}, {56, 50}, {40, 100}}},
        {{{10, 4}, {88, 2, kCorner}, {60, 46}, {38, 100}},
         {{28, 52}, {80, 48}}}},
       // 8
       {{{{80, 14}, {50, -10}, {14, 8}, {26, 42}, {74, 58}, {96, 92}, {50, 114}, {6, 92}, {26, 58}, {72, 42},
          {84, 12}}}},
-      // 9: with a straight tail; with a hook
+      // 9, two shapes: with a straight tail; with a hook
       {{{{82, 16}, {52, -8}, {10, 8}, {10, 48}, {54, 58}, {84, 16, kCorner}, {78, 60}, {68, 102}}},
        {{{82, 16}, {50, -8}, {10, 12}, {16, 52}, {60, 54}, {84, 14, kCorner}, {90, 76}, {64, 108}, {20, 94}}}},
   };

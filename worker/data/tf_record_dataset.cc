@@ -24,7 +24,7 @@
 namespace cairn::data {
 namespace {
 
-// Usual names, one of which must be present if the options give no name. Those with a slash are TF-slim's.
+// Usual names, one of which must be present if the options give no name. Names with a slash are TF-slim's.
 constexpr const char* kInputNames[] = {"image", "image_raw", "x", "features", "inputs", "image/encoded"};
 constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/class/label"};
 

@@ -38,8 +38,8 @@ bool TakePiece(absl::string_view& name) {
   return true;
 }
 
-// The name without suffixes and piece: "mnist-train" for "mnist-train.tfrecord-00000-of-00001.gz". Empty if
-// it is not the name of a TFRecord file.
+// The name without suffixes and piece number: "mnist-train" for "mnist-train.tfrecord-00000-of-00001.gz".
+// Empty if `name` is not the name of a TFRecord file.
 absl::string_view StemOf(absl::string_view name) {
   absl::ConsumeSuffix(&name, ".gz");
   bool named = TakePiece(name);
@@ -61,7 +61,7 @@ bool TakeSet(absl::string_view& stem, absl::string_view set) {
          absl::ConsumeSuffix(&stem, ".");
 }
 
-// [data set's name] The files of `set` whose names begin with the data set's name.
+// The files of `set` whose names begin with the name of a data set, by that name.
 std::map<std::string, std::vector<std::string>> FindNamedFiles(const std::string& directory,
                                                                absl::string_view set) {
   std::map<std::string, std::vector<std::string>> found;

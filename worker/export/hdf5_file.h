@@ -45,9 +45,9 @@ class Hdf5File {
   absl::StatusOr<std::optional<std::vector<std::string>>> GroupTexts(const std::string& path,
                                                                      const std::string& attribute) const;
 
-  // Reads the values of one of shapes(), row-major, into `to` [its number of elements]. INVALID_ARGUMENT if
-  // they are not floating point (a single integer, a counter, is allowed) or damaged: checksums in the file
-  // are verified. The message does not name the path.
+  // Reads the values of the dataset at `path`, row-major, into `to` [its number of elements].
+  // INVALID_ARGUMENT if they are not floating point (a single integer, a counter, is allowed) or damaged:
+  // checksums in the file are verified. The message does not name the path.
   absl::Status Read(const std::string& path, absl::Span<float> to) const;
 
  private:

@@ -131,8 +131,8 @@ absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::
   return layers;
 }
 
-// Reads the layers of a Keras 2 file. The datasets are named dense/dense/kernel:0, in the .h5 of a whole
-// model below model_weights.
+// Reads the layers of a Keras 2 file. The datasets are named dense/dense/kernel:0. In the .h5 file of a whole
+// model they are in the group model_weights.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras2(const Hdf5File& file, absl::string_view root) {
   CAIRN_ASSIGN_OR_RETURN(const auto names,
                          file.GroupTexts(std::string(absl::StripSuffix(root, "/")), "layer_names"));
@@ -160,8 +160,8 @@ absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
 }
 
 // Indexes the file's layers by name or by path. The caller looks up the model's layers by the same key. Names
-// are used if they are the names of the model's layers. They are also used if the paths are not those of the
-// model's layers and every layer of the file has a name. Otherwise paths are used.
+// are used if they match the model's. They are also used if every layer of the file has a name and the paths
+// do not match the model's. Otherwise paths are used.
 std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file,
                                               const std::vector<ModelLayer>& model, bool& by_name) {
   std::map<std::string, const FileLayer*> names, paths;

@@ -19,8 +19,8 @@ inline constexpr char kWeightsMember[] = "model.weights.h5";  // in a .keras arc
 
 enum class ModelFileKind { kText, kKerasArchive, kHdf5 };
 
-// Detects the kind from the file's first bytes. kText if they are not those of another kind, and for a file
-// that is not regular. Returns NOT_FOUND or the system's error, naming the file.
+// Detects the kind from the file's first bytes. kText if no other kind matches, and for a file that is not
+// regular. Returns NOT_FOUND or the system's error, naming the file.
 absl::StatusOr<ModelFileKind> KindOfModelFile(const std::string& path);
 
 // Reads a member of `archive`, which was opened from `path`, and verifies its checksum. INVALID_ARGUMENT

@@ -20,8 +20,7 @@ class Reader {
   }
 
  private:
-  // Visits the users of `source`. `unchanged`: the values of `source` are the same as those of the model's
-  // input.
+  // Visits the users of `source`. `unchanged`: `source` has the same values as the model's input.
   void Visit(int source, bool unchanged) {
     if (!seen_.insert(source).second) return;
     for (size_t i = 0; i < model_.nodes().size(); ++i) {

@@ -130,9 +130,9 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
   return absl::OkStatus();
 }
 
-// Removes the field "fn" of a metric that Keras 2 wrote: the name of the function that computes the metric. A
-// metric that the user gave by name has the class MeanMetricWrapper; its class name becomes the name of the
-// function. "accuracy" stays "accuracy": Keras 2 chose its function before the targets were known.
+// Removes the field "fn", the name of the function that computes the metric, from a metric that Keras 2
+// wrote. A metric that the user gave by name has the class MeanMetricWrapper; its class name becomes the name
+// of the function. "accuracy" stays "accuracy": Keras 2 chose its function before the targets were known.
 void DropFunction(KerasObject& metric) {
   const auto function = metric.texts.find("fn");
   if (function == metric.texts.end()) return;

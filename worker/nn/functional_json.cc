@@ -193,9 +193,9 @@ class GraphReader {
     return calls;
   }
 
-  // Returns the positions of `calls` in an order in which inputs come before their users. Repeated passes
-  // over the file would add the calls in this order if each pass added every call whose inputs have been
-  // added. `pass` [call] is the pass that adds the call.
+  // Returns the positions of `calls` in an order in which inputs come before their users: the order in which
+  // repeated passes over the file would add the calls, if each pass added every call whose inputs have been
+  // added. `pass` [call] is the number of the pass that adds the call.
   static absl::StatusOr<std::vector<size_t>> OrderOf(const std::vector<Call>& calls) {
     std::map<Tensor, size_t> position_of;
     for (size_t i = 0; i < calls.size(); ++i) position_of.emplace(calls[i].tensor, i);

@@ -1,7 +1,7 @@
 // Carries a tensor from the device that computes it to its reader: activations forward, their gradients
 // backward. If the device computes in host memory, the tensor is read in place; otherwise it is copied to
 // host memory while the device does other work. Owned by the stage that computes the tensor. The device's
-// thread calls Send(). The reader's thread calls Receive() later; the caller must order both calls.
+// thread calls Send(). The reader's thread calls Receive() afterwards; the caller must ensure this order.
 #pragma once
 
 #include <cstdint>

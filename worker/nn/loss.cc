@@ -70,8 +70,7 @@ Shape WithoutLastAxis(const Shape& shape) {
   return Shape(shape.dims().subspan(0, static_cast<size_t>(std::max(shape.rank() - 1, 0))));
 }
 
-// For comparing shapes, axes of extent 1 may be added or missing: a mask is [height,width] or
-// [height,width,1].
+// Shapes are compared without axes of extent 1: a mask may be [height,width] or [height,width,1].
 Shape WithoutOnes(const Shape& shape) {
   Shape result;
   for (const int64_t extent : shape.dims()) {

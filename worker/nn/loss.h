@@ -34,8 +34,8 @@ absl::string_view ClassName(kernels::LossKind kind);
 // True for the cross entropies, whose outputs are scores of classes.
 bool IsClassification(kernels::LossKind kind);
 
-// The loss for `batch` examples of a model's output [..., width], given without the batch. A row is one
-// combination of all axes but the last.
+// The loss for `batch` examples. `output` [..., width] is the model's output shape, without the batch. A row
+// is one combination of indices on all axes but the last.
 kernels::LossParams MakeLossParams(const LossSpec& loss, const Shape& output, int64_t batch);
 
 // INVALID_ARGUMENT naming the loss and the output if they do not fit.

@@ -1,8 +1,8 @@
 // Keras' metrics, with its names and numbers: what users watch in addition to the loss.
 //
-// A MetricSet serves one pass over examples: the trainer's runs over an epoch, the evaluator's over the whole
-// validation set. It computes on the host, in double, in one thread. The order of the examples affects only
-// the rounding of sums.
+// A MetricSet covers one pass over examples: an epoch in the trainer, the whole validation set in the
+// evaluator. It computes on the host, in double, in one thread. The order of the examples affects only the
+// rounding of sums.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,8 @@ struct MetricSpec {
 // Without compiled metrics, a classification has "accuracy". "accuracy" or "acc" means Keras' binary, sparse
 // categorical or categorical accuracy, depending on the loss' targets and the output's width. A name that is
 // taken gets Keras' suffix or prefix: auc_1, weighted_auc. `output` is the model's output shape, without the
-// batch. INVALID_ARGUMENT naming the metric if it is unknown (lists the supported ones), has an unsupported
-// option of Keras, or does not fit the targets of `loss`.
+// batch. INVALID_ARGUMENT naming the metric if it is unknown (the message lists the supported ones), has an
+// unsupported option of Keras, or does not fit the targets of `loss`.
 absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMetric> compiled,
                                                      const LossSpec& loss, const Shape& output);
 

@@ -25,7 +25,7 @@ namespace cairn::nn {
 
 // `model`, `trace` (may be null) and the threads, at least one, must outlive the replica. `group` consists of
 // the threads' devices in their order; if it is null, the host adds the gradients up. Errors are those of
-// Replica::Create() on each device. A step also fails if the group fails, and then all later steps fail.
+// Replica::Create() on each device. If the group fails, the current step and all later steps fail.
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(
     const Model& model, const LossSpec& loss, absl::Span<DeviceThread* const> threads,
     TraceRecorder* trace = nullptr, std::unique_ptr<kernels::DeviceGroup> group = nullptr);

@@ -96,8 +96,7 @@ class Pipeline {
     PipelineSchedule training, evaluation;
   };
 
-  // The first device with its own memory, or null. Memory that it pins is pinned for all devices that copy
-  // from it.
+  // The first device with its own memory, or null. Memory that this device pins is pinned for all devices.
   DeviceThread* PinningThread() const;
   // The state that other processes' reports update during a call.
   struct Running {

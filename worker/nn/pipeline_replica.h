@@ -2,8 +2,8 @@
 // devices in micro-batches, so that the devices work at the same time. Activations and their gradients are
 // copied from device to device. pipeline_schedule.h defines the order of the work.
 //
-// The gradient is that of the whole batch's mean, summed over the micro-batches. Dropout depends on an
-// example's index in the batch. With one micro-batch, a step is the same as on one device. A layer that
+// The gradient is the gradient of the whole batch's mean loss, summed over the micro-batches. Dropout depends
+// on an example's index in the batch. With one micro-batch, a step is the same as on one device. A layer that
 // normalizes by the batch uses its micro-batch, as in GPipe; the pushed mean and variance are the weighted
 // means over the micro-batches.
 #pragma once

@@ -66,8 +66,8 @@ class Plan {
   // on the device.
   using OnGradient = absl::FunctionRef<absl::Status(int variable)>;
 
-  // Runs all passes of a step. For a stage that contains the model's end. `batch.inputs` must stay valid
-  // until the next run.
+  // ForwardBackward() runs all passes of a training step, Evaluate() the forward pass, the penalties and the
+  // loss. The plan's stage must contain the model's end. `batch.inputs` must stay valid until the next run.
   absl::Status ForwardBackward(Values values, const Batch& batch, Gradients gradients,
                                OnGradient on_gradient);
   absl::Status Evaluate(Values values, const Batch& batch);

@@ -130,7 +130,7 @@ absl::Status Plan::Regularize(int variable, const float* value, float* gradient)
 
 namespace {
 
-// Whether these 32 bits contain an element whose exponent is that of infinity and NaN.
+// Whether these 32 bits contain an element with the exponent of infinity and NaN.
 bool IsNonFinite(uint32_t bits, kernels::ElementType type) {
   const auto all_ones = [bits](uint32_t exponent) { return (bits & exponent) == exponent; };
   switch (type) {

@@ -66,7 +66,8 @@ class Replica {
   virtual absl::Status Pin(absl::Span<const float> host) = 0;
   // Unpins all pinned memory. Waits for pending copies.
   virtual void Unpin() = 0;
-  // Whether Pin() has an effect, so that pinned memory must keep its pages.
+  // Whether Pin() has an effect. If so, the pages of memory that is to be pinned must not be replaced
+  // (net::SharedBuffer).
   virtual bool pins() const = 0;
 
   // "layer 'dense_2'": the first layer, in the order of the forward pass, whose output in the last

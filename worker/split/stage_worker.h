@@ -7,8 +7,8 @@
 //     ▲                    │                                                 │
 //     └── the link ends, or the stage leader is silent for a lease ◄─────────┘
 //
-// While alone it waits for a stage leader, the same process or its successor, for the connect timeout.
-// Serve() is called by cairn-worker's main thread, the calls of the listener come from any thread.
+// While alone, it waits for the stage leader (the same process or its successor), at most for the connect
+// timeout. Serve() is called by cairn-worker's main thread, the calls of the listener come from any thread.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ namespace cairn::worker {
 
 class CsvLog {
  public:
-  // Opens the file at `path`, if it exists, to continue at `epoch`: later rows are removed, because those
-  // epochs are trained again. DATA_LOSS if the file is not such a log.
+  // Opens the file at `path`, if it exists, to continue at `epoch`: the rows of this and later epochs are
+  // removed, because these epochs are trained again. DATA_LOSS if the file is not such a log.
   static absl::StatusOr<CsvLog> Open(const std::string& path, int64_t epoch);
 
   // Appends a row. If the header lacks a metric, the file is rewritten, with an empty field in older rows.

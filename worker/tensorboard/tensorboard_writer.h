@@ -64,8 +64,8 @@ class TensorBoardWriter {
     std::optional<double> learning_rate{};
     NamedValues metrics{};                 // validation metrics are named "val_..."
     absl::Span<const float> parameters{};  // at `version`, in the order of the model's variables
-    // Parallel to `parameters`: the gradients of the chief's last batch, or the mean of all workers'
-    // gradients.
+    // Parallel to `parameters`: the gradients of the chief's last batch or, if the workers' devices sum
+    // gradients, the mean of all workers' gradients.
     absl::Span<const float> last_gradients{};
   };
   void OnEpochEnd(const Epoch& epoch);

@@ -28,7 +28,7 @@ ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config);
 absl::StatusOr<std::unique_ptr<LayerOp>> ActivatedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);
-// Like ActivatedOp(), for an op whose kernel applies a plain relu itself. Only other activations are added.
+// Like ActivatedOp(), for an op whose kernel already applies `activation` if that is a plain relu.
 absl::StatusOr<std::unique_ptr<LayerOp>> ReluFusedOp(std::unique_ptr<LayerOp> op,
                                                      const ActivationSpec& activation,
                                                      kernels::Device& device);

@@ -55,9 +55,9 @@ class Conv2DTransposeLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape image = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&image, 1}));
-    // ConvTranspose is the gradient of a convolution from `output` to `image`. Its "pads" are that
-    // convolution's padding, and "output_padding" adds the elements at the far ends that its windows do not
-    // reach, which are 0.
+    // ConvTranspose is the gradient of a convolution from `output` to `image`. Its attribute "pads" is the
+    // padding of that convolution. If the windows of that convolution do not reach the last rows and columns
+    // of `output`, these are 0, and "output_padding" is their number.
     std::vector<int64_t> before, after, unreached;
     for (int axis = 0; axis < 2; ++axis) {
       const int64_t window = config_.conv.kernel_size[static_cast<size_t>(axis)];

@@ -1,4 +1,4 @@
-// InputLayer, or the input shape that a first layer gives instead. It computes nothing.
+// The input shape of a model, from an InputLayer or from a first layer. An InputLayer computes nothing.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -83,7 +83,7 @@ class NaryLayerOp final : public LayerOp {
   const std::unique_ptr<kernels::NaryOp> op_;
 };
 
-// Converts to row-major float32, and the gradient back.
+// Converts its input to row-major float32, and converts the gradient back.
 class ReorderOp final : public LayerOp {
  public:
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& from,
@@ -115,7 +115,7 @@ class ChainOp final : public LayerOp {
     // The memory between this op and the next op; null in the last link.
     std::unique_ptr<kernels::DeviceMemory> output{}, gradient{};
   };
-  // `links` are given without memory. Every link but the first must have its number of `variables`. The first
+  // `links` are given without memory. Every link but the first must state its number of variables. The first
   // link gets the layer's remaining variables.
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::vector<Link> links, kernels::Device& device);
 

@@ -28,10 +28,11 @@ struct NormalizationConfig {
   bool has_constants() const { return !mean.empty(); }
 };
 
-// The extents of the mean and the variance, which have one element for each element of the input's last axes.
+// The sizes of the mean and of the variance. Each element along the input's last axes has its own mean and
+// variance.
 struct Statistics {
   Shape shape;  // the shape of Keras' variables
-  // The sizes of the input's last axes. Each of their elements has its own mean and variance.
+  // The extents of the input's last axes.
   Shape trailing;
   int64_t width = 1;  // number of elements
 };

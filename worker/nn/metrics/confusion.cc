@@ -74,7 +74,7 @@ class PredictionCount final : public Metric {
 
 // The area under a curve through the points of evenly spaced thresholds t_i = i / (n - 1), the first slightly
 // below 0 and the last slightly above 1. Predictions are counted in buckets (t_i, t_{i+1}]. The predictions
-// above threshold t_i are those in bucket i and in all higher buckets.
+// above threshold t_i are in bucket i or in a higher bucket.
 class AreaUnderCurve final : public Metric {
  public:
   explicit AreaUnderCurve(const MetricParams& params)
