@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/flags.h"
+#include "common/core/log.h"
 #include "common/core/process_usage.h"
 #include "common/net/exposition.h"
 #include "common/net/inspection.h"
@@ -144,6 +145,18 @@ net::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMetrics& me
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags,
+                                                            WorkerIdentity identity,
+                                                            const WorkerMetrics& metrics) {
+  if (!flags.port.has_value()) return nullptr;
+  auto server = net::HttpServer::Start(flags.host, *flags.port,
+                                       [identity = std::move(identity), &metrics](const std::string& path) {
+                                         return PageOf(identity, metrics, path);
+                                       });
+  if (server.ok()) LogInfo("status at http://", flags.host, ":", (*server)->port(), "/statusz");
+  return server;
+}
 
 net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMetrics& metrics, const std::string& path) {
   if (path == "/metrics") {

@@ -2,8 +2,10 @@
 // metrics.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
 #include "common/net/http_server.h"
 #include "worker/metrics.h"
@@ -18,6 +20,12 @@ struct WorkerIdentity {
   std::string model;
   int64_t parameters = 0;
 };
+
+// Starts the server of --metrics_port; null without the flag. `metrics` must outlive the server.
+// INVALID_ARGUMENT as for net::HttpServer::Start().
+absl::StatusOr<std::unique_ptr<net::HttpServer>> ServePages(const net::MetricsFlags& flags,
+                                                            WorkerIdentity identity,
+                                                            const WorkerMetrics& metrics);
 
 // The reply to a request for `path`. Any thread.
 net::HttpReply PageOf(const WorkerIdentity& identity, const WorkerMetrics& metrics, const std::string& path);

@@ -127,7 +127,13 @@ absl::Status WorkerTask::Build() {
   metrics_.emplace(clock_, compute_.name);
   if (chief_) CAIRN_RETURN_IF_ERROR(MakeSnapshots());
   LogJob();
-  CAIRN_RETURN_IF_ERROR(ServePages());
+  CAIRN_ASSIGN_OR_RETURN(pages_, ServePages(args_.pages,
+                                            {.task = cluster_.self.ToString(),
+                                             .address = AddressOf(cluster_),
+                                             .job = job_,
+                                             .model = inputs_->model.name(),
+                                             .parameters = inputs_->model.num_parameters()},
+                                            *metrics_));
   return options_.all_reduce() ? StartRing() : absl::OkStatus();
 }
 
@@ -205,22 +211,6 @@ void WorkerTask::LogJob() const {
   LogInfo("gradients travel as ", net::DescribeWire(job_), ": ",
           absl::StrFormat("%.3g", net::GradientBytesPerElement(job_, VariablesOf(model))),
           " bytes per element");
-}
-
-absl::Status WorkerTask::ServePages() {
-  const net::MetricsFlags& flags = args_.pages;
-  if (!flags.port.has_value()) return absl::OkStatus();
-  const WorkerIdentity identity = {.task = cluster_.self.ToString(),
-                                   .address = AddressOf(cluster_),
-                                   .job = job_,
-                                   .model = inputs_->model.name(),
-                                   .parameters = inputs_->model.num_parameters()};
-  CAIRN_ASSIGN_OR_RETURN(
-      pages_, net::HttpServer::Start(flags.host, *flags.port, [this, identity](const std::string& path) {
-        return PageOf(identity, *metrics_, path);
-      }));
-  LogInfo("status at http://", flags.host, ":", pages_->port(), "/statusz");
-  return absl::OkStatus();
 }
 
 absl::Status WorkerTask::StartRing() {

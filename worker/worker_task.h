@@ -98,7 +98,6 @@ class WorkerTask {
   absl::Status MakeDevices(const nn::Model& model, const nn::LossSpec& loss);
   absl::Status MakeStageLeader();
   absl::Status MakeSnapshots();
-  absl::Status ServePages();
   absl::Status StartRing();
   void LogDevices() const;
   void LogJob() const;
