@@ -1,5 +1,5 @@
 // The shards of a job that one process hosts: its own shard and, for jobs with ps_replication, the backup of
-// the previous server's shard, which may be promoted. Owned by main; each Server lives as long as this
+// the previous server's shard, which may be promoted. Owned by PsTask; each Server lives as long as this
 // object. Thread-safe.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Shows the state of a server: the Inspector service, /metrics, /statusz and /healthz.
 //
-// Owned by main, which calls Sample() several times a second; other calls come from any thread. Only reads,
+// Owned by PsTask, which calls Sample() several times a second; other calls come from any thread. Only reads,
 // and decides nothing.
 #pragma once
 

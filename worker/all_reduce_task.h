@@ -1,5 +1,5 @@
 // The parts of a worker that only an all-reduce job has: its exchange over the ring, and the server through
-// which other workers reach it. Created and destroyed by main.
+// which other workers reach it. Created and destroyed by WorkerTask.
 #pragma once
 
 #include <functional>

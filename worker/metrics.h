@@ -1,5 +1,5 @@
 // The metrics of a worker: heartbeats report them to the servers, and --metrics_port serves them. They do not
-// influence training. Owned by main, written by the trainer and by snapshots, read by any thread.
+// influence training. Owned by WorkerTask, written by the trainer and by snapshots, read by any thread.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The endpoints through which other workers reach this one: its gRPC port and its data channels. Created and
-// destroyed by main.
+// The endpoints through which other workers reach this one: its gRPC port and its data channels. Owned by
+// AllReduceTask, or by a stage worker.
 #pragma once
 
 #include <cstdint>

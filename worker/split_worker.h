@@ -1,5 +1,5 @@
 // The parts of a worker that only a model divided over workers needs: the stage leader of a group, or a stage
-// worker. Created and run by main.
+// worker. Created and run by WorkerTask.
 #pragma once
 
 #include <memory>

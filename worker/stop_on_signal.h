@@ -1,5 +1,5 @@
 // Watches for SIGINT, SIGTERM and SIGHUP: the first signal makes training stop cleanly, the second one ends
-// the process at once. Created by main; any thread.
+// the process at once. Created by WorkerTask; any thread.
 #pragma once
 
 #include <atomic>
