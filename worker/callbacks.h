@@ -2,8 +2,8 @@
 // ModelCheckpoint(save_best_only=True), as the flags request them.
 //
 // The rules are in monitor.h. This class selects the metric, keeps the best parameters and writes the file.
-// It returns orders for everything that concerns the servers, and the trainer carries them out. Created by
-// the chief's main; one thread.
+// It returns orders for everything that concerns the servers, and Chief carries them out. Created by
+// WorkerTask on the chief; one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Keras' progress line: on a terminal, one line per epoch that is redrawn in place; otherwise, one line per
 // epoch. With --log_format json, a JSON object per event.
 //
-// Owned by the chief's trainer; one thread. Writes only to the given file descriptor.
+// Owned by WorkerTask and used by Chief; one thread. Writes only to the given file descriptor.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The chief's snapshots: taken between two steps, written to --train_dir by a separate thread, and restored
 // to servers that have no state or lost it.
 //
-// Created by the chief's main, used by the trainer's thread, destroyed before the client. The servers
+// Created by WorkerTask on the chief, used by the trainer's thread, destroyed before the client. The servers
 // preserve the state of a snapshot while updates continue, so training waits only for the call that takes it.
 #pragma once
 

@@ -14,6 +14,7 @@
 #include "common/core/terminal.h"
 #include "common/core/words.h"
 #include "common/net/gradient/wire_choice.h"
+#include "worker/chief.h"
 #include "worker/data_record.h"
 #include "worker/device_choice.h"
 #include "worker/device_flags.h"
@@ -43,10 +44,6 @@ ExitCode Failure(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return Fault(status);
   LogError(status.message());
   return ExitCodeOf(status);
-}
-
-bool LogsJson(const TrainOptions& options) {
-  return LogFormatOf(options.log_format) == LogFormat::kJson;
 }
 
 // This worker's address. If its own cluster lacks this worker, as is possible in an elastic job, its name.
@@ -241,50 +238,51 @@ absl::Status WorkerTask::Connect() {
   return absl::OkStatus();
 }
 
+void WorkerTask::OpenDisplays() {
+  progress_.emplace(Progress::Options{.fd = STDOUT_FILENO,
+                                      .terminal = isatty(STDOUT_FILENO) != 0,
+                                      .columns = [] { return TerminalColumns(STDOUT_FILENO); },
+                                      .color = WantsColor(),
+                                      .json = LogFormatOf(options_.log_format) == LogFormat::kJson,
+                                      .display_every = options_.display_every},
+                    clock_);
+  for (const data::Note& note : inputs_->data.notes) {
+    if (!note.usual) progress_->Say(note.text);
+  }
+  if (options_.train_dir.empty()) return;
+  tensorboard_.emplace(TensorBoardWriter::Options{.directory = options_.train_dir,
+                                                  .histogram_freq = options_.histogram_freq,
+                                                  .update_freq = options_.update_freq},
+                       inputs_->model, HyperparametersOf(options_, job_, inputs_->model), clock_);
+}
+
 absl::Status WorkerTask::Assemble() {
-  if (chief_) {
-    progress_ =
-        std::make_unique<Progress>(Progress::Options{.fd = STDOUT_FILENO,
-                                                     .terminal = isatty(STDOUT_FILENO) != 0,
-                                                     .columns = [] { return TerminalColumns(STDOUT_FILENO); },
-                                                     .color = WantsColor(),
-                                                     .json = LogsJson(options_),
-                                                     .display_every = options_.display_every},
-                                   clock_);
-    for (const data::Note& note : inputs_->data.notes) {
-      if (!note.usual) progress_->Say(note.text);
-    }
-  }
-  if (chief_ && !options_.train_dir.empty()) {
-    tensorboard_ = std::make_unique<TensorBoardWriter>(
-        TensorBoardWriter::Options{.directory = options_.train_dir,
-                                   .histogram_freq = options_.histogram_freq,
-                                   .update_freq = options_.update_freq},
-        inputs_->model, HyperparametersOf(options_, job_, inputs_->model), clock_);
-  }
+  if (chief_) OpenDisplays();
   return CatchOutOfMemory(absl::StrCat("--batch_size ", options_.batch_size), [this] {
-    trainer_.emplace(Trainer::Dependencies{.options = options_,
-                                           .model = inputs_->model,
-                                           .metrics = inputs_->metrics,
-                                           .data = inputs_->data,
-                                           .sampler = sampler_,
-                                           .job = job_,
-                                           .device = compute_.name,
-                                           .replica = *compute_.replica,
-                                           .client = exchange(),
-                                           .progress = progress_.get(),
-                                           .callbacks = chief_ ? &*callbacks_ : nullptr,
-                                           .snapshots = snapshots_.get(),
-                                           .publish =
-                                               [this](const Summary& summary) {
-                                                 return Publish(summary, options_, *inputs_,
-                                                                exchange().parameters());
-                                               },
-                                           .tensorboard = tensorboard_.get(),
-                                           .live_metrics = &*metrics_,
-                                           .clock = clock_,
-                                           .trace = trace(),
-                                           .faults = &args_.faults});
+    trainer_.emplace(Trainer::Dependencies{
+        .setup = {.options = options_,
+                  .model = inputs_->model,
+                  .metrics = inputs_->metrics,
+                  .data = inputs_->data,
+                  .sampler = sampler_,
+                  .job = job_,
+                  .device = compute_.name},
+        .replica = *compute_.replica,
+        .client = exchange(),
+        .clock = clock_,
+        .instruments = {.metrics = &*metrics_, .trace = trace(), .faults = &args_.faults}});
+    if (!chief_) {
+      hooks_ = std::make_unique<NonChief>(exchange());
+      return absl::OkStatus();
+    }
+    hooks_ = std::make_unique<Chief>(
+        *trainer_, Chief::Dependencies{.progress = *progress_,
+                                       .callbacks = *callbacks_,
+                                       .snapshots = *snapshots_,
+                                       .tensorboard = tensorboard_.has_value() ? &*tensorboard_ : nullptr,
+                                       .publish = [this](const Summary& summary) {
+                                         return Publish(summary, options_, *inputs_, exchange().parameters());
+                                       }});
     return absl::OkStatus();
   });
 }
@@ -297,8 +295,8 @@ ExitCode WorkerTask::Train() {
     const int cores = CoresOf(options_, cluster_);
     StayOnCores(cluster_.spec.local_rank_of(cluster_.self) * cores, cores);
   }
-  const absl::Status initialised = chief_ ? trainer_->Initialise() : absl::OkStatus();
-  const absl::Status result = initialised.ok() ? trainer_->Run().status() : initialised;
+  const absl::Status initialised = hooks_->Initialise();
+  const absl::Status result = initialised.ok() ? trainer_->Run(*hooks_) : initialised;
   stop_->SetTrainer(nullptr);
   if (leader_ != nullptr)
     leader_->End(stop_->received() != 0 ? absl::CancelledError("stopped by a signal") : result);

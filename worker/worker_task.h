@@ -42,6 +42,7 @@
 #include "worker/stop_on_signal.h"
 #include "worker/tensorboard/tensorboard_writer.h"
 #include "worker/trainer.h"
+#include "worker/training_hooks.h"
 
 namespace cairn::worker {
 
@@ -83,7 +84,7 @@ class WorkerTask {
   absl::Status Build();
   // Reaches the workers of this worker's group, and the servers.
   absl::Status Connect();
-  // The trainer, and what the chief shows and records.
+  // The trainer with its hooks, and what the chief shows and records.
   absl::Status Assemble();
   ExitCode Train();
 
@@ -94,11 +95,13 @@ class WorkerTask {
   bool is_stage_worker() const { return assignment_.has_value() && assignment_->task > 0; }
   // The ports that this task will listen on.
   std::vector<net::TaskPort> Ports() const;
-  // The parts of Build().
+  // The parts of Build() and Assemble().
   absl::Status MakeDevices(const nn::Model& model, const nn::LossSpec& loss);
   absl::Status MakeStageLeader();
   absl::Status MakeSnapshots();
   absl::Status StartRing();
+  // On the chief: the progress display and TensorBoard.
+  void OpenDisplays();
   void LogDevices() const;
   void LogJob() const;
   client::Exchange& exchange() { return ring_ != nullptr ? ring_->exchange() : *servers_; }
@@ -136,9 +139,10 @@ class WorkerTask {
   // On the chief: made by Build(), destroyed before the exchange, whose connection it uses.
   std::unique_ptr<Snapshots> snapshots_;
   // By Assemble():
-  std::unique_ptr<Progress> progress_;              // on the chief
-  std::unique_ptr<TensorBoardWriter> tensorboard_;  // on the chief, with --train_dir
+  std::optional<Progress> progress_;              // on the chief
+  std::optional<TensorBoardWriter> tensorboard_;  // on the chief, with --train_dir
   std::optional<Trainer> trainer_;
+  std::unique_ptr<TrainingHooks> hooks_;
 };
 
 }  // namespace cairn::worker

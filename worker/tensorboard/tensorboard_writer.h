@@ -9,7 +9,7 @@
 //
 // A resumed run appends to the files of the earlier run. Before its first step it removes the records of the
 // steps that it will train again, so every step is recorded once. If the disk is full or fails, writing ends
-// with a warning and training continues. Owned by the chief's main() and used by its trainer; one thread.
+// with a warning and training continues. Owned by WorkerTask and used by Chief; one thread.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include "worker/trainer.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,17 +17,21 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/effort.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/source_dir.h"
+#include "worker/chief.h"
 #include "worker/client/training_client.h"
 #include "worker/data/synthetic_mnist.h"
 #include "worker/job.h"
 
 namespace cairn::worker {
 namespace {
+
+using ::testing::ElementsAre;
 
 constexpr int kExamples = 1280;
 
@@ -139,6 +144,35 @@ class ExchangeOnDevice final : public client::Exchange {
   absl::Span<float> gradients_, mean_;
 };
 
+// Records the calls of the chief's hooks.
+class RecordingHooks final : public TrainingHooks {
+ public:
+  RecordingHooks(TrainingHooks& chief, std::vector<std::string>& calls) : chief_(chief), calls_(calls) {}
+
+  absl::Status Initialise() override { return Record("Initialise").Initialise(); }
+  absl::Status OnJoined() override { return Record("OnJoined").OnJoined(); }
+  absl::Status BeforeTraining() override { return Record("BeforeTraining").BeforeTraining(); }
+  void OnMembers(int members) override { Record(absl::StrCat("OnMembers ", members)).OnMembers(members); }
+  void OnEpochStart() override { Record("OnEpochStart").OnEpochStart(); }
+  absl::Status OnEpochEnd() override { return Record("OnEpochEnd").OnEpochEnd(); }
+  void OnBatch(const data::Batch& batch, const nn::BatchView& view, const nn::BatchResult& result) override {
+    Record(absl::StrCat("OnBatch ", batch.epoch, "/", batch.index)).OnBatch(batch, view, result);
+  }
+  void OnStep() override { Record("OnStep").OnStep(); }
+  void AfterStep() override { Record("AfterStep").AfterStep(); }
+  absl::Status AfterTraining() override { return Record("AfterTraining").AfterTraining(); }
+  absl::Status OnEnd(const absl::Status& result) override { return Record("OnEnd").OnEnd(result); }
+
+ private:
+  TrainingHooks& Record(const std::string& call) {
+    calls_.push_back(call);
+    return chief_;
+  }
+
+  TrainingHooks& chief_;
+  std::vector<std::string>& calls_;
+};
+
 // The example network on synthetic digits.
 class TrainerTest : public testing::Test {
  protected:
@@ -153,7 +187,8 @@ class TrainerTest : public testing::Test {
   struct Result {
     Summary summary;
     std::vector<float> parameters;
-    int aheads = 0;  // forward passes that began before all their values had arrived
+    int aheads = 0;                  // forward passes that began before all their values had arrived
+    std::vector<std::string> calls;  // of the chief's hooks
   };
 
   // Trains with `workers` workers on `servers` servers. Returns the chief's values at the end.
@@ -192,31 +227,36 @@ class TrainerTest : public testing::Test {
             VariablesOf(model), {.worker = worker, .task = task});
         ExchangeOnDevice on_device(client, model);
         const SteadyClock clock;
-        Progress progress({.fd = null_.fd}, clock);
-        Callbacks callbacks = *Callbacks::Create(options, model, metrics, options.validation);
-        std::unique_ptr<Snapshots> snapshots;
-        if (worker == 0) snapshots = *Snapshots::Create(options, model, job, clock);
-        Trainer trainer({.options = options,
-                         .model = model,
-                         .metrics = metrics,
-                         .data = data,
-                         .sampler = sampler,
-                         .job = job,
-                         .device = device->name(),
+        Trainer trainer({.setup = {.options = options,
+                                   .model = model,
+                                   .metrics = metrics,
+                                   .data = data,
+                                   .sampler = sampler,
+                                   .job = job,
+                                   .device = device->name()},
                          .replica = replica,
                          .client = how.adds_up_on_device ? static_cast<client::Exchange&>(on_device) : client,
-                         .progress = worker == 0 ? &progress : nullptr,
-                         .callbacks = worker == 0 ? &callbacks : nullptr,
-                         .snapshots = snapshots.get(),
-                         .publish = [](const Summary&) { return absl::OkStatus(); },
                          .clock = clock});
-        if (worker == 0) {
-          EXPECT_TRUE(trainer.Initialise().ok());
+        if (worker != 0) {
+          NonChief hooks(client);
+          const absl::Status end = trainer.Run(hooks);
+          EXPECT_TRUE(end.ok()) << end;
+          return;
         }
-        const auto summary = trainer.Run();
-        EXPECT_TRUE(summary.ok()) << summary.status();
-        if (worker != 0 || !summary.ok()) return;
-        result.summary = *summary;
+        Progress progress({.fd = null_.fd}, clock);
+        Callbacks callbacks = *Callbacks::Create(options, model, metrics, options.validation);
+        const auto snapshots = *Snapshots::Create(options, model, job, clock);
+        Chief chief(trainer, {.progress = progress,
+                              .callbacks = callbacks,
+                              .snapshots = *snapshots,
+                              .publish = [&](const Summary& summary) {
+                                result.summary = summary;
+                                return absl::OkStatus();
+                              }});
+        RecordingHooks hooks(chief, result.calls);
+        EXPECT_TRUE(hooks.Initialise().ok());
+        const absl::Status end = trainer.Run(hooks);
+        EXPECT_TRUE(end.ok()) << end;
         result.parameters.assign(client.parameters().begin(), client.parameters().end());
       });
     }
@@ -379,6 +419,40 @@ TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheRequestedSteps) {
   options.train_steps = 9;
   options.validation = false;
   EXPECT_EQ(Train(options, 3, 1).summary.global_step, 9);
+}
+
+// Two epochs of two batches. The chief ends the last epoch itself, after the last update of all workers.
+TEST_F(TrainerTest, HooksAreCalledAroundEveryStepAndEpoch) {
+  TrainOptions options = SyncOptions();
+  options.limit_examples = 64;
+  options.epochs = 2;
+  EXPECT_THAT(Train(options, 1, 1).calls,
+              ElementsAre("Initialise", "OnJoined", "BeforeTraining",  //
+                          "OnEpochEnd", "OnEpochStart",                //
+                          "OnBatch 0/0", "OnStep", "AfterStep",        //
+                          "OnBatch 0/1", "OnStep", "AfterStep",        //
+                          "OnEpochEnd", "OnEpochStart",                //
+                          "OnBatch 1/0", "OnStep", "AfterStep",        //
+                          "OnBatch 1/1", "OnStep", "AfterStep", "AfterTraining", "OnEnd"));
+}
+
+TEST_F(TrainerTest, HooksLearnTheMembersBeforeEveryStepWithDynamicSharding) {
+  TrainOptions options = SyncOptions();
+  options.data_sharding = "dynamic";
+  options.limit_examples = 32;
+  EXPECT_THAT(Train(options, 1, 1).calls,
+              ElementsAre("Initialise", "OnJoined", "BeforeTraining", "OnMembers 1", "OnEpochEnd",
+                          "OnEpochStart", "OnBatch 0/0", "OnStep", "AfterStep", "AfterTraining", "OnEnd"));
+}
+
+// 65 examples among 2 asynchronous workers of 32: worker 1 has no second batch.
+TEST_F(TrainerTest, AStepWithoutExamplesIsNoStepOfAnAsynchronousJob) {
+  TrainOptions options = SyncOptions();
+  options.mode = "async";
+  options.limit_examples = 65;
+  const Result result = Train(options, 2, 1);
+  EXPECT_EQ(result.summary.examples, 65);
+  EXPECT_EQ(result.summary.gradients_accepted, 3);
 }
 
 TEST_F(TrainerTest, LearnsSyntheticDigits) {

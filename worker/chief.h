@@ -1,0 +1,119 @@
+// The chief's part in training: epochs and their evaluation, callbacks, snapshots, TensorBoard, progress and
+// the summary of the run.
+//
+// Created by WorkerTask on the job's chief, and called by the trainer on its thread. The chief of a job
+// declares it, and ends the servers when all other workers have left.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/core/clock.h"
+#include "worker/callbacks.h"
+#include "worker/evaluator.h"
+#include "worker/nn/metrics.h"
+#include "worker/progress.h"
+#include "worker/snapshots.h"
+#include "worker/summary.h"
+#include "worker/tensorboard/tensorboard_writer.h"
+#include "worker/trainer.h"
+#include "worker/training_hooks.h"
+
+namespace cairn::worker {
+
+class Chief final : public TrainingHooks {
+ public:
+  // Everything here must outlive the chief.
+  struct Dependencies {
+    Progress& progress;
+    Callbacks& callbacks;
+    Snapshots& snapshots;
+    TensorBoardWriter* tensorboard = nullptr;  // null without --train_dir
+    // Receives the result before the servers end, so that it exists when a user sees a server exit.
+    std::function<absl::Status(const Summary&)> publish;
+  };
+  // `trainer` must outlive the chief.
+  Chief(const Trainer& trainer, const Dependencies& deps);
+
+  // Declares the job with its initial values, or the values of the checkpoint from which it resumes.
+  // INVALID_ARGUMENT if a server refuses what flags or model file specify, such as an unknown optimizer.
+  absl::Status Initialise() override;
+
+  absl::Status OnJoined() override;
+  absl::Status BeforeTraining() override;
+  void OnMembers(int members) override;
+  void OnEpochStart() override;
+  // Evaluates and reports the epoch, and runs the callbacks. A second call in one epoch does nothing.
+  absl::Status OnEpochEnd() override;
+  void OnBatch(const data::Batch& batch, const nn::BatchView& view, const nn::BatchResult& result) override;
+  void OnStep() override;
+  void AfterStep() override { deps_.snapshots.AfterStep(client_); }
+  // Evaluates the final parameters, publishes the summary, and ends the servers.
+  absl::Status AfterTraining() override;
+  // After Trainer::Stop(): saves a checkpoint. CANCELLED if another chief has ended the job.
+  absl::Status OnEnd(const absl::Status& result) override;
+
+ private:
+  // Evaluates an epoch of a resumed run that was trained but not evaluated before the run stopped. The run
+  // resumes from that epoch's parameters.
+  absl::Status EvaluateInterruptedEpoch();
+  // The epoch that has just been completed, if no example of the next epoch has been trained; otherwise
+  // nullopt.
+  absl::StatusOr<std::optional<int64_t>> EpochJustTrained();
+  // Saves a checkpoint, and logs what was saved.
+  void SaveAtStop();
+  void RecordEpoch(const ShownMetrics& metrics);
+  // Passes the counters of the whole cluster since the start of the epoch to the progress line.
+  void ReportCluster();
+  absl::Status CarryOut(const Callbacks::Orders& orders);
+  // If callbacks may reduce the learning rate: reads the servers' rate and sets it on all of them again, in
+  // case an earlier chief was lost after it had set the rate on only some.
+  absl::Status AgreeOnLearningRate();
+  absl::Status RestoreBest();
+  // The running means of training; with a validation set, also its metrics for the current parameters,
+  // prefixed by "val_"; and the learning rate if it may be reduced.
+  absl::StatusOr<ShownMetrics> AllMetrics();
+  absl::StatusOr<nn::MetricValues> Evaluate();
+  // The summary after the last update.
+  absl::StatusOr<Summary> Summarise();
+  // Sets the numbers of missed and repeated examples in `summary` and, with dynamic sharding, its numbers of
+  // epochs and workers.
+  absl::Status FillInDeviations(Summary& summary);
+  // For an asynchronous job that ended early: shows how many of the trained examples belong to epochs that the
+  // chief did not reach.
+  void PrintWhatWasNotShown(const Summary& summary);
+
+  const Trainer& trainer_;
+  const Trainer::Dependencies& training_;
+  const TrainingSetup& setup_;
+  client::Exchange& client_;
+  const Dependencies deps_;
+  const std::string run_id_;
+  std::unique_ptr<Evaluator> evaluator_;  // null without a validation set
+
+  int members_ = 0, most_members_ = 0;  // with dynamic sharding: current and greatest number of members
+  TimePoint start_;
+  int64_t examples_before_ = 0;  // examples in the whole job's updates before this run
+
+  // The current epoch.
+  int64_t shown_steps_ = 0;
+  bool epoch_ended_ = true;
+  nn::MetricSet metrics_;        // over the chief's share
+  v1::Counters epoch_counters_;  // the counters at the start
+  v1::Counters last_counters_;   // the counters that ReportCluster() received last
+  TimePoint epoch_start_, report_at_;
+  // The last epoch whose callbacks have run. They do not run again if the epoch is trained again.
+  int64_t last_ended_epoch_ = -1;
+
+  // The version that `evaluation_` belongs to. -1: there is no evaluation, or that version's values were
+  // replaced.
+  int64_t evaluated_version_ = -1;
+  nn::MetricValues evaluation_;
+};
+
+}  // namespace cairn::worker
