@@ -18,8 +18,6 @@
 namespace cairn::worker {
 namespace {
 
-// The interval between queries to ps/0.
-constexpr auto kReportEvery = std::chrono::seconds(2);
 // The limit for saving after Stop(). The launcher and Kubernetes wait at least 10 s before they kill a
 // process.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
@@ -44,12 +42,8 @@ Chief::Chief(const Trainer& trainer, const Dependencies& deps)
       client_(training_.client),
       deps_(deps),
       run_id_(DrawRunId()),
-      metrics_(setup_.metrics) {
-  if (setup_.options.validation && setup_.data.validation != nullptr) {
-    evaluator_ =
-        std::make_unique<Evaluator>(*setup_.data.validation, setup_.model, training_.replica, setup_.metrics);
-  }
-}
+      validation_(trainer),
+      display_(trainer, deps.progress, deps.tensorboard) {}
 
 absl::Status Chief::Initialise() {
   v1::Job job = setup_.job;
@@ -67,14 +61,14 @@ absl::Status Chief::OnJoined() {
   deps_.snapshots.CountFrom(client_.version());
   if (start_ != TimePoint()) return absl::OkStatus();
   start_ = training_.clock.Now();
-  CAIRN_ASSIGN_OR_RETURN(last_counters_, client_.ServerCounters());
-  examples_before_ = last_counters_.examples();
+  CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, client_.ServerCounters());
+  display_.StartRun(counters);
   return absl::OkStatus();
 }
 
 absl::Status Chief::BeforeTraining() {
   epoch_ended_ = true;
-  evaluated_version_ = -1;
+  validation_.Forget();
   CAIRN_RETURN_IF_ERROR(AgreeOnLearningRate());
   return EvaluateInterruptedEpoch();
 }
@@ -87,59 +81,28 @@ void Chief::OnMembers(int members) {
   most_members_ = std::max(most_members_, members);
 }
 
-void Chief::OnBatch(const data::Batch& batch, const nn::BatchView& view, const nn::BatchResult& result) {
-  shown_steps_ = std::max(shown_steps_, std::min(batch.index + 1, trainer_.batches_per_epoch()));
-  metrics_.Update(view, result);
-}
-
-void Chief::OnStep() {
-  const TraceSpan report(training_.instruments.trace, TraceLane::kStep, "report");
-  if (deps_.progress.redraws() && training_.clock.Now() >= report_at_) ReportCluster();
-  deps_.progress.Update(shown_steps_, [this] { return metrics_.Values(); });
-  if (deps_.tensorboard != nullptr && deps_.tensorboard->WantsStep(client_.version())) {
-    deps_.tensorboard->OnStep(client_.version(), metrics_.Values());
-  }
-}
-
 void Chief::OnEpochStart() {
-  shown_steps_ = 0;
-  metrics_.Reset();
   epoch_ended_ = false;
-  epoch_counters_ = last_counters_;
-  epoch_start_ = training_.clock.Now();
-  report_at_ = epoch_start_ + kReportEvery;
-  int64_t steps_in_all = setup_.options.epochs * trainer_.batches_per_epoch();
-  if (setup_.options.train_steps > 0 || (setup_.sync() && !setup_.dynamic()))
-    steps_in_all = setup_.job.final_version();
-  // The progress line counts batches, and each update takes one batch from every current member.
-  if (setup_.options.train_steps > 0 && setup_.sync() && setup_.dynamic()) steps_in_all *= members_;
-  const int64_t epochs = (steps_in_all + trainer_.batches_per_epoch() - 1) / trainer_.batches_per_epoch();
-  if (deps_.tensorboard != nullptr)
-    deps_.tensorboard->Begin(trainer_.epoch(), client_.version(), examples_before_);
-  deps_.progress.StartEpoch(trainer_.epoch() + 1, std::max(epochs, trainer_.epoch() + 1),
-                            trainer_.batches_per_epoch());
+  display_.Start(members_);
 }
 
 absl::Status Chief::OnEpochEnd() {
   if (std::exchange(epoch_ended_, true)) return absl::OkStatus();
   // With dynamic sharding, other workers computed the batches that followed the chief's last one.
-  if (setup_.dynamic() && !trainer_.stopped())
-    deps_.progress.Update(trainer_.batches_per_epoch(), [this] { return metrics_.Values(); });
-  const auto all = AllMetrics();
-  if (!all.ok()) {
+  if (setup_.dynamic() && !trainer_.stopped()) display_.CompleteSteps();
+  const bool first = trainer_.epoch() > last_ended_epoch_;
+  const auto metrics = AllMetrics();
+  if (!metrics.ok()) {
     // Training was stopped during the evaluation; the resumed run repeats it in EvaluateInterruptedEpoch().
-    if (trainer_.stopped() && deps_.tensorboard != nullptr && trainer_.epoch() > last_ended_epoch_)
-      RecordEpoch(metrics_.Values());
-    return all.status();
+    if (trainer_.stopped() && first) display_.Record(display_.metrics());
+    return metrics.status();
   }
-  const ShownMetrics& metrics = *all;
-  ReportCluster();
-  deps_.progress.EndEpoch(metrics);
-  if (trainer_.epoch() <= last_ended_epoch_) return absl::OkStatus();
+  display_.End(*metrics);
+  if (!first) return absl::OkStatus();
   last_ended_epoch_ = trainer_.epoch();
-  if (deps_.tensorboard != nullptr) RecordEpoch(metrics);
+  display_.Record(*metrics);
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
-                         deps_.callbacks.OnEpochEnd(trainer_.epoch(), metrics, client_.parameters()));
+                         deps_.callbacks.OnEpochEnd(trainer_.epoch(), *metrics, client_.parameters()));
   return CarryOut(orders);
 }
 
@@ -156,47 +119,18 @@ absl::StatusOr<std::optional<int64_t>> Chief::EpochJustTrained() {
 }
 
 absl::Status Chief::EvaluateInterruptedEpoch() {
-  if (deps_.tensorboard == nullptr || evaluator_ == nullptr) return absl::OkStatus();
+  if (deps_.tensorboard == nullptr || !validation_.exists()) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const std::optional<int64_t> epoch, EpochJustTrained());
   if (!epoch.has_value() || *epoch <= last_ended_epoch_ || !deps_.tensorboard->LacksValidation(*epoch)) {
     return absl::OkStatus();
   }
-  CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, Evaluate());
+  CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, validation_.Evaluate());
   deps_.tensorboard->AddValidation(*epoch, client_.version(), {validation.begin(), validation.end()});
   last_ended_epoch_ = *epoch;
   std::string text = absl::StrCat("Epoch ", *epoch + 1, ", evaluated now");
   for (const auto& [name, value] : validation) absl::StrAppendFormat(&text, " - val_%s: %.4f", name, value);
   deps_.progress.Say(text);
   return absl::OkStatus();
-}
-
-void Chief::ReportCluster() {
-  const TimePoint now = training_.clock.Now();
-  report_at_ = now + kReportEvery;
-  const auto counters = client_.ServerCounters();
-  if (!counters.ok()) return;  // a server failed: the next step reports it
-  last_counters_ = *counters;
-  deps_.progress.SetCluster(
-      {.examples_per_second = static_cast<double>(counters->examples() - epoch_counters_.examples()) /
-                              ToSeconds(now - epoch_start_),
-       .stale = counters->stale() - epoch_counters_.stale(),
-       .refused = counters->rejected() - epoch_counters_.rejected()});
-}
-
-void Chief::RecordEpoch(const ShownMetrics& metrics) {
-  const auto counters = client_.ServerCounters();
-  const auto rate = client_.LearningRate();
-  if (!counters.ok() || !rate.ok()) return;  // a server failed: the next step reports it
-  deps_.tensorboard->OnEpochEnd({.epoch = trainer_.epoch(),
-                                 .version = client_.version(),
-                                 .examples = counters->examples(),
-                                 .gradients_stale = counters->stale(),
-                                 .gradients_rejected = counters->rejected(),
-                                 .staleness_max = counters->staleness_max(),
-                                 .learning_rate = *rate,
-                                 .metrics = metrics,
-                                 .parameters = client_.parameters(),
-                                 .last_gradients = trainer_.last_gradients()});
 }
 
 absl::Status Chief::CarryOut(const Callbacks::Orders& orders) {
@@ -207,7 +141,7 @@ absl::Status Chief::CarryOut(const Callbacks::Orders& orders) {
   }
   if (!orders.stop) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(client_.EndTraining());
-  evaluated_version_ = -1;  // moving averages may have replaced the parameters
+  validation_.Forget();  // moving averages may have replaced the parameters
   return absl::OkStatus();
 }
 
@@ -223,30 +157,19 @@ absl::Status Chief::RestoreBest() {
   deps_.progress.Say(absl::StrCat(
       "Restoring model weights from the end of the best epoch: ", *deps_.callbacks.best_epoch(), "."));
   CAIRN_RETURN_IF_ERROR(client_.Write(deps_.callbacks.best_parameters()));
-  evaluated_version_ = -1;
+  validation_.Forget();
   return absl::OkStatus();
 }
 
 absl::StatusOr<ShownMetrics> Chief::AllMetrics() {
   ShownMetrics metrics;
-  if (trainer_.epoch() >= 0) metrics = metrics_.Values();  // otherwise there was nothing left to train
-  if (evaluator_ != nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, Evaluate());
+  if (trainer_.epoch() >= 0) metrics = display_.metrics();  // otherwise there was nothing left to train
+  if (validation_.exists()) {
+    CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, validation_.Evaluate());
     for (const auto& [name, value] : validation) metrics.emplace_back(absl::StrCat("val_", name), value);
   }
   if (const auto rate = deps_.callbacks.learning_rate()) metrics.emplace_back("learning_rate", *rate);
   return metrics;
-}
-
-absl::StatusOr<nn::MetricValues> Chief::Evaluate() {
-  if (evaluated_version_ != client_.version()) {
-    const TraceSpan span(training_.instruments.trace, TraceLane::kEvaluate, "evaluate",
-                         {.step = client_.version()});
-    CAIRN_ASSIGN_OR_RETURN(evaluation_,
-                           evaluator_->Run(client_.parameters(), [this] { return trainer_.stopped(); }));
-    evaluated_version_ = client_.version();
-  }
-  return evaluation_;
 }
 
 absl::Status Chief::FillInDeviations(Summary& summary) {
@@ -321,7 +244,8 @@ absl::StatusOr<Summary> Chief::Summarise() {
   summary.examples = counters.examples();
   CAIRN_RETURN_IF_ERROR(FillInDeviations(summary));
   summary.seconds = ToSeconds(training_.clock.Now() - start_);
-  summary.examples_per_second = static_cast<double>(summary.examples - examples_before_) / summary.seconds;
+  summary.examples_per_second =
+      static_cast<double>(summary.examples - display_.examples_before()) / summary.seconds;
   CAIRN_ASSIGN_OR_RETURN(summary.metrics, AllMetrics());
   summary.gradients_accepted = counters.accepted();
   summary.gradients_stale = counters.stale();

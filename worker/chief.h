@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,14 +14,14 @@
 #include "absl/status/statusor.h"
 #include "common/core/clock.h"
 #include "worker/callbacks.h"
-#include "worker/evaluator.h"
-#include "worker/nn/metrics.h"
+#include "worker/epoch_display.h"
 #include "worker/progress.h"
 #include "worker/snapshots.h"
 #include "worker/summary.h"
 #include "worker/tensorboard/tensorboard_writer.h"
 #include "worker/trainer.h"
 #include "worker/training_hooks.h"
+#include "worker/validation.h"
 
 namespace cairn::worker {
 
@@ -50,8 +49,10 @@ class Chief final : public TrainingHooks {
   void OnEpochStart() override;
   // Evaluates and reports the epoch, and runs the callbacks. A second call in one epoch does nothing.
   absl::Status OnEpochEnd() override;
-  void OnBatch(const data::Batch& batch, const nn::BatchView& view, const nn::BatchResult& result) override;
-  void OnStep() override;
+  void OnBatch(const data::Batch& batch, const nn::BatchView& view, const nn::BatchResult& result) override {
+    display_.OnBatch(batch, view, result);
+  }
+  void OnStep() override { display_.OnStep(); }
   void AfterStep() override { deps_.snapshots.AfterStep(client_); }
   // Evaluates the final parameters, publishes the summary, and ends the servers.
   absl::Status AfterTraining() override;
@@ -67,9 +68,6 @@ class Chief final : public TrainingHooks {
   absl::StatusOr<std::optional<int64_t>> EpochJustTrained();
   // Saves a checkpoint, and logs what was saved.
   void SaveAtStop();
-  void RecordEpoch(const ShownMetrics& metrics);
-  // Passes the counters of the whole cluster since the start of the epoch to the progress line.
-  void ReportCluster();
   absl::Status CarryOut(const Callbacks::Orders& orders);
   // If callbacks may reduce the learning rate: reads the servers' rate and sets it on all of them again, in
   // case an earlier chief was lost after it had set the rate on only some.
@@ -78,7 +76,6 @@ class Chief final : public TrainingHooks {
   // The running means of training; with a validation set, also its metrics for the current parameters,
   // prefixed by "val_"; and the learning rate if it may be reduced.
   absl::StatusOr<ShownMetrics> AllMetrics();
-  absl::StatusOr<nn::MetricValues> Evaluate();
   // The summary after the last update.
   absl::StatusOr<Summary> Summarise();
   // Sets the numbers of missed and repeated examples in `summary` and, with dynamic sharding, its numbers of
@@ -94,26 +91,14 @@ class Chief final : public TrainingHooks {
   client::Exchange& client_;
   const Dependencies deps_;
   const std::string run_id_;
-  std::unique_ptr<Evaluator> evaluator_;  // null without a validation set
+  Validation validation_;
+  EpochDisplay display_;
 
+  TimePoint start_;                     // of the run
   int members_ = 0, most_members_ = 0;  // with dynamic sharding: current and greatest number of members
-  TimePoint start_;
-  int64_t examples_before_ = 0;  // examples in the whole job's updates before this run
-
-  // The current epoch.
-  int64_t shown_steps_ = 0;
-  bool epoch_ended_ = true;
-  nn::MetricSet metrics_;        // over the chief's share
-  v1::Counters epoch_counters_;  // the counters at the start
-  v1::Counters last_counters_;   // the counters that ReportCluster() received last
-  TimePoint epoch_start_, report_at_;
+  bool epoch_ended_ = true;             // whether OnEpochEnd() has run for the current epoch
   // The last epoch whose callbacks have run. They do not run again if the epoch is trained again.
   int64_t last_ended_epoch_ = -1;
-
-  // The version that `evaluation_` belongs to. -1: there is no evaluation, or that version's values were
-  // replaced.
-  int64_t evaluated_version_ = -1;
-  nn::MetricValues evaluation_;
 };
 
 }  // namespace cairn::worker

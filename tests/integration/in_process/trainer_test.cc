@@ -35,7 +35,8 @@ using ::testing::ElementsAre;
 
 constexpr int kExamples = 1280;
 
-// A replica that can be kept from running its forward pass ahead, and counts how often it could.
+// A replica that can be kept from running its forward pass ahead, and counts how often it could, and the
+// batches that it evaluates.
 class WatchedReplica final : public nn::Replica {
  public:
   // `parameters`: the model's.
@@ -62,8 +63,10 @@ class WatchedReplica final : public nn::Replica {
   absl::Status Pin(absl::Span<const float> host) override { return replica_.Pin(host); }
   bool pins() const override { return replica_.pins(); }
   void Unpin() override { replica_.Unpin(); }
+  int evaluations() const { return evaluations_; }
   absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
                                            const nn::BatchView& batch) override {
+    ++evaluations_;
     return replica_.Evaluate(parameters, batch);
   }
 
@@ -72,6 +75,7 @@ class WatchedReplica final : public nn::Replica {
   std::vector<float> device_gradients_;  // host memory, as a CPU device's is
   const bool starts_early_;
   std::atomic<int>& aheads_;
+  int evaluations_ = 0;
 };
 
 // Claims to add up gradients in device memory, and does so through servers: it copies them from the device to
@@ -189,6 +193,7 @@ class TrainerTest : public testing::Test {
     std::vector<float> parameters;
     int aheads = 0;                  // forward passes that began before all their values had arrived
     std::vector<std::string> calls;  // of the chief's hooks
+    int evaluations = 0;             // batches that the chief evaluated
   };
 
   // Trains with `workers` workers on `servers` servers. Returns the chief's values at the end.
@@ -257,6 +262,7 @@ class TrainerTest : public testing::Test {
         EXPECT_TRUE(hooks.Initialise().ok());
         const absl::Status end = trainer.Run(hooks);
         EXPECT_TRUE(end.ok()) << end;
+        result.evaluations = replica.evaluations();
         result.parameters.assign(client.parameters().begin(), client.parameters().end());
       });
     }
@@ -434,6 +440,14 @@ TEST_F(TrainerTest, HooksAreCalledAroundEveryStepAndEpoch) {
                           "OnEpochEnd", "OnEpochStart",                //
                           "OnBatch 1/0", "OnStep", "AfterStep",        //
                           "OnBatch 1/1", "OnStep", "AfterStep", "AfterTraining", "OnEnd"));
+}
+
+// The 100 validation examples are one batch. The summary shows the metrics of the last epoch's end.
+TEST_F(TrainerTest, AVersionIsEvaluatedOnce) {
+  TrainOptions options = SyncOptions();
+  options.limit_examples = 64;
+  options.epochs = 2;
+  EXPECT_EQ(Train(options, 1, 1).evaluations, 2);
 }
 
 TEST_F(TrainerTest, HooksLearnTheMembersBeforeEveryStepWithDynamicSharding) {
