@@ -74,6 +74,7 @@ void PsTask::Prepare() {
   incarnation_ = net::DrawIncarnation();
   data_listeners_ =
       net::ListenForData(options_.access.tls, transport_, address_, options_.data_port, "clients");
+  data_endpoint_ = data_listeners_.address();
   const int index = cluster_.self.index;
   shards_.emplace(MakeServer(index), index, [this](int shard) { return MakeServer(shard); });
   gate_.emplace(cluster_.self.ToString(), options_.access);
@@ -94,7 +95,7 @@ std::unique_ptr<Server> PsTask::MakeServer(int shard) {
                                                   .thread_pool = &*thread_pool_,
                                                   .faults = &faults_,
                                                   .trace = trace_->recorder(),
-                                                  .data_endpoint = data_listeners_.address()},
+                                                  .data_endpoint = data_endpoint_},
                                   clock_);
 }
 

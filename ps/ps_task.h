@@ -20,6 +20,7 @@
 #include "common/core/trace_session.h"
 #include "common/net/access.h"
 #include "common/net/cluster_spec.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "common/net/data_channel/listeners.h"
 #include "common/net/data_channel/transport.h"
 #include "common/net/gate.h"
@@ -89,7 +90,8 @@ class PsTask {
   std::optional<TraceSession> trace_;
   std::optional<ThreadPool> thread_pool_;
   uint64_t incarnation_ = 0;
-  net::DataListeners data_listeners_;
+  net::DataListeners data_listeners_;  // moved to data_channel_service_ by Listen()
+  net::DataEndpoint data_endpoint_;    // their address
   std::optional<HostedShards> shards_;
   std::optional<net::Gate> gate_;
   std::unique_ptr<grpc::Service> service_;

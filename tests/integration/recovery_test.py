@@ -1,5 +1,6 @@
 """Several tasks are lost together, and the remaining tasks recover."""
 
+import re
 import signal
 import time
 
@@ -33,6 +34,15 @@ class Recovery(IntegrationTest):
         tasks["worker/1"].signal(signal.SIGCONT)
         self.assert_exit(DONE, *(tasks[f"worker/{i}"] for i in (0, 1, 2)), tasks["ps/0"], again)
         self.assertNotIn("waiting for ps/0", again.stderr, "the job had ended well")
+
+    def test_workers_reach_a_promoted_backup_over_the_data_channel(self):
+        cluster = Cluster(self, ps=2, workers=1)
+        servers = [cluster.start("ps", 0), cluster.start("ps", 1, "--fault=applied:100:KILL")]
+        worker = cluster.start("worker", 0, "--model", MLP, "--sync_replicas", "--epochs=40", "--novalidation",
+                               "--ps_replication=1")
+        self.assert_exit(DONE, worker, servers[0])
+        heir = re.escape(cluster.addresses["ps"][0])
+        self.assertRegex(worker.stderr, rf"(?s)ps/1 is served by {heir} now.*to and from {heir}: by shared memory")
 
 
 if __name__ == "__main__":
