@@ -46,6 +46,24 @@ void WaitPassively(char** argv) {
   execv("/proc/self/exe", argv);  // if this fails, the worker continues unchanged
 }
 
+// INVALID_ARGUMENT, or the error of CheckOutputPaths(), if the flags do not suit this task of the cluster.
+absl::Status CheckTask(const TrainOptions& options, const net::ResolvedCluster& cluster) {
+  if (cluster.self.job == "ps") {
+    return absl::InvalidArgumentError(
+        "--job_name: this program is a worker, a chief or an evaluator, not a ps");
+  }
+  if (cluster.self.job == "evaluator" && options.train_dir.empty()) {
+    return absl::InvalidArgumentError("--train_dir is missing: an evaluator evaluates the checkpoints in it");
+  }
+  if (cluster.self == cluster.spec.chief()) CAIRN_RETURN_IF_ERROR(CheckOutputPaths(options));
+  const int servers = cluster.spec.num_tasks("ps");
+  if (options.all_reduce() && servers > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(cluster.source, ": --mode allreduce does not use the cluster's ", servers, " ps"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -89,18 +107,7 @@ int Main(int argc, char** argv) {
   flags.needs_servers = !options.all_reduce();
   const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
-  if (cluster->self.job == "ps")
-    return Fault("--job_name: this program is a worker, a chief or an evaluator, not a ps");
-  if (cluster->self.job == "evaluator" && options.train_dir.empty()) {
-    return Fault("--train_dir is missing: an evaluator evaluates the checkpoints in it");
-  }
-  if (cluster->self == cluster->spec.chief()) {
-    if (const absl::Status status = CheckOutputPaths(options); !status.ok()) return Fault(status.message());
-  }
-  if (options.all_reduce() && cluster->spec.num_tasks("ps") > 0) {
-    return Fault(absl::StrCat(cluster->source, ": --mode allreduce does not use the cluster's ",
-                              cluster->spec.num_tasks("ps"), " ps"));
-  }
+  if (const absl::Status status = CheckTask(options, *cluster); !status.ok()) return Fault(status.message());
   if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);
   if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
     WaitPassively(argv);

@@ -89,7 +89,9 @@ class WorkerTask {
   ExitCode Train();
 
   // --- The other tasks ---
+  // A stage worker computes for the stage leader of its group. It needs neither data nor servers.
   ExitCode Serve();
+  // The evaluator needs neither servers nor workers.
   ExitCode Evaluate();
 
   bool is_stage_worker() const { return assignment_.has_value() && assignment_->task > 0; }
@@ -142,7 +144,7 @@ class WorkerTask {
   std::optional<Progress> progress_;              // on the chief
   std::optional<TensorBoardWriter> tensorboard_;  // on the chief, with --train_dir
   std::optional<Trainer> trainer_;
-  std::unique_ptr<TrainingHooks> hooks_;
+  std::unique_ptr<TrainingHooks> hooks_;  // Chief or NonChief
 };
 
 }  // namespace cairn::worker
