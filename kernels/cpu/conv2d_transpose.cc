@@ -13,8 +13,6 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-using onednn::MemoryDesc;
-
 class OnednnConv2DTranspose final : public LinearOp {
  public:
   OnednnConv2DTranspose(TensorDesc output, LinearPart forward, LinearPart weights,
@@ -78,33 +76,24 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& c
       .pad_before = {rows.pad_before, columns.pad_before},
       .pad_after = {rows.pad_after, columns.pad_after},
       .use_bias = false};
-  TensorDesc output = {.shape = shape};
+  const TensorDesc output = {.shape = shape};
   const Owned owned = {.source = onednn::ActivationDesc(output),
                        .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(params.input)};
 
   CAIRN_ASSIGN_OR_RETURN(const auto convolution, MakeConvolutionForward(context, args));
   CAIRN_ASSIGN_OR_RETURN(const auto forward_desc, MakeConvolutionBackwardData(context, args, convolution));
-  CAIRN_ASSIGN_OR_RETURN(
-      LinearPart forward,
-      LinearPart::Create(context, forward_desc, owned, {DNNL_ARG_DIFF_SRC, forward_desc.diff_src_desc()},
-                         {DNNL_ARG_WEIGHTS, forward_desc.weights_desc()},
-                         {DNNL_ARG_DIFF_DST, forward_desc.diff_dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+  CAIRN_ASSIGN_OR_RETURN(auto forward, LinearPart::Create(context, Pass::kBackwardData, forward_desc, owned,
+                                                          /*use_bias=*/false));
   CAIRN_ASSIGN_OR_RETURN(const auto weights_desc, MakeConvolutionBackwardWeights(context, args, convolution));
-  CAIRN_ASSIGN_OR_RETURN(
-      LinearPart weights,
-      LinearPart::Create(context, weights_desc, owned, {DNNL_ARG_SRC, weights_desc.src_desc()},
-                         {DNNL_ARG_DIFF_WEIGHTS, weights_desc.diff_weights_desc()},
-                         {DNNL_ARG_DIFF_DST, weights_desc.diff_dst_desc()},
-                         {DNNL_ARG_DIFF_BIAS, MemoryDesc()}));
+  CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights, weights_desc,
+                                                          owned, /*use_bias=*/false));
   std::optional<LinearPart> backward;
   if (params.needs_input_gradient) {
     CAIRN_ASSIGN_OR_RETURN(
-        backward, LinearPart::Create(context, convolution, owned, {DNNL_ARG_SRC, convolution.src_desc()},
-                                     {DNNL_ARG_WEIGHTS, convolution.weights_desc()},
-                                     {DNNL_ARG_DST, convolution.dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+        backward, LinearPart::Create(context, Pass::kForward, convolution, owned, /*use_bias=*/false));
   }
-  return std::make_unique<OnednnConv2DTranspose>(std::move(output), std::move(forward), std::move(weights),
+  return std::make_unique<OnednnConv2DTranspose>(output, std::move(forward), std::move(weights),
                                                  std::move(backward));
 }
 
