@@ -11,9 +11,8 @@
 #include "kernels/window.h"
 
 namespace cairn::kernels::cpu {
-namespace {
 
-onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) {
+onednn::ConvolutionArgs ConvolutionArgsOf(const Conv2DParams& params, const Shape& output) {
   const Shape& input = params.input.shape;
   const int64_t groups = params.groups;
   const Window rows = MakeWindow(input[1], Dilated(params.kernel_height, params.dilation_height),
@@ -33,13 +32,11 @@ onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) 
           .use_bias = params.use_bias};
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, const Conv2DParams& params) {
   if (params.pool_height != 0) return MakePooledConv2D(context, params);
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  const onednn::ConvolutionArgs args = ArgsOf(params, shape);
+  const onednn::ConvolutionArgs args = ConvolutionArgsOf(params, shape);
 
   CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeConvolutionForward(context, args));
   const TensorDesc output = {

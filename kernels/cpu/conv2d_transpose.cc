@@ -63,19 +63,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& c
                                                               const Conv2DTransposeParams& params) {
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  // The convolution that is transposed: it maps our output to our input.
-  const Shape& input = params.input.shape;
-  const Window rows = MakeWindow(shape[1], params.kernel_height, params.stride_height, params.padding);
-  const Window columns = MakeWindow(shape[2], params.kernel_width, params.stride_width, params.padding);
-  const onednn::ConvolutionArgs args = {
-      .source = {shape[0], shape[3], shape[1], shape[2]},
-      .kernel = {input[3], params.filters, params.kernel_height, params.kernel_width},
-      .destination = {input[0], input[3], input[1], input[2]},
-      .strides = {params.stride_height, params.stride_width},
-      .dilations = {0, 0},
-      .pad_before = {rows.pad_before, columns.pad_before},
-      .pad_after = {rows.pad_after, columns.pad_after},
-      .use_bias = false};
+  const onednn::ConvolutionArgs args =
+      ConvolutionArgsOf(TransposedConvolution(params, shape), params.input.shape);
   const TensorDesc output = {.shape = shape};
   const Owned owned = {.source = onednn::ActivationDesc(output),
                        .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),

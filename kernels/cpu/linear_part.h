@@ -77,4 +77,7 @@ class OnednnLinear final : public LinearOp {
   std::optional<ReluInPlace> relu_;
 };
 
+// The arguments of oneDNN's convolution whose output has this shape.
+onednn::ConvolutionArgs ConvolutionArgsOf(const Conv2DParams& params, const Shape& output);
+
 }  // namespace cairn::kernels::cpu
