@@ -88,4 +88,15 @@ absl::StatusOr<Shape> OutputShape(const Pool2DParams& params) {
                input.rank() == 4 ? input[3] : 1);
 }
 
+Conv2DParams TransposedConvolution(const Conv2DTransposeParams& params, const Shape& output) {
+  return {.input = {.shape = output},
+          .filters = params.input.shape[3],
+          .kernel_height = params.kernel_height,
+          .kernel_width = params.kernel_width,
+          .stride_height = params.stride_height,
+          .stride_width = params.stride_width,
+          .padding = params.padding,
+          .use_bias = false};
+}
+
 }  // namespace cairn::kernels

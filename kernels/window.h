@@ -30,4 +30,8 @@ absl::StatusOr<Shape> OutputShape(const Conv2DParams& params);
 absl::StatusOr<Shape> OutputShape(const Conv2DTransposeParams& params);
 absl::StatusOr<Shape> OutputShape(const Pool2DParams& params);
 
+// The convolution that `params` transposes: it maps images of shape `output`, which is OutputShape(params),
+// to images of the input's shape.
+Conv2DParams TransposedConvolution(const Conv2DTransposeParams& params, const Shape& output);
+
 }  // namespace cairn::kernels

@@ -1,7 +1,6 @@
 // Convolution by oneDNN, which chooses the formats of the activations and of the kernel. The output keeps the
 // chosen format if that is one of our layouts, so that a chain of layers is never reordered. The kernel is
 // reordered from and to Keras' [kh, kw, c, filters] on every run (measured: 3 % of a step).
-#include <optional>
 #include <utility>
 
 #include "common/core/status.h"
@@ -12,11 +11,8 @@
 #include "kernels/window.h"
 
 namespace cairn::kernels::cpu {
-namespace {
 
-using onednn::MemoryDesc;
-
-onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) {
+onednn::ConvolutionArgs ConvolutionArgsOf(const Conv2DParams& params, const Shape& output) {
   const Shape& input = params.input.shape;
   const int64_t groups = params.groups;
   const Window rows = MakeWindow(input[1], Dilated(params.kernel_height, params.dilation_height),
@@ -36,52 +32,26 @@ onednn::ConvolutionArgs ArgsOf(const Conv2DParams& params, const Shape& output) 
           .use_bias = params.use_bias};
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, const Conv2DParams& params) {
   if (params.pool_height != 0) return MakePooledConv2D(context, params);
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  const onednn::ConvolutionArgs args = ArgsOf(params, shape);
+  const onednn::ConvolutionArgs args = ConvolutionArgsOf(params, shape);
 
-  CAIRN_ASSIGN_OR_RETURN(const auto forward_desc, MakeConvolutionForward(context, args));
-  TensorDesc output = {
-      .shape = shape, .layout = onednn::LayoutOf(forward_desc.dst_desc(), shape).value_or(Layout::kRowMajor)};
+  CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeConvolutionForward(context, args));
+  const TensorDesc output = {
+      .shape = shape, .layout = onednn::LayoutOf(forward.dst_desc(), shape).value_or(Layout::kRowMajor)};
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe(
                            args.kernel, params.groups > 1 ? onednn::Format::hwigo : onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(output)};
-  CAIRN_ASSIGN_OR_RETURN(
-      LinearPart forward,
-      LinearPart::Create(context, forward_desc, owned, {DNNL_ARG_SRC, forward_desc.src_desc()},
-                         {DNNL_ARG_WEIGHTS, forward_desc.weights_desc()},
-                         {DNNL_ARG_DST, forward_desc.dst_desc()}, {DNNL_ARG_BIAS, forward_desc.bias_desc()}));
-
-  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc,
-                         MakeConvolutionBackwardWeights(context, args, forward_desc));
-  CAIRN_ASSIGN_OR_RETURN(
-      LinearPart weights,
-      LinearPart::Create(
-          context, weights_desc, owned, {DNNL_ARG_SRC, weights_desc.src_desc()},
-          {DNNL_ARG_DIFF_WEIGHTS, weights_desc.diff_weights_desc()},
-          {DNNL_ARG_DIFF_DST, weights_desc.diff_dst_desc()},
-          {DNNL_ARG_DIFF_BIAS, params.use_bias ? weights_desc.diff_bias_desc() : MemoryDesc()}));
-
-  std::optional<LinearPart> input;
+  OnednnLinear::Passes passes = {.forward = forward};
+  CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeConvolutionBackwardWeights(context, args, forward));
   if (params.needs_input_gradient) {
-    CAIRN_ASSIGN_OR_RETURN(const auto input_desc, MakeConvolutionBackwardData(context, args, forward_desc));
-    CAIRN_ASSIGN_OR_RETURN(
-        input,
-        LinearPart::Create(context, input_desc, owned, {DNNL_ARG_DIFF_SRC, input_desc.diff_src_desc()},
-                           {DNNL_ARG_WEIGHTS, input_desc.weights_desc()},
-                           {DNNL_ARG_DIFF_DST, input_desc.diff_dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+    CAIRN_ASSIGN_OR_RETURN(passes.input, MakeConvolutionBackwardData(context, args, forward));
   }
-
-  std::optional<ReluInPlace> relu;
-  if (params.relu) relu.emplace(context, output.num_floats());
-  return std::make_unique<OnednnLinear>(
-      std::move(output),
-      OnednnLinear::Parts{std::move(forward), std::move(weights), std::move(input), std::move(relu)});
+  return OnednnLinear::Create(context, output, owned, passes,
+                              {.use_bias = params.use_bias, .relu = params.relu});
 }
 
 }  // namespace cairn::kernels::cpu

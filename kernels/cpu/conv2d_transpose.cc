@@ -13,8 +13,6 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-using onednn::MemoryDesc;
-
 class OnednnConv2DTranspose final : public LinearOp {
  public:
   OnednnConv2DTranspose(TensorDesc output, LinearPart forward, LinearPart weights,
@@ -65,46 +63,26 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& c
                                                               const Conv2DTransposeParams& params) {
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  // The convolution that is transposed: it maps our output to our input.
-  const Shape& input = params.input.shape;
-  const Window rows = MakeWindow(shape[1], params.kernel_height, params.stride_height, params.padding);
-  const Window columns = MakeWindow(shape[2], params.kernel_width, params.stride_width, params.padding);
-  const onednn::ConvolutionArgs args = {
-      .source = {shape[0], shape[3], shape[1], shape[2]},
-      .kernel = {input[3], params.filters, params.kernel_height, params.kernel_width},
-      .destination = {input[0], input[3], input[1], input[2]},
-      .strides = {params.stride_height, params.stride_width},
-      .dilations = {0, 0},
-      .pad_before = {rows.pad_before, columns.pad_before},
-      .pad_after = {rows.pad_after, columns.pad_after},
-      .use_bias = false};
-  TensorDesc output = {.shape = shape};
+  const onednn::ConvolutionArgs args =
+      ConvolutionArgsOf(TransposedConvolution(params, shape), params.input.shape);
+  const TensorDesc output = {.shape = shape};
   const Owned owned = {.source = onednn::ActivationDesc(output),
                        .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(params.input)};
 
   CAIRN_ASSIGN_OR_RETURN(const auto convolution, MakeConvolutionForward(context, args));
   CAIRN_ASSIGN_OR_RETURN(const auto forward_desc, MakeConvolutionBackwardData(context, args, convolution));
-  CAIRN_ASSIGN_OR_RETURN(
-      LinearPart forward,
-      LinearPart::Create(context, forward_desc, owned, {DNNL_ARG_DIFF_SRC, forward_desc.diff_src_desc()},
-                         {DNNL_ARG_WEIGHTS, forward_desc.weights_desc()},
-                         {DNNL_ARG_DIFF_DST, forward_desc.diff_dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+  CAIRN_ASSIGN_OR_RETURN(auto forward, LinearPart::Create(context, Pass::kBackwardData, forward_desc, owned,
+                                                          /*use_bias=*/false));
   CAIRN_ASSIGN_OR_RETURN(const auto weights_desc, MakeConvolutionBackwardWeights(context, args, convolution));
-  CAIRN_ASSIGN_OR_RETURN(
-      LinearPart weights,
-      LinearPart::Create(context, weights_desc, owned, {DNNL_ARG_SRC, weights_desc.src_desc()},
-                         {DNNL_ARG_DIFF_WEIGHTS, weights_desc.diff_weights_desc()},
-                         {DNNL_ARG_DIFF_DST, weights_desc.diff_dst_desc()},
-                         {DNNL_ARG_DIFF_BIAS, MemoryDesc()}));
+  CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights, weights_desc,
+                                                          owned, /*use_bias=*/false));
   std::optional<LinearPart> backward;
   if (params.needs_input_gradient) {
     CAIRN_ASSIGN_OR_RETURN(
-        backward, LinearPart::Create(context, convolution, owned, {DNNL_ARG_SRC, convolution.src_desc()},
-                                     {DNNL_ARG_WEIGHTS, convolution.weights_desc()},
-                                     {DNNL_ARG_DST, convolution.dst_desc()}, {DNNL_ARG_BIAS, MemoryDesc()}));
+        backward, LinearPart::Create(context, Pass::kForward, convolution, owned, /*use_bias=*/false));
   }
-  return std::make_unique<OnednnConv2DTranspose>(std::move(output), std::move(forward), std::move(weights),
+  return std::make_unique<OnednnConv2DTranspose>(output, std::move(forward), std::move(weights),
                                                  std::move(backward));
 }
 

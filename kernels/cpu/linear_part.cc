@@ -13,27 +13,34 @@ LinearPart::LinearPart(onednn::Primitive primitive, Operand source, Operand kern
     : primitive_(std::move(primitive)),
       operands_{std::move(source), std::move(kernel), std::move(destination)} {}
 
-absl::StatusOr<LinearPart::Operand> LinearPart::MakeOperand(onednn::Context& context,
-                                                            const onednn::MemoryDesc& owner,
-                                                            const onednn::Primitive::Argument& argument) {
-  const bool out = argument.index == DNNL_ARG_DST || argument.index == DNNL_ARG_DIFF_SRC ||
-                   argument.index == DNNL_ARG_DIFF_WEIGHTS;
-  CAIRN_ASSIGN_OR_RETURN(
-      auto staging,
-      onednn::Staging::Create(context, out ? Direction::kOut : Direction::kIn, owner, argument.desc));
-  return Operand{std::move(staging), out};
-}
-
-absl::StatusOr<LinearPart> LinearPart::Create(onednn::Context& context, const dnnl::primitive_desc_base& desc,
-                                              const Owned& owned, const onednn::Primitive::Argument& source,
-                                              const onednn::Primitive::Argument& kernel,
-                                              const onednn::Primitive::Argument& destination,
-                                              const onednn::Primitive::Argument& bias) {
+absl::StatusOr<LinearPart> LinearPart::Create(onednn::Context& context, Pass pass,
+                                              const dnnl::primitive_desc_base& desc, const Owned& owned,
+                                              bool use_bias) {
+  using Argument = onednn::Primitive::Argument;
+  const bool forward = pass == Pass::kForward;
+  const bool of_source = pass == Pass::kBackwardData, of_kernel = pass == Pass::kBackwardWeights;
+  const Argument source = of_source ? Argument{DNNL_ARG_DIFF_SRC, desc.diff_src_desc(0)}
+                                    : Argument{DNNL_ARG_SRC, desc.src_desc(0)};
+  const Argument kernel = of_kernel ? Argument{DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(0)}
+                                    : Argument{DNNL_ARG_WEIGHTS, desc.weights_desc(0)};
+  const Argument destination =
+      forward ? Argument{DNNL_ARG_DST, desc.dst_desc(0)} : Argument{DNNL_ARG_DIFF_DST, desc.diff_dst_desc(0)};
+  Argument bias = {DNNL_ARG_BIAS, onednn::MemoryDesc()};
+  if (use_bias && forward) bias.desc = desc.weights_desc(1);
+  if (use_bias && of_kernel) bias = {DNNL_ARG_DIFF_BIAS, desc.diff_weights_desc(1)};
   CAIRN_ASSIGN_OR_RETURN(auto primitive,
                          onednn::Primitive::Create(context, desc, {source, kernel, destination, bias}));
-  CAIRN_ASSIGN_OR_RETURN(auto source_operand, MakeOperand(context, owned.source, source));
-  CAIRN_ASSIGN_OR_RETURN(auto kernel_operand, MakeOperand(context, owned.kernel, kernel));
-  CAIRN_ASSIGN_OR_RETURN(auto destination_operand, MakeOperand(context, owned.destination, destination));
+
+  const auto make_operand = [&](const onednn::MemoryDesc& owner, const Argument& argument,
+                                bool out) -> absl::StatusOr<Operand> {
+    CAIRN_ASSIGN_OR_RETURN(
+        auto staging,
+        onednn::Staging::Create(context, out ? Direction::kOut : Direction::kIn, owner, argument.desc));
+    return Operand{std::move(staging), out};
+  };
+  CAIRN_ASSIGN_OR_RETURN(auto source_operand, make_operand(owned.source, source, of_source));
+  CAIRN_ASSIGN_OR_RETURN(auto kernel_operand, make_operand(owned.kernel, kernel, of_kernel));
+  CAIRN_ASSIGN_OR_RETURN(auto destination_operand, make_operand(owned.destination, destination, forward));
   return LinearPart(std::move(primitive), std::move(source_operand), std::move(kernel_operand),
                     std::move(destination_operand));
 }
@@ -76,22 +83,38 @@ void ClearPaddingChannels(const TensorDesc& desc, float* y) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<LinearOp>> OnednnLinear::Create(onednn::Context& context,
+                                                               const TensorDesc& output, const Owned& owned,
+                                                               const Passes& passes, const Options& options) {
+  CAIRN_ASSIGN_OR_RETURN(
+      auto forward, LinearPart::Create(context, Pass::kForward, passes.forward, owned, options.use_bias));
+  CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights, passes.weights,
+                                                          owned, options.use_bias));
+  std::unique_ptr<OnednnLinear> op(new OnednnLinear(output, std::move(forward), std::move(weights)));
+  if (passes.input.has_value()) {
+    CAIRN_ASSIGN_OR_RETURN(
+        op->input_, LinearPart::Create(context, Pass::kBackwardData, *passes.input, owned, options.use_bias));
+  }
+  if (options.relu) op->relu_.emplace(context, output.num_floats());
+  return op;
+}
+
 absl::Status OnednnLinear::Forward(const float* x, const float* kernel, const float* bias, float* y) {
-  CAIRN_RETURN_IF_ERROR(parts_.forward.Run(x, kernel, y, bias));
+  CAIRN_RETURN_IF_ERROR(forward_.Run(x, kernel, y, bias));
   ClearPaddingChannels(output_, y);
-  if (parts_.relu.has_value()) parts_.relu->Forward(y);
+  if (relu_.has_value()) relu_->Forward(y);
   return absl::OkStatus();
 }
 
 absl::Status OnednnLinear::Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                     float* dkernel, float* dbias) {
-  if (parts_.relu.has_value()) parts_.relu->Backward(y, dy);
-  CAIRN_RETURN_IF_ERROR(parts_.weights.Run(x, dkernel, dy, dbias));
+  if (relu_.has_value()) relu_->Backward(y, dy);
+  CAIRN_RETURN_IF_ERROR(weights_.Run(x, dkernel, dy, dbias));
   return dx == nullptr ? absl::OkStatus() : BackwardInput(kernel, dy, dx);
 }
 
 absl::Status OnednnLinear::BackwardInput(const float* kernel, const float* dy, float* dx) {
-  return parts_.input.has_value() ? parts_.input->Run(dx, kernel, dy, nullptr) : absl::OkStatus();
+  return input_.has_value() ? input_->Run(dx, kernel, dy, nullptr) : absl::OkStatus();
 }
 
 }  // namespace cairn::kernels::cpu

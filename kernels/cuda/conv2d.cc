@@ -48,6 +48,32 @@ class CudaConv2D final : public LinearOp {
 
 }  // namespace
 
+ConvolutionShape ConvolutionShapeOf(const Conv2DParams& params, const Shape& destination) {
+  const Shape& source = params.input.shape;
+  const Window rows = MakeWindow(source[1], Dilated(params.kernel_height, params.dilation_height),
+                                 params.stride_height, params.padding);
+  const Window columns = MakeWindow(source[2], Dilated(params.kernel_width, params.dilation_width),
+                                    params.stride_width, params.padding);
+  return {.n = source[0],
+          .h = source[1],
+          .w = source[2],
+          .c = source[3],
+          .oh = destination[1],
+          .ow = destination[2],
+          .f = destination[3],
+          .kh = params.kernel_height,
+          .kw = params.kernel_width,
+          .stride_h = params.stride_height,
+          .stride_w = params.stride_width,
+          .dilation_h = params.dilation_height,
+          .dilation_w = params.dilation_width,
+          .pad_top = rows.pad_before,
+          .pad_bottom = rows.pad_after,
+          .pad_left = columns.pad_before,
+          .pad_right = columns.pad_after,
+          .groups = params.groups};
+}
+
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(Context& context,
                                                              const ConvolutionParams& params) {
   auto convolution = MakeCudnnConvolution(context, params);
@@ -59,28 +85,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(Context& context, const Con
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
   const TensorDesc& input = params.input;
   const TensorDesc output = {.shape = shape, .type = context.compute_type()};
-  const Window rows = MakeWindow(input.shape[1], Dilated(params.kernel_height, params.dilation_height),
-                                 params.stride_height, params.padding);
-  const Window columns = MakeWindow(input.shape[2], Dilated(params.kernel_width, params.dilation_width),
-                                    params.stride_width, params.padding);
-  const ConvolutionParams convolution_params = {.shape = {.n = input.shape[0],
-                                                          .h = input.shape[1],
-                                                          .w = input.shape[2],
-                                                          .c = input.shape[3],
-                                                          .oh = shape[1],
-                                                          .ow = shape[2],
-                                                          .f = shape[3],
-                                                          .kh = params.kernel_height,
-                                                          .kw = params.kernel_width,
-                                                          .stride_h = params.stride_height,
-                                                          .stride_w = params.stride_width,
-                                                          .dilation_h = params.dilation_height,
-                                                          .dilation_w = params.dilation_width,
-                                                          .pad_top = rows.pad_before,
-                                                          .pad_bottom = rows.pad_after,
-                                                          .pad_left = columns.pad_before,
-                                                          .pad_right = columns.pad_after,
-                                                          .groups = params.groups},
+  const ConvolutionParams convolution_params = {.shape = ConvolutionShapeOf(params, shape),
                                                 .type = output.type,
                                                 .bias = params.use_bias,
                                                 .relu = params.relu,

@@ -61,25 +61,10 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(Context& context,
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
   const TensorDesc& input = params.input;
   const TensorDesc output = {.shape = shape, .type = context.compute_type()};
-  const Window rows = MakeWindow(shape[1], params.kernel_height, params.stride_height, params.padding);
-  const Window columns = MakeWindow(shape[2], params.kernel_width, params.stride_width, params.padding);
   CAIRN_ASSIGN_OR_RETURN(auto converted, ConvertedInput::Create(context, input, params.needs_input_gradient));
   CAIRN_ASSIGN_OR_RETURN(auto convolution,
-                         MakeConvolution(context, {.shape = {.n = shape[0],
-                                                             .h = shape[1],
-                                                             .w = shape[2],
-                                                             .c = shape[3],
-                                                             .oh = input.shape[1],
-                                                             .ow = input.shape[2],
-                                                             .f = input.shape[3],
-                                                             .kh = params.kernel_height,
-                                                             .kw = params.kernel_width,
-                                                             .stride_h = params.stride_height,
-                                                             .stride_w = params.stride_width,
-                                                             .pad_top = rows.pad_before,
-                                                             .pad_bottom = rows.pad_after,
-                                                             .pad_left = columns.pad_before,
-                                                             .pad_right = columns.pad_after},
+                         MakeConvolution(context, {.shape = ConvolutionShapeOf(
+                                                       TransposedConvolution(params, shape), input.shape),
                                                    .type = output.type,
                                                    .forward = params.needs_input_gradient}));
   CAIRN_ASSIGN_OR_RETURN(auto relu_bias,

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/device.h"
+#include "kernels/ops.h"
 
 namespace cairn::kernels::cuda {
 
@@ -26,6 +26,9 @@ struct ConvolutionShape {
   constexpr int64_t destination_elements() const { return n * oh * ow * f; }
   constexpr int64_t kernel_elements() const { return kh * kw * (c / groups) * f; }
 };
+
+// The shape of a convolution whose output has the shape `destination`.
+ConvolutionShape ConvolutionShapeOf(const Conv2DParams& params, const Shape& destination);
 
 struct ConvolutionParams {
   ConvolutionShape shape;

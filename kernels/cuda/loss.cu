@@ -217,15 +217,7 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
     const double part = formula.template Run<kUnit>(plan, piece);
     if (piece.present) sum += weight * part;
   }
-  sum = ReduceBlock(sum, Sum());
-  if (gridDim.x > 1) {
-    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-    if (!IsLastBlock(counter, gridDim.x)) return;
-    sum = 0;
-    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x) sum += partials[block];
-    sum = ReduceBlock(sum, Sum());
-  }
-  if (threadIdx.x == 0) *loss = sum / batch.terms;
+  if (SumOverGrid(sum, partials, counter)) *loss = sum / batch.terms;
 }
 
 // The results for the host.

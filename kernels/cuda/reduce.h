@@ -57,4 +57,18 @@ __device__ inline bool IsLastBlock(unsigned* counter, unsigned blocks) {
   return last;
 }
 
+// Adds the sums of all threads of the grid, and returns true in the one thread whose `sum` is then the total.
+// Blocks write their sums to `partials` [blocks], and the last block adds them. `counter` as above.
+__device__ inline bool SumOverGrid(double& sum, double* partials, unsigned* counter) {
+  sum = ReduceBlock(sum, Sum());
+  if (gridDim.x > 1) {
+    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+    if (!IsLastBlock(counter, gridDim.x)) return false;
+    sum = 0;
+    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x) sum += partials[block];
+    sum = ReduceBlock(sum, Sum());
+  }
+  return threadIdx.x == 0;
+}
+
 }  // namespace cairn::kernels::cuda

@@ -31,15 +31,7 @@ __global__ void Penalize(Penalty p, const float* w, float* gradient, double* par
     sum += WeightPenalty(p.l1, p.l2, double{std::fabs(v)}, double{v} * double{v});
     if (gradient != nullptr) gradient[i] += PenaltyGradient(p.l1, p.l2, v);
   }
-  sum = ReduceBlock(sum, Sum());
-  if (gridDim.x > 1) {
-    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-    if (!IsLastBlock(counter, gridDim.x)) return;
-    sum = 0;
-    for (unsigned block = threadIdx.x; block < gridDim.x; block += blockDim.x) sum += partials[block];
-    sum = ReduceBlock(sum, Sum());
-  }
-  if (threadIdx.x == 0) *penalty = sum;
+  if (SumOverGrid(sum, partials, counter)) *penalty = sum;
 }
 
 class CudaRegularizer final : public Regularizer, public Delivery {

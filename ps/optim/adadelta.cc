@@ -19,23 +19,18 @@ class Adadelta final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* gradients_old = slots[0].from;
-    float* gradients = slots[0].to;
-    const float* deltas_old = slots[1].from;
-    float* deltas = slots[1].to;
+    const auto [gradients_old, gradients] = slots[0];
+    const auto [deltas_old, deltas] = slots[1];
     const float lr = step.learning_rate;
     const float rho = static_cast<float>(rho_);
     const float one_minus_rho = static_cast<float>(1 - rho_);
     const float epsilon = epsilon_;
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float gradients_new = rho * gradients_old[i] + one_minus_rho * (g[i] * g[i]);
-      const float delta = std::sqrt(deltas_old[i] + epsilon) * g[i] / std::sqrt(gradients_new + epsilon);
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float gradients_new = rho * gradients_old[i] + one_minus_rho * (g * g);
+      const float delta = std::sqrt(deltas_old[i] + epsilon) * g / std::sqrt(gradients_new + epsilon);
       gradients[i] = gradients_new;
       deltas[i] = rho * deltas_old[i] + one_minus_rho * (delta * delta);
-      new_values[i] = w[i] - lr * delta;
+      new_values[i] = w - lr * delta;
     });
   }
 

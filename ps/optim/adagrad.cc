@@ -20,17 +20,13 @@ class Adagrad final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* accumulator_old = slots[0].from;
-    float* accumulator = slots[0].to;
+    const auto [accumulator_old, accumulator] = slots[0];
     const float lr = step.learning_rate;
     const float epsilon = epsilon_;
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float sum = accumulator_old[i] + g[i] * g[i];
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float sum = accumulator_old[i] + g * g;
       accumulator[i] = sum;
-      new_values[i] = w[i] - (lr * g[i]) / std::sqrt(sum + epsilon);
+      new_values[i] = w - (lr * g) / std::sqrt(sum + epsilon);
     });
   }
 

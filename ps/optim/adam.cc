@@ -22,13 +22,8 @@ class Adam final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* m_old = slots[0].from;
-    float* m = slots[0].to;
-    const float* v_old = slots[1].from;
-    float* v = slots[1].to;
+    const auto [m_old, m] = slots[0];
+    const auto [v_old, v] = slots[1];
     // Keras computes alpha in float, where 1 - beta_2^t loses three digits at t = 1. Here it is rounded once.
     const double t = static_cast<double>(step.t);
     const float alpha =
@@ -38,25 +33,24 @@ class Adam final : public UpdateRule {
     const float one_minus_beta_2 = static_cast<float>(1 - constants_.beta_2);
     const float epsilon = static_cast<float>(constants_.epsilon);
     if (!amsgrad_) {
-      ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-        const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
-        const float v_new = v_old[i] + (g[i] * g[i] - v_old[i]) * one_minus_beta_2;
+      ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+        const float m_new = m_old[i] + (g - m_old[i]) * one_minus_beta_1;
+        const float v_new = v_old[i] + (g * g - v_old[i]) * one_minus_beta_2;
         m[i] = m_new;
         v[i] = v_new;
-        new_values[i] = w[i] - (m_new * alpha) / (std::sqrt(v_new) + epsilon);
+        new_values[i] = w - (m_new * alpha) / (std::sqrt(v_new) + epsilon);
       });
       return;
     }
-    const float* v_hat_old = slots[2].from;
-    float* v_hat = slots[2].to;
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
-      const float v_new = v_old[i] + (g[i] * g[i] - v_old[i]) * one_minus_beta_2;
+    const auto [v_hat_old, v_hat] = slots[2];
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float m_new = m_old[i] + (g - m_old[i]) * one_minus_beta_1;
+      const float v_new = v_old[i] + (g * g - v_old[i]) * one_minus_beta_2;
       const float largest = std::max(v_hat_old[i], v_new);
       m[i] = m_new;
       v[i] = v_new;
       v_hat[i] = largest;
-      new_values[i] = w[i] - (m_new * alpha) / (std::sqrt(largest) + epsilon);
+      new_values[i] = w - (m_new * alpha) / (std::sqrt(largest) + epsilon);
     });
   }
 

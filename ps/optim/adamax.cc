@@ -20,24 +20,19 @@ class Adamax final : public UpdateRule {
   // Epsilon is added to u, as in Keras; the paper has no epsilon.
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* m_old = slots[0].from;
-    float* m = slots[0].to;
-    const float* u_old = slots[1].from;
-    float* u = slots[1].to;
+    const auto [m_old, m] = slots[0];
+    const auto [u_old, u] = slots[1];
     const float alpha = static_cast<float>(step.learning_rate /
                                            (1 - std::pow(constants_.beta_1, static_cast<double>(step.t))));
     const float one_minus_beta_1 = static_cast<float>(1 - constants_.beta_1);
     const float beta_2 = static_cast<float>(constants_.beta_2);
     const float epsilon = static_cast<float>(constants_.epsilon);
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
-      const float u_new = std::max(beta_2 * u_old[i], std::abs(g[i]));
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float m_new = m_old[i] + (g - m_old[i]) * one_minus_beta_1;
+      const float u_new = std::max(beta_2 * u_old[i], std::abs(g));
       m[i] = m_new;
       u[i] = u_new;
-      new_values[i] = w[i] - (m_new * alpha) / (u_new + epsilon);
+      new_values[i] = w - (m_new * alpha) / (u_new + epsilon);
     });
   }
 

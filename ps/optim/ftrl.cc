@@ -50,22 +50,17 @@ class Ftrl final : public UpdateRule {
   template <typename Power>
   void UpdateWith(Power power, float lr, absl::Span<const float> old_values, absl::Span<const float> gradient,
                   absl::Span<const Slot> slots, float* new_values) const {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* accumulator_old = slots[0].from;
-    float* accumulator = slots[0].to;
-    const float* linear_old = slots[1].from;
-    float* linear = slots[1].to;
+    const auto [accumulator_old, accumulator] = slots[0];
+    const auto [linear_old, linear] = slots[1];
     const float l1 = static_cast<float>(constants_.l1);
     const float shrinkage = static_cast<float>(2 * constants_.l2_shrinkage);
     const float beta = static_cast<float>(constants_.beta);
     const float twice_l2 = static_cast<float>(2 * constants_.l2);
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float sum = accumulator_old[i] + g[i] * g[i];
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float sum = accumulator_old[i] + g * g;
       const float power_of_sum = power(sum);
       const float sigma = (power_of_sum - power(accumulator_old[i])) / lr;
-      const float z = linear_old[i] + (g[i] + shrinkage * w[i]) - sigma * w[i];
+      const float z = linear_old[i] + (g + shrinkage * w) - sigma * w;
       accumulator[i] = sum;
       linear[i] = z;
       const float clipped = std::min(std::max(z, -l1), l1);

@@ -15,20 +15,16 @@ class Lion final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* m_old = slots[0].from;
-    float* m = slots[0].to;
+    const auto [m_old, m] = slots[0];
     const float lr = step.learning_rate;
     const float beta_1 = static_cast<float>(beta_1_), one_minus_beta_1 = static_cast<float>(1 - beta_1_);
     const float beta_2 = static_cast<float>(beta_2_), one_minus_beta_2 = static_cast<float>(1 - beta_2_);
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float direction = m_old[i] * beta_1 + g[i] * one_minus_beta_1;
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float direction = m_old[i] * beta_1 + g * one_minus_beta_1;
       const float rise = direction > 0 ? lr : 0.0f;
       const float fall = direction < 0 ? lr : 0.0f;
-      m[i] = m_old[i] * beta_2 + g[i] * one_minus_beta_2;
-      new_values[i] = w[i] - (rise - fall);
+      m[i] = m_old[i] * beta_2 + g * one_minus_beta_2;
+      new_values[i] = w - (rise - fall);
     });
   }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "ps/optim/isa.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -62,6 +63,17 @@ void ForEachElement(Isa isa, int64_t count, Element element) {
     CAIRN_INDEPENDENT_ITERATIONS
     for (int64_t i = 0; i < count; ++i) element(i);
   });
+}
+
+// Calls element(i, old_values[i], gradient[i]) for each i. The loop of an UpdateRule: `element` may write to
+// old_values[i].
+template <typename Element>
+void ForEachElement(Isa isa, absl::Span<const float> old_values, absl::Span<const float> gradient,
+                    Element element) {
+  const float* w = old_values.data();
+  const float* g = gradient.data();
+  ForEachElement(isa, static_cast<int64_t>(old_values.size()),
+                 [=](int64_t i) CAIRN_INLINE_LAMBDA { element(i, w[i], g[i]); });
 }
 
 #if defined(__x86_64__)

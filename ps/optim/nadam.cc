@@ -26,13 +26,8 @@ class Nadam final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* m_old = slots[0].from;
-    float* m = slots[0].to;
-    const float* v_old = slots[1].from;
-    float* v = slots[1].to;
+    const auto [m_old, m] = slots[0];
+    const auto [v_old, v] = slots[1];
     const double u_t = constants_.beta_1 * Warmup(step.t);
     const double u_next = constants_.beta_1 * Warmup(step.t + 1);
     const double product = MomentumProduct(step.t);
@@ -43,13 +38,13 @@ class Nadam final : public UpdateRule {
     const float one_minus_beta_1 = static_cast<float>(1 - constants_.beta_1);
     const float one_minus_beta_2 = static_cast<float>(1 - constants_.beta_2);
     const float epsilon = static_cast<float>(constants_.epsilon);
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = m_old[i] + (g[i] - m_old[i]) * one_minus_beta_1;
-      const float v_new = v_old[i] + (g[i] * g[i] - v_old[i]) * one_minus_beta_2;
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float m_new = m_old[i] + (g - m_old[i]) * one_minus_beta_1;
+      const float v_new = v_old[i] + (g * g - v_old[i]) * one_minus_beta_2;
       m[i] = m_new;
       v[i] = v_new;
-      const float m_hat = of_m * m_new + of_g * g[i];
-      new_values[i] = w[i] - (m_hat * lr) / (std::sqrt(v_new * of_v) + epsilon);
+      const float m_hat = of_m * m_new + of_g * g;
+      new_values[i] = w - (m_hat * lr) / (std::sqrt(v_new * of_v) + epsilon);
     });
   }
 

@@ -28,51 +28,46 @@ class Rmsprop final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
-    const float* v_old = slots[0].from;
-    float* v = slots[0].to;
-    const float* a_old = slots.back().from;
-    float* a = slots.back().to;
+    const auto [v_old, v] = slots[0];
+    const auto [a_old, a] = slots.back();
     const float lr = step.learning_rate;
     const float rho = static_cast<float>(constants_.rho);
     const float one_minus_rho = static_cast<float>(1 - constants_.rho);
     const float epsilon = static_cast<float>(constants_.epsilon);
     // lr * gradient, divided by the root of the mean square. `centered` divides by the root of the variance,
     // which is the mean square minus the square of the mean.
-    const auto plain = [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
-      return lr * g[i] / std::sqrt(v[i] + epsilon);
+    const auto plain = [=](int64_t i, float g) CAIRN_INLINE_LAMBDA {
+      v[i] = rho * v_old[i] + one_minus_rho * (g * g);
+      return lr * g / std::sqrt(v[i] + epsilon);
     };
     // std::max() keeps rounding from making the variance negative and its root NaN, as can happen in Keras.
-    const auto centered = [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      v[i] = rho * v_old[i] + one_minus_rho * (g[i] * g[i]);
-      a[i] = rho * a_old[i] + one_minus_rho * g[i];
-      return lr * g[i] / std::sqrt(std::max(v[i] - a[i] * a[i], 0.0f) + epsilon);
+    const auto centered = [=](int64_t i, float g) CAIRN_INLINE_LAMBDA {
+      v[i] = rho * v_old[i] + one_minus_rho * (g * g);
+      a[i] = rho * a_old[i] + one_minus_rho * g;
+      return lr * g / std::sqrt(std::max(v[i] - a[i] * a[i], 0.0f) + epsilon);
     };
     if (constants_.centered) {
-      Move(centered, count, w, slots, new_values);
+      Move(centered, old_values, gradient, slots, new_values);
     } else {
-      Move(plain, count, w, slots, new_values);
+      Move(plain, old_values, gradient, slots, new_values);
     }
   }
 
  private:
   template <typename Increment>
-  void Move(Increment increment, int64_t count, const float* w, absl::Span<const Slot> slots,
-            float* new_values) const {
+  void Move(Increment increment, absl::Span<const float> old_values, absl::Span<const float> gradient,
+            absl::Span<const Slot> slots, float* new_values) const {
     if (constants_.momentum == 0) {
-      ForEachElement(isa_, count,
-                     [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = w[i] - increment(i); });
+      ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+        new_values[i] = w - increment(i, g);
+      });
       return;
     }
-    const float* m_old = slots[1].from;
-    float* m = slots[1].to;
+    const auto [m_old, m] = slots[1];
     const float mu = static_cast<float>(constants_.momentum);
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      m[i] = mu * m_old[i] + increment(i);
-      new_values[i] = w[i] - m[i];
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      m[i] = mu * m_old[i] + increment(i, g);
+      new_values[i] = w - m[i];
     });
   }
 

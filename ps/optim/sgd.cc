@@ -19,29 +19,26 @@ class Sgd final : public UpdateRule {
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
-    const int64_t count = static_cast<int64_t>(old_values.size());
-    const float* w = old_values.data();
-    const float* g = gradient.data();
     const float lr = step.learning_rate;
     const float mu = momentum_;
     if (mu == 0) {
-      ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA { new_values[i] = w[i] - lr * g[i]; });
+      ForEachElement(isa_, old_values, gradient,
+                     [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA { new_values[i] = w - lr * g; });
       return;
     }
-    const float* m_old = slots[0].from;
-    float* m = slots[0].to;
+    const auto [m_old, m] = slots[0];
     if (!nesterov_) {
-      ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-        const float m_new = mu * m_old[i] - lr * g[i];
+      ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+        const float m_new = mu * m_old[i] - lr * g;
         m[i] = m_new;
-        new_values[i] = w[i] + m_new;
+        new_values[i] = w + m_new;
       });
       return;
     }
-    ForEachElement(isa_, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
-      const float m_new = mu * m_old[i] - lr * g[i];
+    ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
+      const float m_new = mu * m_old[i] - lr * g;
       m[i] = m_new;
-      new_values[i] = w[i] + mu * m_new - lr * g[i];
+      new_values[i] = w + mu * m_new - lr * g;
     });
   }
 

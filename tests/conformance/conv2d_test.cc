@@ -10,7 +10,7 @@ using reference::Tensor;
 
 struct Case {
   int64_t batch, height, width, channels, filters;
-  int64_t kernel_height, kernel_width, stride_height, stride_width;
+  int64_t kernel_height = 3, kernel_width = 3, stride_height = 1, stride_width = 1;
   bool same = false;
   bool relu = false;
   bool bias = true;
@@ -95,40 +95,11 @@ void Conv2DConformance::Check(const Case& c, Layout layout) {
 }
 
 TEST_P(Conv2DConformance, ShapesOfTheSeedNetwork) {
-  Check({.batch = 64,
-         .height = 28,
-         .width = 28,
-         .channels = 1,
-         .filters = 32,
-         .kernel_height = 3,
-         .kernel_width = 3,
-         .stride_height = 1,
-         .stride_width = 1,
-         .relu = true},
+  Check({.batch = 64, .height = 28, .width = 28, .channels = 1, .filters = 32, .relu = true},
         Layout::kRowMajor);
   for (Layout layout : layouts()) {
-    Check({.batch = 8,
-           .height = 13,
-           .width = 13,
-           .channels = 32,
-           .filters = 64,
-           .kernel_height = 3,
-           .kernel_width = 3,
-           .stride_height = 1,
-           .stride_width = 1,
-           .relu = true},
-          layout);
-    Check({.batch = 8,
-           .height = 5,
-           .width = 5,
-           .channels = 64,
-           .filters = 64,
-           .kernel_height = 3,
-           .kernel_width = 3,
-           .stride_height = 1,
-           .stride_width = 1,
-           .relu = true},
-          layout);
+    Check({.batch = 8, .height = 13, .width = 13, .channels = 32, .filters = 64, .relu = true}, layout);
+    Check({.batch = 8, .height = 5, .width = 5, .channels = 64, .filters = 64, .relu = true}, layout);
   }
 }
 
@@ -141,10 +112,6 @@ TEST_P(Conv2DConformance, OddChannelsInEveryLayout) {
                .width = 6,
                .channels = channels,
                .filters = filters,
-               .kernel_height = 3,
-               .kernel_width = 3,
-               .stride_height = 1,
-               .stride_width = 1,
                .relu = filters % 2 == 1},
               layout);
         if (HasFatalFailure()) return;
@@ -179,18 +146,9 @@ TEST_P(Conv2DConformance, WindowsStridesAndPadding) {
 
 TEST_P(Conv2DConformance, EveryBatchFrom1To65) {
   for (int64_t batch = 1; batch <= 65; ++batch) {
-    Check({.batch = batch,
-           .height = 6,
-           .width = 5,
-           .channels = 16,
-           .filters = 20,
-           .kernel_height = 3,
-           .kernel_width = 3,
-           .stride_height = 1,
-           .stride_width = 1,
-           .same = true,
-           .relu = true},
-          layouts().back());
+    Check(
+        {.batch = batch, .height = 6, .width = 5, .channels = 16, .filters = 20, .same = true, .relu = true},
+        layouts().back());
     if (HasFatalFailure()) return;
   }
 }
@@ -202,10 +160,6 @@ TEST_P(Conv2DConformance, WithoutBias) {
            .width = 6,
            .channels = channels,
            .filters = 16,
-           .kernel_height = 3,
-           .kernel_width = 3,
-           .stride_height = 1,
-           .stride_width = 1,
            .relu = true,
            .bias = false},
           Layout::kRowMajor);

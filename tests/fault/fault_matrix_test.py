@@ -22,7 +22,9 @@ STOPPED = 5  # seconds: longer than the lease
 LEASE = 2
 JOB = [CNN, "--ps=2", "--workers=2", "--sync_replicas", "--batch_size=32", "--seed=1", f"--train_steps={STEPS}",
        "--novalidation", "--threads=1"]
-LASTING = ["--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_workers=wait"]
+# job() replaces NAME by the name of the run.
+LASTING = ["--train_dir=NAME", "--save_secs=0", "--save_steps=10", f"--lease={LEASE}", "--lost_workers=wait"]
+RESTARTED = ("was killed by SIGKILL: restarting it (1 of 100)", "nothing was killed")
 
 # Points of a server: started without a job; the first pull; the middle of a push; between an update and its answer;
 # while it keeps a snapshot; the last step.
@@ -42,7 +44,8 @@ TASKS = {"ps/0": SERVER, "ps/1": SERVER, "worker/0": WORKER + ["snapshot:2"], "w
 class FaultMatrixTest(IntegrationTest):
 
     def job(self, name, *flags):
-        return self.start("cairn", "train", *JOB, "--data_dir", small_data(), f"--summary={name}.json", *flags, name=name)
+        return self.start("cairn", "train", *JOB, "--data_dir", small_data(), f"--summary={name}.json",
+                          *(flag.replace("NAME", name) for flag in flags), name=name)
 
     def sha_of(self, name):
         return json.loads((self.directory / f"{name}.json").read_text())["parameters_sha256"]
@@ -51,30 +54,30 @@ class FaultMatrixTest(IntegrationTest):
         self.assert_exit(DONE, self.job("undisturbed", *flags))
         return self.sha_of("undisturbed")
 
-    def assert_all_end_alike(self, number, at_once):
-        sha = self.undisturbed()
+    def assert_all_end_alike(self, tasks, number, at_once, flags, said=(), optimizer=()):
+        """`tasks`: the points of each. `said`: texts that stderr has, and what the absence of each means."""
+        sha = self.undisturbed(*optimizer)
         failures = []
 
         def run(case):
             name = "-".join(case).replace("/", "").replace(":", "-")
-            run = self.job(name, f"--train_dir={name}", *LASTING, f"--fault={':'.join(case)}:{number}")
+            run = self.job(name, f"--fault={':'.join(case)}:{number}", *flags, *optimizer)
             if not run.wait(60):
                 failures.append(f"{case}: still runs\n{run.story()}")
             elif run.code != DONE:
                 failures.append(f"{case}: ended with {run.code}\n{run.story()}")
             elif self.sha_of(name) != sha:
                 failures.append(f"{case}: other parameters\n{run.story()}")
-            elif number == "KILL" and "was killed by SIGKILL: restarting it (1 of 100)" not in run.stderr:
-                failures.append(f"{case}: nothing was killed\n{run.story()}")
+            else:
+                failures.extend(f"{case}: {absence}\n{run.story()}" for text, absence in said if text not in run.stderr)
 
-        cases = [(task, point) for task, points in TASKS.items() for point in points]
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(run, cases))
+            list(pool.map(run, [(task, point) for task, points in tasks.items() for point in points]))
         self.assertEqual(failures, [], "\n".join(failures))
         self.assert_nothing_runs()
 
     def test_kill(self):
-        self.assert_all_end_alike("KILL", at_once=2)
+        self.assert_all_end_alike(TASKS, "KILL", at_once=2, flags=LASTING, said=[RESTARTED])
 
     def test_stop_and_go_on(self):
         stopped = set()
@@ -95,36 +98,18 @@ class FaultMatrixTest(IntegrationTest):
         watch = threading.Thread(target=go_on)
         watch.start()
         try:
-            self.assert_all_end_alike("STOP", at_once=6)
+            self.assert_all_end_alike(TASKS, "STOP", at_once=6, flags=LASTING)
         finally:
             ended.set()
             watch.join()
         self.assertEqual(len(stopped), sum(map(len, TASKS.values())))
 
-    def assert_backups_lose_nothing(self, points, *flags):
+    def assert_backups_lose_nothing(self, points, *optimizer):
         """Runs without --train_dir, so a rollback is impossible."""
-        sha = self.undisturbed(*flags)
-        failures = []
-
-        def run(case):
-            name = "backups-" + "-".join(case).replace("/", "").replace(":", "-")
-            run = self.job(name, "--ps_replication=1", "--lost_workers=wait", f"--fault={':'.join(case)}:KILL", *flags)
-            if not run.wait(60):
-                failures.append(f"{case}: still runs\n{run.story()}")
-            elif run.code != DONE:
-                failures.append(f"{case}: ended with {run.code}\n{run.story()}")
-            elif self.sha_of(name) != sha:
-                failures.append(f"{case}: other parameters\n{run.story()}")
-            elif "was killed by SIGKILL: restarting it (1 of 100)" not in run.stderr:
-                failures.append(f"{case}: nothing was killed\n{run.story()}")
-            elif "is promoted in place of" not in run.stderr:
-                failures.append(f"{case}: no backup was promoted\n{run.story()}")
-
-        cases = [(f"ps/{server}", point) for server in (0, 1) for point in points]
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            list(pool.map(run, cases))
-        self.assertEqual(failures, [], "\n".join(failures))
-        self.assert_nothing_runs()
+        self.assert_all_end_alike({"ps/0": points, "ps/1": points}, "KILL", at_once=2,
+                                  flags=["--ps_replication=1", "--lost_workers=wait"],
+                                  said=[RESTARTED, ("is promoted in place of", "no backup was promoted")],
+                                  optimizer=optimizer)
 
     def test_servers_with_backups_lose_nothing_and_nothing_is_rolled_back(self):
         self.assert_backups_lose_nothing(REPLICATED)
@@ -139,10 +124,10 @@ class FaultMatrixTest(IntegrationTest):
         for task, point in (("ps/1", "snapshot:2"), ("worker/0", "computed:15")):  # rounds go on without another worker
             with self.subTest(task):
                 name = task.replace("/", "")
-                first = self.job(name, f"--train_dir={name}", *LASTING, f"--fault={task}:{point}:TERM")
+                first = self.job(name, *LASTING, f"--fault={task}:{point}:TERM")
                 self.assert_exit(TERMINATED, first)
                 self.assert_nothing_runs()
-                again = self.job(name, f"--train_dir={name}", *LASTING)
+                again = self.job(name, *LASTING)
                 self.assert_exit(DONE, again)
                 self.assertRegex(again.stderr, r"resuming from step [1-9]\d\b")
                 self.assertEqual(self.sha_of(name), sha)

@@ -52,14 +52,9 @@ class MirroredReplica final : public Replica {
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int variable)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
-    if (static_cast<int64_t>(gradients.size()) != model_.num_parameters()) {
-      return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients do not match the model's ",
-                                                     model_.num_parameters(), " parameters"));
-    }
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
     if (batch.examples == 0) {
-      std::fill(gradients.begin(), gradients.end(), 0.0f);
-      for (auto variable = static_cast<int>(model_.variables().size()); variable-- > 0;)
-        on_gradient(variable);
+      GiveNoGradients(model_, gradients, on_gradient);
       return BatchResult();
     }
     const std::vector<int64_t> begins = Begins(batch);

@@ -55,10 +55,7 @@ class DeviceReplica final : public Replica {
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int variable)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
-    if (static_cast<int64_t>(gradients.size()) != model_.num_parameters()) {
-      return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients do not match the model's ",
-                                                     model_.num_parameters(), " parameters"));
-    }
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     last_ = prepared;

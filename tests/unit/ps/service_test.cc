@@ -298,45 +298,41 @@ TEST(DataChannelService, APortThatDoesNotAnswerIsNotTriedForAWhile) {
   ended = true;
 }
 
-TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
+// A server that offers a data channel.
+struct Listening {
+  explicit Listening(DataChannelService::Options options)
+      : data_channel(shards, std::move(listeners), options) {}
+
   test::FakeClock clock;
-  HostedShards shards(
-      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
+  HostedShards shards{
+      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr};
   net::DataListeners listeners = test::Listeners();
   const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
-  EXPECT_EQ(WayTo({.local_socket = "cairn-without-a-listener", .port = address.port, .key = address.key}),
+  DataChannelService data_channel;
+};
+
+TEST(DataChannelService, ThePortIsUsedIfTheSocketCannotBeReached) {
+  const Listening server({.incarnation = 5});
+  EXPECT_EQ(WayTo({.local_socket = "cairn-without-a-listener",
+                   .port = server.address.port,
+                   .key = server.address.key}),
             "TCP");
 }
 
 TEST(DataChannelService, ClientsUseTheSocketIfSharedMemoryIsNotAllowed) {
-  test::FakeClock clock;
-  HostedShards shards(
-      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
-  net::DataListeners listeners = test::Listeners();
-  const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5, .shared_memory = false});
-  EXPECT_EQ(WayTo(address), "a Unix socket");
+  const Listening server({.incarnation = 5, .shared_memory = false});
+  EXPECT_EQ(WayTo(server.address), "a Unix socket");
 }
 
 TEST(DataChannelService, AServiceOfAnotherIncarnationIsNotUsed) {
-  test::FakeClock clock;
-  HostedShards shards(
-      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
-  net::DataListeners listeners = test::Listeners();
-  const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 6});
-  EXPECT_EQ(WayTo(address), "gRPC");
+  const Listening server({.incarnation = 6});
+  EXPECT_EQ(WayTo(server.address), "gRPC");
 }
 
 TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
-  test::FakeClock clock;
-  HostedShards shards(
-      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
-  net::DataListeners listeners = test::Listeners();
-  net::DataEndpoint address = listeners.address();
+  const Listening server({.incarnation = 5});
+  net::DataEndpoint address = server.address;
   EXPECT_EQ(address.key.size(), 16u);
-  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
   address.key = std::string(16, 'x');
   EXPECT_EQ(WayTo(address), "gRPC");
   address.key.clear();
@@ -344,13 +340,8 @@ TEST(DataChannelService, AStreamWithoutTheKeyFromGrpcIsRefused) {
 }
 
 TEST(DataChannelService, ASessionBeyondTheLimitUsesGrpc) {
-  test::FakeClock clock;
-  HostedShards shards(
-      std::make_unique<Server>(Server::Options{.index = 0, .connect_to_leader = nullptr}, clock), 0, nullptr);
-  net::DataListeners listeners = test::Listeners();
-  const net::DataEndpoint address = listeners.address();
-  DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5, .most_sessions = 0});
-  EXPECT_EQ(WayTo(address), "gRPC");
+  const Listening server({.incarnation = 5, .most_sessions = 0});
+  EXPECT_EQ(WayTo(server.address), "gRPC");
 }
 
 // Over real gRPC, with a token.

@@ -5,50 +5,43 @@
 #include "common/core/status.h"
 #include "kernels/ops.h"
 #include "kernels/window.h"
-#include "worker/nn/layers/conv_config.h"
+#include "worker/nn/layers/conv_layer.h"
 #include "worker/nn/layers/layer_ops.h"
 #include "worker/nn/layers/layers.h"
 
 namespace cairn::nn {
 namespace {
 
-class Conv1DLayer final : public Layer {
+class Conv1DLayer final : public ConvLayer {
  public:
-  struct Config {
-    ConvConfig conv;
-    int64_t filters, groups;
-    InitializerSpec kernel_initializer;
-    RegularizerSpec kernel_regularizer;
-  };
-  Conv1DLayer(std::string name, Config config)
-      : Layer(std::move(name), "Conv1D"), config_(std::move(config)) {}
+  using ConvLayer::ConvLayer;
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() != 2) {
       return absl::InvalidArgumentError(
           absl::StrCat("input ", inputs[0].ToString(), " is not a sequence [steps, channels]"));
     }
-    CAIRN_ASSIGN_OR_RETURN(const Shape output,
-                           kernels::OutputShape(Params({.shape = {1, 1, inputs[0][0], inputs[0][1]}})));
+    CAIRN_ASSIGN_OR_RETURN(
+        const Shape output,
+        kernels::OutputShape(config_.Params({.shape = {1, 1, inputs[0][0], inputs[0][1]}})));
     return Shape({output[2], output[3]});
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    return KernelAndBias(
-        {.name = "kernel",
-         .shape = {config_.conv.kernel_size[1], inputs[0][1] / config_.groups, config_.filters},
-         .initializer = config_.kernel_initializer,
-         .regularizer = config_.kernel_regularizer},
-        config_.filters, config_.conv);
+    return config_.KernelAndBias({config_.kernel_size[1], inputs[0][1] / config_.groups, config_.filters},
+                                 config_.filters);
   }
+
+  bool accepts_blocked(absl::Span<const Shape>) const override { return false; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;
-    kernels::Conv2DParams op_params = Params(params.inputs[0].WithShape({input[0], 1, input[1], input[2]}));
+    kernels::Conv2DParams op_params =
+        config_.Params(params.inputs[0].WithShape({input[0], 1, input[1], input[2]}));
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
-    std::unique_ptr<LayerOp> conv = std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias);
+    std::unique_ptr<LayerOp> conv = std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias);
     const kernels::TensorDesc image = conv->output();
     const kernels::TensorDesc sequence = image.WithShape({image.shape[0], image.shape[2], image.shape[3]});
     if (image.layout != kernels::Layout::kRowMajor) {
@@ -58,38 +51,17 @@ class Conv1DLayer final : public Layer {
       links.push_back({std::move(reorder)});
       CAIRN_ASSIGN_OR_RETURN(conv, ChainOp::Create(std::move(links), device));
     }
-    return ReluFusedOp(std::make_unique<ReshapedOp>(sequence, std::move(conv)), config_.conv.activation,
-                       device);
+    return ReluFusedOp(std::make_unique<ReshapedOp>(sequence, std::move(conv)), config_.activation, device);
   }
-
-  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
-                                   absl::Span<const OnnxVariable> variables,
-                                   OnnxBuilder& onnx) const override {
-    const OnnxConv conv = {.kernel = onnx.Weights(variables[0], {2, 1, 0}),
-                           .bias = config_.conv.use_bias ? onnx.Weights(variables[1]) : "",
-                           .filters = config_.filters,
-                           .groups = config_.groups};
-    return OnnxActivation(config_.conv.activation, AddOnnxConv(conv, config_.conv, inputs[0], onnx), onnx);
-  }
-
- private:
-  kernels::Conv2DParams Params(kernels::TensorDesc input) const {
-    return config_.conv.Params(std::move(input), config_.filters, config_.groups);
-  }
-
-  const Config config_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeConv1D(std::string name, ConfigReader& config) {
-  Conv1DLayer::Config read = {
-      .conv = ReadConv1DConfig(config),
-      .filters = config.PositiveInt("filters"),
-      .groups = config.PositiveInt("groups", 1),
-      .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
-      .kernel_regularizer = config.Regularizer("kernel_regularizer")};
-  return std::make_unique<Conv1DLayer>(std::move(name), std::move(read));
+  ConvConfig read = ReadConv1DConfig(config);
+  read.filters = config.PositiveInt("filters");
+  read.groups = config.PositiveInt("groups", 1);
+  return std::make_unique<Conv1DLayer>(std::move(name), "Conv1D", std::move(read));
 }
 
 }  // namespace cairn::nn

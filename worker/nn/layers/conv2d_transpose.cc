@@ -14,29 +14,17 @@ namespace {
 
 class Conv2DTransposeLayer final : public Layer {
  public:
-  struct Config {
-    ConvConfig conv;
-    int64_t filters;
-    InitializerSpec kernel_initializer;
-    RegularizerSpec kernel_regularizer;
-  };
-  Conv2DTransposeLayer(std::string name, Config config)
+  Conv2DTransposeLayer(std::string name, ConvConfig config)
       : Layer(std::move(name), "Conv2DTranspose"), config_(std::move(config)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    CAIRN_RETURN_IF_ERROR(CheckImage(inputs[0]));
-    CAIRN_ASSIGN_OR_RETURN(const Shape output,
-                           kernels::OutputShape(Params({.shape = BatchOfOne(inputs[0])})));
-    return WithoutBatch(output);
+    return ImageOutputShape(inputs[0],
+                            [this](kernels::TensorDesc input) { return Params(std::move(input)); });
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    return KernelAndBias(
-        {.name = "kernel",
-         .shape = {config_.conv.kernel_size[0], config_.conv.kernel_size[1], config_.filters, inputs[0][2]},
-         .initializer = config_.kernel_initializer,
-         .regularizer = config_.kernel_regularizer},
-        config_.filters, config_.conv);
+    return config_.KernelAndBias(
+        {config_.kernel_size[0], config_.kernel_size[1], config_.filters, inputs[0][2]}, config_.filters);
   }
 
   bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
@@ -46,8 +34,8 @@ class Conv2DTransposeLayer final : public Layer {
     kernels::Conv2DTransposeParams op_params = Params(params.inputs[0]);
     op_params.needs_input_gradient = params.needs_input_gradients;
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2DTranspose(op_params));
-    return ActivatedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.conv.use_bias),
-                       config_.conv.activation, device);
+    return ActivatedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias), config_.activation,
+                       device);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
@@ -60,9 +48,9 @@ class Conv2DTransposeLayer final : public Layer {
     // of `output`, these are 0, and "output_padding" is their number.
     std::vector<int64_t> before, after, unreached;
     for (int axis = 0; axis < 2; ++axis) {
-      const int64_t window = config_.conv.kernel_size[static_cast<size_t>(axis)];
-      const int64_t stride = config_.conv.strides[static_cast<size_t>(axis)];
-      const kernels::Window forward = kernels::MakeWindow(output[axis], window, stride, config_.conv.padding);
+      const int64_t window = config_.kernel_size[static_cast<size_t>(axis)];
+      const int64_t stride = config_.strides[static_cast<size_t>(axis)];
+      const kernels::Window forward = kernels::MakeWindow(output[axis], window, stride, config_.padding);
       before.push_back(forward.pad_before);
       after.push_back(forward.pad_after);
       unreached.push_back(output[axis] + forward.pad_before + forward.pad_after -
@@ -74,40 +62,36 @@ class Conv2DTransposeLayer final : public Layer {
     };
     std::vector<std::string> names = {onnx.ChannelsFirst(inputs[0]),
                                       onnx.Weights(variables[0], {3, 2, 0, 1})};
-    if (config_.conv.use_bias) names.push_back(onnx.Weights(variables[1]));
+    if (config_.use_bias) names.push_back(onnx.Weights(variables[1]));
     const std::string sum = onnx.Add("ConvTranspose", std::move(names),
-                                     {{"kernel_shape", pair(config_.conv.kernel_size)},
-                                      {"strides", pair(config_.conv.strides)},
+                                     {{"kernel_shape", pair(config_.kernel_size)},
+                                      {"strides", pair(config_.strides)},
                                       {"pads", std::move(before)},
                                       {"output_padding", std::move(unreached)}});
-    return OnnxActivation(config_.conv.activation, onnx.FromChannelsFirst(sum, output), onnx);
+    return OnnxActivation(config_.activation, onnx.FromChannelsFirst(sum, output), onnx);
   }
 
  private:
   kernels::Conv2DTransposeParams Params(kernels::TensorDesc input) const {
-    const ConvConfig& conv = config_.conv;
     return {.input = std::move(input),
             .filters = config_.filters,
-            .kernel_height = conv.kernel_size[0],
-            .kernel_width = conv.kernel_size[1],
-            .stride_height = conv.strides[0],
-            .stride_width = conv.strides[1],
-            .padding = conv.padding,
-            .use_bias = conv.use_bias};
+            .kernel_height = config_.kernel_size[0],
+            .kernel_width = config_.kernel_size[1],
+            .stride_height = config_.strides[0],
+            .stride_width = config_.strides[1],
+            .padding = config_.padding,
+            .use_bias = config_.use_bias};
   }
 
-  const Config config_;
+  const ConvConfig config_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeConv2DTranspose(std::string name, ConfigReader& config) {
-  Conv2DTransposeLayer::Config read = {
-      .conv = ReadConvConfig(config),
-      .filters = config.PositiveInt("filters"),
-      .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
-      .kernel_regularizer = config.Regularizer("kernel_regularizer")};
-  if (read.conv.dilation != std::array<int64_t, 2>{1, 1}) {
+  ConvConfig read = ReadConvConfig(config);
+  read.filters = config.PositiveInt("filters");
+  if (read.dilation != std::array<int64_t, 2>{1, 1}) {
     config.Fail("dilation_rate", "dilated transposed convolutions are not supported, only 1");
   }
   config.Refuse("groups", 1);

@@ -9,33 +9,43 @@
 namespace cairn::nn {
 namespace {
 
-ConvConfig ReadShared(ConfigReader& config) {
-  ConvConfig read;
+ConvConfig ReadShared(ConfigReader& config, absl::string_view kernel) {
+  ConvConfig read{ReadLinearConfig(config, kernel)};
   read.padding = ReadPadding(config);
-  read.activation = ReadActivation("activation", config);
-  read.use_bias = config.Bool("use_bias", true);
-  read.bias_initializer = config.Initializer("bias_initializer", "zeros");
-  read.bias_regularizer = config.Regularizer("bias_regularizer");
   config.Refuse("data_format", "channels_last");
-  config.RefuseUnlessNull({"activity_regularizer", "kernel_constraint", "bias_constraint"});
   return read;
+}
+
+// The kernel as a tensor [filters, c / groups, kernel_size].
+std::string OnnxKernel(const ConvConfig& config, const OnnxVariable& kernel, OnnxBuilder& onnx) {
+  const Shape& shape = kernel.shape;
+  if (shape.rank() == 3) return onnx.Weights(kernel, {2, 1, 0});
+  if (!config.depthwise) return onnx.Weights(kernel, {3, 2, 0, 1});
+  // Filter c * filters + m of the tensor is the m-th filter of channel c.
+  return onnx.Weights(kernel, {2, 3, 0, 1}, {shape[2] * shape[3], 1, shape[0], shape[1]});
 }
 
 }  // namespace
 
-kernels::Conv2DParams ConvConfig::Params(kernels::TensorDesc input, int64_t filters, int64_t groups) const {
+kernels::Conv2DParams ConvConfig::Params(kernels::TensorDesc input) const {
+  const int64_t channels = input.shape[3];
   return {.input = std::move(input),
-          .filters = filters,
+          .filters = FiltersOf(channels),
           .kernel_height = kernel_size[0],
           .kernel_width = kernel_size[1],
           .stride_height = strides[0],
           .stride_width = strides[1],
           .dilation_height = dilation[0],
           .dilation_width = dilation[1],
-          .groups = groups,
+          .groups = GroupsOf(channels),
           .padding = padding,
           .use_bias = use_bias,
           .relu = activation.is_plain_relu()};
+}
+
+std::vector<VariableSpec> ConvConfig::Variables(int64_t channels, std::string kernel) const {
+  return KernelAndBias({kernel_size[0], kernel_size[1], depthwise ? channels : channels / groups, filters},
+                       FiltersOf(channels), std::move(kernel));
 }
 
 kernels::Padding ReadPadding(ConfigReader& config) {
@@ -43,8 +53,8 @@ kernels::Padding ReadPadding(ConfigReader& config) {
                                                                         : kernels::Padding::kValid;
 }
 
-ConvConfig ReadConvConfig(ConfigReader& config) {
-  ConvConfig read = ReadShared(config);
+ConvConfig ReadConvConfig(ConfigReader& config, absl::string_view kernel) {
+  ConvConfig read = ReadShared(config, kernel);
   read.kernel_size = config.PositivePair("kernel_size");
   read.strides = config.PositivePair("strides", {{1, 1}});
   read.dilation = config.PositivePair("dilation_rate", {{1, 1}});
@@ -52,7 +62,7 @@ ConvConfig ReadConvConfig(ConfigReader& config) {
 }
 
 ConvConfig ReadConv1DConfig(ConfigReader& config) {
-  ConvConfig read = ReadShared(config);
+  ConvConfig read = ReadShared(config, "kernel");
   read.kernel_size = {1, config.PositiveSingle("kernel_size")};
   read.strides = {1, config.PositiveSingle("strides", 1)};
   read.dilation = {1, config.PositiveSingle("dilation_rate", 1)};
@@ -96,12 +106,17 @@ std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::a
   return attributes;
 }
 
-OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx) {
+OnnxValue AddOnnxConv(const ConvConfig& config, absl::Span<const OnnxVariable> variables, OnnxValue input,
+                      OnnxBuilder& onnx) {
+  std::vector<std::string> inputs = {OnnxKernel(config, variables[0], onnx)};
+  if (config.use_bias) inputs.push_back(onnx.Weights(variables[1]));
+  inputs.insert(inputs.begin(), onnx.ChannelsFirst(input));
   const Shape image = onnx.ShapeOf(input);
+  const int64_t channels = image[image.rank() - 1], groups = config.GroupsOf(channels);
   const absl::Span<const int64_t> spatial = image.dims().first(image.dims().size() - 1);
   std::vector<OnnxAttribute> attributes =
       OnnxWindows(spatial, config.kernel_size, config.strides, config.dilation, config.padding);
-  if (conv.groups != 1) attributes.push_back({"group", conv.groups});
+  if (groups != 1) attributes.push_back({"group", groups});
   Shape output;
   for (size_t i = 0; i < spatial.size(); ++i) {
     const size_t axis = 2 - spatial.size() + i;
@@ -110,21 +125,9 @@ OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue 
                                       config.strides[axis], config.padding)
                       .output);
   }
-  output.Append(conv.filters);
-  std::vector<std::string> inputs = {onnx.ChannelsFirst(input), conv.kernel};
-  if (!conv.bias.empty()) inputs.push_back(conv.bias);
-  return onnx.FromChannelsFirst(onnx.Add("Conv", std::move(inputs), std::move(attributes)), output);
-}
-
-std::vector<VariableSpec> KernelAndBias(VariableSpec kernel, int64_t filters, const ConvConfig& config) {
-  std::vector<VariableSpec> variables = {std::move(kernel)};
-  if (config.use_bias) {
-    variables.push_back({.name = "bias",
-                         .shape = {filters},
-                         .initializer = config.bias_initializer,
-                         .regularizer = config.bias_regularizer});
-  }
-  return variables;
+  output.Append(config.FiltersOf(channels));
+  const std::string sum = onnx.Add("Conv", std::move(inputs), std::move(attributes));
+  return OnnxActivation(config.activation, onnx.FromChannelsFirst(sum, output), onnx);
 }
 
 }  // namespace cairn::nn

@@ -7,27 +7,33 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/core/status.h"
 #include "kernels/ops.h"
+#include "kernels/window.h"
 #include "worker/nn/config_reader.h"
 #include "worker/nn/layer.h"
-#include "worker/nn/layers/activation.h"
+#include "worker/nn/layers/linear_config.h"
 
 namespace cairn::nn {
 
-struct ConvConfig {
-  std::array<int64_t, 2> kernel_size{}, strides{}, dilation{};
+struct ConvConfig : LinearConfig {
+  // If `depthwise`, each channel is a group, and `filters` is the number of filters per channel.
+  bool depthwise = false;
+  int64_t filters = 0, groups = 1;
+  std::array<int64_t, 2> kernel_size{1, 1}, strides{1, 1}, dilation{1, 1};
   kernels::Padding padding = kernels::Padding::kValid;
-  ActivationSpec activation;
-  bool use_bias = true;
-  InitializerSpec bias_initializer;
-  RegularizerSpec bias_regularizer;
 
+  // The numbers for an input with this number of channels.
+  int64_t FiltersOf(int64_t channels) const { return depthwise ? channels * filters : filters; }
+  int64_t GroupsOf(int64_t channels) const { return depthwise ? channels : groups; }
   // The parameters of a convolution of `input` [n, h, w, c]. A relu activation is fused.
-  kernels::Conv2DParams Params(kernels::TensorDesc input, int64_t filters, int64_t groups) const;
+  kernels::Conv2DParams Params(kernels::TensorDesc input) const;
+  // The variables of a convolution of images with this number of channels.
+  std::vector<VariableSpec> Variables(int64_t channels, std::string kernel = "kernel") const;
 };
 
-// Reads everything but filters, groups and the kernels' initializers and regularizers.
-ConvConfig ReadConvConfig(ConfigReader& config);
+// Reads everything but `filters` and `groups`. `kernel`: the prefix of the kernel's fields.
+ConvConfig ReadConvConfig(ConfigReader& config, absl::string_view kernel = "kernel");
 // Like ReadConvConfig(), for layers with one spatial axis. The first element of each pair is 1.
 ConvConfig ReadConv1DConfig(ConfigReader& config);
 kernels::Padding ReadPadding(ConfigReader& config);
@@ -38,24 +44,23 @@ absl::Status CheckImage(const Shape& input);
 Shape BatchOfOne(const Shape& image);
 // The inverse of BatchOfOne().
 Shape WithoutBatch(const Shape& shape);
+// The output shape, without the batch, of the op that params_of(TensorDesc) describes, for this input.
+template <typename ParamsOf>
+absl::StatusOr<Shape> ImageOutputShape(const Shape& input, const ParamsOf& params_of) {
+  CAIRN_RETURN_IF_ERROR(CheckImage(input));
+  CAIRN_ASSIGN_OR_RETURN(const Shape output, kernels::OutputShape(params_of({.shape = BatchOfOne(input)})));
+  return WithoutBatch(output);
+}
 
-// A convolution of an ONNX graph.
-struct OnnxConv {
-  std::string kernel;  // a tensor [filters, c / groups, kernel_size]
-  std::string bias;    // a tensor [filters]; empty: none
-  int64_t filters = 0, groups = 1;
-};
-// Adds a convolution with `config`'s windows, without its activation, over an image [h, w, c] or a sequence
-// [w, c].
-OnnxValue AddOnnxConv(const OnnxConv& conv, const ConvConfig& config, OnnxValue input, OnnxBuilder& onnx);
+// Adds a convolution of an image [h, w, c] or a sequence [w, c], and its activation. `variables`: the kernel,
+// and the bias if there is one.
+OnnxValue AddOnnxConv(const ConvConfig& config, absl::Span<const OnnxVariable> variables, OnnxValue input,
+                      OnnxBuilder& onnx);
 // Returns the attributes kernel_shape, strides and pads of sliding windows, and dilations if they are not 1.
 // `spatial` has the two extents of an image, or the one extent of a sequence, which uses the second element
 // of each pair.
 std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
                                        std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
                                        kernels::Padding padding);
-
-// The kernel, and the bias if there is one.
-std::vector<VariableSpec> KernelAndBias(VariableSpec kernel, int64_t filters, const ConvConfig& config);
 
 }  // namespace cairn::nn

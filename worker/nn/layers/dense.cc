@@ -4,23 +4,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
-#include "worker/nn/layers/activation.h"
 #include "worker/nn/layers/layer_ops.h"
 #include "worker/nn/layers/layers.h"
+#include "worker/nn/layers/linear_config.h"
 
 namespace cairn::nn {
 namespace {
 
 class DenseLayer final : public Layer {
  public:
-  struct Config {
-    int64_t units;
-    ActivationSpec activation;
-    bool use_bias;
-    InitializerSpec kernel_initializer, bias_initializer;
-    RegularizerSpec kernel_regularizer, bias_regularizer;
-  };
-  DenseLayer(std::string name, Config config) : Layer(std::move(name), "Dense"), config_(std::move(config)) {}
+  DenseLayer(std::string name, int64_t units, LinearConfig config)
+      : Layer(std::move(name), "Dense"), units_(units), config_(std::move(config)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
@@ -28,17 +22,7 @@ class DenseLayer final : public Layer {
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    std::vector<VariableSpec> variables = {{.name = "kernel",
-                                            .shape = {inputs[0][inputs[0].rank() - 1], config_.units},
-                                            .initializer = config_.kernel_initializer,
-                                            .regularizer = config_.kernel_regularizer}};
-    if (config_.use_bias) {
-      variables.push_back({.name = "bias",
-                           .shape = {config_.units},
-                           .initializer = config_.bias_initializer,
-                           .regularizer = config_.bias_regularizer});
-    }
-    return variables;
+    return config_.KernelAndBias({inputs[0][inputs[0].rank() - 1], units_}, units_);
   }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
@@ -49,7 +33,7 @@ class DenseLayer final : public Layer {
     CAIRN_ASSIGN_OR_RETURN(
         auto op,
         device.ops().MakeDense({.input = params.inputs[0].WithShape({input.num_elements() / inputs, inputs}),
-                                .units = config_.units,
+                                .units = units_,
                                 .use_bias = config_.use_bias,
                                 .relu = activation.is_plain_relu(),
                                 .needs_input_gradient = params.needs_input_gradients}));
@@ -79,26 +63,21 @@ class DenseLayer final : public Layer {
  private:
   Shape WithUnits(const Shape& input) const {
     Shape output(input.dims().first(input.dims().size() - 1));
-    output.Append(config_.units);
+    output.Append(units_);
     return output;
   }
 
-  const Config config_;
+  const int64_t units_;
+  const LinearConfig config_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeDense(std::string name, ConfigReader& config) {
-  DenseLayer::Config read = {.units = config.PositiveInt("units"),
-                             .activation = ReadActivation("activation", config),
-                             .use_bias = config.Bool("use_bias", true),
-                             .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
-                             .bias_initializer = config.Initializer("bias_initializer", "zeros"),
-                             .kernel_regularizer = config.Regularizer("kernel_regularizer"),
-                             .bias_regularizer = config.Regularizer("bias_regularizer")};
-  config.RefuseUnlessNull(
-      {"activity_regularizer", "kernel_constraint", "bias_constraint", "quantization_config", "lora_rank"});
-  return std::make_unique<DenseLayer>(std::move(name), std::move(read));
+  const int64_t units = config.PositiveInt("units");
+  LinearConfig read = ReadLinearConfig(config);
+  config.RefuseUnlessNull({"quantization_config", "lora_rank"});
+  return std::make_unique<DenseLayer>(std::move(name), units, std::move(read));
 }
 
 }  // namespace cairn::nn

@@ -24,10 +24,8 @@ class Pooling2DLayer final : public Layer {
       : Layer(std::move(name), std::move(class_name)), config_(config) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    CAIRN_RETURN_IF_ERROR(CheckImage(inputs[0]));
-    CAIRN_ASSIGN_OR_RETURN(const Shape output,
-                           kernels::OutputShape(Params({.shape = BatchOfOne(inputs[0])})));
-    return WithoutBatch(output);
+    return ImageOutputShape(inputs[0],
+                            [this](kernels::TensorDesc input) { return Params(std::move(input)); });
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
   bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
