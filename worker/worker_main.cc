@@ -18,6 +18,7 @@
 #include "common/build_info/build_info.h"
 #include "common/core/clock.h"
 #include "common/core/cores.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/out_of_memory.h"
@@ -497,13 +498,12 @@ int Main(int argc, char** argv) {
   net::AddMetricsFlags(app, watched);
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
-  app.add_option("--listen", listen.address,
-                 "Address to listen on, if other workers connect to this one (--mode allreduce, --place "
-                 "across workers) [0.0.0.0 and the port of this task]")
-      ->type_name("HOST:PORT")
-      ->group(kNetworkGroup);
+  AddFlags(app, kNetworkGroup,
+           {{"--listen HOST:PORT", &listen.address,
+             "Address to listen on, if other workers connect to this one (--mode allreduce, --place across "
+             "workers) [0.0.0.0 and the port of this task]"}});
   net::AddDataPortFlag(app, listen.data_port);
-  app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
+  AddFlags(app, "", {{"--reuse_port", &listen.reuse_port}});
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
