@@ -194,7 +194,7 @@ class ClusterCommand final : public Command {
     }
     // The container or the user of the script adds these flags. For the checks any value will do.
     if (options.model.empty()) options.model = "model.json";
-    if (options.data_dir.empty()) options.data_dir = "data";
+    if (options.data.path.empty()) options.data.path = "data";
     if (format.runs && options.all_reduce() != (plan_.servers == 0)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--ps: ", plan_.servers, " does not go with --mode ", options.mode));

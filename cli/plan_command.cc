@@ -56,7 +56,7 @@ class PlanCommand final : public Command {
          {"--norms", &input_.norms,
           "The optimizer needs norms (clipnorm, global_clipnorm, LAMB): servers send values only after all "
           "gradients have arrived"}});
-    worker::AddWireFlags(app, wire_, "Gradient compression");
+    worker::AddWireFlags(app, wire_);
     AddFlags(app, {{"--table", &table_,
                     "Print a table of step times for clusters of up to 1000 workers and 200 servers"},
                    {"--json", &json_, "Print one JSON object, in seconds and bytes"}});

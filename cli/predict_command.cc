@@ -95,22 +95,22 @@ class PredictCommand final : public Command {
          {"--loss NAME", &options_.loss, "Loss function, by Keras' name [from the model file]"},
          {"--metrics NAME,...", &options_.metrics, "Metrics, by Keras' names [from the model file]"},
          {"--input_scale X",
-          &options_.input_scale,
+          &options_.data.input_scale,
           "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, unless the "
           "model rescales them itself, and 1 for numbers]",
           {},
           kDefaultInText},
-         {"--label_column NAME", &options_.label_column,
+         {"--label_column NAME", &options_.data.label_column,
           "CSV, TFRecord: name of the label column [as in training; if unknown, label, ...; in CSV files the "
           "last column if there is one more than the inputs]"},
          {"--feature_column NAME,...", FlagReader([this](const std::string& names) {
-            options_.feature_columns = absl::StrSplit(names, ',');
+            options_.data.feature_columns = absl::StrSplit(names, ',');
             return absl::OkStatus();
           }),
           "CSV, TFRecord: names of the input columns, in the order of the model's inputs [as in training]"},
-         {"--missing_value X", &options_.missing_value,
+         {"--missing_value X", &options_.data.missing_value,
           "CSV: value of an empty field [as in training; if unknown, an empty field is an error]"},
-         {"--csv_separator NAME|C", Parsed(&options_.csv_separator, &data::ParseCsvSeparator),
+         {"--csv_separator NAME|C", Parsed(&options_.data.csv_separator, &data::ParseCsvSeparator),
           "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
          {"--limit N", &limit_, "Use only the first N examples; 0: all", WholeNumberFrom(0), kDefaultInText},
          {"--threads N", &threads_, "Compute threads; 0: one per core", WholeNumberBetween(0, kMaxThreads),

@@ -174,7 +174,8 @@ class TrainCommand final : public Command {
                                 num_workers_ / division->tasks, " groups of workers"));
     }
     const bool validation = inputs->data.validation != nullptr && options_.validation;
-    const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
+    const auto callbacks =
+        worker::Callbacks::Create(options_.callbacks, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
     if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
       Log(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
@@ -324,7 +325,7 @@ class TrainCommand final : public Command {
 
   std::string LogLevel(const CLI::App& app) const {
     if (!app.get_option("--log_level")->empty()) return options_.log_level;
-    return verbose_ || options_.log_device_placement ? "info" : "warning";
+    return verbose_ || options_.devices.log_device_placement ? "info" : "warning";
   }
 
   std::string model_;

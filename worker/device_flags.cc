@@ -66,49 +66,49 @@ void UseVisibleDevices(const std::string& visible_devices) {
   if (!visible_devices.empty()) setenv("CUDA_VISIBLE_DEVICES", visible_devices.c_str(), 1);
 }
 
-void AddDeviceFlags(CLI::App& app, TrainOptions& options) {
+void AddDeviceFlags(CLI::App& app, DeviceFlags& flags) {
   AddFlags(
       app, kGroup,
       {{"--device NAME",
-        &options.device,
+        &flags.device,
         "Device to compute on: /gpu:0, /cpu:0 or /job:worker/task:0/device:GPU:0; auto: a GPU if one is "
         "usable, otherwise the CPU; workers on one host use different GPUs",
         {&CheckDevice}},
-       {"--devices NAME,...", &options.devices,
+       {"--devices NAME,...", &flags.replicas,
         "Data parallelism on these devices: each has a replica of the model and a part of the worker's batch",
         ParsedBy(&ParseDeviceName), kOneWord},
-       {"--[no]mirrored", &options.mirrored,
+       {"--[no]mirrored", &flags.mirrored,
         "Like --devices with all GPUs, or with all CPU devices if there is no GPU"},
-       {"--place LAYERS=NAME,...", &options.place,
+       {"--place LAYERS=NAME,...", &flags.place,
         "Model parallelism: the layers whose names match LAYERS, for example 'dense*', run on this device, "
         "which may belong to another worker, for example /job:worker/task:1; the last matching rule applies",
         ParsedBy(&ParsePlacementRule), kRepeatable},
-       {"--micro_batches N", &options.micro_batches,
+       {"--micro_batches N", &flags.micro_batches,
         "Pipeline parallelism with --place: number of micro-batches that a batch is split into; 0: four per "
         "device, or one if the model has batch normalization",
         WholeNumberFrom(0)}});
-  AddCpuDevicesFlag(app, options.cpu_devices);
-  AddSoftPlacementFlag(app, options.allow_soft_placement);
-  AddVisibleDevicesFlag(app, options.visible_devices);
+  AddCpuDevicesFlag(app, flags.cpu_devices);
+  AddSoftPlacementFlag(app, flags.allow_soft_placement);
+  AddVisibleDevicesFlag(app, flags.visible_devices);
   AddFlags(app, kGroup,
-           {{"--precision fp32|tf32|bf16|fp16", Parsed(&options.precision, &kernels::ParsePrecision),
+           {{"--precision fp32|tf32|bf16|fp16", Parsed(&flags.cuda.precision, &kernels::ParsePrecision),
              "Precision of matrix products and convolutions on a GPU; the CPU computes tf32 in fp32 [tf32]"},
-            {"--[no]allow_growth", &options.allow_growth,
+            {"--[no]allow_growth", &flags.cuda.allow_growth,
              "Allocate GPU memory in chunks of doubling size, not exactly what the model needs"},
-            {"--per_process_gpu_memory_fraction X", &options.per_process_gpu_memory_fraction,
+            {"--per_process_gpu_memory_fraction X", &flags.cuda.memory_fraction,
              "Largest fraction of a GPU's memory that a worker allocates", NumberAboveUpTo(0, 1)},
-            {"--[no]log_device_placement", &options.log_device_placement,
+            {"--[no]log_device_placement", &flags.log_device_placement,
              "Log the device of each layer and the server of each variable"}});
 }
 
-absl::Status ValidateDeviceFlags(const TrainOptions& options) {
-  const FlagUse precision{absl::StrCat("--precision ", kernels::NameOf(options.precision)),
-                          !ComputesOnCpu(options.precision)};
-  const FlagUse cpu{absl::StrCat("--device ", options.device), NamesCpu(options.device)};
-  const FlagUse mirrored{"--mirrored", options.mirrored}, devices{"--devices", !options.devices.empty()};
-  const FlagUse replicas = options.mirrored ? mirrored : devices;
-  const FlagUse device{"--device", options.device != "auto"}, place{"--place", !options.place.empty()};
-  const FlagUse micro_batches{"--micro_batches", options.micro_batches > 0};
+absl::Status ValidateDeviceFlags(const DeviceFlags& flags) {
+  const FlagUse precision{absl::StrCat("--precision ", kernels::NameOf(flags.cuda.precision)),
+                          !ComputesOnCpu(flags.cuda.precision)};
+  const FlagUse cpu{absl::StrCat("--device ", flags.device), NamesCpu(flags.device)};
+  const FlagUse mirrored{"--mirrored", flags.mirrored}, devices{"--devices", !flags.replicas.empty()};
+  const FlagUse replicas = flags.mirrored ? mirrored : devices;
+  const FlagUse device{"--device", flags.device != "auto"}, place{"--place", !flags.place.empty()};
+  const FlagUse micro_batches{"--micro_batches", flags.micro_batches > 0};
   return CheckRules(
       {{precision, kExcludes, cpu, "the CPU computes in fp32"},
        {mirrored, kExcludes, devices, "it takes all of them"},

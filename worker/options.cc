@@ -13,7 +13,6 @@
 #include "common/core/flags.h"
 #include "common/net/data_channel/transport.h"
 #include "worker/data/csv_schema.h"
-#include "worker/device_flags.h"
 
 namespace cairn::worker {
 namespace {
@@ -61,31 +60,31 @@ void AddModel(CLI::App& app, TrainOptions& options) {
 void AddData(CLI::App& app, TrainOptions& options) {
   AddFlags(
       app, "Data",
-      {{"--data_dir DIR", &options.data_dir,
+      {{"--data_dir DIR", &options.data.path,
         "Directory with IDX, .npy, CIFAR, CSV or TFRecord files or with mnist.npz; or one .npz, .csv or "
         ".tfrecord file"},
-       {"--input_scale X", &options.input_scale,
+       {"--input_scale X", &options.data.input_scale,
         "Factor that all inputs are multiplied by [1/255 for bytes, unless the model rescales them itself; "
         "otherwise 1]",
         NumberAbove(0), kDefaultInText},
-       {"--limit_examples N", &options.limit_examples, "Use only the first N examples of each set; 0: all",
+       {"--limit_examples N", &options.data.limit, "Use only the first N examples of each set; 0: all",
         WholeNumberFrom(0), kDefaultInText},
-       {"--label_column NAME", &options.label_column,
+       {"--label_column NAME", &options.data.label_column,
         "CSV, TFRecord: name of the label column, in CSV files also its index [label, target or class; in "
         "TFRecord files also y; in CSV files otherwise the last column]"},
-       {"--feature_column NAME,...", Parsed(&options.feature_columns, &ParseNames),
+       {"--feature_column NAME,...", Parsed(&options.data.feature_columns, &ParseNames),
         "CSV, TFRecord: names of the input columns, in order [CSV: all except the label; TFRecord: image, "
         "x, ...]"},
-       {"--missing_value X", &options.missing_value,
+       {"--missing_value X", &options.data.missing_value,
         "CSV: value of an empty field [an empty field is an error]",
         NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
-       {"--max_bad_rows N", &options.max_bad_rows, "CSV, TFRecord: skip up to N invalid rows of each set",
-        WholeNumberFrom(0)},
-       {"--csv_separator NAME|C", Parsed(&options.csv_separator, &data::ParseCsvSeparator),
+       {"--max_bad_rows N", &options.data.max_bad_rows,
+        "CSV, TFRecord: skip up to N invalid rows of each set", WholeNumberFrom(0)},
+       {"--csv_separator NAME|C", Parsed(&options.data.csv_separator, &data::ParseCsvSeparator),
         "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
-       {"--class_weight CLASS:WEIGHT,...", Parsed(&options.class_weights, &ParseClassWeights),
+       {"--class_weight CLASS:WEIGHT,...", Parsed(&options.data.class_weights, &ParseClassWeights),
         "Weight of each class in the training loss, for example 0:1,1:2.5 [1 for every class]"},
-       {"--augment HOW,...", Parsed(&options.augmentation, &data::ParseAugmentation),
+       {"--augment HOW,...", Parsed(&options.data.augmentation, &data::ParseAugmentation),
         "Augment training images: flip, crop:PIXELS (random crop after padding), shift:FRACTION"},
        {"--[no]shuffle", &options.shuffle, "Shuffle the training examples in every epoch [yes]"},
        {"--shard_tail", &options.shard_tail,
@@ -132,22 +131,22 @@ void AddSynchronization(CLI::App& app, TrainOptions& options) {
   AddRules(app, {{"--sync_replicas", kExcludes, "--mode"}});
 }
 
-void AddOptimizer(CLI::App& app, TrainOptions& options) {
+void AddOptimizer(CLI::App& app, OptimizerFlags& flags) {
   AddFlags(
       app, "Optimizer",
-      {{"--optimizer NAME", &options.optimizer, "Optimizer, by Keras' name [from the model file]"},
-       {"--learning_rate X", &options.learning_rate,
+      {{"--optimizer NAME", &flags.name, "Optimizer, by Keras' name [from the model file]"},
+       {"--learning_rate X", &flags.learning_rate,
         "Constant learning rate, instead of the model file's value or schedule [from the model file]",
         NumberFrom(0)},
-       {"--momentum X", &options.momentum, "Momentum [from the model file]", NumberBetween(0, 1)},
-       {"--clipvalue X", &options.clipvalue,
+       {"--momentum X", &flags.momentum, "Momentum [from the model file]", NumberBetween(0, 1)},
+       {"--clipvalue X", &flags.clipvalue,
         "Clip each element of a gradient to [-X, X]; 0: no clipping [from the model file]", NumberFrom(0)},
-       {"--clipnorm X", &options.clipnorm,
+       {"--clipnorm X", &flags.clipnorm,
         "Clip each variable's gradient to this norm; 0: no clipping [from the model file]", NumberFrom(0)},
-       {"--global_clipnorm X", &options.global_clipnorm,
+       {"--global_clipnorm X", &flags.global_clipnorm,
         "Clip all gradients together to this global norm; 0: no clipping [from the model file]",
         NumberFrom(0)},
-       {"--weight_decay X", &options.weight_decay,
+       {"--weight_decay X", &flags.weight_decay,
         "Decoupled weight decay: each update subtracts X * learning rate * variable [from the model file]",
         NumberFrom(0)}});
   AddRules(app, {{"--clipnorm", kExcludes, "--clipvalue"},
@@ -167,35 +166,34 @@ void AddElastic(CLI::App& app, TrainOptions& options) {
   AddRules(app, {{"--min_workers", kNeeds, "--elastic"}, {"--max_workers", kNeeds, "--elastic"}});
 }
 
-void AddCallbacks(CLI::App& app, TrainOptions& options) {
+void AddCallbacks(CLI::App& app, CallbackFlags& flags) {
   AddFlags(
       app, "Callbacks",
-      {{"--monitor NAME", &options.monitor,
-        "Metric that the callbacks observe, named as in the progress line"},
-       {"--monitor_mode", &options.monitor_mode,
+      {{"--monitor NAME", &flags.monitor, "Metric that the callbacks observe, named as in the progress line"},
+       {"--monitor_mode", &flags.monitor_mode,
         "Whether the metric should decrease (min) or increase (max); auto: as the metric requires",
         OneOf({"auto", "min", "max"})},
-       {"--min_delta X", &options.min_delta,
+       {"--min_delta X", &flags.min_delta,
         "Smallest change that counts as an improvement [0 for --early_stopping, 0.0001 for "
         "--reduce_lr_on_plateau]",
         NumberFrom(0)},
-       {"--early_stopping PATIENCE", &options.early_stopping_patience,
+       {"--early_stopping PATIENCE", &flags.early_stopping_patience,
         "End the job for all workers after PATIENCE epochs without improvement", WholeNumberFrom(0)},
-       {"--baseline X", &options.baseline, "Value that the metric must also pass to count as improved",
+       {"--baseline X", &flags.baseline, "Value that the metric must also pass to count as improved",
         NumberBetween(std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max())},
-       {"--start_from_epoch N", &options.start_from_epoch,
+       {"--start_from_epoch N", &flags.start_from_epoch,
         "Number of initial epochs that early stopping ignores", WholeNumberFrom(0), kDefaultInText},
-       {"--[no]restore_best_weights", &options.restore_best_weights,
+       {"--[no]restore_best_weights", &flags.restore_best_weights,
         "The result has the parameters of the best epoch, not of the last one"},
-       {"--reduce_lr_on_plateau FACTOR", &options.plateau_factor,
+       {"--reduce_lr_on_plateau FACTOR", &flags.plateau_factor,
         "Multiply the learning rate by FACTOR when the metric stops improving", NumberBetween(0, 1)},
-       {"--plateau_patience N", &options.plateau_patience,
+       {"--plateau_patience N", &flags.plateau_patience,
         "Epochs without improvement before the learning rate is reduced", WholeNumberFrom(0)},
-       {"--plateau_cooldown N", &options.plateau_cooldown,
+       {"--plateau_cooldown N", &flags.plateau_cooldown,
         "Epochs after a reduction before epochs without improvement are counted again", WholeNumberFrom(0)},
-       {"--min_learning_rate X", &options.min_learning_rate, "Lower bound of the reduced learning rate",
+       {"--min_learning_rate X", &flags.min_learning_rate, "Lower bound of the reduced learning rate",
         NumberFrom(0)},
-       {"--save_best FILE.safetensors", &options.save_best,
+       {"--save_best FILE.safetensors", &flags.save_best,
         "Write the parameters to this file whenever the metric improves, as float32 with Keras' names"}});
   AddRules(app, {{"--baseline", kNeeds, "--early_stopping"},
                  {"--start_from_epoch", kNeeds, "--early_stopping"},
@@ -279,7 +277,7 @@ void AddNetwork(CLI::App& app, TrainOptions& options) {
              "--mode allreduce: auto: NCCL if every worker computes on its own GPU, otherwise the ring; "
              "ring: always a ring through host memory",
              OneOf({"auto", "ring"})}});
-  AddWireFlags(app, options.wire, "Gradient compression");
+  AddWireFlags(app, options.wire);
 }
 
 }  // namespace
@@ -289,12 +287,12 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddData(app, options);
   AddTraining(app, options);
   AddSynchronization(app, options);
-  AddOptimizer(app, options);
-  AddCallbacks(app, options);
+  AddOptimizer(app, options.optimizer);
+  AddCallbacks(app, options.callbacks);
   AddCheckpoints(app, options);
   AddFaultTolerance(app, options);
   AddElastic(app, options);
-  AddDeviceFlags(app, options);
+  AddDeviceFlags(app, options.devices);
   AddResources(app, options);
   AddNetwork(app, options);
   AddLogging(app, options);

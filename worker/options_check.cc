@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/flag_table.h"
 #include "common/core/status.h"
-#include "worker/device_flags.h"
 #include "worker/options.h"
 
 namespace cairn::worker {
@@ -61,7 +60,7 @@ absl::Status CheckPairs(const TrainOptions& options) {
 
 absl::Status Validate(const TrainOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("--model is missing");
-  if (options.data_dir.empty()) return absl::InvalidArgumentError("--data_dir is missing");
+  if (options.data.path.empty()) return absl::InvalidArgumentError("--data_dir is missing");
   if (options.resume.empty())
     return absl::InvalidArgumentError("--resume is empty: give auto, never or a directory");
   if (options.elastic && options.max_workers > 0 && options.max_workers < options.min_workers) {
@@ -69,14 +68,14 @@ absl::Status Validate(const TrainOptions& options) {
                                                    ", fewer than --min_workers ", options.min_workers));
   }
   CAIRN_RETURN_IF_ERROR(CheckPairs(options));
-  CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options));
+  CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options.devices));
   CAIRN_RETURN_IF_ERROR(ValidateWireFlags(options.wire));
-  if (options.optimizer == "adam" && options.momentum.has_value()) {
+  if (options.optimizer.name == "adam" && options.optimizer.momentum.has_value()) {
     return absl::InvalidArgumentError("--momentum does not go with --optimizer adam");
   }
-  if (!options.save_best.empty() && !absl::EndsWith(options.save_best, ".safetensors")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--save_best: '", options.save_best, "' does not end in .safetensors, the only format"));
+  if (!options.callbacks.save_best.empty() && !absl::EndsWith(options.callbacks.save_best, ".safetensors")) {
+    return absl::InvalidArgumentError(absl::StrCat("--save_best: '", options.callbacks.save_best,
+                                                   "' does not end in .safetensors, the only format"));
   }
   return absl::OkStatus();
 }

@@ -349,7 +349,7 @@ std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView&
                   .parameters = deps_.client.parameters(),
                   .batch = view,
                   .rows = batch.rows,
-                  .data = deps_.options.data_dir,
+                  .data = deps_.options.data.path,
                   .layer = deps_.replica.FirstNonFiniteLayer()});
 }
 

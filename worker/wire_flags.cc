@@ -21,8 +21,8 @@ bool Has(const std::vector<v1::GradientWire>& rules, v1::Encoding encoding) {
 
 }  // namespace
 
-void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group) {
-  AddFlags(app, group.c_str(),
+void AddWireFlags(CLI::App& app, WireFlags& flags) {
+  AddFlags(app, "Gradient compression",
            {{"--wire_dtype ENCODING|PATTERN=ENCODING,...", &flags.dtype,
              "Encoding of gradients on the network: float32, bfloat16, float16 (half the bytes), int8 (a "
              "quarter), "

@@ -108,13 +108,11 @@ absl::StatusOr<Compute> ComputeFor(const TrainOptions& options, const nn::Model&
   const int local_rank = cluster.spec.local_rank_of(cluster.self);
   return MakeCompute(
       options, model, loss,
-      {.device = options.device,
-       .allow_soft_placement = options.allow_soft_placement,
-       .cuda = {.precision = options.precision,
-                .allow_growth = options.allow_growth,
-                .memory_fraction = options.per_process_gpu_memory_fraction},
-       .cpu_devices = options.cpu_devices,
-       .threads = options.deterministic ? kDeterministicThreads * options.cpu_devices : cores,
+      {.device = options.devices.device,
+       .allow_soft_placement = options.devices.allow_soft_placement,
+       .cuda = options.devices.cuda,
+       .cpu_devices = options.devices.cpu_devices,
+       .threads = options.deterministic ? kDeterministicThreads * options.devices.cpu_devices : cores,
        .task = cluster.self,
        .trainer_on_host = local_rank},
       options.deterministic ? CoreRange{.first = local_rank * cores, .count = cores} : CoreRange(),
@@ -227,7 +225,7 @@ int RunStageWorker(const TrainOptions& options, const net::ResolvedCluster& clus
   for (const std::string& warning : compute->warnings) LogWarning(warning);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   for (const std::string& remark : compute->remarks) LogInfo(remark);
-  if (options.log_device_placement) {
+  if (options.devices.log_device_placement) {
     for (const std::string& line : compute->placement) LogInfo(line);
   }
   StopOnSignal stop(signals);
@@ -309,7 +307,8 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   const bool chief = cluster.self == cluster.spec.chief();
   std::optional<Callbacks> callbacks;
   if (chief) {
-    auto made = Callbacks::Create(options, model, metrics, data.validation != nullptr && options.validation);
+    auto made = Callbacks::Create(options.callbacks, model, metrics,
+                                  data.validation != nullptr && options.validation);
     if (!made.ok()) return Fault(made.status().message());
     callbacks.emplace(*std::move(made));
     if (!options.export_dir.empty()) {
@@ -358,7 +357,7 @@ int Run(const TrainOptions& options, const net::ResolvedCluster& cluster, const 
   if (const std::string warning = WarnOfThreads(options.threads); !warning.empty()) LogWarning(warning);
   LogInfo("cluster from ", cluster.source, ": ", cluster.spec.ToJson());
   for (const std::string& remark : compute->remarks) LogInfo(remark);
-  if (options.log_device_placement) {
+  if (options.devices.log_device_placement) {
     for (const std::string& line : compute->placement) LogInfo(line);
     for (const std::string& line : DescribeVariables(model, job->servers_size())) LogInfo(line);
   }
@@ -532,10 +531,11 @@ int Main(int argc, char** argv) {
                               cluster->spec.num_tasks("ps"), " ps"));
   }
   if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);
-  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
+  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic ||
+      options.devices.cpu_devices > 1) {
     WaitPassively(argv);
   }
-  UseVisibleDevices(options.visible_devices);
+  UseVisibleDevices(options.devices.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
   const int servers = cluster->spec.num_tasks("ps");
   const absl::Status limits = EnterLimits({.files = net::kTaskDescriptors,
