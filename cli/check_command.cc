@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include "cli/preflight.h"
 #include "common/core/clock.h"
 #include "common/core/edit_distance.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/access.h"
@@ -32,10 +32,7 @@ class CheckCommand final : public Command {
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    app.add_option("--timeout", timeout_seconds_, "Time limit for each server")
-        ->check(NumberAbove(0))
-        ->capture_default_str()
-        ->type_name("SECONDS");
+    AddFlags(app, {{"--timeout SECONDS", &timeout_seconds_, "Time limit for each server", NumberAbove(0)}});
     worker::AddTrainOptions(app, options_);
   }
 

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "cli/command.h"
 #include "common/core/files.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -166,15 +167,16 @@ class CheckpointCommand final : public Command {
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
     list_ = app.add_subcommand("list", "Print step, time (UTC), size in bytes and state of each checkpoint");
-    list_->add_flag("--quick", quick_, "Do not read the values; damaged values are not detected");
+    AddFlags(*list_, {{"--quick", &quick_, "Do not read the values; damaged values are not detected"}});
     show_ = app.add_subcommand("show", "Print the run state and the tensors of a checkpoint");
     verify_ = app.add_subcommand("verify",
                                  "Verify the checksums of all files; exit with 1 if a checkpoint is damaged");
     consolidate_ = app.add_subcommand("consolidate", "Write all variables to one .safetensors file");
     for (CLI::App* command : {list_, show_, verify_, consolidate_}) {
-      command->add_option("DIR", path_, "A --train_dir, or the directory of one checkpoint")->required();
+      AddFlags(*command,
+               {{"DIR", &path_, "A --train_dir, or the directory of one checkpoint", {}, kRequired}});
     }
-    consolidate_->add_option("-o,--output", output_, "File to write")->required()->type_name("FILE");
+    AddFlags(*consolidate_, {{"-o, --output FILE", &output_, "File to write", {}, kRequired}});
   }
 
   int Run(const CLI::App&) override {

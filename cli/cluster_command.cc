@@ -12,6 +12,7 @@
 #include "cli/cluster_files/quote.h"
 #include "cli/command.h"
 #include "common/core/files.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/core/words.h"
@@ -97,65 +98,38 @@ class ClusterCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     app.require_subcommand(1);
-    CLI::App* generate = generate_ =
+    CLI::App* generate =
         app.add_subcommand("generate", "Generate a ClusterSpec, or files that start the tasks of a cluster");
-    const auto number = [&](const char* name, int& value, int minimum, const char* what) {
-      generate->add_option(name, value, what)
-          ->check(WholeNumberFrom(minimum))
-          ->capture_default_str()
-          ->type_name("N");
-    };
-    generate
-        ->add_option(
-            "--format", format_,
-            "clusterspec: the JSON file of --cluster; shell: a script that uses ssh; compose: Docker "
-            "Compose; kubernetes: manifests")
-        ->check(OneOf({"clusterspec", "shell", "compose", "kubernetes"}))
-        ->capture_default_str();
-    number("--ps", plan_.servers, 0, "Number of parameter servers; 0 with --mode allreduce");
-    number("--workers", plan_.workers, 1, "Number of workers, including the chief");
-    number("--port", plan_.port, 1,
-           "Port of every task; tasks on the same host use consecutive ports from this one");
-    generate
-        ->add_option(
-            "--hosts", plan_.hosts,
-            "Hosts that run the tasks, assigned round-robin; only with --format clusterspec or shell")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->type_name("A,B,...");
-    generate->add_option("-o,--output", output_, "File to write [stdout]")->type_name("FILE");
-    const std::string group = "Containers";
-    generate->add_option("--name", plan_.name, "Name of the cluster in Kubernetes")
-        ->capture_default_str()
-        ->type_name("NAME")
-        ->group(group);
-    generate
-        ->add_option("--image", plan_.image,
-                     "Prefix of the images: IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu")
-        ->capture_default_str()
-        ->type_name("IMAGE")
-        ->group(group);
-    generate->add_option("--tag", plan_.tag, "Tag of the images")
-        ->capture_default_str()
-        ->type_name("TAG")
-        ->group(group);
-    generate->add_option("--gpus", plan_.gpus, "Number of GPUs of each worker")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
-    generate
-        ->add_option("--model", model_,
-                     "Kubernetes: model file to include in a ConfigMap [an existing ConfigMap NAME-model]")
-        ->type_name("FILE")
-        ->group(group);
-    generate
-        ->add_option(FlagNames("data_claim"), plan_.data_claim,
-                     "Kubernetes: persistent volume claim with the data [synthetic digits are generated]")
-        ->type_name("NAME")
-        ->group(group);
-    generate->add_option("FLAG", plan_.worker_flags,
-                         "Flags of cairn-worker, after --, for example -- --sync_replicas --epochs=5");
+    AddFlags(
+        *generate,
+        {{"--format", &format_,
+          "clusterspec: the JSON file of --cluster; shell: a script that uses ssh; compose: Docker Compose; "
+          "kubernetes: manifests",
+          OneOf({"clusterspec", "shell", "compose", "kubernetes"})},
+         {"--ps N", &plan_.servers, "Number of parameter servers; 0 with --mode allreduce",
+          WholeNumberFrom(0)},
+         {"--workers N", &plan_.workers, "Number of workers, including the chief", WholeNumberFrom(1)},
+         {"--port N", &plan_.port,
+          "Port of every task; tasks on the same host use consecutive ports from this one",
+          WholeNumberFrom(1)},
+         {"--hosts A,B,...",
+          &plan_.hosts,
+          "Hosts that run the tasks, assigned round-robin; only with --format clusterspec or shell",
+          {},
+          kOneWord},
+         {"-o, --output FILE", &output_, "File to write [stdout]"}});
+    AddFlags(
+        *generate, "Containers",
+        {{"--name NAME", &plan_.name, "Name of the cluster in Kubernetes"},
+         {"--image IMAGE", &plan_.image, "Prefix of the images: IMAGE-ps, IMAGE-worker and IMAGE-worker-gpu"},
+         {"--tag TAG", &plan_.tag, "Tag of the images"},
+         {"--gpus N", &plan_.gpus, "Number of GPUs of each worker", WholeNumberFrom(0)},
+         {"--model FILE", &model_,
+          "Kubernetes: model file to include in a ConfigMap [an existing ConfigMap NAME-model]"},
+         {"--data_claim NAME", &plan_.data_claim,
+          "Kubernetes: persistent volume claim with the data [synthetic digits are generated]"}});
+    AddFlags(*generate, {{"FLAG", &plan_.worker_flags,
+                          "Flags of cairn-worker, after --, for example -- --sync_replicas --epochs=5"}});
   }
 
   int Run(const CLI::App&) override {
@@ -220,7 +194,7 @@ class ClusterCommand final : public Command {
     }
     // The container or the user of the script adds these flags. For the checks any value will do.
     if (options.model.empty()) options.model = "model.json";
-    if (options.data_dir.empty()) options.data_dir = "data";
+    if (options.data.path.empty()) options.data.path = "data";
     if (format.runs && options.all_reduce() != (plan_.servers == 0)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--ps: ", plan_.servers, " does not go with --mode ", options.mode));
@@ -255,7 +229,6 @@ class ClusterCommand final : public Command {
     return line;
   }
 
-  CLI::App* generate_ = nullptr;
   std::string format_ = "clusterspec";
   std::string output_, model_;
   ClusterPlan plan_;

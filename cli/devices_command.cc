@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -7,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "common/core/cores.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "kernels/cpu/device.h"
 #include "worker/device_choice.h"
@@ -22,8 +22,8 @@ using nlohmann::ordered_json;
 class DevicesCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_flag("--json", json_,
-                 "Print one JSON object: physical_devices, logical_devices, and why no GPU can be used");
+    AddFlags(app, {{"--json", &json_,
+                    "Print one JSON object: physical_devices, logical_devices, and why no GPU can be used"}});
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);
   }

@@ -1,8 +1,8 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/path_checks.h"
 #include "worker/data/synthetic_mnist.h"
@@ -15,19 +15,11 @@ namespace {
 class DigitsCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("DIR", directory_, "Directory for the four files")->required()->type_name("DIR");
-    app.add_option("--train", num_train_, "Number of training examples")
-        ->check(WholeNumberFrom(1))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_option("--validation", num_validation_, "Number of validation examples")
-        ->check(WholeNumberFrom(1))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_option("--seed", seed_, "Seed of the generator; the same seed generates the same digits")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N");
+    AddFlags(app, {{"DIR DIR", &directory_, "Directory for the four files", {}, kRequired},
+                   {"--train N", &num_train_, "Number of training examples", WholeNumberFrom(1)},
+                   {"--validation N", &num_validation_, "Number of validation examples", WholeNumberFrom(1)},
+                   {"--seed N", &seed_, "Seed of the generator; the same seed generates the same digits",
+                    WholeNumberFrom(0)}});
   }
 
   int Run(const CLI::App&) override {

@@ -1,10 +1,10 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "worker/export/model_files.h"
@@ -19,18 +19,17 @@ constexpr char kProgram[] = "cairn export";
 class ExportCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option(
-           "WEIGHTS", weights_,
-           "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file")
-        ->required()
-        ->type_name("DIR|FILE");
-    app.add_option("-o,--output", output_, "File to write: .onnx or .safetensors")
-        ->required()
-        ->type_name("FILE");
-    app.add_option("--model", model_,
-                   "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, "
-                   ".npz and .h5 files without a model]")
-        ->type_name("FILE");
+    AddFlags(
+        app,
+        {{"WEIGHTS DIR|FILE",
+          &weights_,
+          "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file",
+          {},
+          kRequired},
+         {"-o, --output FILE", &output_, "File to write: .onnx or .safetensors", {}, kRequired},
+         {"--model FILE", &model_,
+          "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, .npz and "
+          ".h5 files without a model]"}});
   }
 
   int Run(const CLI::App&) override {

@@ -1,10 +1,10 @@
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <string>
 
 #include "cli/command.h"
 #include "common/core/clock.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/grpc_util.h"
@@ -21,15 +21,11 @@ constexpr char kProgram[] = "cairn health";
 class HealthCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("HOST:PORT", address_, "Address of the server")->required();
-    app.add_option("--service", service_,
-                   "Health service to check: ready fails until the variables are initialized [only that the "
-                   "server responds]")
-        ->type_name("NAME");
-    app.add_option("--timeout", timeout_seconds_, "Time limit")
-        ->check(NumberAbove(0))
-        ->capture_default_str()
-        ->type_name("SECONDS");
+    AddFlags(app, {{"HOST:PORT", &address_, "Address of the server", {}, kRequired},
+                   {"--service NAME", &service_,
+                    "Health service to check: ready fails until the variables are initialized [only that the "
+                    "server responds]"},
+                   {"--timeout SECONDS", &timeout_seconds_, "Time limit", NumberAbove(0)}});
     net::AddTlsFlags(app, tls_);
   }
 

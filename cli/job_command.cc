@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "common/core/clock.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/access.h"
@@ -58,10 +59,8 @@ class JobCommand final : public Command {
         "Cancel the job: workers exit with code 1, servers with 0 within 10 s; no checkpoint is saved");
     net::AddClusterFlags(*cancel, flags_);
     net::AddAccessFlags(*cancel, access_);
-    cancel->add_option("--timeout", timeout_seconds_, "Time limit for each server")
-        ->check(NumberAbove(0))
-        ->capture_default_str()
-        ->type_name("SECONDS");
+    AddFlags(*cancel,
+             {{"--timeout SECONDS", &timeout_seconds_, "Time limit for each server", NumberAbove(0)}});
   }
 
   int Run(const CLI::App&) override {

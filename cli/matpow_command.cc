@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "common/core/aligned_buffer.h"
 #include "common/core/cores.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
@@ -40,25 +41,14 @@ struct Power {
 class MatpowCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("--size", size_, "Rows and columns of the matrices")
-        ->check(WholeNumberBetween(1, 30000))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_option("--power", power_, "Exponent n")
-        ->check(WholeNumberFrom(1))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_option("--devices", devices_,
-                   "Devices that compute the powers: one for both powers, or one for each")
-        ->delimiter(',')
-        ->expected(1, 2)
-        ->default_str("auto")
-        ->type_name("NAME[,NAME]");
-    app.add_option(FlagNames("sum_device"), sum_device_, "Device that computes the sum")
-        ->capture_default_str()
-        ->type_name("NAME");
-    app.add_option("--seed", seed_, "Seed of the random matrices")->capture_default_str()->type_name("N");
-    app.add_flag(FlagNames("log_device_placement"), log_placement_, "Log the device of each operation");
+    AddFlags(app, {{"--size N", &size_, "Rows and columns of the matrices", WholeNumberBetween(1, 30000)},
+                   {"--power N", &power_, "Exponent n", WholeNumberFrom(1)},
+                   {"--devices NAME[,NAME]", &devices_,
+                    "Devices that compute the powers: one for both powers, or one for each"},
+                   {"--sum_device NAME", &sum_device_, "Device that computes the sum"},
+                   {"--seed N", &seed_, "Seed of the random matrices"},
+                   {"--log_device_placement", &log_placement_, "Log the device of each operation"}});
+    app.get_option("--devices")->expected(1, 2)->default_str("auto");
     worker::AddCpuDevicesFlag(app, cpu_devices_);
     worker::AddSoftPlacementFlag(app, allow_soft_placement_);
     worker::AddVisibleDevicesFlag(app, visible_devices_);

@@ -1,7 +1,7 @@
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "cli/command.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "worker/export/model_source.h"
 #include "worker/nn/model.h"
@@ -12,9 +12,11 @@ namespace {
 class ModelCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("MODEL", path_, "Model file: Keras JSON, .keras, or a .h5 file with a whole model")
-        ->required()
-        ->type_name("FILE");
+    AddFlags(app, {{"MODEL FILE",
+                    &path_,
+                    "Model file: Keras JSON, .keras, or a .h5 file with a whole model",
+                    {},
+                    kRequired}});
   }
 
   int Run(const CLI::App&) override {

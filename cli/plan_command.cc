@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/planner.h"
 #include "cli/ring_plan.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/net/codec.h"
 #include "common/net/gradient/wire_choice.h"
@@ -26,68 +26,40 @@ constexpr int kMaxServers = 256;
 constexpr int kTableWorkers[] = {1, 8, 64, 256, 1000};
 constexpr int kTableServers[] = {1, 4, 16, 64, 200};
 
-// Checks a flag's value with a parser of the planner.
-template <typename Parse>
-CLI::Validator ParsedBy(Parse parse) {
-  return CLI::Validator([parse](std::string& text) { return std::string(parse(text).status().message()); },
-                        "");
-}
-
 class PlanCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option("MODEL", model_, "Model file: Keras JSON, .keras, or a .h5 file with a whole model")
-        ->required()
-        ->type_name("FILE");
-    app.add_option("--ps", servers_, "Number of parameter servers")
-        ->check(WholeNumberFrom(1))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_option("--workers", input_.workers, "Number of workers")
-        ->check(WholeNumberFrom(1))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_option(
-           "--link", link_,
-           "Bandwidth of each machine's network link in each direction, for example 10Gbit or 100Mbit")
-        ->check(ParsedBy(ParseLinkRate))
-        ->capture_default_str()
-        ->type_name("RATE");
-    app.add_option(
-           FlagNames("step_compute"), compute_,
-           "Compute time of one step of a worker, for example 30ms; `step_bench --compute_only` measures it")
-        ->required()
-        ->check(ParsedBy(ParseSeconds))
-        ->type_name("TIME");
-    app.add_option(FlagNames("round_trip"), round_trip_,
-                   "Round-trip time of a small message between two machines")
-        ->check(ParsedBy(ParseSeconds))
-        ->capture_default_str()
-        ->type_name("TIME");
-    app.add_option(
-           FlagNames("task_rate"), task_rate_,
-           "Largest rate at which one task sends or receives, whatever its link; push_pull_bench measures it")
-        ->check(ParsedBy(ParseLinkRate))
-        ->capture_default_str()
-        ->type_name("RATE");
-    app.add_option(FlagNames("memory_bandwidth"), memory_gigabytes_,
-                   "Memory bandwidth of a server's update, in GB/s; apply_bench measures it")
-        ->check(NumberAbove(0))
-        ->capture_default_str()
-        ->type_name("X");
-    app.add_option(FlagNames("optimizer_slots"), input_.optimizer_slots,
-                   "Optimizer slots of each parameter: 0 for SGD, 1 with momentum, 2 for Adam")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N");
-    app.add_flag(
-        "--norms", input_.norms,
-        "The optimizer needs norms (clipnorm, global_clipnorm, LAMB): servers send values only after all "
-        "gradients have arrived");
-    worker::AddWireFlags(app, wire_, "Gradient compression");
-    app.add_flag("--table", table_,
-                 "Print a table of step times for clusters of up to 1000 workers and 200 servers");
-    app.add_flag("--json", json_, "Print one JSON object, in seconds and bytes");
+    AddFlags(
+        app,
+        {{"MODEL FILE",
+          &model_,
+          "Model file: Keras JSON, .keras, or a .h5 file with a whole model",
+          {},
+          kRequired},
+         {"--ps N", &servers_, "Number of parameter servers", WholeNumberFrom(1)},
+         {"--workers N", &input_.workers, "Number of workers", WholeNumberFrom(1)},
+         {"--link RATE", &link_,
+          "Bandwidth of each machine's network link in each direction, for example 10Gbit or 100Mbit",
+          ParsedBy(&ParseLinkRate)},
+         {"--step_compute TIME", &compute_,
+          "Compute time of one step of a worker, for example 30ms; `step_bench --compute_only` measures it",
+          ParsedBy(&ParseSeconds), kRequired},
+         {"--round_trip TIME", &round_trip_, "Round-trip time of a small message between two machines",
+          ParsedBy(&ParseSeconds)},
+         {"--task_rate RATE", &task_rate_,
+          "Largest rate at which one task sends or receives, whatever its link; push_pull_bench measures it",
+          ParsedBy(&ParseLinkRate)},
+         {"--memory_bandwidth X", &memory_gigabytes_,
+          "Memory bandwidth of a server's update, in GB/s; apply_bench measures it", NumberAbove(0)},
+         {"--optimizer_slots N", &input_.optimizer_slots,
+          "Optimizer slots of each parameter: 0 for SGD, 1 with momentum, 2 for Adam", WholeNumberFrom(0)},
+         {"--norms", &input_.norms,
+          "The optimizer needs norms (clipnorm, global_clipnorm, LAMB): servers send values only after all "
+          "gradients have arrived"}});
+    worker::AddWireFlags(app, wire_);
+    AddFlags(app, {{"--table", &table_,
+                    "Print a table of step times for clusters of up to 1000 workers and 200 servers"},
+                   {"--json", &json_, "Print one JSON object, in seconds and bytes"}});
   }
 
   int Run(const CLI::App&) override {

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include "cli/command.h"
 #include "common/core/cores.h"
 #include "common/core/files.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/out_of_memory.h"
 #include "common/core/status.h"
@@ -39,19 +39,6 @@ namespace cairn::cli {
 namespace {
 
 constexpr char kProgram[] = "cairn predict";
-
-void AddCsvSeparatorFlag(CLI::App& app, char& separator) {
-  app.add_option_function<std::string>(
-         FlagNames("csv_separator"),
-         [&separator](const std::string& text) { separator = *data::ParseCsvSeparator(text); },
-         "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return std::string(data::ParseCsvSeparator(text).status().message());
-          },
-          ""))
-      ->type_name("NAME|C");
-}
 
 // Shortens a number for display, "0.998"; --output has full precision.
 std::string Number(float value) {
@@ -85,55 +72,49 @@ std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
 class PredictCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    app.add_option(
-           "WEIGHTS", weights_,
-           "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file")
-        ->required()
-        ->type_name("DIR|FILE");
-    app.add_option(
-           "INPUTS", inputs_,
-           "Examples: one .npy or IDX file, plain or .gz, for each input of the model; or a .csv file, a "
-           ".tfrecord file or a directory of images, with or without labels")
-        ->required()
-        ->type_name("FILE|DIR");
-    app.add_option("--labels", labels_, "File with the true labels, .npy or IDX; prints loss and metrics")
-        ->type_name("FILE");
-    app.add_option(
-           "-o,--output", output_,
-           "Write the outputs of the model as float32 to this file, instead of printing one line per example")
-        ->type_name("FILE.npy");
-    app.add_option("--model", options_.model,
-                   "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, "
-                   ".npz and .h5 files without a model]")
-        ->type_name("FILE");
-    app.add_option("--loss", options_.loss, "Loss function, by Keras' name [from the model file]")
-        ->type_name("NAME");
-    app.add_option("--metrics", options_.metrics, "Metrics, by Keras' names [from the model file]")
-        ->type_name("NAME,...");
-    app.add_option(FlagNames("input_scale"), options_.input_scale,
-                   "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, "
-                   "unless the model rescales them itself, and 1 for numbers]")
-        ->type_name("X");
-    app.add_option(FlagNames("label_column"), options_.label_column,
-                   "CSV, TFRecord: name of the label column [as in training; if unknown, label, ...; in CSV "
-                   "files the last column if there is one more than the inputs]")
-        ->type_name("NAME");
-    app.add_option_function<std::string>(
-           FlagNames("feature_column"),
-           [this](const std::string& names) { options_.feature_columns = absl::StrSplit(names, ','); },
-           "CSV, TFRecord: names of the input columns, in the order of the model's inputs [as in training]")
-        ->type_name("NAME,...");
-    app.add_option_function<float>(
-           FlagNames("missing_value"), [this](const float& value) { options_.missing_value = value; },
-           "CSV: value of an empty field [as in training; if unknown, an empty field is an error]")
-        ->type_name("X");
-    AddCsvSeparatorFlag(app, options_.csv_separator);
-    app.add_option("--limit", limit_, "Use only the first N examples; 0: all")
-        ->check(WholeNumberFrom(0))
-        ->type_name("N");
-    app.add_option("--threads", threads_, "Compute threads; 0: one per core")
-        ->check(WholeNumberBetween(0, kMaxThreads))
-        ->type_name("N");
+    AddFlags(
+        app,
+        {{"WEIGHTS DIR|FILE",
+          &weights_,
+          "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file",
+          {},
+          kRequired},
+         {"INPUTS FILE|DIR",
+          &inputs_,
+          "Examples: one .npy or IDX file, plain or .gz, for each input of the model; or a .csv file, a "
+          ".tfrecord file or a directory of images, with or without labels",
+          {},
+          kRequired},
+         {"--labels FILE", &labels_, "File with the true labels, .npy or IDX; prints loss and metrics"},
+         {"-o, --output FILE.npy", &output_,
+          "Write the outputs of the model as float32 to this file, instead of printing one line per example"},
+         {"--model FILE", &options_.model,
+          "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, .npz and "
+          ".h5 "
+          "files without a model]"},
+         {"--loss NAME", &options_.loss, "Loss function, by Keras' name [from the model file]"},
+         {"--metrics NAME,...", &options_.metrics, "Metrics, by Keras' names [from the model file]"},
+         {"--input_scale X",
+          &options_.data.input_scale,
+          "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, unless the "
+          "model rescales them itself, and 1 for numbers]",
+          {},
+          kDefaultInText},
+         {"--label_column NAME", &options_.data.label_column,
+          "CSV, TFRecord: name of the label column [as in training; if unknown, label, ...; in CSV files the "
+          "last column if there is one more than the inputs]"},
+         {"--feature_column NAME,...", FlagReader([this](const std::string& names) {
+            options_.data.feature_columns = absl::StrSplit(names, ',');
+            return absl::OkStatus();
+          }),
+          "CSV, TFRecord: names of the input columns, in the order of the model's inputs [as in training]"},
+         {"--missing_value X", &options_.data.missing_value,
+          "CSV: value of an empty field [as in training; if unknown, an empty field is an error]"},
+         {"--csv_separator NAME|C", Parsed(&options_.data.csv_separator, &data::ParseCsvSeparator),
+          "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
+         {"--limit N", &limit_, "Use only the first N examples; 0: all", WholeNumberFrom(0), kDefaultInText},
+         {"--threads N", &threads_, "Compute threads; 0: one per core", WholeNumberBetween(0, kMaxThreads),
+          kDefaultInText}});
   }
 
   int Run(const CLI::App&) override {

@@ -102,7 +102,7 @@ class Preflight {
     if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0)
       findings_.push_back(Plan(*model, servers));
     int64_t examples = 1;
-    if (!options_.data_dir.empty()) {
+    if (!options_.data.path.empty()) {
       if (const absl::Status status = CheckCompiled(*model); !status.ok()) {
         Fault("job", status.message(), "change the flag or the model file that it names");
         return;
@@ -110,7 +110,7 @@ class Preflight {
       const auto inputs = worker::LoadInputs(options_);
       if (!inputs.ok()) {
         Fault("data", inputs.status().message(),
-              FileExists(options_.data_dir)
+              FileExists(options_.data.path)
                   ? "correct the data, or the flag that determines how it is read"
                   : "--data_dir must name a directory or file that this machine can read");
         return;
@@ -193,9 +193,9 @@ class Preflight {
   }
 
   void LookAtDevice() {
-    const auto chosen = worker::ChooseDevice({.device = options_.device,
-                                              .allow_soft_placement = options_.allow_soft_placement,
-                                              .cuda = {.precision = options_.precision},
+    const auto chosen = worker::ChooseDevice({.device = options_.devices.device,
+                                              .allow_soft_placement = options_.devices.allow_soft_placement,
+                                              .cuda = {.precision = options_.devices.cuda.precision},
                                               .task = given_.cluster.self},
                                              given_.backends);
     if (!chosen.ok()) {

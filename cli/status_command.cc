@@ -13,6 +13,7 @@
 #include "cairn/v1/inspector.grpc.pb.h"
 #include "cli/command.h"
 #include "cli/status_view.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/core/thread.h"
@@ -34,17 +35,11 @@ class StatusCommand final : public Command {
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    app.add_option("--watch", watch_seconds_,
-                   "Repeat at this interval until interrupted; SECONDS may be omitted")
-        ->expected(0, 1)
-        ->default_str("2")
-        ->check(NumberAbove(0))
-        ->type_name("SECONDS");
-    app.add_flag("--json", json_, "Print one JSON object");
-    app.add_option("--timeout", timeout_seconds_, "Time limit for each server")
-        ->check(NumberAbove(0))
-        ->capture_default_str()
-        ->type_name("SECONDS");
+    AddFlags(app, {{"--watch SECONDS", &watch_seconds_,
+                    "Repeat at this interval until interrupted; SECONDS may be omitted", NumberAbove(0)},
+                   {"--json", &json_, "Print one JSON object"},
+                   {"--timeout SECONDS", &timeout_seconds_, "Time limit for each server", NumberAbove(0)}});
+    app.get_option("--watch")->expected(0, 1)->default_str("2");
   }
 
   int Run(const CLI::App& app) override {

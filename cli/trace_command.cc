@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "common/core/files.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/core/trace_file.h"
@@ -24,10 +25,10 @@ class TraceCommand final : public Command {
     app.require_subcommand(1);
     merge_ =
         app.add_subcommand("merge", "Merge the timelines of several tasks into one file, with one clock");
-    merge_->add_option("OUT", out_, "File to write")->required()->type_name("FILE");
-    merge_->add_option("IN", in_, "Files that tasks wrote with --trace_file")->required()->type_name("FILE");
+    AddFlags(*merge_, {{"OUT FILE", &out_, "File to write", {}, kRequired},
+                       {"IN FILE", &in_, "Files that tasks wrote with --trace_file", {}, kRequired}});
     show_ = app.add_subcommand("show", "Show where the time of a step goes");
-    show_->add_option("FILE", file_, "Timeline of one task, or a merged one")->required()->type_name("FILE");
+    AddFlags(*show_, {{"FILE FILE", &file_, "Timeline of one task, or a merged one", {}, kRequired}});
   }
 
   int Run(const CLI::App&) override {

@@ -18,8 +18,10 @@
 #include "cli/ports.h"
 #include "cli/supervisor.h"
 #include "common/core/cores.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/limits.h"
+#include "common/core/memory_size.h"
 #include "common/core/out_of_memory.h"
 #include "common/core/standard_streams.h"
 #include "common/core/words.h"
@@ -102,41 +104,29 @@ std::vector<std::string> OurEnvironment(const std::string& token) {
 class TrainCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    const std::string group = "Local cluster";
-    CLI::Option* model = app.add_option("MODEL", model_, "Same as --model")->type_name("FILE");
-    app.add_option(std::string(kServersFlag), num_servers_,
-                   "Number of parameter servers; 0 with --mode allreduce")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
-    app.add_option("--workers", num_workers_, "Number of workers; they share the cores")
-        ->check(WholeNumberFrom(1))
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
-    app.add_option(FlagNames("ps_memory_limit"), ps_memory_limit_,
-                   "Memory that the job may use on each server, for example 4GiB or 500MB; sets cairn-ps "
-                   "--memory_limit")
-        ->check(MemorySize())
-        ->type_name("SIZE")
-        ->group(group);
+    AddFlags(app, {{"MODEL FILE", &model_, "Same as --model"}});
+    AddFlags(app, "Local cluster",
+             {{"--ps N", &num_servers_, "Number of parameter servers; 0 with --mode allreduce",
+               WholeNumberFrom(0)},
+              {"--workers N", &num_workers_, "Number of workers; they share the cores", WholeNumberFrom(1)},
+              {"--ps_memory_limit SIZE", &ps_memory_limit_,
+               "Memory that the job may use on each server, for example 4GiB or 500MB; sets cairn-ps "
+               "--memory_limit",
+               ParsedBy(&ParseMemorySize)}});
     // Applies to the first start of one task; see common/core/fault_points.h.
     app.add_option("--fault", faults_)->group("");
     AddTrainOptions(app, options_);
-    app.add_flag("--verbose", verbose_, "Show all log messages of the tasks, not only warnings")
-        ->group(kLoggingGroup);
-    app.add_option(FlagNames("max_restarts"), max_restarts_,
-                   "Number of times that each failed task is restarted; servers are restarted only with "
-                   "--train_dir or --ps_replication")
-        ->check(WholeNumberFrom(0))
-        ->capture_default_str()
-        ->type_name("N")
-        ->group("Fault tolerance");
+    AddFlags(app, kLoggingGroup,
+             {{"--verbose", &verbose_, "Show all log messages of the tasks, not only warnings"}});
+    AddFlags(app, "Fault tolerance",
+             {{"--max_restarts N", &max_restarts_,
+               "Number of times that each failed task is restarted; servers are restarted only with "
+               "--train_dir or --ps_replication",
+               WholeNumberFrom(0)}});
     net::AddAccessFlags(app, access_);
     net::AddMetricsFlags(app, metrics_);
     AddTraceFlags(app, trace_);
-    model->excludes(app.get_option("--model"));
+    AddRules(app, {{"MODEL", kExcludes, "--model"}});
   }
 
   int Run(const CLI::App& app) override {
@@ -184,7 +174,8 @@ class TrainCommand final : public Command {
                                 num_workers_ / division->tasks, " groups of workers"));
     }
     const bool validation = inputs->data.validation != nullptr && options_.validation;
-    const auto callbacks = worker::Callbacks::Create(options_, inputs->model, inputs->metrics, validation);
+    const auto callbacks =
+        worker::Callbacks::Create(options_.callbacks, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return Fault(callbacks.status().message());
     if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
       Log(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
@@ -334,7 +325,7 @@ class TrainCommand final : public Command {
 
   std::string LogLevel(const CLI::App& app) const {
     if (!app.get_option("--log_level")->empty()) return options_.log_level;
-    return verbose_ || options_.log_device_placement ? "info" : "warning";
+    return verbose_ || options_.devices.log_device_placement ? "info" : "warning";
   }
 
   std::string model_;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
 #include "common/core/clock.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
 #include "common/net/access.h"
@@ -53,16 +54,15 @@ class VarCommand final : public Command {
     for (CLI::App* command : {set_, get_, list_}) {
       net::AddClusterFlags(*command, flags_);
       net::AddAccessFlags(*command, access_);
-      command->add_option("--timeout", timeout_seconds_, "Time limit for connecting to the servers")
-          ->check(NumberAbove(0))
-          ->capture_default_str()
-          ->type_name("SECONDS");
+      AddFlags(*command, {{"--timeout SECONDS", &timeout_seconds_, "Time limit for connecting to the servers",
+                           NumberAbove(0)}});
     }
     for (CLI::App* command : {set_, get_})
-      command->add_option("NAME", name_, "Name of the variable")->required();
-    set_->add_option("VALUE", value_, "A number, or several numbers: 1,2,3")->required();
-    set_->add_flag("--force", force_,
-                   "Set the variable even while a job is training; the job continues with the new value");
+      AddFlags(*command, {{"NAME", &name_, "Name of the variable", {}, kRequired}});
+    AddFlags(*set_,
+             {{"VALUE", &value_, "A number, or several numbers: 1,2,3", {}, kRequired},
+              {"--force", &force_,
+               "Set the variable even while a job is training; the job continues with the new value"}});
   }
 
   int Run(const CLI::App&) override {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/build_info/build_info.h"
 #include "common/core/cores.h"
+#include "common/core/flag_table.h"
 #include "common/core/flags.h"
 #include "common/core/log.h"
 #include "common/core/out_of_memory.h"
@@ -48,29 +49,26 @@ int Main(int argc, char** argv) {
   net::AddAccessFlags(app, flags.access);
   net::AddMetricsFlags(app, flags.metrics);
   AddTraceFlags(app, flags.trace);
-  app.add_option("--listen", flags.listen, "Address to listen on [0.0.0.0 and the port of this task]")
-      ->type_name("HOST:PORT")
-      ->group(kNetworkGroup);
-  app.add_flag("--reuse_port,--reuse-port", flags.reuse_port)->group("");
-  app.add_option(FlagNames("memory_limit"), flags.memory_limit,
-                 "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its "
-                 "control group]")
-      ->check(MemorySize())
-      ->type_name("SIZE")
-      ->group("Resources");
-  app.add_option(FlagNames("transport"), flags.transport,
-                 "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP "
-                 "and gRPC; grpc: only gRPC [auto]")
-      ->check(OneOf(net::kTransportWords))
-      ->group(kNetworkGroup);
+  AddFlags(
+      app, kNetworkGroup,
+      {{"--listen HOST:PORT", &flags.listen, "Address to listen on [0.0.0.0 and the port of this task]"}});
+  AddFlags(app, "", {{"--reuse_port", &flags.reuse_port}});
+  AddFlags(app, "Resources",
+           {{"--memory_limit SIZE", &flags.memory_limit,
+             "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its control "
+             "group]",
+             ParsedBy(&ParseMemorySize)}});
+  AddFlags(app, kNetworkGroup,
+           {{"--transport", &flags.transport,
+             "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP and "
+             "gRPC; grpc: only gRPC [auto]",
+             OneOf(net::kTransportWords), kDefaultInText}});
   net::AddDataPortFlag(app, flags.data_port);
-  app.add_option(FlagNames("threads"), flags.threads,
-                 "Threads that apply a large update; 0: one per core, at most 4. Results do not depend on it")
-      ->check(WholeNumberBetween(0, kMaxThreads))
-      ->type_name("N")
-      ->group("Resources");
-  AddLogLevelFlag(app, log_level);
-  AddLogFormatFlag(app, log_format);
+  AddFlags(app, "Resources",
+           {{"--threads N", &flags.threads,
+             "Threads that apply a large update; 0: one per core, at most 4. Results do not depend on it",
+             WholeNumberBetween(0, kMaxThreads), kDefaultInText}});
+  AddLogFlags(app, log_level, log_format);
   AddFaultFlag(app, flags.fault);
   if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
 

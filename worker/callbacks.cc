@@ -15,7 +15,7 @@
 namespace cairn::worker {
 namespace {
 
-absl::StatusOr<nn::Better> DirectionOf(const TrainOptions& options, absl::Span<const nn::MetricSpec> metrics,
+absl::StatusOr<nn::Better> DirectionOf(const CallbackFlags& flags, absl::Span<const nn::MetricSpec> metrics,
                                        bool validation) {
   std::vector<std::string> names = {"loss"};
   for (const nn::MetricSpec& metric : metrics) names.push_back(metric.name);
@@ -23,57 +23,57 @@ absl::StatusOr<nn::Better> DirectionOf(const TrainOptions& options, absl::Span<c
   if (validation) {
     for (size_t i = 0, count = names.size(); i < count; ++i) names.push_back(absl::StrCat("val_", names[i]));
   }
-  if (std::find(names.begin(), names.end(), options.monitor) == names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("--monitor: there is no metric '", options.monitor,
+  if (std::find(names.begin(), names.end(), flags.monitor) == names.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("--monitor: there is no metric '", flags.monitor,
                                                    "'; there are ", absl::StrJoin(names, ", "),
                                                    validation ? "" : "; no validation set is evaluated"));
   }
-  if (options.monitor_mode != "auto") {
-    return options.monitor_mode == "min" ? nn::Better::kLower : nn::Better::kHigher;
+  if (flags.monitor_mode != "auto") {
+    return flags.monitor_mode == "min" ? nn::Better::kLower : nn::Better::kHigher;
   }
   for (const nn::MetricSpec& metric : metrics) {
-    if (metric.name == absl::StripPrefix(options.monitor, "val_")) return metric.better;
+    if (metric.name == absl::StripPrefix(flags.monitor, "val_")) return metric.better;
   }
   return nn::Better::kLower;  // the loss
 }
 
 }  // namespace
 
-absl::StatusOr<Callbacks> Callbacks::Create(const TrainOptions& options, const nn::Model& model,
+absl::StatusOr<Callbacks> Callbacks::Create(const CallbackFlags& flags, const nn::Model& model,
                                             absl::Span<const nn::MetricSpec> metrics, bool validation) {
-  const bool monitors = options.early_stopping_patience.has_value() || options.plateau_factor.has_value() ||
-                        !options.save_best.empty();
+  const bool monitors = flags.early_stopping_patience.has_value() || flags.plateau_factor.has_value() ||
+                        !flags.save_best.empty();
   nn::Better better = nn::Better::kLower;
   if (monitors) {
-    CAIRN_ASSIGN_OR_RETURN(better, DirectionOf(options, metrics, validation));
+    CAIRN_ASSIGN_OR_RETURN(better, DirectionOf(flags, metrics, validation));
   }
-  if (!options.save_best.empty()) {
-    if (const absl::Status status = CheckWritable(options.save_best); !status.ok()) {
+  if (!flags.save_best.empty()) {
+    if (const absl::Status status = CheckWritable(flags.save_best); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--save_best: ", status.message()));
     }
   }
-  return Callbacks(options, model, better);
+  return Callbacks(flags, model, better);
 }
 
-Callbacks::Callbacks(const TrainOptions& options, const nn::Model& model, nn::Better better)
+Callbacks::Callbacks(const CallbackFlags& flags, const nn::Model& model, nn::Better better)
     : model_(&model),
-      monitor_(options.monitor),
-      restore_best_weights_(options.restore_best_weights),
-      save_best_(options.save_best) {
-  if (options.early_stopping_patience.has_value()) {
+      monitor_(flags.monitor),
+      restore_best_weights_(flags.restore_best_weights),
+      save_best_(flags.save_best) {
+  if (flags.early_stopping_patience.has_value()) {
     early_stopping_.emplace(EarlyStopping::Options{.better = better,
-                                                   .min_delta = options.min_delta.value_or(0),
-                                                   .patience = *options.early_stopping_patience,
-                                                   .baseline = options.baseline,
-                                                   .start_from_epoch = options.start_from_epoch});
+                                                   .min_delta = flags.min_delta.value_or(0),
+                                                   .patience = *flags.early_stopping_patience,
+                                                   .baseline = flags.baseline,
+                                                   .start_from_epoch = flags.start_from_epoch});
   }
-  if (options.plateau_factor.has_value()) {
+  if (flags.plateau_factor.has_value()) {
     plateau_.emplace(ReduceOnPlateau::Options{.better = better,
-                                              .factor = *options.plateau_factor,
-                                              .min_delta = options.min_delta.value_or(1e-4),
-                                              .patience = options.plateau_patience,
-                                              .cooldown = options.plateau_cooldown,
-                                              .min_rate = options.min_learning_rate});
+                                              .factor = *flags.plateau_factor,
+                                              .min_delta = flags.min_delta.value_or(1e-4),
+                                              .patience = flags.plateau_patience,
+                                              .cooldown = flags.plateau_cooldown,
+                                              .min_rate = flags.min_learning_rate});
   }
   if (!save_best_.empty()) saved_.emplace(better);
 }

@@ -27,7 +27,7 @@ class Callbacks {
   // `metrics`: the model's metrics. With `validation`, --monitor may also name a metric of the validation
   // set, such as "val_loss". INVALID_ARGUMENT if --monitor names no metric, or if the --save_best file cannot
   // be written. `model` must outlive the object.
-  static absl::StatusOr<Callbacks> Create(const TrainOptions& options, const nn::Model& model,
+  static absl::StatusOr<Callbacks> Create(const CallbackFlags& flags, const nn::Model& model,
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 
   // Whether the callbacks may reduce the learning rate. If so, the caller must set the current rate.
@@ -53,7 +53,7 @@ class Callbacks {
   std::optional<int64_t> best_epoch() const { return best_epoch_; }
 
  private:
-  Callbacks(const TrainOptions& options, const nn::Model& model, nn::Better better);
+  Callbacks(const CallbackFlags& flags, const nn::Model& model, nn::Better better);
   absl::Status Save(int64_t epoch, double value, absl::Span<const float> parameters);
 
   const nn::Model* model_;

@@ -49,14 +49,14 @@ class Maker {
       CAIRN_RETURN_IF_ERROR(MakeOurs());
       return std::move(compute_);
     }
-    CAIRN_RETURN_IF_ERROR(options_.mirrored || !options_.devices.empty() ? MakeMirrored() : MakePlaced());
+    CAIRN_RETURN_IF_ERROR(options_.devices.data_parallel() ? MakeMirrored() : MakePlaced());
     return std::move(compute_);
   }
 
  private:
   absl::Status MakeMirrored() {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<FoundDevice> found,
-                           options_.mirrored ? AllOfOneType() : NamedDevices());
+                           options_.devices.mirrored ? AllOfOneType() : NamedDevices());
     CAIRN_RETURN_IF_ERROR(StartThreads(found));
     compute_.remarks.push_back(absl::StrCat("a replica on each of ", compute_.name));
     auto group = GroupOf(found);
@@ -104,7 +104,7 @@ class Maker {
 
   absl::StatusOr<std::vector<FoundDevice>> NamedDevices() const {
     std::vector<FoundDevice> found;
-    for (const std::string& text : options_.devices) {
+    for (const std::string& text : options_.devices.replicas) {
       CAIRN_ASSIGN_OR_RETURN(FoundDevice device, FindDevice(text, "--devices", request_, makers_));
       const bool twice = std::any_of(found.begin(), found.end(),
                                      [&](const FoundDevice& other) { return other.name == device.name; });
@@ -123,12 +123,14 @@ class Maker {
   }
 
   absl::Status MakePlaced() {
-    CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement, PlaceLayers(model_, options_.place, request_, makers_));
+    CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
+                           PlaceLayers(model_, options_.devices.place, request_, makers_));
     const size_t before = compute_.warnings.size();
     Append(compute_.remarks, placement.remarks);
     Append(compute_.warnings, placement.warnings);
     const auto lane_count = static_cast<int64_t>(placement.devices.size());
-    if (lane_count == 1 && options_.micro_batches <= 1) return MakeAlone(std::move(placement), before);
+    if (lane_count == 1 && options_.devices.micro_batches <= 1)
+      return MakeAlone(std::move(placement), before);
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
     const int64_t micro_batches = MicroBatchesOf(options_, model_, lane_count);
     compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,
@@ -144,9 +146,9 @@ class Maker {
   // ChooseDevice(), which may fall back to the CPU. `before`: the number of warnings before the placement
   // added its own.
   absl::Status MakeAlone(LayerPlacement placement, size_t before) {
-    const bool free =
-        options_.place.empty() && std::all_of(model_.nodes().begin(), model_.nodes().end(),
-                                              [](const nn::Node& node) { return node.device.empty(); });
+    const bool free = options_.devices.place.empty() &&
+                      std::all_of(model_.nodes().begin(), model_.nodes().end(),
+                                  [](const nn::Node& node) { return node.device.empty(); });
     auto chosen =
         free ? ChooseDevice(request_, makers_) : MakeDevice(placement.devices[0], request_, makers_);
     if (!chosen.ok()) return chosen.status();
@@ -184,7 +186,7 @@ class Maker {
     for (size_t i = 0; i < partition.location_of.size(); ++i)
       here.push_back(partition.task_of(i) == assignment_->task);
     CAIRN_ASSIGN_OR_RETURN(LayerPlacement placement,
-                           PlaceLayers(model_, options_.place, request_, makers_, &here));
+                           PlaceLayers(model_, options_.devices.place, request_, makers_, &here));
     Append(compute_.remarks, placement.remarks);
     Append(compute_.warnings, placement.warnings);
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
@@ -234,7 +236,7 @@ class Maker {
 }  // namespace
 
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t devices) {
-  if (options.micro_batches > 0) return options.micro_batches;
+  if (options.devices.micro_batches > 0) return options.devices.micro_batches;
   // Trainable BatchNormalization normalizes by the batch, so splitting a batch would change the results.
   const bool normalizes = std::any_of(
       model.variables().begin(), model.variables().end(),

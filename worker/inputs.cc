@@ -16,17 +16,8 @@
 
 namespace cairn::worker {
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model) {
-  data::DataOptions data = {.path = options.data_dir,
-                            .input_scale = options.input_scale,
-                            .limit = options.limit_examples,
-                            .example_shape = model.input_shape(),
-                            .label_column = options.label_column,
-                            .feature_columns = options.feature_columns,
-                            .missing_value = options.missing_value,
-                            .max_bad_rows = options.max_bad_rows,
-                            .csv_separator = options.csv_separator,
-                            .class_weights = options.class_weights,
-                            .augmentation = options.augmentation};
+  data::DataOptions data = options.data;
+  data.example_shape = model.input_shape();
   for (const nn::ModelInput& input : model.inputs()) {
     data.input_names.push_back(input.name);
     data.input_shapes.push_back(input.shape);

@@ -92,39 +92,40 @@ absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& opti
 }
 
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model) {
+  const OptimizerFlags& flags = options.optimizer;
   v1::OptimizerConfig config;
   const auto& compiled = model.compile_config().optimizer;
-  if (options.optimizer.empty() && !compiled.has_value()) {
+  if (flags.name.empty() && !compiled.has_value()) {
     return absl::InvalidArgumentError("the model file names no optimizer: give --optimizer");
   }
   // An optimizer other than the file's starts with Keras' defaults; the same optimizer keeps the file's
   // hyperparameters.
-  const bool from_file =
-      compiled.has_value() && (options.optimizer.empty() || absl::AsciiStrToLower(options.optimizer) ==
-                                                                absl::AsciiStrToLower(compiled->class_name));
-  config.set_name(from_file ? compiled->class_name : options.optimizer);
+  const bool from_file = compiled.has_value() &&
+                         (flags.name.empty() ||
+                          absl::AsciiStrToLower(flags.name) == absl::AsciiStrToLower(compiled->class_name));
+  config.set_name(from_file ? compiled->class_name : flags.name);
   auto& hyperparameters = *config.mutable_hyperparameters();
   if (from_file) hyperparameters.insert(compiled->config.begin(), compiled->config.end());
   const auto& schedule = model.compile_config().learning_rate_schedule;
-  if (from_file && schedule.has_value() && !options.learning_rate.has_value()) {
+  if (from_file && schedule.has_value() && !flags.learning_rate.has_value()) {
     CAIRN_ASSIGN_OR_RETURN(*config.mutable_learning_rate_schedule(), MakeSchedule(*schedule));
-    if (options.plateau_factor.has_value()) {
+    if (options.callbacks.plateau_factor.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--reduce_lr_on_plateau does not go with the model file's learning rate schedule ",
                        schedule->class_name, ": replace it by --learning_rate"));
     }
   }
   // Only one kind of clipping can be active.
-  if (options.clipvalue.has_value() || options.clipnorm.has_value() || options.global_clipnorm.has_value()) {
+  if (flags.clipvalue.has_value() || flags.clipnorm.has_value() || flags.global_clipnorm.has_value()) {
     for (const char* name : {"clipvalue", "clipnorm", "global_clipnorm"}) hyperparameters.erase(name);
   }
   const std::pair<const char*, const std::optional<double>&> overrides[] = {
-      {"learning_rate", options.learning_rate},
-      {"momentum", options.momentum},
-      {"clipvalue", options.clipvalue},
-      {"clipnorm", options.clipnorm},
-      {"global_clipnorm", options.global_clipnorm},
-      {"weight_decay", options.weight_decay}};
+      {"learning_rate", flags.learning_rate},
+      {"momentum", flags.momentum},
+      {"clipvalue", flags.clipvalue},
+      {"clipnorm", flags.clipnorm},
+      {"global_clipnorm", flags.global_clipnorm},
+      {"weight_decay", flags.weight_decay}};
   for (const auto& [name, value] : overrides) {
     if (value.has_value()) hyperparameters[name] = *value;
   }

@@ -32,9 +32,10 @@ std::string ModelPartition::Describe(const nn::Model& model) const {
 
 absl::StatusOr<ModelPartition> PartitionModel(const nn::Model& model, const TrainOptions& options) {
   ModelPartition partition;
-  if (options.mirrored || !options.devices.empty()) return partition;
+  if (options.devices.data_parallel()) return partition;
   std::vector<std::string> remarks;  // ignored here: PlaceLayers() reports them
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked, AskedDevices(model, options.place, remarks));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<AskedDevice> asked,
+                         AskedDevices(model, options.devices.place, remarks));
   std::vector<DeviceName> names;
   for (const AskedDevice& one : asked) {
     auto name = ParseDeviceName(one.text);

@@ -5,15 +5,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/cuda_backend.h"
-#include "worker/data/augment.h"
+#include "worker/data/dataset.h"
+#include "worker/device_flags.h"
 #include "worker/wire_flags.h"
 
 namespace CLI {
@@ -22,25 +19,46 @@ class App;
 
 namespace cairn::worker {
 
+struct OptimizerFlags {
+  std::string name;                     // --optimizer: overrides the model file's
+  std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
+  std::optional<double> momentum;       // --momentum
+  // --clipvalue --clipnorm --global_clipnorm: at most one of them; replaces the model file's clipping; 0: no
+  // clipping.
+  std::optional<double> clipvalue, clipnorm, global_clipnorm;
+  std::optional<double> weight_decay;  // --weight_decay
+};
+
+// Keras' EarlyStopping, ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), see worker/callbacks.h.
+struct CallbackFlags {
+  std::string monitor = "val_loss";   // --monitor: a metric that the progress line shows
+  std::string monitor_mode = "auto";  // --monitor_mode auto|min|max
+  // --min_delta; nullopt: 0 for --early_stopping, 0.0001 for --reduce_lr_on_plateau.
+  std::optional<double> min_delta;
+  std::optional<int64_t> early_stopping_patience;  // --early_stopping PATIENCE: epochs; nullopt: never stop
+  std::optional<double> baseline;                  // --baseline: only better epochs reset the patience
+  int64_t start_from_epoch = 0;                    // --start_from_epoch: earlier epochs, from 0, are ignored
+  // --restore_best_weights: when training ends, the weights of the best epoch are restored.
+  bool restore_best_weights = false;
+  std::optional<double> plateau_factor;  // --reduce_lr_on_plateau FACTOR: in [0, 1); nullopt: never
+  int64_t plateau_patience = 10;         // --plateau_patience: epochs
+  int64_t plateau_cooldown = 0;          // --plateau_cooldown: epochs
+  double min_learning_rate = 0;          // --min_learning_rate
+  std::string save_best;                 // --save_best FILE.safetensors; empty: none
+};
+
 struct TrainOptions {
   // Grouped as in --help, with a few exceptions.
 
   // Model.
   std::string model;  // --model: Keras JSON or .keras file
 
-  // Data.
-  std::string data_dir;  // --data_dir
-  // --input_scale; NaN: the default of data::DataOptions.
-  float input_scale = std::numeric_limits<float>::quiet_NaN();
-  int64_t limit_examples = 0;  // --limit_examples: use only the first N of each set; 0: all
-  char csv_separator = 0;      // --csv_separator; 0: comma, semicolon or tab, detected from the first file
-  std::string label_column;    // --label_column: of CSV and TFRecord files; empty: label, y, target, ...
-  // --feature_column A,B: of CSV and TFRecord files; empty: all (CSV), or image, x, ... (TFRecord)
-  std::vector<std::string> feature_columns;
-  std::optional<float> missing_value;      // --missing_value: for empty CSV fields; nullopt: they are errors
-  int64_t max_bad_rows = 0;                // --max_bad_rows: skipped rows per set of CSV or TFRecord files
-  std::map<int64_t, float> class_weights;  // --class_weight CLASS:WEIGHT,...; other classes weigh 1
-  data::Augmentation augmentation;         // --augment flip,crop:PIXELS,shift:FRACTION: of training images
+  // Data. The flags are --data_dir, --input_scale, --limit_examples, --csv_separator, --label_column,
+  // --feature_column, --missing_value, --max_bad_rows, --class_weight and --augment; the model determines the
+  // other fields of `data`.
+  data::DataOptions data;
+  std::string shard_tail = "exact";  // --shard_tail exact|pad|drop
+  bool shuffle = true;               // --shuffle / --noshuffle
 
   // Training.
   int64_t batch_size = 32;  // --batch_size: per worker
@@ -58,24 +76,14 @@ struct TrainOptions {
   // --staleness_aware_learning_rate: divides the learning rate by the staleness.
   bool staleness_aware_learning_rate = false;
 
-  // Optimizer.
-  std::string optimizer;                // --optimizer: overrides the model file's
-  std::optional<double> learning_rate;  // --learning_rate: overrides the model file's, and its schedule
-  std::optional<double> momentum;       // --momentum
-  // --clipvalue --clipnorm --global_clipnorm: at most one of them; replaces the model file's clipping; 0: no
-  // clipping.
-  std::optional<double> clipvalue, clipnorm, global_clipnorm;
-  std::optional<double> weight_decay;  // --weight_decay
+  OptimizerFlags optimizer;
 
-  // Loss, metrics, and the order of the data.
-  std::string loss;                  // --loss: overrides the model file's
-  std::string metrics;               // --metrics: names, comma-separated; overrides the model file's
-  uint64_t seed = 0;                 // --seed
-  std::string shard_tail = "exact";  // --shard_tail exact|pad|drop
-  bool shuffle = true;               // --shuffle / --noshuffle
+  // Loss, metrics and random numbers.
+  std::string loss;     // --loss: overrides the model file's
+  std::string metrics;  // --metrics: names, comma-separated; overrides the model file's
+  uint64_t seed = 0;    // --seed
 
-  // Gradient compression.
-  WireFlags wire;  // --wire_dtype --wire_values --topk_fraction
+  WireFlags wire;
 
   // Elastic training.
   std::string data_sharding;  // --data_sharding static|dynamic; empty: static, or dynamic with --elastic
@@ -84,22 +92,7 @@ struct TrainOptions {
   int64_t max_workers = 0;    // --max_workers: more workers wait to join an elastic job; 0: no limit
   bool dynamic_sharding() const { return elastic || data_sharding == "dynamic"; }
 
-  // Callbacks: Keras' EarlyStopping, ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), see
-  // worker/callbacks.h.
-  std::string monitor = "val_loss";   // --monitor: a metric that the progress line shows
-  std::string monitor_mode = "auto";  // --monitor_mode auto|min|max
-  // --min_delta; nullopt: 0 for --early_stopping, 0.0001 for --reduce_lr_on_plateau.
-  std::optional<double> min_delta;
-  std::optional<int64_t> early_stopping_patience;  // --early_stopping PATIENCE: epochs; nullopt: never stop
-  std::optional<double> baseline;                  // --baseline: only better epochs reset the patience
-  int64_t start_from_epoch = 0;                    // --start_from_epoch: earlier epochs, from 0, are ignored
-  // --restore_best_weights: when training ends, the weights of the best epoch are restored.
-  bool restore_best_weights = false;
-  std::optional<double> plateau_factor;  // --reduce_lr_on_plateau FACTOR: in [0, 1); nullopt: never
-  int64_t plateau_patience = 10;         // --plateau_patience: epochs
-  int64_t plateau_cooldown = 0;          // --plateau_cooldown: epochs
-  double min_learning_rate = 0;          // --min_learning_rate
-  std::string save_best;                 // --save_best FILE.safetensors; empty: none
+  CallbackFlags callbacks;
 
   // Checkpoints and resume.
   std::string train_dir;        // --train_dir: directory of the checkpoints; empty: none are written
@@ -132,21 +125,7 @@ struct TrainOptions {
   std::string log_format = "text";  // --log_format text|json: of log and progress
   std::string log_level = "info";   // --log_level debug|info|warning|error
 
-  // Devices.
-  std::string device = "auto";       // --device auto|NAME: TensorFlow's name of a device
-  std::vector<std::string> devices;  // --devices A,B: a replica on each; empty: one on --device
-  bool mirrored = false;             // --mirrored: a replica on each GPU, or else on each CPU device
-  std::vector<std::string> place;    // --place 'LAYERS=DEVICE',...: the last matching rule counts
-  // --micro_batches: number of micro-batches per batch, for a model on several devices; 0: four for each
-  // device.
-  int64_t micro_batches = 0;
-  int cpu_devices = 1;                // --cpu_devices: logical devices that share the CPU
-  bool allow_soft_placement = false;  // --allow_soft_placement: use the CPU if a device does not exist
-  std::string visible_devices;        // --visible_devices 0,2: sets CUDA_VISIBLE_DEVICES; empty: unchanged
-  kernels::Precision precision = kernels::Precision::kTensorFloat32;  // --precision fp32|tf32|bf16|fp16
-  bool allow_growth = false;                   // --allow_growth: GPU memory grows by doubling
-  double per_process_gpu_memory_fraction = 1;  // --per_process_gpu_memory_fraction: in (0, 1]
-  bool log_device_placement = false;           // --log_device_placement: logs each layer's device
+  DeviceFlags devices;
 
   // Resources, network, and time limits.
   int threads = 0;             // --threads; 0: divide the cores among the tasks on this host

@@ -268,7 +268,7 @@ std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView&
                   .parameters = deps_.client.parameters(),
                   .batch = view,
                   .rows = batch.rows,
-                  .data = setup_.options.data_dir,
+                  .data = setup_.options.data.path,
                   .layer = deps_.replica.FirstNonFiniteLayer()});
 }
 

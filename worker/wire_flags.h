@@ -23,7 +23,7 @@ struct WireFlags {
   std::optional<double> topk_fraction{};
 };
 
-void AddWireFlags(CLI::App& app, WireFlags& flags, const std::string& group);
+void AddWireFlags(CLI::App& app, WireFlags& flags);
 // INVALID_ARGUMENT naming the flags that exclude or require each other.
 absl::Status ValidateWireFlags(const WireFlags& flags);
 

@@ -86,13 +86,12 @@ int Main(int argc, char** argv) {
   net::AddMetricsFlags(app, watched);
   AddTraceFlags(app, traced);
   AddTrainOptions(app, options);
-  app.add_option("--listen", listen.address,
-                 "Address to listen on, if other workers connect to this one (--mode allreduce, --place "
-                 "across workers) [0.0.0.0 and the port of this task]")
-      ->type_name("HOST:PORT")
-      ->group(kNetworkGroup);
+  AddFlags(app, kNetworkGroup,
+           {{"--listen HOST:PORT", &listen.address,
+             "Address to listen on, if other workers connect to this one (--mode allreduce, --place across "
+             "workers) [0.0.0.0 and the port of this task]"}});
   net::AddDataPortFlag(app, listen.data_port);
-  app.add_flag("--reuse_port,--reuse-port", listen.reuse_port)->group("");
+  AddFlags(app, "", {{"--reuse_port", &listen.reuse_port}});
   AddFaultFlag(app, fault);
   if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
   if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
@@ -109,10 +108,11 @@ int Main(int argc, char** argv) {
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (const absl::Status status = CheckTask(options, *cluster); !status.ok()) return Fault(status.message());
   if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);
-  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic || options.cpu_devices > 1) {
+  if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic ||
+      options.devices.cpu_devices > 1) {
     WaitPassively(argv);
   }
-  UseVisibleDevices(options.visible_devices);
+  UseVisibleDevices(options.devices.visible_devices);
   StartLogging(cluster->self.ToString(), LogLevelOf(options.log_level), LogFormatOf(options.log_format));
   const int servers = cluster->spec.num_tasks("ps");
   const absl::Status limits = EnterLimits({.files = net::kTaskDescriptors,

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -14,7 +13,7 @@
 #include "common/core/edit_distance.h"
 #include "common/core/flag_arguments.h"
 #include "common/core/flag_docs.h"
-#include "common/core/memory_size.h"
+#include "common/core/flag_table.h"
 #include "common/core/standard_streams.h"
 
 namespace cairn {
@@ -22,16 +21,6 @@ namespace {
 
 std::string Dashed(absl::string_view name) {
   return absl::StrReplaceAll(name, {{"_", "-"}});
-}
-
-CLI::Validator Number(const std::string& what, const std::function<bool(double)>& accepts) {
-  return CLI::Validator(
-      [what, accepts](const std::string& text) {
-        double value = 0;
-        if (absl::SimpleAtod(text, &value) && accepts(value)) return std::string();
-        return absl::StrCat("'", text, "' is not a ", what);
-      },
-      "");
 }
 
 // The subcommand that was being parsed, or the program itself.
@@ -171,81 +160,12 @@ ExitCode EndOfPrinting(const CLI::App& app) {
 
 }  // namespace
 
-std::string FlagNames(absl::string_view name) {
-  const std::string dashed = Dashed(name);
-  return dashed == name ? absl::StrCat("--", name) : absl::StrCat("--", name, ",--", dashed);
-}
-
-std::string SwitchNames(absl::string_view name) {
-  return absl::StrCat(FlagNames(name), ",!",
-                      absl::StrReplaceAll(FlagNames(absl::StrCat("no", name)), {{",", ",!"}}));
-}
-
-CLI::Validator WholeNumberFrom(int64_t minimum) {
-  return CLI::Validator(
-      [minimum](const std::string& text) {
-        int64_t value = 0;
-        if (absl::SimpleAtoi(text, &value) && value >= minimum) return std::string();
-        return absl::StrCat("'", text, "' is not a whole number of at least ", minimum);
-      },
-      "");
-}
-
-CLI::Validator WholeNumberBetween(int64_t minimum, int64_t maximum) {
-  return CLI::Validator(
-      [minimum, maximum](const std::string& text) {
-        int64_t value = 0;
-        if (absl::SimpleAtoi(text, &value) && value >= minimum && value <= maximum) return std::string();
-        return absl::StrCat("'", text, "' is not a whole number from ", minimum, " to ", maximum);
-      },
-      "");
-}
-
-CLI::Validator NumberFrom(double minimum) {
-  return Number(absl::StrCat("number of at least ", minimum), [=](double v) { return v >= minimum; });
-}
-CLI::Validator NumberAbove(double bound) {
-  return Number(absl::StrCat("number above ", bound), [=](double v) { return v > bound; });
-}
-CLI::Validator NumberBetween(double minimum, double bound) {
-  return Number(absl::StrCat("number from ", minimum, " to below ", bound),
-                [=](double v) { return v >= minimum && v < bound; });
-}
-
-CLI::Validator NumberAboveUpTo(double bound, double maximum) {
-  return Number(absl::StrCat("number above ", bound, ", at most ", maximum),
-                [=](double v) { return v > bound && v <= maximum; });
-}
-
-CLI::Validator MemorySize() {
-  return CLI::Validator(
-      [](const std::string& text) { return std::string(ParseMemorySize(text).status().message()); }, "");
-}
-
-CLI::Validator OneOf(std::initializer_list<const char*> words) {
-  const std::vector<std::string> allowed(words.begin(), words.end());
-  return CLI::Validator(
-      [allowed](const std::string& text) {
-        if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return std::string();
-        return absl::StrCat("'", text, "' is not one of ", absl::StrJoin(allowed, ", "));
-      },
-      absl::StrJoin(allowed, "|"));
-}
-
-CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level) {
-  return app.add_option(FlagNames("log_level"), level, "Lowest severity of the messages on stderr")
-      ->check(OneOf({"debug", "info", "warning", "error"}))
-      ->capture_default_str()
-      ->group(kLoggingGroup);
-}
-
-CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format) {
-  return app
-      .add_option(FlagNames("log_format"), format,
-                  "Format of log lines and progress: text, or one JSON object per line")
-      ->check(OneOf({"text", "json"}))
-      ->capture_default_str()
-      ->group(kLoggingGroup);
+void AddLogFlags(CLI::App& app, std::string& level, std::string& format) {
+  AddFlags(app, kLoggingGroup,
+           {{"--log_level", &level, "Lowest severity of the messages on stderr",
+             OneOf({"debug", "info", "warning", "error"})},
+            {"--log_format", &format, "Format of log lines and progress: text, or one JSON object per line",
+             OneOf({"text", "json"})}});
 }
 
 LogFormat LogFormatOf(absl::string_view name) {
@@ -253,12 +173,7 @@ LogFormat LogFormatOf(absl::string_view name) {
 }
 
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault) {
-  app.add_option_function<std::string>(
-         "--fault", [&fault](const std::string& text) { fault = *FaultPoints::Parse(text); })
-      ->check(CLI::Validator(
-          [](const std::string& text) { return std::string(FaultPoints::Parse(text).status().message()); },
-          ""))
-      ->group("");
+  AddFlags(app, "", {{"--fault", Parsed(&fault, &FaultPoints::Parse)}});
 }
 
 LogLevel LogLevelOf(absl::string_view name) {

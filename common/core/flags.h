@@ -1,11 +1,9 @@
-// Parses the command line of every program with CLI11, with uniform spelling of flags, error messages and
-// exit codes.
+// Parses the command line of every program with CLI11, with uniform error messages and exit codes. Flags are
+// declared by flag_table.h.
 //
-// Each main uses it before anything else runs; one thread. Include <CLI/CLI.hpp> where flags are declared.
+// Each main uses it before anything else runs; one thread.
 #pragma once
 
-#include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,36 +16,15 @@
 
 namespace CLI {
 class App;
-class Option;
-class Validator;
-}  // namespace CLI
+}
 
 namespace cairn {
 
-// "data_dir" -> "--data_dir,--data-dir": the name for CLI::App::add_option().
-std::string FlagNames(absl::string_view name);
-// "shuffle" -> "--shuffle,!--noshuffle": the name for CLI::App::add_flag().
-std::string SwitchNames(absl::string_view name);
-
-// Validators of a flag's value. An error reads "--epochs: 'x' is not a whole number of at least 1".
-CLI::Validator WholeNumberFrom(int64_t minimum);
-CLI::Validator WholeNumberBetween(int64_t minimum, int64_t maximum);  // [minimum, maximum]
-CLI::Validator NumberFrom(double minimum);
-CLI::Validator NumberAbove(double bound);
-CLI::Validator NumberBetween(double minimum, double bound);    // [minimum, bound)
-CLI::Validator NumberAboveUpTo(double bound, double maximum);  // (bound, maximum]
-CLI::Validator MemorySize();                                   // what ParseMemorySize() accepts
-CLI::Validator OneOf(std::initializer_list<const char*> words);
-
-// Titles of flag groups that several files add to. A group has the same title in every program.
-inline constexpr char kLoggingGroup[] = "Logging", kNetworkGroup[] = "Network";
-
-// --log_level debug|info|warning|error. `level` keeps its value when the flag is not given.
-CLI::Option* AddLogLevelFlag(CLI::App& app, std::string& level);
-LogLevel LogLevelOf(absl::string_view name);  // one of the four words
-// Adds --log_format text|json. `format` keeps its value if the flag is not given.
-CLI::Option* AddLogFormatFlag(CLI::App& app, std::string& format);
-LogFormat LogFormatOf(absl::string_view name);
+// Adds --log_level debug|info|warning|error and --log_format text|json. The variables keep their values when the
+// flags are not given.
+void AddLogFlags(CLI::App& app, std::string& level, std::string& format);
+LogLevel LogLevelOf(absl::string_view name);    // one of the four words
+LogFormat LogFormatOf(absl::string_view name);  // one of the two words
 
 // Adds --fault POINT:PASSING:SIGNAL (fault_points.h), which --help does not show.
 void AddFaultFlag(CLI::App& app, FaultPoints::Fault& fault);

@@ -1,6 +1,5 @@
 #include "common/core/trace_session.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/files.h"
-#include "common/core/flags.h"
+#include "common/core/flag_table.h"
 #include "common/core/log.h"
 #include "common/core/trace_file.h"
 
@@ -74,19 +73,11 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(absl::string_view text) {
 }
 
 void AddTraceFlags(CLI::App& app, TraceFlags& flags) {
-  const std::string group = "Profiling";
-  app.add_option(FlagNames("trace_file"), flags.file,
-                 "Write a timeline of this task in Chrome's trace format, for Perfetto or chrome://tracing")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option_function<std::string>(
-         FlagNames("trace_steps"),
-         [&flags](const std::string& text) { flags.steps = *ParseTraceSteps(text); },
-         "Record only the steps that make versions FIRST to LAST of the variables [all]")
-      ->check(CLI::Validator(
-          [](const std::string& text) { return std::string(ParseTraceSteps(text).status().message()); }, ""))
-      ->type_name("FIRST:LAST")
-      ->group(group);
+  AddFlags(app, "Profiling",
+           {{"--trace_file FILE", &flags.file,
+             "Write a timeline of this task in Chrome's trace format, for Perfetto or chrome://tracing"},
+            {"--trace_steps FIRST:LAST", Parsed(&flags.steps, &ParseTraceSteps),
+             "Record only the steps that make versions FIRST to LAST of the variables [all]"}});
 }
 
 std::vector<std::string> EarlierLives(const std::string& file) {

@@ -1,12 +1,11 @@
 #include "common/net/access.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
-#include "common/core/flags.h"
+#include "common/core/flag_table.h"
 #include "common/core/status.h"
 #include "common/net/tls.h"
 
@@ -33,12 +32,11 @@ absl::StatusOr<std::string> CheckedToken(absl::string_view text, const std::stri
 
 void AddAccessFlags(CLI::App& app, Access& access) {
   AddTlsFlags(app, access.tls);
-  app.add_option(
-         FlagNames("job_token_file"), access.token_file,
-         "File with the job token, the same for all tasks; servers reject clients without it [environment "
-         "variable CAIRN_JOB_TOKEN]")
-      ->type_name("FILE")
-      ->group("Authentication");
+  AddFlags(
+      app, "Authentication",
+      {{"--job_token_file FILE", &access.token_file,
+        "File with the job token, the same for all tasks; servers reject clients without it [environment "
+        "variable CAIRN_JOB_TOKEN]"}});
 }
 
 absl::Status CheckAccess(Access& access, const char* environment) {

@@ -8,13 +8,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/core/flags.h"
+#include "common/core/flag_table.h"
 #include "common/net/host_port.h"
 
 namespace cairn::net {
@@ -87,17 +86,11 @@ MHD_Result Answer(void* server, MHD_Connection* connection, const char* path, co
 }  // namespace
 
 void AddMetricsFlags(CLI::App& app, MetricsFlags& flags) {
-  const std::string group = "Monitoring";
-  app.add_option_function<int>(
-         FlagNames("metrics_port"), [&flags](const int& port) { flags.port = port; },
-         "HTTP port that serves /metrics for Prometheus, /healthz and /statusz; 0: any free port [none]")
-      ->check(WholeNumberBetween(0, 65535))
-      ->type_name("PORT")
-      ->group(group);
-  app.add_option(FlagNames("metrics_host"), flags.host, "IP address that the HTTP port listens on")
-      ->capture_default_str()
-      ->type_name("ADDRESS")
-      ->group(group);
+  AddFlags(app, "Monitoring",
+           {{"--metrics_port PORT", &flags.port,
+             "HTTP port that serves /metrics for Prometheus, /healthz and /statusz; 0: any free port [none]",
+             WholeNumberBetween(0, 65535)},
+            {"--metrics_host ADDRESS", &flags.host, "IP address that the HTTP port listens on"}});
 }
 
 std::optional<TaskPort> PortOf(const MetricsFlags& flags) {

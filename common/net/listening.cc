@@ -6,10 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/core/flags.h"
+#include "common/core/flag_table.h"
 #include "common/core/log.h"
 #include "common/net/port_wait.h"
 
@@ -52,12 +51,12 @@ DataListeners ListenForData(const TlsFiles& tls, Transport transport, const std:
 }
 
 void AddDataPortFlag(CLI::App& app, int& port) {
-  app.add_option(FlagNames("data_port"), port,
-                 "TCP port of the data channel for gradients and values from other hosts, in addition to the "
-                 "gRPC port; 0: any free port [0]")
-      ->check(WholeNumberBetween(0, 65535))
-      ->type_name("PORT")
-      ->group(kNetworkGroup);
+  AddFlags(
+      app, kNetworkGroup,
+      {{"--data_port PORT", &port,
+        "TCP port of the data channel for gradients and values from other hosts, in addition to the gRPC "
+        "port; 0: any free port [0]",
+        WholeNumberBetween(0, 65535), kDefaultInText}});
 }
 
 void WarnOfAccess(const Access& access, const std::string& listens_at, const std::string& host,

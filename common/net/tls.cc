@@ -8,7 +8,6 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -22,7 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/clock.h"
 #include "common/core/files.h"
-#include "common/core/flags.h"
+#include "common/core/flag_table.h"
 #include "common/core/log.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
@@ -171,13 +170,12 @@ constexpr Trouble kTroubles[] = {
 }  // namespace
 
 void AddTlsFlags(CLI::App& app, TlsFiles& files) {
-  const auto add = [&](const char* name, std::string& path, const char* what) {
-    app.add_option(FlagNames(name), path, what)->type_name("FILE")->group("Encryption (TLS)");
-  };
-  add("tls_cert", files.cert,
-      "Certificate of this task, PEM; --tls_cert, --tls_key and --tls_ca are given together");
-  add("tls_key", files.key, "Private key of the certificate, PEM");
-  add("tls_ca", files.ca, "Certificate of the CA that signed the certificates of all tasks, PEM");
+  AddFlags(
+      app, "Encryption (TLS)",
+      {{"--tls_cert FILE", &files.cert,
+        "Certificate of this task, PEM; --tls_cert, --tls_key and --tls_ca are given together"},
+       {"--tls_key FILE", &files.key, "Private key of the certificate, PEM"},
+       {"--tls_ca FILE", &files.ca, "Certificate of the CA that signed the certificates of all tasks, PEM"}});
 }
 
 absl::Status CheckTlsFiles(const TlsFiles& files) {

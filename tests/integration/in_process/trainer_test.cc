@@ -207,7 +207,7 @@ class TrainerTest : public testing::Test {
   static Result Train(const TrainOptions& options, int workers, int servers, const How& how) {
     const auto model = *nn::Model::FromFile(InSource("tests/support/data/keras316_mnist_cnn.json"));
     const auto data = *data::LoadTrainingData(
-        {.path = directory_, .input_scale = options.input_scale, .limit = options.limit_examples});
+        {.path = directory_, .input_scale = options.data.input_scale, .limit = options.data.limit});
     net::ClusterSpec spec;
     for (int i = 0; i < servers; ++i) EXPECT_TRUE(spec.Add({"ps", i}, {"127.0.0.1", 1 + i}).ok());
     for (int i = 0; i < workers; ++i) EXPECT_TRUE(spec.Add({"worker", i}, {"127.0.0.1", 100 + i}).ok());
@@ -249,7 +249,7 @@ class TrainerTest : public testing::Test {
           return;
         }
         Progress progress({.fd = null_.fd}, clock);
-        Callbacks callbacks = *Callbacks::Create(options, model, metrics, options.validation);
+        Callbacks callbacks = *Callbacks::Create(options.callbacks, model, metrics, options.validation);
         const auto snapshots = *Snapshots::Create(options, model, job, clock);
         Chief chief(trainer, {.progress = progress,
                               .callbacks = callbacks,
@@ -340,7 +340,7 @@ TEST_F(TrainerTest, TheNumberOfServersDoesNotChangeABit) {
 TEST_F(TrainerTest, AForwardPassThatRunsAheadDoesNotChangeABit) {
   TrainOptions options = SyncOptions();
   options.epochs = 2;
-  options.limit_examples = 256;
+  options.data.limit = 256;
   const Result ahead = Train(options, 2, 2), after = Train(options, 2, 2, {.starts_early = false});
   EXPECT_EQ(ahead.aheads, 2 * 2 * 3);
   EXPECT_EQ(after.aheads, 0);
@@ -351,7 +351,7 @@ TEST_F(TrainerTest, AForwardPassThatRunsAheadDoesNotChangeABit) {
 TEST_F(TrainerTest, AnAsynchronousWorkerRunsAheadToo) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
-  options.limit_examples = 160;
+  options.data.limit = 160;
   const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, {.starts_early = false});
   EXPECT_EQ(ahead.aheads, 4);
   EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
@@ -360,7 +360,7 @@ TEST_F(TrainerTest, AnAsynchronousWorkerRunsAheadToo) {
 // 301 examples among 3 workers of 32: the last round has 13, 4 or 5 of each.
 TEST_F(TrainerTest, AnUnevenTailCountsEveryExampleOnce) {
   TrainOptions options = SyncOptions();
-  options.limit_examples = 301;
+  options.data.limit = 301;
   const Result three = Train(options, 3, 2);
   EXPECT_EQ(three.summary.examples, 301);
   EXPECT_EQ(three.summary.global_step, 4);  // ceil(101 / 32)
@@ -372,7 +372,7 @@ TEST_F(TrainerTest, AnUnevenTailCountsEveryExampleOnce) {
 // 65 examples among 2 workers of 32: worker 1 has none in the second round.
 TEST_F(TrainerTest, AWorkerWithoutExamplesTakesPartWithNoWeight) {
   TrainOptions options = SyncOptions();
-  options.limit_examples = 65;
+  options.data.limit = 65;
   const Result two = Train(options, 2, 1);
   EXPECT_EQ(two.summary.examples, 65);
   EXPECT_EQ(two.summary.gradients_accepted, 4);
@@ -385,7 +385,7 @@ TEST_F(TrainerTest, AsynchronousWorkersUseEveryExampleOfEveryEpoch) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
   options.epochs = 2;
-  options.limit_examples = 500;
+  options.data.limit = 500;
   const Result result = Train(options, 3, 2);
   EXPECT_EQ(result.summary.examples, 1000);
   EXPECT_EQ(result.summary.gradients_accepted, result.summary.global_step);
@@ -404,7 +404,7 @@ TEST_F(TrainerTest, AsynchronousTrainingEndsAtExactlyTheRequestedSteps) {
 TEST_F(TrainerTest, DynamicShardingTrainsAsOneWorkerWithTheBatchesOfAll) {
   TrainOptions options = SyncOptions();
   options.data_sharding = "dynamic";
-  options.limit_examples = 301;
+  options.data.limit = 301;
   options.epochs = 2;
   const Result three = Train(options, 3, 2);
   EXPECT_EQ(three.summary.examples, 602);
@@ -421,7 +421,7 @@ TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheRequestedSteps) {
   TrainOptions options = SyncOptions();
   options.data_sharding = "dynamic";
   options.mode = "async";
-  options.limit_examples = 100;
+  options.data.limit = 100;
   options.train_steps = 9;
   options.validation = false;
   EXPECT_EQ(Train(options, 3, 1).summary.global_step, 9);

@@ -201,7 +201,7 @@ TEST_F(PreflightTest, AFileSystemWithoutSpaceIsAFault) {
 }
 
 TEST_F(PreflightTest, UnreadableDataIsAFault) {
-  examination_.options.data_dir = directory_ + "/nowhere";
+  examination_.options.data.path = directory_ + "/nowhere";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("data: "), HasSubstr("/nowhere"))));
 }
 
@@ -239,7 +239,7 @@ TEST_F(PreflightTest, ClockSkewIsAFault) {
 }
 
 TEST_F(PreflightTest, AMissingGpuIsAFault) {
-  examination_.options.device = "/gpu:0";
+  examination_.options.devices.device = "/gpu:0";
   EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("device: "), HasSubstr("/gpu:0"))));
 }
 

@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "common/core/flags.h"
+#include "common/core/flag_table.h"
 
 namespace cairn {
 namespace {
@@ -19,16 +19,13 @@ using ::testing::StartsWith;
 class FlagDocs : public testing::Test {
  protected:
   FlagDocs() {
-    app_.add_option(FlagNames("mode"), mode_, "How it goes")
-        ->check(OneOf({"sync", "async"}))
-        ->capture_default_str();
-    app_.add_option(FlagNames("data_dir"), text_, "Where it's [kept]")->type_name("DIR")->group("Data");
-    app_.add_option("--listen", text_, "Where to listen")->type_name("HOST:PORT");
-    app_.add_flag(SwitchNames("shuffle"), shuffle_, "Mix");
-    app_.add_option("--hidden", text_, "Not to be seen")->group("");
+    AddFlags(app_, {{"--mode", &mode_, "How it goes", OneOf({"sync", "async"})}});
+    AddFlags(app_, "Data", {{"--data_dir DIR", &text_, "Where it's [kept]"}});
+    AddFlags(app_, {{"--listen HOST:PORT", &text_, "Where to listen"}, {"--[no]shuffle", &shuffle_, "Mix"}});
+    AddFlags(app_, "", {{"--hidden", &text_, "Not to be seen"}});
     CLI::App* command = app_.add_subcommand("show", "Show a thing");
-    command->add_option("THING", text_, ".hidden things too")->required();
-    command->add_flag("--json", shuffle_, "For programs");
+    AddFlags(*command,
+             {{"THING", &text_, ".hidden things too", {}, kRequired}, {"--json", &shuffle_, "For programs"}});
   }
 
   CLI::App app_{"Does things", "do-it"};

@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "common/core/flag_table.h"
+
 namespace cairn {
 namespace {
 
@@ -33,13 +35,13 @@ Outcome Parse(CLI::App& app, std::vector<const char*> arguments) {
 class Flags : public testing::Test {
  protected:
   Flags() {
-    app_.add_option(FlagNames("batch_size"), batch_size_)->check(WholeNumberFrom(1));
-    app_.add_option(FlagNames("step_timeout"), timeout_)->check(NumberAbove(0));
-    app_.add_option("--threads", threads_)->check(WholeNumberBetween(0, 1024));
-    app_.add_option(FlagNames("mode"), mode_)->check(OneOf({"sync", "async"}));
-    app_.add_flag(SwitchNames("log_it"), log_it_);
-    app_.add_option("--hosts", hosts_)->delimiter(',');
-    app_.add_option("-o,--output", output_);
+    AddFlags(app_, {{"--batch_size", &batch_size_, "", WholeNumberFrom(1)},
+                    {"--step_timeout", &timeout_, "", NumberAbove(0)},
+                    {"--threads", &threads_, "", WholeNumberBetween(0, 1024)},
+                    {"--mode", &mode_, "", OneOf({"sync", "async"})},
+                    {"--[no]log_it", &log_it_},
+                    {"--hosts", &hosts_},
+                    {"-o, --output", &output_}});
     app_.add_option("--fault", faults_)->group("");
     app_.add_option("--watch", watch_)->expected(0, 1)->default_str("2");
   }
@@ -93,10 +95,10 @@ TEST(Help, ShowsTheNameOfAValueItsDefaultAndWhatItNeeds) {
   CLI::App app("A program", "cairn-test");
   int threads = 2, devices = 0;
   std::string mode;
-  CLI::Option* option = app.add_option("--threads", threads, "Compute threads");
-  option->check(WholeNumberBetween(0, 8))->capture_default_str()->type_name("N");
-  app.add_option("--mode", mode, "When gradients are applied")->check(OneOf({"sync", "async"}));
-  app.add_option("--devices", devices, "Devices")->needs(option)->type_name("N")->group("Devices");
+  AddFlags(app, {{"--threads N", &threads, "Compute threads", WholeNumberBetween(0, 8)},
+                 {"--mode", &mode, "When gradients are applied", OneOf({"sync", "async"})}});
+  AddFlags(app, "Devices", {{"--devices N", &devices, "Devices", {}, kDefaultInText}});
+  AddRules(app, {{"--devices", kNeeds, "--threads"}});
   const std::string help = Parse(app, {"--help"}).out;
   EXPECT_THAT(help, ContainsRegex("\n  --threads N +Compute threads \\[2\\]\n"));
   EXPECT_THAT(help, ContainsRegex("\n  --mode sync\\|async +When gradients are applied\n"));
@@ -184,7 +186,8 @@ TEST_F(Flags, FlagsForAnotherProgramAreCheckedTheSameWay) {
 TEST_F(Flags, AFaultInASubcommandNamesIt) {
   CLI::App outer("All", "cairn");
   outer.require_subcommand(1);
-  outer.add_subcommand("train", "Train")->add_option(FlagNames("epochs"))->check(WholeNumberFrom(1));
+  int epochs = 1;
+  AddFlags(*outer.add_subcommand("train", "Train"), {{"--epochs N", &epochs, "", WholeNumberFrom(1)}});
   EXPECT_EQ(Parse(outer, {"train", "--epochs", "x"}).err,
             "cairn train: --epochs: 'x' is not a whole number of at least 1\n");
   EXPECT_EQ(Parse(outer, {"train", "--epoch", "1"}).err,
@@ -218,8 +221,8 @@ TEST_F(Flags, GivenFlagsHaveTheSameEffectWhenParsedAgain) {
 
 TEST(LogLevelFlag, ParsesTheNamesOfLevels) {
   CLI::App app("A program", "cairn-test");
-  std::string level = "info";
-  AddLogLevelFlag(app, level);
+  std::string level = "info", format = "text";
+  AddLogFlags(app, level, format);
   ASSERT_EQ(Parse(app, {"--log-level=warning"}).code, std::nullopt);
   EXPECT_EQ(LogLevelOf(level), LogLevel::kWarning);
   EXPECT_THAT(Parse(app, {"--log_level=loud"}).err, HasSubstr("not one of debug, info, warning, error"));

@@ -36,7 +36,7 @@ class CallbacksTest : public testing::Test {
 
   absl::StatusOr<Callbacks> Create(bool validation = true) {
     const auto loss = *MakeLoss(options_, model_);
-    return Callbacks::Create(options_, model_, *MakeMetrics(options_, model_, loss), validation);
+    return Callbacks::Create(flags_, model_, *MakeMetrics(options_, model_, loss), validation);
   }
   // Runs an epoch for each value, with `name` as the only metric. Returns the first one that orders a stop,
   // or -1.
@@ -55,16 +55,17 @@ class CallbacksTest : public testing::Test {
   // The monitored metric's.
   int64_t StopsAfter(const std::vector<double>& values) {
     auto callbacks = *Create();
-    return StopsAfter(callbacks, options_.monitor, values);
+    return StopsAfter(callbacks, flags_.monitor, values);
   }
 
   nn::Model model_;
   TrainOptions options_;
+  CallbackFlags& flags_ = options_.callbacks;
   const std::string directory_;
 };
 
 TEST_F(CallbacksTest, WithoutFlagsNoMetricIsRequiredAndNothingIsOrdered) {
-  options_.monitor = "none";
+  flags_.monitor = "none";
   auto callbacks = Create();
   ASSERT_TRUE(callbacks.ok()) << callbacks.status();
   const auto orders = callbacks->OnEpochEnd(0, {{"loss", 1}}, {});
@@ -74,36 +75,36 @@ TEST_F(CallbacksTest, WithoutFlagsNoMetricIsRequiredAndNothingIsOrdered) {
 }
 
 TEST_F(CallbacksTest, AnUnknownMonitorIsRefusedWithTheExistingMetrics) {
-  options_.early_stopping_patience = 1;
-  options_.monitor = "accuracy";
+  flags_.early_stopping_patience = 1;
+  flags_.monitor = "accuracy";
   EXPECT_EQ(std::string(Create().status().message()),
             "--monitor: there is no metric 'accuracy'; there are auc, loss, mae, val_auc, "
             "val_loss, val_mae");
-  options_.monitor = "val_loss";
+  flags_.monitor = "val_loss";
   EXPECT_EQ(std::string(Create(/*validation=*/false).status().message()),
             "--monitor: there is no metric 'val_loss'; there are auc, loss, mae; no validation "
             "set is evaluated");
 }
 
 TEST_F(CallbacksTest, AutoKnowsWhichMetricsShouldIncrease) {
-  options_.early_stopping_patience = 1;
+  flags_.early_stopping_patience = 1;
   const std::vector<double> rising = {1, 2, 3}, falling = {3, 2, 1};
   for (const std::string prefix : {"", "val_"}) {
     for (const auto& [name, rises] :
          {std::pair<std::string, bool>{"loss", false}, {"mae", false}, {"auc", true}}) {
-      options_.monitor = prefix + name;
-      EXPECT_EQ(StopsAfter(rises ? rising : falling), -1) << options_.monitor;
-      EXPECT_EQ(StopsAfter(rises ? falling : rising), 1) << options_.monitor;
+      flags_.monitor = prefix + name;
+      EXPECT_EQ(StopsAfter(rises ? rising : falling), -1) << flags_.monitor;
+      EXPECT_EQ(StopsAfter(rises ? falling : rising), 1) << flags_.monitor;
     }
   }
-  options_.monitor_mode = "max";
-  options_.monitor = "loss";
+  flags_.monitor_mode = "max";
+  flags_.monitor = "loss";
   EXPECT_EQ(StopsAfter(rising), -1);
 }
 
 TEST_F(CallbacksTest, ParametersOfTheBestEpochAreKept) {
-  options_.early_stopping_patience = 2;
-  options_.restore_best_weights = true;
+  flags_.early_stopping_patience = 2;
+  flags_.restore_best_weights = true;
   auto callbacks = *Create();
   EXPECT_EQ(StopsAfter(callbacks, "val_loss", {3, 1, 2, 2}), 3);
   EXPECT_EQ(callbacks.best_epoch(), 2);
@@ -111,8 +112,8 @@ TEST_F(CallbacksTest, ParametersOfTheBestEpochAreKept) {
 }
 
 TEST_F(CallbacksTest, ReducedLearningRateIsReportedInKerasWords) {
-  options_.plateau_factor = 0.5;
-  options_.plateau_patience = 1;
+  flags_.plateau_factor = 0.5;
+  flags_.plateau_patience = 1;
   auto callbacks = *Create();
   EXPECT_TRUE(callbacks.needs_learning_rate());
   callbacks.set_learning_rate(0.25f);
@@ -124,18 +125,18 @@ TEST_F(CallbacksTest, ReducedLearningRateIsReportedInKerasWords) {
 }
 
 TEST_F(CallbacksTest, OnlyTheBestParametersAreSaved) {
-  options_.save_best = directory_ + "/best.safetensors";
+  flags_.save_best = directory_ + "/best.safetensors";
   auto callbacks = *Create();
   EXPECT_THAT(
       callbacks.OnEpochEnd(0, {{"val_loss", 2}}, std::vector<float>{1, 2, 3})->messages,
-      ElementsAre("Epoch 1: val_loss improved from None to 2.00000, saving model to " + options_.save_best));
-  EXPECT_THAT(callbacks.OnEpochEnd(1, {{"val_loss", 0.5}}, std::vector<float>{4, 5, 6})->messages,
-              ElementsAre("Epoch 2: val_loss improved from 2.00000 to 0.50000, saving model to " +
-                          options_.save_best));
+      ElementsAre("Epoch 1: val_loss improved from None to 2.00000, saving model to " + flags_.save_best));
+  EXPECT_THAT(
+      callbacks.OnEpochEnd(1, {{"val_loss", 0.5}}, std::vector<float>{4, 5, 6})->messages,
+      ElementsAre("Epoch 2: val_loss improved from 2.00000 to 0.50000, saving model to " + flags_.save_best));
   EXPECT_THAT(callbacks.OnEpochEnd(2, {{"val_loss", 0.5}}, std::vector<float>{7, 8, 9})->messages, IsEmpty());
   EXPECT_EQ(callbacks.best_epoch(), 2);
 
-  const std::string file = *ReadFile(options_.save_best);
+  const std::string file = *ReadFile(flags_.save_best);
   ASSERT_GT(file.size(), 3 * sizeof(float));
   const size_t head_bytes = file.size() - 3 * sizeof(float);
   const auto saved = ParseSafetensorsHead(absl::string_view(file).substr(0, head_bytes), file.size());
@@ -151,19 +152,19 @@ TEST_F(CallbacksTest, OnlyTheBestParametersAreSaved) {
 }
 
 TEST_F(CallbacksTest, UnwritableFileIsRefusedByCreate) {
-  options_.save_best = directory_ + "/missing/best.safetensors";
+  flags_.save_best = directory_ + "/missing/best.safetensors";
   EXPECT_THAT(std::string(Create().status().message()),
               HasSubstr("--save_best: cannot create " + directory_));
-  options_.save_best = directory_ + "/is_one.safetensors";
-  std::filesystem::create_directory(options_.save_best);
+  flags_.save_best = directory_ + "/is_one.safetensors";
+  std::filesystem::create_directory(flags_.save_best);
   EXPECT_THAT(std::string(Create().status().message()), HasSubstr("Is a directory"));
-  std::filesystem::remove(options_.save_best);
+  std::filesystem::remove(flags_.save_best);
   EXPECT_TRUE(Create().ok());
   EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "the check leaves no file";
 }
 
 TEST_F(CallbacksTest, FileThatBecomesUnwritableIsAnError) {
-  options_.save_best = directory_ + "/best.safetensors";
+  flags_.save_best = directory_ + "/best.safetensors";
   auto callbacks = *Create();
   std::filesystem::remove_all(directory_);
   const auto orders = callbacks.OnEpochEnd(0, {{"val_loss", 1}}, std::vector<float>(3));

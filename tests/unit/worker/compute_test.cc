@@ -20,7 +20,7 @@ using ::testing::Not;
 class MirroredCompute : public testing::Test {
  protected:
   Compute Make(std::vector<std::string> devices) {
-    options_.devices = std::move(devices);
+    options_.devices.replicas = std::move(devices);
     auto compute = MakeCompute(
         options_, model_, nn::kLogits, {.cpu_devices = 2, .threads = 2, .task = {"worker", 0}}, {},
         {.count_gpus = [] { return 2; },

@@ -42,7 +42,7 @@ TEST(MakeOptimizer, KeepsTheFilesSchedule) {
 
 TEST(MakeOptimizer, LearningRateFlagReplacesTheSchedule) {
   TrainOptions options;
-  options.learning_rate = 0.25;
+  options.optimizer.learning_rate = 0.25;
   const auto config = MakeOptimizer(options, Compiled(kScheduled)).value();
   EXPECT_FALSE(config.has_learning_rate_schedule());
   EXPECT_THAT(HyperparametersOf(config),
@@ -51,17 +51,17 @@ TEST(MakeOptimizer, LearningRateFlagReplacesTheSchedule) {
 
 TEST(MakeOptimizer, AnotherOptimizerIgnoresTheFilesSchedule) {
   TrainOptions options;
-  options.optimizer = "adam";
+  options.optimizer.name = "adam";
   EXPECT_FALSE(MakeOptimizer(options, Compiled(kScheduled))->has_learning_rate_schedule());
 }
 
 TEST(MakeOptimizer, PlateauCallbackExcludesASchedule) {
   TrainOptions options;
-  options.plateau_factor = 0.5;
+  options.callbacks.plateau_factor = 0.5;
   EXPECT_EQ(std::string(MakeOptimizer(options, Compiled(kScheduled)).status().message()),
             "--reduce_lr_on_plateau does not go with the model file's learning rate schedule "
             "PiecewiseConstantDecay: replace it by --learning_rate");
-  options.learning_rate = 0.25;
+  options.optimizer.learning_rate = 0.25;
   EXPECT_TRUE(MakeOptimizer(options, Compiled(kScheduled)).ok());
 }
 
@@ -73,8 +73,8 @@ TEST(MakeOptimizer, UnknownListInAScheduleIsRefused) {
 
 TEST(MakeOptimizer, ClipFlagReplacesTheFilesClipping) {
   TrainOptions options;
-  options.clipnorm = 2;
-  options.weight_decay = 0.125;
+  options.optimizer.clipnorm = 2;
+  options.optimizer.weight_decay = 0.125;
   const auto config =
       MakeOptimizer(options, Compiled(R"({"class_name": "Adam", "config": {"clipvalue": 0.5}})")).value();
   EXPECT_THAT(HyperparametersOf(config),

@@ -19,7 +19,7 @@ constexpr char kModel[] = R"({"config": {"layers": [
 class ModelPartitionTest : public testing::Test {
  protected:
   absl::StatusOr<ModelPartition> Divide(std::vector<std::string> rules) {
-    options_.place = std::move(rules);
+    options_.devices.place = std::move(rules);
     return PartitionModel(model_, options_);
   }
   std::vector<int> Tasks(std::vector<std::string> rules) {
@@ -82,7 +82,7 @@ TEST_F(ModelPartitionTest, IncompatibleFlagsAndClustersAreRefused) {
 }
 
 TEST_F(ModelPartitionTest, GroupsAreConsecutiveWorkersAndStageLeadersAreTheJobsWorkers) {
-  options_.place = {"dense*=/task:1"};
+  options_.devices.place = {"dense*=/task:1"};
   net::ResolvedCluster cluster = {
       .spec = net::ClusterSpec::FromJson(R"({"ps": ["p:1"], "worker": ["a:1", "b:1", "c:1", "d:1"]})", "test")
                   .value(),

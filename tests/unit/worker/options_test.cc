@@ -111,18 +111,18 @@ TEST_F(Options, EveryFlagIsAcceptedInBothSpellings) {
     ASSERT_EQ(ParseCommandLine(app, static_cast<int>(argv.size()), argv.data()), std::nullopt);
 
     EXPECT_EQ(options.model, "m.json");
-    EXPECT_EQ(options.data_dir, "d");
-    EXPECT_EQ(options.input_scale, 0.5f);
-    EXPECT_EQ(options.limit_examples, 10);
-    EXPECT_EQ(options.label_column, "y");
-    EXPECT_THAT(options.feature_columns, ElementsAre("a", "b"));
-    EXPECT_EQ(options.missing_value, -1.0f);
-    EXPECT_EQ(options.max_bad_rows, 3);
-    EXPECT_EQ(options.csv_separator, '\t');
-    EXPECT_THAT(options.class_weights, ElementsAre(Pair(0, 1.0f), Pair(2, 2.5f)));
-    EXPECT_TRUE(options.augmentation.flip);
-    EXPECT_EQ(options.augmentation.crop, 4);
-    EXPECT_EQ(options.augmentation.shift, 0.25f);
+    EXPECT_EQ(options.data.path, "d");
+    EXPECT_EQ(options.data.input_scale, 0.5f);
+    EXPECT_EQ(options.data.limit, 10);
+    EXPECT_EQ(options.data.label_column, "y");
+    EXPECT_THAT(options.data.feature_columns, ElementsAre("a", "b"));
+    EXPECT_EQ(options.data.missing_value, -1.0f);
+    EXPECT_EQ(options.data.max_bad_rows, 3);
+    EXPECT_EQ(options.data.csv_separator, '\t');
+    EXPECT_THAT(options.data.class_weights, ElementsAre(Pair(0, 1.0f), Pair(2, 2.5f)));
+    EXPECT_TRUE(options.data.augmentation.flip);
+    EXPECT_EQ(options.data.augmentation.crop, 4);
+    EXPECT_EQ(options.data.augmentation.shift, 0.25f);
     EXPECT_EQ(options.batch_size, 8);
     EXPECT_EQ(options.epochs, 2);
     EXPECT_EQ(options.train_steps, 100);
@@ -138,42 +138,42 @@ TEST_F(Options, EveryFlagIsAcceptedInBothSpellings) {
     EXPECT_EQ(options.lost_workers, "wait");
     EXPECT_EQ(options.ps_replication, 1);
     EXPECT_EQ(options.lease_seconds, 3.5);
-    EXPECT_EQ(options.optimizer, "sgd");
-    EXPECT_EQ(options.learning_rate, 0.25);
-    EXPECT_EQ(options.momentum, 0.5);
-    EXPECT_EQ(options.clipnorm, 2);
-    EXPECT_EQ(options.weight_decay, 0.004);
+    EXPECT_EQ(options.optimizer.name, "sgd");
+    EXPECT_EQ(options.optimizer.learning_rate, 0.25);
+    EXPECT_EQ(options.optimizer.momentum, 0.5);
+    EXPECT_EQ(options.optimizer.clipnorm, 2);
+    EXPECT_EQ(options.optimizer.weight_decay, 0.004);
     EXPECT_EQ(options.loss, "mse");
     EXPECT_EQ(options.metrics, "mae,mse");
     EXPECT_EQ(options.seed, 7u);
     EXPECT_EQ(options.shard_tail, "pad");
-    EXPECT_EQ(options.monitor, "val_accuracy");
-    EXPECT_EQ(options.monitor_mode, "max");
-    EXPECT_EQ(options.min_delta, 0.01);
-    EXPECT_EQ(options.early_stopping_patience, 3);
-    EXPECT_EQ(options.baseline, -0.5);
-    EXPECT_EQ(options.start_from_epoch, 4);
-    EXPECT_TRUE(options.restore_best_weights);
-    EXPECT_EQ(options.plateau_factor, 0.1);
-    EXPECT_EQ(options.plateau_patience, 5);
-    EXPECT_EQ(options.plateau_cooldown, 6);
-    EXPECT_EQ(options.min_learning_rate, 0.001);
-    EXPECT_EQ(options.save_best, "best.safetensors");
+    EXPECT_EQ(options.callbacks.monitor, "val_accuracy");
+    EXPECT_EQ(options.callbacks.monitor_mode, "max");
+    EXPECT_EQ(options.callbacks.min_delta, 0.01);
+    EXPECT_EQ(options.callbacks.early_stopping_patience, 3);
+    EXPECT_EQ(options.callbacks.baseline, -0.5);
+    EXPECT_EQ(options.callbacks.start_from_epoch, 4);
+    EXPECT_TRUE(options.callbacks.restore_best_weights);
+    EXPECT_EQ(options.callbacks.plateau_factor, 0.1);
+    EXPECT_EQ(options.callbacks.plateau_patience, 5);
+    EXPECT_EQ(options.callbacks.plateau_cooldown, 6);
+    EXPECT_EQ(options.callbacks.min_learning_rate, 0.001);
+    EXPECT_EQ(options.callbacks.save_best, "best.safetensors");
     EXPECT_EQ(options.display_every, 10);
     EXPECT_EQ(options.summary, "out.json");
     EXPECT_EQ(options.log_level, "debug");
-    EXPECT_EQ(options.device, "/gpu:1");
-    EXPECT_THAT(options.devices, ElementsAre("/gpu:0", "cpu:1"));
-    EXPECT_TRUE(options.mirrored);
-    EXPECT_THAT(options.place, ElementsAre("conv*=/gpu:0", "dense=/cpu:0"));
-    EXPECT_EQ(options.micro_batches, 3);
-    EXPECT_EQ(options.cpu_devices, 2);
-    EXPECT_EQ(options.visible_devices, "0,GPU-8932f937");
-    EXPECT_EQ(options.precision, kernels::Precision::kBFloat16);
-    EXPECT_EQ(options.per_process_gpu_memory_fraction, 0.5);
-    EXPECT_TRUE(options.allow_soft_placement);
-    EXPECT_TRUE(options.allow_growth);
-    EXPECT_TRUE(options.log_device_placement);
+    EXPECT_EQ(options.devices.device, "/gpu:1");
+    EXPECT_THAT(options.devices.replicas, ElementsAre("/gpu:0", "cpu:1"));
+    EXPECT_TRUE(options.devices.mirrored);
+    EXPECT_THAT(options.devices.place, ElementsAre("conv*=/gpu:0", "dense=/cpu:0"));
+    EXPECT_EQ(options.devices.micro_batches, 3);
+    EXPECT_EQ(options.devices.cpu_devices, 2);
+    EXPECT_EQ(options.devices.visible_devices, "0,GPU-8932f937");
+    EXPECT_EQ(options.devices.cuda.precision, kernels::Precision::kBFloat16);
+    EXPECT_EQ(options.devices.cuda.memory_fraction, 0.5);
+    EXPECT_TRUE(options.devices.allow_soft_placement);
+    EXPECT_TRUE(options.devices.cuda.allow_growth);
+    EXPECT_TRUE(options.devices.log_device_placement);
     EXPECT_EQ(options.threads, 2);
     EXPECT_EQ(options.connect_timeout_seconds, 5);
     EXPECT_EQ(options.step_timeout_seconds, 1.5);
@@ -184,15 +184,15 @@ TEST_F(Options, MissingFlagsKeepTheDefaults) {
   ASSERT_EQ(Parse({}), std::nullopt);
   EXPECT_EQ(options_.mode, "async");
   EXPECT_EQ(options_.batch_size, 32);
-  EXPECT_EQ(options_.learning_rate, std::nullopt);
-  EXPECT_TRUE(std::isnan(options_.input_scale));
-  EXPECT_EQ(options_.missing_value, std::nullopt);
-  EXPECT_TRUE(options_.augmentation.empty());
+  EXPECT_EQ(options_.optimizer.learning_rate, std::nullopt);
+  EXPECT_TRUE(std::isnan(options_.data.input_scale));
+  EXPECT_EQ(options_.data.missing_value, std::nullopt);
+  EXPECT_TRUE(options_.data.augmentation.empty());
   EXPECT_TRUE(options_.shuffle);
   EXPECT_TRUE(options_.validation);
-  EXPECT_EQ(options_.device, "auto");
-  EXPECT_EQ(options_.precision, kernels::Precision::kTensorFloat32);
-  EXPECT_EQ(options_.per_process_gpu_memory_fraction, 1);
+  EXPECT_EQ(options_.devices.device, "auto");
+  EXPECT_EQ(options_.devices.cuda.precision, kernels::Precision::kTensorFloat32);
+  EXPECT_EQ(options_.devices.cuda.memory_fraction, 1);
 }
 
 TEST_F(Options, SyncReplicasSelectsModeSync) {
@@ -213,7 +213,7 @@ TEST_F(Options, SwitchAndItsOppositeAreRefusedTogether) {
 
 TEST_F(Options, PlacementRulesAccumulate) {
   ASSERT_EQ(Parse({"--place=a=/cpu:0", "--place=b=/cpu:0,c=/cpu:0"}), std::nullopt);
-  EXPECT_EQ(options_.place.size(), 3u);
+  EXPECT_EQ(options_.devices.place.size(), 3u);
 }
 
 TEST_F(Options, ModeAndSyncReplicasExcludeEachOther) {
@@ -278,7 +278,7 @@ TEST_F(Options, OnlyOneClipMayBeGiven) {
   EXPECT_THAT(fault_, HasSubstr("--clipvalue"));
   EXPECT_EQ(Parse({"--clipnorm=1", "--global_clipnorm=1"}), ExitCode::kUsage);
   EXPECT_EQ(Parse({"--global-clipnorm=1"}), std::nullopt);
-  EXPECT_EQ(options_.global_clipnorm, 1);
+  EXPECT_EQ(options_.optimizer.global_clipnorm, 1);
 }
 
 TEST_F(Options, GivenFlagsGiveTheSameOptionsInAnotherProcess) {
@@ -291,7 +291,7 @@ TEST_F(Options, GivenFlagsGiveTheSameOptionsInAnotherProcess) {
 TrainOptions Complete() {
   TrainOptions options;
   options.model = "m.json";
-  options.data_dir = "d";
+  options.data.path = "d";
   return options;
 }
 
@@ -302,7 +302,7 @@ TEST(Validate, ModelAndDataAreSufficient) {
 TEST(Validate, NamesTheMissingFlag) {
   EXPECT_EQ(Validate(TrainOptions()).message(), "--model is missing");
   TrainOptions options = Complete();
-  options.data_dir.clear();
+  options.data.path.clear();
   EXPECT_EQ(Validate(options).message(), "--data_dir is missing");
 }
 
@@ -328,37 +328,37 @@ TEST(Validate, FlagsOfOneModeAreRefusedInAnother) {
 
 TEST(Validate, CpuRefusesSixteenBitPrecision) {
   TrainOptions options = Complete();
-  options.precision = kernels::Precision::kFloat16;
+  options.devices.cuda.precision = kernels::Precision::kFloat16;
   EXPECT_TRUE(Validate(options).ok()) << "a GPU may be found";
-  options.device = "/cpu:0";
+  options.devices.device = "/cpu:0";
   EXPECT_EQ(Validate(options).message(),
             "--precision fp16 does not go with --device /cpu:0: the CPU computes in fp32");
-  options.precision = kernels::Precision::kTensorFloat32;
+  options.devices.cuda.precision = kernels::Precision::kTensorFloat32;
   EXPECT_TRUE(Validate(options).ok());
 }
 
 TEST(Validate, SeveralReplicasExcludeFlagsForOneDevice) {
   TrainOptions options = Complete();
-  options.mirrored = true;
+  options.devices.mirrored = true;
   EXPECT_TRUE(Validate(options).ok());
-  options.devices = {"/gpu:0"};
+  options.devices.replicas = {"/gpu:0"};
   EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--mirrored does not go with --devices"));
-  options.mirrored = false;
-  options.device = "/gpu:0";
+  options.devices.mirrored = false;
+  options.devices.device = "/gpu:0";
   EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--devices does not go with --device"));
-  options.device = "auto";
-  options.place = {"dense=/gpu:1"};
+  options.devices.device = "auto";
+  options.devices.place = {"dense=/gpu:1"};
   EXPECT_THAT(std::string(Validate(options).message()), HasSubstr("--devices does not go with --place"));
-  options.place.clear();
-  options.micro_batches = 2;
+  options.devices.place.clear();
+  options.devices.micro_batches = 2;
   EXPECT_THAT(std::string(Validate(options).message()),
               HasSubstr("--devices does not go with --micro_batches"));
 }
 
 TEST(Validate, AdamHasNoMomentum) {
   TrainOptions options = Complete();
-  options.optimizer = "adam";
-  options.momentum = 0.9;
+  options.optimizer.name = "adam";
+  options.optimizer.momentum = 0.9;
   EXPECT_EQ(Validate(options).code(), absl::StatusCode::kInvalidArgument);
 }
 
