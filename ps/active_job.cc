@@ -145,9 +145,10 @@ absl::Status CheckNorms(const Shard::Options& shard) {
   return absl::OkStatus();
 }
 
-PolicyConfig PolicyOf(const v1::Job& job, int server) {
+PolicyConfig PolicyOf(const v1::Job& job, int server, int most_workers) {
   PolicyConfig config;
   config.mode = ModeNameOf(job.mode());
+  config.most_workers = most_workers;
   config.expected_workers = job.workers_size();
   config.replicas_to_aggregate = job.replicas_to_aggregate();
   if (job.has_max_staleness()) config.max_staleness = job.max_staleness();
@@ -324,7 +325,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.leader = sequences_itself ? host.index : 0;
   active->shard_ = std::make_shared<Shard>(std::move(shard));
   if (sequences_itself || host.index == 0) {
-    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index)));
+    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index, active->most_workers())));
     active->sequencer_ = std::make_unique<Sequencer>(
         std::move(policy), sequences_itself ? 1 : job.servers_size(), norms, ProgressOf(job.resumed()));
   }

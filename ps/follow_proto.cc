@@ -13,18 +13,6 @@
 
 namespace cairn::ps {
 
-v1::PushKey ToProto(const PushKey& key) {
-  v1::PushKey proto;
-  proto.set_worker(key.worker);
-  proto.set_incarnation(key.incarnation);
-  proto.set_step(key.step);
-  return proto;
-}
-
-PushKey FromProto(const v1::PushKey& proto) {
-  return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
-}
-
 v1::ConfigChange ToProto(const ConfigChange& config_change) {
   v1::ConfigChange proto;
   if (config_change.learning_rate.has_value()) proto.set_learning_rate(*config_change.learning_rate);
@@ -67,24 +55,6 @@ absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
 }
 
 }  // namespace
-
-v1::StagedGradient ToProto(const Gradient& gradient) {
-  v1::StagedGradient proto;
-  *proto.mutable_key() = ToProto(gradient.key);
-  proto.set_base_version(gradient.base_version);
-  proto.set_examples(gradient.examples);
-  proto.set_position(gradient.position);
-  return proto;
-}
-
-absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
-  const Gradient gradient = {.key = FromProto(proto.key()),
-                             .base_version = proto.base_version(),
-                             .examples = proto.examples(),
-                             .position = proto.position()};
-  CAIRN_RETURN_IF_ERROR(CheckGradient(gradient));
-  return gradient;
-}
 
 absl::StatusOr<Marker> FromProto(const v1::Marker& proto) {
   if (proto.token().size() <= kMaxMarkerLength)

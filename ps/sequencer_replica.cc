@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "ps/follow_proto.h"
-#include "ps/policy_replica.h"
 #include "ps/sequencer.h"
 
 namespace cairn::ps {
@@ -42,7 +41,7 @@ void Sequencer::Capture() {
   if (replicator_ == nullptr) return;
   ReplicationItem item;
   v1::ReplicatedSequencer& state = *item.body.mutable_sequencer();
-  *state.mutable_policy() = ToProto(policy_->Save());
+  *state.mutable_policy() = policy_->Save();
   state.mutable_positions()->insert(positions_.begin(), positions_.end());
   for (const auto& [key, partial] : partials_) {
     v1::ReplicatedPartial& saved = *state.add_partials();
@@ -72,7 +71,6 @@ void Sequencer::Capture() {
 }
 
 absl::Status Sequencer::RestoreReplica(const v1::ReplicatedSequencer& replicated) {
-  CAIRN_ASSIGN_OR_RETURN(const PolicyState policy, FromProto(replicated.policy()));
   std::map<PushKey, Partial> partials;
   for (const v1::ReplicatedPartial& saved : replicated.partials()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(saved.gradient()));
@@ -120,7 +118,7 @@ absl::Status Sequencer::RestoreReplica(const v1::ReplicatedSequencer& replicated
   }
   fits &= measuring.has_value() || behind.empty();
   if (!fits) return absl::InvalidArgumentError("the replicated log does not fit the job");
-  policy_->Restore(policy);
+  CAIRN_RETURN_IF_ERROR(Annotate(policy_->Load(replicated.policy()), "replicated"));
   positions_ = {replicated.positions().begin(), replicated.positions().end()};
   partials_ = std::move(partials);
   workers_.clear();

@@ -10,7 +10,6 @@
 #include "ps/declaration.h"
 #include "ps/follow_proto.h"
 #include "ps/incarnation.h"
-#include "ps/policy_replica.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
@@ -211,7 +210,6 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
       return absl::OkStatus();
     case v1::ReplicationBody::kSequencer:
       if (job_->sequencer() == nullptr) break;
-      CAIRN_RETURN_IF_ERROR(CheckReplicated(body.sequencer().policy(), job_->job(), job_->most_workers()));
       CAIRN_RETURN_IF_ERROR(job_->sequencer()->RestoreReplica(body.sequencer()));
       backup_.has_sequencer = true;
       return absl::OkStatus();

@@ -436,6 +436,7 @@ class ReplicatedSequencerTest : public testing::Test {
   v1::ReplicatedSequencer State() {
     v1::ReplicatedSequencer state;
     for (int server : {0, 1}) state.add_executed(server);
+    *state.mutable_policy() = MakePolicy({.mode = "async"}).value()->Save();
     state.set_next_index(2);
     state.mutable_measuring()->set_index(1);
     *state.mutable_measuring()->mutable_apply()->add_contributors() = ToProto(Push(0, 1, 1));
