@@ -326,8 +326,9 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   active->shard_ = std::make_shared<Shard>(std::move(shard));
   if (sequences_itself || host.index == 0) {
     CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index, active->most_workers())));
-    active->sequencer_ = std::make_unique<Sequencer>(
-        std::move(policy), sequences_itself ? 1 : job.servers_size(), norms, ProgressOf(job.resumed()));
+    active->sequencer_ =
+        std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size(), norms,
+                                    ProgressOf(job.resumed()), active->most_workers());
   }
   return active;
 }
@@ -368,8 +369,8 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
           },
       .capture =
           [this] {
-            if (sequencer_ != nullptr) {
-              sequencer_->Capture();
+            if (sequencer_feed_ != nullptr) {
+              sequencer_feed_->SendState();
             } else {
               replicator_->SendState(Replicator::Component::kSequencer, ReplicationItem());
             }
@@ -380,7 +381,9 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
       .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
       .clock = host_.backups_clock});
   shard_->ReplicateTo(replicator_.get());
-  if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
+  if (sequencer_ == nullptr) return;
+  sequencer_feed_ = std::make_unique<SequencerFeed>(*sequencer_, *replicator_);
+  sequencer_->ReplicateTo(sequencer_feed_.get(), /*own_server=*/0);
 }
 
 int ActiveJob::other_host_index() const {

@@ -13,6 +13,13 @@
 
 namespace cairn::ps {
 
+v1::Marker ToProto(const Marker& marker) {
+  v1::Marker proto;
+  proto.set_token(marker.token);
+  proto.set_snapshot(marker.snapshot);
+  return proto;
+}
+
 v1::ConfigChange ToProto(const ConfigChange& config_change) {
   v1::ConfigChange proto;
   if (config_change.learning_rate.has_value()) proto.set_learning_rate(*config_change.learning_rate);
@@ -209,8 +216,7 @@ v1::Decision ToProto(const LogEntry& entry) {
     decision.mutable_measure()->set_norms(measure->norms == Norms::kGradient ? v1::NORMS_GRADIENT
                                                                              : v1::NORMS_LAYER);
   } else if (const auto* marker = std::get_if<Marker>(&entry.what)) {
-    decision.mutable_marker()->set_token(marker->token);
-    decision.mutable_marker()->set_snapshot(marker->snapshot);
+    *decision.mutable_marker() = ToProto(*marker);
   } else {
     *decision.mutable_config_change() = ToProto(std::get<ConfigChange>(entry.what));
   }

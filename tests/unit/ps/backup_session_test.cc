@@ -194,30 +194,30 @@ TEST_F(InSyncBackupTest, IsNotInSyncAfterAFailure) {
   EXPECT_FALSE(server_.backup_in_sync());
 }
 
-struct StrangeEvent {
-  void (*fill)(v1::SequencerEvent& event);
+struct StrangeInput {
+  void (*fill)(v1::SequencerInput& input);
   const char* refusal;
 };
-class StrangeEventTest : public BackupSessionTest, public testing::WithParamInterface<StrangeEvent> {};
+class StrangeInputTest : public BackupSessionTest, public testing::WithParamInterface<StrangeInput> {};
 INSTANTIATE_TEST_SUITE_P(
-    Sequencer, StrangeEventTest,
-    testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_marker()->set_token(std::string(257, 'x'));
+    Sequencer, StrangeInputTest,
+    testing::Values(StrangeInput{[](v1::SequencerInput& input) {
+                                   input.mutable_marker()->set_token(std::string(257, 'x'));
                                  },
                                  "a marker's name cannot have 257 bytes"},
-                    StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_config_change()->mutable_config_change()->set_learning_rate(
+                    StrangeInput{[](v1::SequencerInput& input) {
+                                   input.mutable_config_request()->mutable_config_change()->set_learning_rate(
                                        -1);
                                  },
                                  "a learning rate of -1"},
-                    StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_sums()->mutable_sums()->add_slices()->add_gradient(-1);
+                    StrangeInput{[](v1::SequencerInput& input) {
+                                   input.mutable_measured()->mutable_sums()->add_slices()->add_gradient(-1);
                                  },
                                  "a sum of squares cannot be -1"}));
 
-TEST_P(StrangeEventTest, IsRefused) {
+TEST_P(StrangeInputTest, IsRefused) {
   v1::ReplicationBody body;
-  GetParam().fill(*body.mutable_event());
+  GetParam().fill(*body.mutable_input());
   EXPECT_THAT(Item(body).message(), HasSubstr(GetParam().refusal));
 }
 
@@ -239,11 +239,11 @@ TEST_P(ReplicatedMemberTest, IsRefusedAmongOthers) {
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
-TEST_F(BackupSessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
+TEST_F(BackupSessionTest, AnInputOfAWorkerThatTheJobLacksIsRefused) {
   v1::ReplicationBody body;
-  body.mutable_event()->mutable_join()->set_worker(-1);
+  body.mutable_input()->mutable_joined()->set_worker(-1);
   EXPECT_THAT(Item(body).message(),
-              HasSubstr("a replicated event names worker -1, but the number of workers is 4096"));
+              HasSubstr("an input of the sequencer names worker -1, but the number of workers is 4096"));
 }
 
 // The job has 4 examples per epoch.
