@@ -145,9 +145,10 @@ absl::Status CheckNorms(const Shard::Options& shard) {
   return absl::OkStatus();
 }
 
-PolicyConfig PolicyOf(const v1::Job& job, int server) {
+PolicyConfig PolicyOf(const v1::Job& job, int server, int most_workers) {
   PolicyConfig config;
   config.mode = ModeNameOf(job.mode());
+  config.most_workers = most_workers;
   config.expected_workers = job.workers_size();
   config.replicas_to_aggregate = job.replicas_to_aggregate();
   if (job.has_max_staleness()) config.max_staleness = job.max_staleness();
@@ -324,9 +325,10 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.leader = sequences_itself ? host.index : 0;
   active->shard_ = std::make_shared<Shard>(std::move(shard));
   if (sequences_itself || host.index == 0) {
-    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index)));
-    active->sequencer_ = std::make_unique<Sequencer>(
-        std::move(policy), sequences_itself ? 1 : job.servers_size(), norms, ProgressOf(job.resumed()));
+    CAIRN_ASSIGN_OR_RETURN(auto policy, MakePolicy(PolicyOf(job, host.index, active->most_workers())));
+    active->sequencer_ =
+        std::make_unique<Sequencer>(std::move(policy), sequences_itself ? 1 : job.servers_size(), norms,
+                                    ProgressOf(job.resumed()), active->most_workers());
   }
   return active;
 }
@@ -367,8 +369,8 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
           },
       .capture =
           [this] {
-            if (sequencer_ != nullptr) {
-              sequencer_->Capture();
+            if (sequencer_feed_ != nullptr) {
+              sequencer_feed_->SendState();
             } else {
               replicator_->SendState(Replicator::Component::kSequencer, ReplicationItem());
             }
@@ -379,7 +381,9 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
       .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
       .clock = host_.backups_clock});
   shard_->ReplicateTo(replicator_.get());
-  if (sequencer_ != nullptr) sequencer_->ReplicateTo(replicator_.get(), 0);
+  if (sequencer_ == nullptr) return;
+  sequencer_feed_ = std::make_unique<SequencerFeed>(*sequencer_, *replicator_);
+  sequencer_->ReplicateTo(sequencer_feed_.get(), /*own_server=*/0);
 }
 
 int ActiveJob::other_host_index() const {

@@ -16,6 +16,7 @@
 #include "common/net/placement.h"
 #include "ps/replicator.h"
 #include "ps/sequencer.h"
+#include "ps/sequencer_feed.h"
 #include "ps/shard.h"
 
 namespace cairn::ps {
@@ -125,6 +126,7 @@ class ActiveJob {
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;
   std::unique_ptr<Replicator> replicator_;
+  std::unique_ptr<SequencerFeed> sequencer_feed_;  // with a sequencer and a replicator
   std::unique_ptr<SequencerPort> port_;
 };
 

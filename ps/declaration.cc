@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,10 +14,6 @@ namespace cairn::ps {
 namespace {
 
 constexpr int kMaxInlineValues = 1 << 16;
-// The maximum that the weighted mean supports (WeightedGradient).
-constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
-// Low enough that adding examples to it does not overflow.
-constexpr int64_t kMaxPosition = int64_t{1} << 62;
 
 }  // namespace
 
@@ -67,19 +62,6 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
   const VariableStore::Run everything = {0, size};
   if (size > 0) next->shard().store().Write(values, {&everything, 1});
   return next;
-}
-
-absl::Status CheckGradient(const Gradient& gradient) {
-  const PushKey& key = gradient.key;
-  if (key.worker >= 0 && key.incarnation != 0 && key.step >= 1 && gradient.base_version >= 0 &&
-      gradient.examples >= 0 && gradient.examples <= kMaxExamples && gradient.position >= 0 &&
-      gradient.position <= kMaxPosition) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("invalid gradient: worker ", key.worker, " (incarnation ",
-                                                 key.incarnation, "), step ", key.step, ", from version ",
-                                                 gradient.base_version, ", of ", gradient.examples,
-                                                 " examples, at position ", gradient.position));
 }
 
 absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer) {

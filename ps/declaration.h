@@ -1,5 +1,5 @@
-// Reads the declarations in requests: the slices of a job, variables added to existing ones, gradients, and
-// config changes by the chief.
+// Reads the declarations in requests: the slices of a job, variables added to existing ones, and config
+// changes by the chief.
 #pragma once
 
 #include <memory>
@@ -22,11 +22,6 @@ absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& requ
 // limit.
 absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v1::CreateRequest& request,
                                                          std::vector<net::Slice> added, uint64_t layout);
-
-// INVALID_ARGUMENT, quoting the gradient, if a field has an impossible value: a negative worker, version or
-// number of examples, no incarnation or step, an invalid position, or more examples than the weighted mean
-// supports.
-absl::Status CheckGradient(const Gradient& gradient);
 
 // INVALID_ARGUMENT for an invalid learning rate, or for any learning rate if the job has a schedule.
 absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer);

@@ -13,16 +13,11 @@
 
 namespace cairn::ps {
 
-v1::PushKey ToProto(const PushKey& key) {
-  v1::PushKey proto;
-  proto.set_worker(key.worker);
-  proto.set_incarnation(key.incarnation);
-  proto.set_step(key.step);
+v1::Marker ToProto(const Marker& marker) {
+  v1::Marker proto;
+  proto.set_token(marker.token);
+  proto.set_snapshot(marker.snapshot);
   return proto;
-}
-
-PushKey FromProto(const v1::PushKey& proto) {
-  return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
 }
 
 v1::ConfigChange ToProto(const ConfigChange& config_change) {
@@ -67,24 +62,6 @@ absl::StatusOr<SliceSquares> FromProto(const v1::SliceSquares& proto) {
 }
 
 }  // namespace
-
-v1::StagedGradient ToProto(const Gradient& gradient) {
-  v1::StagedGradient proto;
-  *proto.mutable_key() = ToProto(gradient.key);
-  proto.set_base_version(gradient.base_version);
-  proto.set_examples(gradient.examples);
-  proto.set_position(gradient.position);
-  return proto;
-}
-
-absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
-  const Gradient gradient = {.key = FromProto(proto.key()),
-                             .base_version = proto.base_version(),
-                             .examples = proto.examples(),
-                             .position = proto.position()};
-  CAIRN_RETURN_IF_ERROR(CheckGradient(gradient));
-  return gradient;
-}
 
 absl::StatusOr<Marker> FromProto(const v1::Marker& proto) {
   if (proto.token().size() <= kMaxMarkerLength)
@@ -239,8 +216,7 @@ v1::Decision ToProto(const LogEntry& entry) {
     decision.mutable_measure()->set_norms(measure->norms == Norms::kGradient ? v1::NORMS_GRADIENT
                                                                              : v1::NORMS_LAYER);
   } else if (const auto* marker = std::get_if<Marker>(&entry.what)) {
-    decision.mutable_marker()->set_token(marker->token);
-    decision.mutable_marker()->set_snapshot(marker->snapshot);
+    *decision.mutable_marker() = ToProto(*marker);
   } else {
     *decision.mutable_config_change() = ToProto(std::get<ConfigChange>(entry.what));
   }

@@ -5,17 +5,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cairn/v1/follow.pb.h"
-#include "ps/sequencer.h"
+#include "ps/log_entry.h"
+#include "ps/policy/policy_proto.h"
 
 namespace cairn::ps {
 
 class Shard;
 
-v1::StagedGradient ToProto(const Gradient& gradient);
-// Fails as CheckGradient() does.
-absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto);
-v1::PushKey ToProto(const PushKey& key);
-PushKey FromProto(const v1::PushKey& proto);
+v1::Marker ToProto(const Marker& marker);
 v1::ConfigChange ToProto(const ConfigChange& config_change);
 v1::Sums ToProto(const Sums& sums);
 // INVALID_ARGUMENT for a negative sum of squares.

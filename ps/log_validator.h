@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "ps/log_entry.h"
 #include "ps/optim/optimizer.h"
-#include "ps/sequencer.h"
 
 namespace cairn::ps {
 

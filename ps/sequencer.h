@@ -15,81 +15,35 @@
 // grows by at most one push per worker, because no push is decided without that server. Clients' requests
 // have no such bound: they are refused while the log holds kMaxUnexecuted entries.
 //
-// With a backup on another server (replicator.h), the backup's sequencer receives the same events in the same
-// order, so it makes the same decisions (sequencer_replica.cc). Followers receive an entry only after the
-// backup has it: no follower has executed an entry that a promoted backup does not know.
+// The decisions are those of a state machine (sequencer_state.h), which only Step() changes. This class adds
+// the lock, the servers' subscriptions, and the limit on the time of a Measure. With a backup, an InputSink
+// receives every input of the state machine, and the backup's sequencer takes the same inputs by its Step().
+// Followers receive an entry only after the backup has it: no follower has executed an entry that a promoted
+// backup does not know.
 //
 // One per job, on ps/0; in asynchronous jobs, one on each server. Thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
+#include <limits>
 #include <memory>
 #include <optional>
-#include <set>
-#include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "ps/optim/optimizer.h"
-#include "ps/policy/policy.h"
-#include "ps/replicator.h"
-#include "ps/squares.h"
+#include "ps/log_entry.h"
+#include "ps/sequencer_input.h"
+#include "ps/sequencer_state.h"
 
 namespace cairn::ps {
-
-// The maximum size of a marker's token, in bytes.
-inline constexpr size_t kMaxMarkerLength = 256;
-
-struct Marker {
-  std::string token;
-  bool snapshot = false;  // the slots are stored with the values
-};
-
-// The progress of the job at a point of the log.
-struct Progress {
-  int64_t version = 0;
-  UpdateCounters counters{};
-  // [worker]: the largest Gradient::position of its gradients in updates.
-  std::map<int, int64_t> positions{};
-  std::optional<WorkPosition> data{};  // replaces `positions` with dynamic sharding
-};
-
-// Asks every server for its sums for `norms`, over the mean of `contributors`. This mean will make the update
-// to `version`.
-struct Measure {
-  int64_t version = 0;
-  std::vector<Gradient> contributors;
-  Norms norms = Norms::kGradient;
-};
-
-// A config change by the chief, from this point of the log on.
-struct ConfigChange {
-  std::optional<float> learning_rate{};  // for all later updates
-  bool end = false;                      // the current version is the job's last
-};
-
-struct LogEntry {
-  using What = std::variant<Apply, Refuse, Release, Marker, Measure, ConfigChange>;
-  int64_t index = 0;  // the first entry has index 1
-  What what;
-  // In an entry that follows a Measure: the totals of that Measure over all servers.
-  VariableSquares known{};
-};
-
-// One server's contribution to the sums of the Measure at `index` of the log.
-struct Sums {
-  int64_t index = 0;
-  std::vector<SliceSquares> slices;
-};
 
 // Receives the log on behalf of a server.
 class LogSink {
@@ -118,19 +72,38 @@ class SequencerPort {
   virtual void ReportWaiting(int64_t index) = 0;
 };
 
+// Receives every input of a sequencer on behalf of its backup.
+class InputSink {
+ public:
+  using Callback = absl::AnyInvocable<void(const absl::Status& lost)>;
+  virtual ~InputSink() = default;
+  // Called in the order of the inputs under the sequencer's lock, before any server receives the entries that
+  // follow from `input`. Must not block.
+  virtual void Append(const SequencerInput& input) = 0;
+  // Calls `then` when the backup has all inputs so far; at once if nothing needs to wait for it. `lost` is not
+  // OK if it will never be known whether the backup has them.
+  virtual void WhenReceived(Callback then) = 0;
+};
+
 class Sequencer {
  public:
-  // The limit on entries that some server has not executed, or that wait behind a Measure.
-  static constexpr size_t kMaxUnexecuted = 16384;
+  static constexpr size_t kMaxUnexecuted = SequencerState::kMaxUnexecuted;
 
-  // `norms`: the norms that each update takes, in this order. `resumed`: the progress of the job so far, at
-  // the version where the policy begins.
+  // As SequencerState().
   Sequencer(std::unique_ptr<UpdatePolicy> policy, int num_servers, absl::Span<const Norms> norms = {},
-            Progress resumed = {});
+            Progress resumed = {}, int most_workers = std::numeric_limits<int>::max())
+      : state_(std::move(policy), num_servers, norms, std::move(resumed), most_workers),
+        subscriptions_(static_cast<size_t>(num_servers)) {}
 
-  void Join(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Changes the state, and is the only way to do so: the other calls that change it are short for this one.
+  // Refuses `input`, without effect, as SequencerState::Check() does. A report that a subscribed server has
+  // executed entries counts up to the last entry that the server was sent. `after`, if it is not null,
+  // receives the progress of the job at this point of the log.
+  absl::Status Step(SequencerInput input, Progress* after = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void Join(int worker, uint64_t incarnation) { Step(WorkerJoined{worker, incarnation}).IgnoreError(); }
   // `worker` has left, or its lease has expired.
-  void Leave(int worker, uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Leave(int worker, uint64_t incarnation) { Step(WorkerLeft{worker, incarnation}).IgnoreError(); }
   // Returns the progress of the job at the marker. RESOURCE_EXHAUSTED, naming the server that lags, if the
   // log is full.
   absl::StatusOr<Progress> WriteMarker(const Marker& marker) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -140,15 +113,14 @@ class Sequencer {
   absl::Status ChangeConfig(uint64_t incarnation, int64_t number, const ConfigChange& config_change)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Sets the replicator that feeds the backup, and the server that runs this sequencer. To be called once,
-  // before the first subscription. `replicator` must live as long as the sequencer is used.
-  void ReplicateTo(Replicator* replicator, int own_server) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends the whole state to the replicator.
-  void Capture() ABSL_LOCKS_EXCLUDED(mutex_);
-  // For a backup: RestoreReplica() takes a whole state, Replay() one event. INVALID_ARGUMENT for a state or
-  // event that does not fit the job.
-  absl::Status RestoreReplica(const v1::ReplicatedSequencer& replicated) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Replay(const v1::SequencerEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sets the sink that feeds the backup, and the server that runs this sequencer. To be called once, before
+  // the first subscription. `inputs` must live as long as the sequencer is used.
+  void ReplicateTo(InputSink* inputs, int own_server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls send(state) under the lock: the inputs that the InputSink receives from here on continue this state.
+  void Capture(absl::FunctionRef<void(const SequencerState& state)> send) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For a backup. INVALID_ARGUMENT, without effect, for a state that does not fit the job.
+  absl::Status Load(const v1::SequencerState& saved) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Streams the log to `server` from `next_index` on, replacing its previous subscription. `epoch`: the epoch
   // of the server's shard. FAILED_PRECONDITION: the log does not contain `next_index`. UNAVAILABLE, after
   // which the caller must look for the current sequencer and subscribe again:
@@ -169,10 +141,10 @@ class Sequencer {
 
   // A push by a worker that is not a member is refused through the log, or not answered while the log is
   // full.
-  void OnStaged(int server, const Gradient& gradient) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnStaged(int server, const Gradient& gradient) { Step(PushStaged{server, gradient}).IgnoreError(); }
   // Ignored unless `sums` belong to the current Measure and are new.
-  void OnSums(int server, Sums sums) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnExecuted(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnSums(int server, Sums sums) { Step(SumsReported{server, std::move(sums)}).IgnoreError(); }
+  void OnExecuted(int server, int64_t index) { Step(EntriesExecuted{server, index}).IgnoreError(); }
   // `server` waits for gradients of live workers before it can measure. Repeated while it waits.
   void OnWaiting(int server, int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -199,81 +171,35 @@ class Sequencer {
   std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // A push that some servers have received, but not all.
-  struct Partial {
-    Gradient gradient;
-    std::set<int> servers;
+  struct Subscription {
+    std::shared_ptr<LogSink> sink{};  // null: the server is not subscribed
+    int64_t sent = 0;                 // index of the last entry passed to the sink
+    int64_t epoch = 0;                // the subscriber's epoch
   };
-  struct Worker {
-    uint64_t incarnation = 0;
-    bool member = false;
-    int64_t last_step = 0;           // the last step passed to the policy
-    int64_t last_config_change = 0;  // number of the chief's last config change
-  };
-  struct Server {
-    std::shared_ptr<LogSink> sink;
-    int64_t executed = 0;
-    int64_t sent = 0;   // index of the last entry passed to the sink
-    int64_t epoch = 0;  // the subscriber's epoch
-  };
-  // The update whose Measure is the last entry of the log.
-  struct Measuring {
-    explicit Measuring(Apply to_apply) : apply(std::move(to_apply)) {}
-    Apply apply;
-    size_t norms = 0;                    // index in norms_ of the norm that is measured
-    int64_t index = 0;                   // the index of the Measure in the log
-    std::map<int, Sums> sums;            // [server]: the sums that it has reported
-    std::optional<TimePoint> seen_at{};  // when the 60 s of CheckMeasuring() began
+  // How long the current Measure has taken, for CheckMeasuring().
+  struct MeasureTime {
+    int64_t index = 0;                 // of the Measure
+    std::optional<TimePoint> since{};  // when the 60 s began
   };
 
-  absl::Status CheckLogHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Progress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Decide(std::vector<Decision> decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Appends a decision: at once or, while an update is being measured, after that update's Apply.
-  void Append(LogEntry::What what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Write(LogEntry::What what, VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes the next entry of the update that is being measured: a Measure, or finally the Apply.
-  void WriteMeasured(VariableSquares known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<int> UnmeasuredServers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Passes to each sink the entries that its server may execute now.
   void Hand() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Called when the backup has all entries up to `index`: now the followers may have them too.
   void Release(int64_t index) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Changed() collects, under the lock, the recipients of a change; Deliver() notifies them outside the lock.
-  struct Change {
-    std::vector<std::shared_ptr<LogSink>> sinks;
-    Replicator* replicator = nullptr;  // null: there is no backup
-    int64_t written = 0;               // index of the last entry
-  };
-  Change Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Deliver(const Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
-  // replicated(): whether events must be sent to the backup. Replicate() sends an event to the backup; it is
-  // called before each change, so that the backup makes the same change.
-  bool replicated() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Replicate(v1::SequencerEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropPartials(int worker, Refuse::Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<LogSink>> Sinks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const LogEntry& EntryAt(int64_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  const std::vector<Norms> norms_;
-  const UpdateCounters counters_before_;
+  Subscription& SubscriptionOf(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return subscriptions_[static_cast<size_t>(server)];
+  }
 
   mutable Mutex mutex_;
-  const std::unique_ptr<UpdatePolicy> policy_ ABSL_PT_GUARDED_BY(mutex_);
-  std::map<int, int64_t> positions_ ABSL_GUARDED_BY(mutex_);  // [worker]
-  std::map<PushKey, Partial> partials_ ABSL_GUARDED_BY(mutex_);
-  std::map<int, Worker> workers_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Server> servers_ ABSL_GUARDED_BY(mutex_);
-  std::deque<LogEntry> log_ ABSL_GUARDED_BY(mutex_);  // entries that some server has not executed
-  int64_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
-  Replicator* replicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: there is no backup
-  // With a replicator: the index of this server, which executes entries before the backup has them.
+  SequencerState state_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Subscription> subscriptions_ ABSL_GUARDED_BY(mutex_);  // [server]
+  MeasureTime measure_time_ ABSL_GUARDED_BY(mutex_);
+  InputSink* inputs_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: there is no backup
+  // With a backup: the index of this server, which executes entries before the backup has them.
   int own_server_ ABSL_GUARDED_BY(mutex_) = -1;
   int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the last entry released to the other servers
-  std::optional<Measuring> measuring_ ABSL_GUARDED_BY(mutex_);
-  // Decisions that wait until the measured update has been applied.
-  std::deque<LogEntry::What> behind_ ABSL_GUARDED_BY(mutex_);
-  absl::Status ended_ ABSL_GUARDED_BY(mutex_);  // the reason; OK: the log has not ended
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);    // the reason; OK: the log has not ended
 };
 
 }  // namespace cairn::ps

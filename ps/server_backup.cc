@@ -10,7 +10,6 @@
 #include "ps/declaration.h"
 #include "ps/follow_proto.h"
 #include "ps/incarnation.h"
-#include "ps/policy_replica.h"
 #include "ps/server.h"
 
 namespace cairn::ps {
@@ -31,13 +30,6 @@ void Save(const Membership::Entry& entry, v1::ReplicatedMember& member) {
   member.set_step(entry.step);
   member.set_task(entry.task);
   *member.mutable_process() = entry.process;
-}
-
-std::vector<int> WorkersOf(const v1::SequencerEvent& event) {
-  if (event.has_join()) return {event.join().worker()};
-  if (event.has_leave()) return {event.leave().worker()};
-  if (event.has_staged()) return {event.staged().gradient().key().worker()};
-  return {};
 }
 
 }  // namespace
@@ -211,8 +203,7 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
       return absl::OkStatus();
     case v1::ReplicationBody::kSequencer:
       if (job_->sequencer() == nullptr) break;
-      CAIRN_RETURN_IF_ERROR(CheckReplicated(body.sequencer().policy(), job_->job(), job_->most_workers()));
-      CAIRN_RETURN_IF_ERROR(job_->sequencer()->RestoreReplica(body.sequencer()));
+      CAIRN_RETURN_IF_ERROR(Annotate(job_->sequencer()->Load(body.sequencer()), "replicated"));
       backup_.has_sequencer = true;
       return absl::OkStatus();
     case v1::ReplicationBody::kMembers:
@@ -230,15 +221,11 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
       CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(body.entry().decision()));
       return job_->shard().AppendReplicated(entry, body.entry(), floats);
     }
-    case v1::ReplicationBody::kEvent:
+    case v1::ReplicationBody::kInput: {
       if (job_->sequencer() == nullptr) break;
-      for (const int worker : WorkersOf(body.event())) {
-        if (worker >= 0 && worker < job_->most_workers()) continue;
-        return absl::InvalidArgumentError(absl::StrCat("a replicated event names worker ", worker,
-                                                       ", but the number of workers is ",
-                                                       job_->most_workers()));
-      }
-      return job_->sequencer()->Replay(body.event());
+      CAIRN_ASSIGN_OR_RETURN(SequencerInput input, FromProto(body.input()));
+      return job_->sequencer()->Step(std::move(input));
+    }
     case v1::ReplicationBody::kMember:
       return put(body.member());
     case v1::ReplicationBody::kWritten:

@@ -8,7 +8,7 @@
 #include "common/core/status.h"
 #include "common/net/codec.h"
 #include "common/net/gradient/codec.h"
-#include "ps/declaration.h"
+#include "ps/policy/policy_proto.h"
 #include "ps/work_proto.h"
 
 namespace cairn::ps {

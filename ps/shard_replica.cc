@@ -8,12 +8,6 @@
 #include "ps/shard.h"
 
 namespace cairn::ps {
-namespace {
-
-// Upper bound on entries and versions: no job reaches it, and it is far from overflow.
-constexpr int64_t kMaxCounted = int64_t{1} << 60;
-
-}  // namespace
 
 void Shard::WhenReplicated(Reply reply) {
   if (Replicator* const replicator = replicator_; replicator != nullptr) {

@@ -3,7 +3,7 @@
 
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/session.pb.h"
-#include "ps/policy/policy.h"
+#include "ps/policy/policy_proto.h"
 
 namespace cairn::ps {
 
@@ -12,6 +12,5 @@ v1::Work ToProto(const Work& work);
 // The position of `job` on server `server`. On ps/0 it includes the examples that were missed or repeated
 // before the job was resumed.
 v1::DataPosition ToProto(const WorkPosition& position, const v1::Job& job, int server);
-WorkPosition FromProto(const v1::DataPosition& proto);
 
 }  // namespace cairn::ps

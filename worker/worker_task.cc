@@ -109,7 +109,7 @@ absl::Status WorkerTask::Load() {
   if (!chief_) return absl::OkStatus();
   const bool validation = inputs_->data.validation != nullptr && options_.validation;
   CAIRN_ASSIGN_OR_RETURN(auto callbacks,
-                         Callbacks::Create(options_, inputs_->model, inputs_->metrics, validation));
+                         Callbacks::Create(options_.callbacks, inputs_->model, inputs_->metrics, validation));
   callbacks_.emplace(std::move(callbacks));
   if (options_.export_dir.empty()) return absl::OkStatus();
   return Annotate(PrepareModelDirectory(options_.export_dir), "--export_dir");
@@ -141,13 +141,11 @@ absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::LossSpec&
       compute_,
       MakeCompute(
           options_, model, loss,
-          {.device = options_.device,
-           .allow_soft_placement = options_.allow_soft_placement,
-           .cuda = {.precision = options_.precision,
-                    .allow_growth = options_.allow_growth,
-                    .memory_fraction = options_.per_process_gpu_memory_fraction},
-           .cpu_devices = options_.cpu_devices,
-           .threads = options_.deterministic ? kDeterministicThreads * options_.cpu_devices : cores,
+          {.device = options_.devices.device,
+           .allow_soft_placement = options_.devices.allow_soft_placement,
+           .cuda = options_.devices.cuda,
+           .cpu_devices = options_.devices.cpu_devices,
+           .threads = options_.deterministic ? kDeterministicThreads * options_.devices.cpu_devices : cores,
            .task = cluster_.self,
            .trainer_on_host = local_rank},
           options_.deterministic ? CoreRange{.first = local_rank * cores, .count = cores} : CoreRange(),
@@ -189,7 +187,7 @@ absl::Status WorkerTask::MakeSnapshots() {
 void WorkerTask::LogDevices() const {
   LogInfo("cluster from ", cluster_.source, ": ", cluster_.spec.ToJson());
   for (const std::string& remark : compute_.remarks) LogInfo(remark);
-  if (!options_.log_device_placement) return;
+  if (!options_.devices.log_device_placement) return;
   for (const std::string& line : compute_.placement) LogInfo(line);
 }
 
@@ -199,7 +197,7 @@ void WorkerTask::LogJob() const {
   for (const data::Note& note : inputs_->data.notes) LogInfo(note.text);
   if (const std::string warning = WarnOfThreads(options_.threads); !warning.empty()) LogWarning(warning);
   LogDevices();
-  if (options_.log_device_placement) {
+  if (options_.devices.log_device_placement) {
     for (const std::string& line : DescribeVariables(model, job_.servers_size())) LogInfo(line);
   }
   LogInfo(options_.mode, " training of ", model.name(), ", ", model.num_parameters(), " parameters, ",

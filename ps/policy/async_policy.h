@@ -5,34 +5,28 @@
 #include <vector>
 
 #include "ps/policy/policy.h"
-#include "ps/policy/roster.h"
+#include "ps/policy/policy_core.h"
 
 namespace cairn::ps {
 
 class AsyncPolicy final : public UpdatePolicy {
  public:
   // `config` as MakePolicy() accepts it.
-  explicit AsyncPolicy(const PolicyConfig& config)
-      : config_(config), version_(config.initial_version), final_version_(config.final_version) {}
+  explicit AsyncPolicy(const PolicyConfig& config) : config_(config), core_(config) {}
 
   std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
-  int64_t version() const override { return version_; }
+  int64_t version() const override { return core_.version; }
   std::vector<int> WaitingFor() const override { return {}; }
-  const UpdateCounters& counters() const override { return counters_; }
-  PolicyState Save() const override;
-  void Restore(const PolicyState& state) override;
+  const UpdateCounters& counters() const override { return core_.counters; }
+  google::protobuf::Any Save() const override;
+  absl::Status Load(const google::protobuf::Any& state) override;
 
  private:
-  VersionWindow Window() const { return {version_, final_version_, config_.max_staleness}; }
-
   const PolicyConfig config_;
-  Roster roster_;
-  int64_t version_;
-  std::optional<int64_t> final_version_;  // from PolicyConfig; a config change may lower it
-  UpdateCounters counters_;
+  PolicyCore core_;
 };
 
 }  // namespace cairn::ps

@@ -120,7 +120,8 @@ absl::StatusOr<std::unique_ptr<UpdatePolicy>> MakePolicy(const PolicyConfig& con
         QueuedPolicy::Config{.rounds = config.mode == "sync",
                              .expected_workers = data.elastic ? 0 : config.expected_workers,
                              .min_workers = data.min_workers,
-                             .final_version = config.final_version});
+                             .final_version = config.final_version,
+                             .most_workers = config.most_workers});
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown update mode '", config.mode,

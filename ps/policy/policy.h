@@ -26,8 +26,10 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/any.pb.h"
 #include "ps/policy/work_queue.h"
 
 namespace cairn::ps {
@@ -118,37 +120,6 @@ struct Work {
   bool over = false;  // no more work will come
 };
 
-// Everything that a policy knows in addition to its configuration. Another policy of the same mode can
-// continue from it.
-struct PolicyState {
-  struct Worker {
-    uint64_t incarnation = 0;
-    int64_t last_step = std::numeric_limits<int64_t>::min();  // the incarnation's last step
-    bool live = false;
-  };
-  int64_t version = 0;
-  std::optional<int64_t> final_version{};
-  std::map<int, Worker> roster{};     // [worker]
-  std::vector<Gradient> staged{};     // sync: gradients of the open round, in order of arrival
-  std::map<int, int64_t> clocks{};    // ssp: [worker]
-  int64_t slowest = 0;                // ssp: the slowest clock
-  std::map<int, PushKey> deferred{};  // ssp: [worker]: the push whose answer is deferred
-  // With dynamic sharding: `queue` on the server that assigns the data, `tally` on the others.
-  struct Queue {
-    struct Member {
-      uint64_t incarnation = 0;
-      int64_t last_step = 0;
-      bool idle = false;  // the worker has been answered, and has no work item
-    };
-    WorkQueue::State work{};
-    std::map<int, Member> members{};  // [worker]
-    bool ended = false;
-  };
-  std::optional<Queue> queue{};
-  std::optional<WorkPosition> tally{};
-  UpdateCounters counters{};
-};
-
 class UpdatePolicy {
  public:
   virtual ~UpdatePolicy() = default;
@@ -181,9 +152,11 @@ class UpdatePolicy {
   virtual std::optional<WorkPosition> position() const { return std::nullopt; }
   virtual const UpdateCounters& counters() const = 0;
 
-  virtual PolicyState Save() const = 0;
-  // Continues from `state`: the same events then lead to the same decisions.
-  virtual void Restore(const PolicyState& state) = 0;
+  // Everything that the policy knows in addition to its configuration, as a message of its own (policy.proto).
+  virtual google::protobuf::Any Save() const = 0;
+  // Continues from a state that was saved with the same configuration: the same events then lead to the same
+  // decisions. INVALID_ARGUMENT, without effect, for the message of another policy or an impossible state.
+  virtual absl::Status Load(const google::protobuf::Any& state) = 0;
 };
 
 // The configuration of dynamic sharding.
@@ -199,7 +172,8 @@ struct DynamicAssignment {
 };
 
 struct PolicyConfig {
-  std::string mode;  // "sync", "async" or "ssp"
+  std::string mode;                                    // "sync", "async" or "ssp"
+  int most_workers = std::numeric_limits<int>::max();  // all worker numbers are below this limit
   // At least 1. sync: no round closes before each expected worker has joined once or left. ssp: an expected
   // worker that has not joined counts with its initial clock.
   int expected_workers = 1;

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "common/core/status.h"
+#include "ps/policy/policy_proto.h"
+
 namespace cairn::ps {
 
 QueuedPolicy::QueuedPolicy(std::unique_ptr<UpdatePolicy> policy, WorkQueue queue, const Config& config)
@@ -114,18 +117,37 @@ std::optional<Work> QueuedPolicy::WorkOf(int worker) const {
   return work;
 }
 
-PolicyState QueuedPolicy::Save() const {
-  PolicyState state = policy_->Save();
-  state.queue = {.work = queue_.Save(), .members = members_, .ended = ended_};
-  return state;
+google::protobuf::Any QueuedPolicy::Save() const {
+  v1::QueuedPolicyState state;
+  *state.mutable_policy() = policy_->Save();
+  queue_.Save(state);
+  for (const auto& [worker, member] : members_) {
+    v1::QueuedPolicyState::Member& saved = *state.add_members();
+    saved.set_worker(worker);
+    saved.set_incarnation(member.incarnation);
+    saved.set_last_step(member.last_step);
+    saved.set_idle(member.idle);
+  }
+  state.set_ended(ended_);
+  return Pack(state);
 }
 
-void QueuedPolicy::Restore(const PolicyState& state) {
-  policy_->Restore(state);
-  if (!state.queue.has_value()) return;
-  queue_.Restore(state.queue->work);
-  members_ = state.queue->members;
-  ended_ = state.queue->ended;
+absl::Status QueuedPolicy::Load(const google::protobuf::Any& state) {
+  v1::QueuedPolicyState saved;
+  CAIRN_RETURN_IF_ERROR(Unpack(state, saved));
+  std::map<int, Member> members;
+  for (const v1::QueuedPolicyState::Member& member : saved.members()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(member.worker(), config_.most_workers));
+    members[member.worker()] = {
+        .incarnation = member.incarnation(), .last_step = member.last_step(), .idle = member.idle()};
+  }
+  WorkQueue queue = queue_;
+  CAIRN_RETURN_IF_ERROR(queue.Load(saved, config_.most_workers));
+  CAIRN_RETURN_IF_ERROR(policy_->Load(saved.policy()));
+  queue_ = std::move(queue);
+  members_ = std::move(members);
+  ended_ = saved.ended();
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,6 +32,7 @@ class QueuedPolicy final : public UpdatePolicy {
     // Below this number of workers, no work is assigned.
     int min_workers = 1;
     std::optional<int64_t> final_version = std::nullopt;  // as in PolicyConfig
+    int most_workers = std::numeric_limits<int>::max();   // as in PolicyConfig
   };
   QueuedPolicy(std::unique_ptr<UpdatePolicy> policy, WorkQueue queue, const Config& config);
 
@@ -47,11 +49,15 @@ class QueuedPolicy final : public UpdatePolicy {
   const UpdateCounters& counters() const override { return policy_->counters(); }
   std::optional<Work> WorkOf(int worker) const override;
   std::optional<WorkPosition> position() const override { return queue_.position(); }
-  PolicyState Save() const override;
-  void Restore(const PolicyState& state) override;
+  google::protobuf::Any Save() const override;
+  absl::Status Load(const google::protobuf::Any& state) override;
 
  private:
-  using Member = PolicyState::Queue::Member;
+  struct Member {
+    uint64_t incarnation = 0;
+    int64_t last_step = 0;
+    bool idle = false;  // the worker has been answered, and has no work item
+  };
 
   // Updates the queue according to `decisions`, and returns them with the further decisions that follow.
   std::vector<Decision> Followed(std::vector<Decision> decisions);
@@ -64,7 +70,7 @@ class QueuedPolicy final : public UpdatePolicy {
   const std::unique_ptr<UpdatePolicy> policy_;
   const Config config_;
   WorkQueue queue_;
-  std::map<int, Member> members_;
+  std::map<int, Member> members_;  // [worker]
   bool ended_ = false;
 };
 

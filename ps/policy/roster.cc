@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "common/core/status.h"
+#include "ps/policy/policy_proto.h"
+
 namespace cairn::ps {
 
 void Roster::Join(int worker, uint64_t incarnation) {
-  PolicyState::Worker& entry = workers_[worker];
+  Worker& entry = workers_[worker];
   if (entry.incarnation != incarnation) {
     entry.incarnation = incarnation;
     entry.last_step = std::numeric_limits<int64_t>::min();
@@ -15,7 +18,7 @@ void Roster::Join(int worker, uint64_t incarnation) {
 }
 
 bool Roster::Leave(int worker, uint64_t incarnation) {
-  PolicyState::Worker& entry = workers_[worker];
+  Worker& entry = workers_[worker];
   if (!entry.live) return true;
   if (entry.incarnation != incarnation) return false;
   entry.live = false;
@@ -45,9 +48,26 @@ std::optional<Refuse> Roster::Admit(const Gradient& gradient, const VersionWindo
   return std::nullopt;
 }
 
-void Roster::Restore(std::map<int, PolicyState::Worker> workers) {
+void Roster::Save(Saved& saved) const {
+  for (const auto& [worker, entry] : workers_) {
+    v1::RosterEntry& proto = *saved.Add();
+    proto.set_worker(worker);
+    proto.set_incarnation(entry.incarnation);
+    proto.set_last_step(entry.last_step);
+    proto.set_live(entry.live);
+  }
+}
+
+absl::Status Roster::Load(const Saved& saved, int most_workers) {
+  std::map<int, Worker> workers;
+  for (const v1::RosterEntry& entry : saved) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(entry.worker(), most_workers));
+    workers[entry.worker()] = {
+        .incarnation = entry.incarnation(), .last_step = entry.last_step(), .live = entry.live()};
+  }
   workers_ = std::move(workers);
   num_live_ = static_cast<int>(LiveWorkers().size());
+  return absl::OkStatus();
 }
 
 std::vector<int> Roster::LiveWorkers() const {

@@ -1,4 +1,4 @@
-// The state that every policy needs: the members and the last push of each. Decides whether a push may count.
+// The members of a job, and the last push of each. Decides whether a push may count.
 // Private to ps/policy.
 #pragma once
 
@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "cairn/v1/policy.pb.h"
 #include "ps/policy/policy.h"
 
 namespace cairn::ps {
@@ -23,6 +25,13 @@ struct VersionWindow {
 
 class Roster {
  public:
+  struct Worker {
+    uint64_t incarnation = 0;
+    int64_t last_step = std::numeric_limits<int64_t>::min();  // the incarnation's last step
+    bool live = false;
+  };
+  using Saved = google::protobuf::RepeatedPtrField<v1::RosterEntry>;
+
   void Join(int worker, uint64_t incarnation);
   // False, without effect, if `worker` now lives as another incarnation. WasHeardOf() is true afterwards,
   // even if the worker never joined.
@@ -39,11 +48,12 @@ class Roster {
   int num_live() const { return num_live_; }
   std::vector<int> LiveWorkers() const;  // ascending
 
-  const std::map<int, PolicyState::Worker>& Save() const { return workers_; }
-  void Restore(std::map<int, PolicyState::Worker> workers);
+  void Save(Saved& saved) const;
+  // INVALID_ARGUMENT, without effect, for a worker that is not below `most_workers`.
+  absl::Status Load(const Saved& saved, int most_workers);
 
  private:
-  std::map<int, PolicyState::Worker> workers_;  // [worker]: all that have joined or left
+  std::map<int, Worker> workers_;  // [worker]: all that have joined or left
   int num_live_ = 0;
 };
 

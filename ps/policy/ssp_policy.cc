@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "common/core/status.h"
+#include "ps/policy/policy_proto.h"
+
 namespace cairn::ps {
 
 std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
@@ -9,7 +12,7 @@ std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
   const auto deferred = deferred_.find(worker);
   if (deferred != deferred_.end() && deferred->second.incarnation != incarnation)
     ReleaseAnswerOf(worker, decisions);
-  roster_.Join(worker, incarnation);
+  core_.roster.Join(worker, incarnation);
   // A worker that comes back resumes at its own clock, within two bounds. It starts no lower than the slowest
   // clock, so that no worker waits for it to catch up. It starts no higher than max_staleness above the
   // slowest clock, so that it may continue at once.
@@ -22,7 +25,7 @@ std::vector<Decision> SspPolicy::OnJoin(int worker, uint64_t incarnation) {
 
 std::vector<Decision> SspPolicy::OnLeave(int worker, uint64_t incarnation) {
   std::vector<Decision> decisions;
-  if (!roster_.Leave(worker, incarnation)) return decisions;
+  if (!core_.roster.Leave(worker, incarnation)) return decisions;
   ReleaseAnswerOf(worker, decisions);
   FindSlowest();
   ReleaseAnswers(decisions);
@@ -30,34 +33,34 @@ std::vector<Decision> SspPolicy::OnLeave(int worker, uint64_t incarnation) {
 }
 
 std::vector<Decision> SspPolicy::OnGradient(const Gradient& gradient) {
-  if (roster_.IsRepeat(gradient.key)) {
-    ++counters_.duplicate;
+  if (core_.roster.IsRepeat(gradient.key)) {
+    ++core_.counters.duplicate;
     return {};
   }
   const int worker = gradient.key.worker;
-  std::optional<Refuse> refusal = roster_.Admit(gradient, Window());
+  std::optional<Refuse> refusal = core_.roster.Admit(gradient, core_.Window(/*max_staleness=*/std::nullopt));
   if (!refusal.has_value() && deferred_.count(worker) != 0) {
     refusal = Refuse{gradient.key, Refuse::Reason::kSecondInRound};
   }
   if (refusal.has_value()) {
-    counters_.Add(*refusal);
+    core_.counters.Add(*refusal);
     return {*refusal};
   }
-  const int64_t staleness = version_ - gradient.base_version;
-  ++version_;
+  const int64_t staleness = core_.version - gradient.base_version;
+  ++core_.version;
   ++clocks_[worker];
   FindSlowest();
-  const bool deferred = !MayGoOn(worker) && !Window().Finished();
+  const bool deferred = !MayGoOn(worker) && !core_.Finished();
   if (deferred) deferred_[worker] = gradient.key;
-  std::vector<Decision> decisions = {Apply{version_, {gradient}, staleness, deferred}};
-  counters_.Add(decisions.front());
+  std::vector<Decision> decisions = {Apply{core_.version, {gradient}, staleness, deferred}};
+  core_.counters.Add(decisions.front());
   ReleaseAnswers(decisions);
   return decisions;
 }
 
 std::vector<Decision> SspPolicy::OnEnd() {
   std::vector<Decision> decisions;
-  if (!Window().Finished()) final_version_ = version_;
+  if (!core_.Finished()) core_.final_version = core_.version;
   ReleaseAnswers(decisions);
   return decisions;
 }
@@ -66,9 +69,9 @@ std::vector<int> SspPolicy::WaitingFor() const {
   if (deferred_.empty()) return {};
   std::vector<int> waiting;
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
-    if (!roster_.WasHeardOf(worker) && ClockOf(worker) == slowest_) waiting.push_back(worker);
+    if (!core_.roster.WasHeardOf(worker) && ClockOf(worker) == slowest_) waiting.push_back(worker);
   }
-  for (int worker : roster_.LiveWorkers()) {
+  for (int worker : core_.roster.LiveWorkers()) {
     if (ClockOf(worker) == slowest_) waiting.push_back(worker);
   }
   std::sort(waiting.begin(), waiting.end());
@@ -81,9 +84,9 @@ int64_t SspPolicy::ClockOf(int worker) const {
 }
 
 void SspPolicy::FindSlowest() {
-  std::vector<int> counted = roster_.LiveWorkers();
+  std::vector<int> counted = core_.roster.LiveWorkers();
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
-    if (!roster_.WasHeardOf(worker)) counted.push_back(worker);
+    if (!core_.roster.WasHeardOf(worker)) counted.push_back(worker);
   }
   if (counted.empty()) return;
   int64_t slowest = ClockOf(counted.front());
@@ -101,28 +104,37 @@ void SspPolicy::ReleaseAnswerOf(int worker, std::vector<Decision>& decisions) {
 void SspPolicy::ReleaseAnswers(std::vector<Decision>& decisions) {
   const std::map<int, PushKey> deferred = deferred_;
   for (const auto& [worker, key] : deferred) {
-    if (MayGoOn(worker) || Window().Finished()) ReleaseAnswerOf(worker, decisions);
+    if (MayGoOn(worker) || core_.Finished()) ReleaseAnswerOf(worker, decisions);
   }
 }
 
-PolicyState SspPolicy::Save() const {
-  return {.version = version_,
-          .final_version = final_version_,
-          .roster = roster_.Save(),
-          .clocks = clocks_,
-          .slowest = slowest_,
-          .deferred = deferred_,
-          .counters = counters_};
+google::protobuf::Any SspPolicy::Save() const {
+  v1::SspPolicyState state;
+  *state.mutable_core() = core_.Save();
+  state.mutable_clocks()->insert(clocks_.begin(), clocks_.end());
+  state.set_slowest(slowest_);
+  for (const auto& [worker, key] : deferred_) *state.add_deferred() = ToProto(key);
+  return Pack(state);
 }
 
-void SspPolicy::Restore(const PolicyState& state) {
-  version_ = state.version;
-  final_version_ = state.final_version;
-  roster_.Restore(state.roster);
-  clocks_ = state.clocks;
-  slowest_ = state.slowest;
-  deferred_ = state.deferred;
-  counters_ = state.counters;
+absl::Status SspPolicy::Load(const google::protobuf::Any& state) {
+  v1::SspPolicyState saved;
+  CAIRN_RETURN_IF_ERROR(Unpack(state, saved));
+  CAIRN_RETURN_IF_ERROR(CheckCount("the slowest clock", saved.slowest()));
+  for (const auto& [worker, clock] : saved.clocks()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(worker, config_.most_workers));
+    CAIRN_RETURN_IF_ERROR(CheckCount("a clock", clock));
+  }
+  std::map<int, PushKey> deferred;
+  for (const v1::PushKey& key : saved.deferred()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker(), config_.most_workers));
+    deferred[key.worker()] = FromProto(key);
+  }
+  CAIRN_RETURN_IF_ERROR(core_.Load(saved.core(), config_.most_workers));
+  clocks_ = {saved.clocks().begin(), saved.clocks().end()};
+  slowest_ = saved.slowest();
+  deferred_ = std::move(deferred);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

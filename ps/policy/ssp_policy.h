@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ps/policy/policy.h"
-#include "ps/policy/roster.h"
+#include "ps/policy/policy_core.h"
 
 namespace cairn::ps {
 
@@ -23,10 +23,7 @@ class SspPolicy final : public UpdatePolicy {
  public:
   // `config` as MakePolicy() accepts it.
   explicit SspPolicy(const PolicyConfig& config)
-      : config_(config),
-        version_(config.initial_version),
-        final_version_(config.final_version),
-        clocks_(config.initial_clocks) {
+      : config_(config), core_(config), clocks_(config.initial_clocks) {
     FindSlowest();
   }
 
@@ -34,16 +31,15 @@ class SspPolicy final : public UpdatePolicy {
   std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
-  int64_t version() const override { return version_; }
+  int64_t version() const override { return core_.version; }
   // The workers at the slowest clock while an answer is deferred; otherwise empty.
   std::vector<int> WaitingFor() const override;
   int64_t ClockOf(int worker) const override;
-  const UpdateCounters& counters() const override { return counters_; }
-  PolicyState Save() const override;
-  void Restore(const PolicyState& state) override;
+  const UpdateCounters& counters() const override { return core_.counters; }
+  google::protobuf::Any Save() const override;
+  absl::Status Load(const google::protobuf::Any& state) override;
 
  private:
-  VersionWindow Window() const { return {version_, final_version_, /*max_staleness=*/std::nullopt}; }
   bool MayGoOn(int worker) const { return ClockOf(worker) - slowest_ <= *config_.max_staleness; }
   // Sets slowest_ to the slowest clock of the live workers and of the expected workers that have neither
   // joined nor left; those are at their initial clocks.
@@ -53,13 +49,10 @@ class SspPolicy final : public UpdatePolicy {
   void ReleaseAnswers(std::vector<Decision>& decisions);
 
   const PolicyConfig config_;
-  Roster roster_;
-  int64_t version_;
-  std::optional<int64_t> final_version_;  // from PolicyConfig; a config change may lower it
-  std::map<int, int64_t> clocks_;         // [worker]: gradients applied, in all its lives; see OnJoin()
-  int64_t slowest_ = 0;                   // the slowest clock, from FindSlowest(); never falls
-  std::map<int, PushKey> deferred_;       // [worker]: the push that is applied and not answered
-  UpdateCounters counters_;
+  PolicyCore core_;
+  std::map<int, int64_t> clocks_;    // [worker]: gradients applied, in all its lives; see OnJoin()
+  int64_t slowest_ = 0;              // the slowest clock, from FindSlowest(); never falls
+  std::map<int, PushKey> deferred_;  // [worker]: the push that is applied and not answered
 };
 
 }  // namespace cairn::ps

@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "common/core/status.h"
+#include "ps/policy/policy_proto.h"
+
 namespace cairn::ps {
 
 std::vector<Decision> SyncPolicy::OnJoin(int worker, uint64_t incarnation) {
@@ -12,26 +15,26 @@ std::vector<Decision> SyncPolicy::OnJoin(int worker, uint64_t incarnation) {
   if (staged != nullptr && staged->key.incarnation != incarnation) {
     RefuseStaged(worker, Refuse::Reason::kOldIncarnation, decisions);
   }
-  roster_.Join(worker, incarnation);
+  core_.roster.Join(worker, incarnation);
   CloseRoundIfComplete(decisions);  // the first round may have waited for this worker only
   return Counted(std::move(decisions));
 }
 
 std::vector<Decision> SyncPolicy::OnLeave(int worker, uint64_t incarnation) {
   std::vector<Decision> decisions;
-  if (!roster_.Leave(worker, incarnation)) return decisions;
+  if (!core_.roster.Leave(worker, incarnation)) return decisions;
   RefuseStaged(worker, Refuse::Reason::kNotAMember, decisions);
   CloseRoundIfComplete(decisions);
   return Counted(std::move(decisions));
 }
 
 std::vector<Decision> SyncPolicy::OnGradient(const Gradient& gradient) {
-  if (roster_.IsRepeat(gradient.key)) {
-    ++counters_.duplicate;
+  if (core_.roster.IsRepeat(gradient.key)) {
+    ++core_.counters.duplicate;
     return {};
   }
   std::vector<Decision> decisions;
-  if (std::optional<Refuse> refusal = roster_.Admit(gradient, Window())) {
+  if (std::optional<Refuse> refusal = core_.roster.Admit(gradient, core_.Window(/*max_staleness=*/0))) {
     decisions.push_back(*refusal);
   } else if (StagedOf(gradient.key.worker) != nullptr) {
     decisions.push_back(Refuse{gradient.key, Refuse::Reason::kSecondInRound});
@@ -44,8 +47,8 @@ std::vector<Decision> SyncPolicy::OnGradient(const Gradient& gradient) {
 
 std::vector<Decision> SyncPolicy::OnEnd() {
   std::vector<Decision> decisions;
-  if (Window().Finished()) return decisions;
-  final_version_ = version_;
+  if (core_.Finished()) return decisions;
+  core_.final_version = core_.version;
   for (const Gradient& staged : staged_) {
     decisions.push_back(Refuse{staged.key, Refuse::Reason::kFinished});
   }
@@ -54,12 +57,12 @@ std::vector<Decision> SyncPolicy::OnEnd() {
 }
 
 std::vector<int> SyncPolicy::WaitingFor() const {
-  if (Window().Finished()) return {};
+  if (core_.Finished()) return {};
   std::vector<int> waiting;
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
-    if (!roster_.WasHeardOf(worker)) waiting.push_back(worker);
+    if (!core_.roster.WasHeardOf(worker)) waiting.push_back(worker);
   }
-  for (int worker : roster_.LiveWorkers()) {
+  for (int worker : core_.roster.LiveWorkers()) {
     if (StagedOf(worker) == nullptr) waiting.push_back(worker);
   }
   std::sort(waiting.begin(), waiting.end());
@@ -68,13 +71,13 @@ std::vector<int> SyncPolicy::WaitingFor() const {
 
 bool SyncPolicy::Started() const {
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
-    if (!roster_.WasHeardOf(worker)) return false;
+    if (!core_.roster.WasHeardOf(worker)) return false;
   }
   return true;
 }
 
 int SyncPolicy::RoundSize() const {
-  const int live = roster_.num_live();
+  const int live = core_.roster.num_live();
   return config_.replicas_to_aggregate == 0 ? live : std::min(config_.replicas_to_aggregate, live);
 }
 
@@ -96,38 +99,43 @@ void SyncPolicy::CloseRoundIfComplete(std::vector<Decision>& decisions) {
   if (size == 0 || staged_.size() < size || !Started()) return;
   const auto first_late = staged_.begin() + static_cast<std::ptrdiff_t>(size);
   Apply apply;
-  apply.version = ++version_;
+  apply.version = ++core_.version;
   apply.contributors.assign(staged_.begin(), first_late);
   std::sort(apply.contributors.begin(), apply.contributors.end(),
             [](const Gradient& a, const Gradient& b) { return a.key.worker < b.key.worker; });
   decisions.push_back(std::move(apply));
   // More gradients than needed can be staged only before the first round.
   for (auto late = first_late; late != staged_.end(); ++late) {
-    decisions.push_back(Window().Finished() ? Refuse{late->key, Refuse::Reason::kFinished}
-                                            : Refuse{late->key, Refuse::Reason::kStale, /*staleness=*/1});
+    decisions.push_back(core_.Finished() ? Refuse{late->key, Refuse::Reason::kFinished}
+                                         : Refuse{late->key, Refuse::Reason::kStale, /*staleness=*/1});
   }
   staged_.clear();
 }
 
 std::vector<Decision> SyncPolicy::Counted(std::vector<Decision> decisions) {
-  for (const Decision& decision : decisions) counters_.Add(decision);
+  for (const Decision& decision : decisions) core_.counters.Add(decision);
   return decisions;
 }
 
-PolicyState SyncPolicy::Save() const {
-  return {.version = version_,
-          .final_version = final_version_,
-          .roster = roster_.Save(),
-          .staged = staged_,
-          .counters = counters_};
+google::protobuf::Any SyncPolicy::Save() const {
+  v1::SyncPolicyState state;
+  *state.mutable_core() = core_.Save();
+  for (const Gradient& gradient : staged_) *state.add_staged() = ToProto(gradient);
+  return Pack(state);
 }
 
-void SyncPolicy::Restore(const PolicyState& state) {
-  version_ = state.version;
-  final_version_ = state.final_version;
-  roster_.Restore(state.roster);
-  staged_ = state.staged;
-  counters_ = state.counters;
+absl::Status SyncPolicy::Load(const google::protobuf::Any& state) {
+  v1::SyncPolicyState saved;
+  CAIRN_RETURN_IF_ERROR(Unpack(state, saved));
+  std::vector<Gradient> staged;
+  for (const v1::StagedGradient& proto : saved.staged()) {
+    CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(proto));
+    CAIRN_RETURN_IF_ERROR(CheckWorker(gradient.key.worker, config_.most_workers));
+    staged.push_back(gradient);
+  }
+  CAIRN_RETURN_IF_ERROR(core_.Load(saved.core(), config_.most_workers));
+  staged_ = std::move(staged);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

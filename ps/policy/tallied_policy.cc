@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "ps/policy/policy_proto.h"
+
 namespace cairn::ps {
 
 TalliedPolicy::TalliedPolicy(std::unique_ptr<UpdatePolicy> policy, const WorkPosition& resumed)
@@ -47,19 +51,34 @@ std::optional<WorkPosition> TalliedPolicy::position() const {
   return position;
 }
 
-PolicyState TalliedPolicy::Save() const {
-  PolicyState state = policy_->Save();
-  state.tally = position();
-  return state;
+google::protobuf::Any TalliedPolicy::Save() const {
+  v1::TalliedPolicyState state;
+  *state.mutable_policy() = policy_->Save();
+  *state.mutable_tally() = ToProto(*position());
+  return Pack(state);
 }
 
-void TalliedPolicy::Restore(const PolicyState& state) {
-  policy_->Restore(state);
-  if (!state.tally.has_value()) return;
-  next_ = state.tally->next;
-  gaps_.clear();
-  for (const WorkPosition::Run& run : state.tally->open) gaps_[run.begin] = run.begin + run.count;
-  repeated_ = state.tally->repeated;
+absl::Status TalliedPolicy::Load(const google::protobuf::Any& state) {
+  v1::TalliedPolicyState saved;
+  CAIRN_RETURN_IF_ERROR(Unpack(state, saved));
+  const v1::DataPosition& tally = saved.tally();
+  CAIRN_RETURN_IF_ERROR(CheckCount("next example", tally.next()));
+  CAIRN_RETURN_IF_ERROR(CheckCount("repeated examples", tally.repeated()));
+  std::map<int64_t, int64_t> gaps;
+  int64_t done = 0;
+  for (const v1::DataPosition::Run& run : tally.open()) {
+    if (run.begin() < done || run.count() < 1 || run.count() > tally.next() - run.begin()) {
+      return absl::InvalidArgumentError(absl::StrCat(run.count(), " unfinished examples from ", run.begin(),
+                                                     " on do not fit among the first ", tally.next()));
+    }
+    done = run.begin() + run.count();
+    gaps[run.begin()] = done;
+  }
+  CAIRN_RETURN_IF_ERROR(policy_->Load(saved.policy()));
+  next_ = tally.next();
+  gaps_ = std::move(gaps);
+  repeated_ = tally.repeated();
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

@@ -35,8 +35,8 @@ class TalliedPolicy final : public UpdatePolicy {
   int64_t ClockOf(int worker) const override { return policy_->ClockOf(worker); }
   const UpdateCounters& counters() const override { return policy_->counters(); }
   std::optional<WorkPosition> position() const override;
-  PolicyState Save() const override;
-  void Restore(const PolicyState& state) override;
+  google::protobuf::Any Save() const override;
+  absl::Status Load(const google::protobuf::Any& state) override;
 
  private:
   std::vector<Decision> Counted(std::vector<Decision> decisions);

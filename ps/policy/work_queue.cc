@@ -4,6 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "ps/policy/policy_proto.h"
+
 namespace cairn::ps {
 
 int64_t WorkPosition::num_open() const {
@@ -135,10 +139,48 @@ WorkPosition WorkQueue::position() const {
   return position;
 }
 
-void WorkQueue::Restore(State state) {
-  next_ = state.next;
-  returned_ = std::move(state.returned);
-  holders_ = std::move(state.holders);
+void WorkQueue::Save(v1::QueuedPolicyState& state) const {
+  state.set_next(next_);
+  for (const WorkItem& work_item : returned_) *state.add_returned() = ToProto(work_item);
+  for (const auto& [worker, holder] : holders_) {
+    v1::QueuedPolicyState::Holder& saved = *state.add_holders();
+    saved.set_worker(worker);
+    if (holder.current.has_value()) *saved.mutable_current() = ToProto(*holder.current);
+    if (holder.next.has_value()) *saved.mutable_next() = ToProto(*holder.next);
+  }
+}
+
+absl::Status WorkQueue::CheckItem(const v1::WorkItem& work_item) const {
+  const int64_t num_examples = config_.num_examples;
+  const bool fits = work_item.epoch() >= 0 && work_item.epoch() < kMaxCounted / num_examples &&
+                    work_item.first() >= 0 && work_item.count() >= 0 && work_item.first() <= num_examples &&
+                    work_item.count() <= num_examples - work_item.first();
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a work item of ", work_item.count(), " examples from example ", work_item.first(),
+                   " on does not fit in epoch ", work_item.epoch(), ", which has ", num_examples));
+}
+
+absl::Status WorkQueue::Load(const v1::QueuedPolicyState& state, int most_workers) {
+  CAIRN_RETURN_IF_ERROR(CheckCount("next example", state.next()));
+  std::set<WorkItem> returned;
+  for (const v1::WorkItem& work_item : state.returned()) {
+    CAIRN_RETURN_IF_ERROR(CheckItem(work_item));
+    returned.insert(FromProto(work_item));
+  }
+  std::map<int, Holder> holders;
+  for (const v1::QueuedPolicyState::Holder& saved : state.holders()) {
+    CAIRN_RETURN_IF_ERROR(CheckWorker(saved.worker(), most_workers));
+    CAIRN_RETURN_IF_ERROR(CheckItem(saved.current()));
+    CAIRN_RETURN_IF_ERROR(CheckItem(saved.next()));
+    Holder& holder = holders[saved.worker()];
+    if (saved.has_current()) holder.current = FromProto(saved.current());
+    if (saved.has_next()) holder.next = FromProto(saved.next());
+  }
+  next_ = state.next();
+  returned_ = std::move(returned);
+  holders_ = std::move(holders);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

@@ -23,7 +23,9 @@
 #include <set>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "cairn/v1/policy.pb.h"
 
 namespace cairn::ps {
 
@@ -53,15 +55,6 @@ struct WorkPosition {
 
 class WorkQueue {
  public:
-  struct Holder {
-    std::optional<WorkItem> current, next;  // `next`: the item ahead
-  };
-  // Everything that a queue knows in addition to its configuration.
-  struct State {
-    int64_t next = 0;                 // the first example that was never assigned, counted through all epochs
-    std::set<WorkItem> returned{};    // items before `next`
-    std::map<int, Holder> holders{};  // [worker]
-  };
   struct Config {
     int64_t num_examples = 1;  // the examples of one epoch
     int64_t batch_size = 1;    // maximum number of examples in an item
@@ -92,21 +85,28 @@ class WorkQueue {
   // Whether no example is left, in the queue or with a worker.
   bool exhausted() const;
   WorkPosition position() const;
-  State Save() const { return {next_, returned_, holders_}; }
-  void Restore(State state);
+  // As UpdatePolicy::Save() and Load(), for the queue's fields of the message.
+  void Save(v1::QueuedPolicyState& state) const;
+  absl::Status Load(const v1::QueuedPolicyState& state, int most_workers);
   // The number of the item's first example, counted through all epochs.
   int64_t BeginOf(const WorkItem& work_item) const {
     return work_item.epoch * config_.num_examples + work_item.first;
   }
 
  private:
+  struct Holder {
+    std::optional<WorkItem> current, next;  // `next`: the item ahead
+  };
+
+  // INVALID_ARGUMENT unless the item lies in an epoch. An item without examples may lie at the end of one.
+  absl::Status CheckItem(const v1::WorkItem& work_item) const;
   // The first item of the queue; none if the queue is empty.
   std::optional<WorkItem> First() const;
   std::optional<WorkItem> Take();
   void PutBack(std::optional<WorkItem>& work_item);
   std::optional<WorkItem> TakeFromNext();
 
-  const Config config_;
+  Config config_;
   int64_t next_;                 // the first example that was never assigned, counted through all epochs
   std::set<WorkItem> returned_;  // items before `next_`
   std::map<int, Holder> holders_;

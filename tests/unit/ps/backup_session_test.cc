@@ -4,8 +4,10 @@
 
 #include <limits>
 
+#include "cairn/v1/policy.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/policy/policy_proto.h"
 #include "ps/replicator.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/gate.h"
@@ -144,6 +146,9 @@ class InSyncBackupTest : public BackupSessionTest {
     v1::ReplicationBody body;
     body.mutable_sequencer()->set_next_index(1);
     for (int server = 0; server < 2; ++server) body.mutable_sequencer()->add_executed(0);
+    v1::QueuedPolicyState policy;
+    *policy.mutable_policy() = Pack(v1::SyncPolicyState());
+    *body.mutable_sequencer()->mutable_policy() = Pack(policy);
     return Item(body);
   }
   absl::Status Whole() {
@@ -189,30 +194,30 @@ TEST_F(InSyncBackupTest, IsNotInSyncAfterAFailure) {
   EXPECT_FALSE(server_.backup_in_sync());
 }
 
-struct StrangeEvent {
-  void (*fill)(v1::SequencerEvent& event);
+struct StrangeInput {
+  void (*fill)(v1::SequencerInput& input);
   const char* refusal;
 };
-class StrangeEventTest : public BackupSessionTest, public testing::WithParamInterface<StrangeEvent> {};
+class StrangeInputTest : public BackupSessionTest, public testing::WithParamInterface<StrangeInput> {};
 INSTANTIATE_TEST_SUITE_P(
-    Sequencer, StrangeEventTest,
-    testing::Values(StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_marker()->set_token(std::string(257, 'x'));
+    Sequencer, StrangeInputTest,
+    testing::Values(StrangeInput{[](v1::SequencerInput& input) {
+                                   input.mutable_marker()->set_token(std::string(257, 'x'));
                                  },
                                  "a marker's name cannot have 257 bytes"},
-                    StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_config_change()->mutable_config_change()->set_learning_rate(
+                    StrangeInput{[](v1::SequencerInput& input) {
+                                   input.mutable_config_request()->mutable_config_change()->set_learning_rate(
                                        -1);
                                  },
                                  "a learning rate of -1"},
-                    StrangeEvent{[](v1::SequencerEvent& event) {
-                                   event.mutable_sums()->mutable_sums()->add_slices()->add_gradient(-1);
+                    StrangeInput{[](v1::SequencerInput& input) {
+                                   input.mutable_measured()->mutable_sums()->add_slices()->add_gradient(-1);
                                  },
                                  "a sum of squares cannot be -1"}));
 
-TEST_P(StrangeEventTest, IsRefused) {
+TEST_P(StrangeInputTest, IsRefused) {
   v1::ReplicationBody body;
-  GetParam().fill(*body.mutable_event());
+  GetParam().fill(*body.mutable_input());
   EXPECT_THAT(Item(body).message(), HasSubstr(GetParam().refusal));
 }
 
@@ -234,11 +239,11 @@ TEST_P(ReplicatedMemberTest, IsRefusedAmongOthers) {
   EXPECT_THAT(Item(body).message(), HasSubstr("a replicated member"));
 }
 
-TEST_F(BackupSessionTest, AnEventOfAWorkerThatTheJobLacksIsRefused) {
+TEST_F(BackupSessionTest, AnInputOfAWorkerThatTheJobLacksIsRefused) {
   v1::ReplicationBody body;
-  body.mutable_event()->mutable_join()->set_worker(-1);
+  body.mutable_input()->mutable_joined()->set_worker(-1);
   EXPECT_THAT(Item(body).message(),
-              HasSubstr("a replicated event names worker -1, but the number of workers is 4096"));
+              HasSubstr("an input of the sequencer names worker -1, but the number of workers is 4096"));
 }
 
 // The job has 4 examples per epoch.
@@ -259,23 +264,28 @@ class ReplicatedQueueTest : public BackupSessionTest {
   ReplicatedQueueTest() {
     for (int server = 0; server < 2; ++server) body_.mutable_sequencer()->add_executed(0);
     body_.mutable_sequencer()->set_next_index(1);
-    queue().set_next(2);
+    *queue_.mutable_policy() = Pack(v1::SyncPolicyState());
+    queue_.set_next(2);
   }
-  v1::ReplicatedQueue& queue() { return *body_.mutable_sequencer()->mutable_policy()->mutable_queue(); }
+  absl::Status SequencerState() {
+    *body_.mutable_sequencer()->mutable_policy() = Pack(queue_);
+    return Item(body_);
+  }
 
   v1::ReplicationBody body_;
+  v1::QueuedPolicyState queue_;
 };
 
 TEST_F(ReplicatedQueueTest, WithItemsOfTheJobsEpochsIsAccepted) {
-  *queue().add_returned() = ReplicatedWorkItem{0, 0, 1}.ToProto();
-  *queue().add_holders()->mutable_current() =
+  *queue_.add_returned() = ReplicatedWorkItem{0, 0, 1}.ToProto();
+  *queue_.add_holders()->mutable_current() =
       ReplicatedWorkItem{0, 4, 0}.ToProto();  // the epoch had none left
-  EXPECT_EQ(Item(body_), absl::OkStatus());
+  EXPECT_EQ(SequencerState(), absl::OkStatus());
 }
 
 TEST_F(ReplicatedQueueTest, ThatHasAssignedTooManyExamplesIsRefused) {
-  queue().set_next(kMax);
-  EXPECT_THAT(Item(body_).message(), HasSubstr(absl::StrCat("next example cannot be ", kMax)));
+  queue_.set_next(kMax);
+  EXPECT_THAT(SequencerState().message(), HasSubstr(absl::StrCat("next example cannot be ", kMax)));
 }
 
 class StrangeWorkItemTest : public ReplicatedQueueTest,
@@ -287,14 +297,14 @@ INSTANTIATE_TEST_SUITE_P(BeyondTheEpoch, StrangeWorkItemTest,
                                          ReplicatedWorkItem{0, kMax, 0}));
 
 TEST_P(StrangeWorkItemTest, IsRefusedAmongReturnedItems) {
-  *queue().add_returned() = GetParam().ToProto();
-  EXPECT_THAT(Item(body_).message(),
+  *queue_.add_returned() = GetParam().ToProto();
+  EXPECT_THAT(SequencerState().message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 
 TEST_P(StrangeWorkItemTest, IsRefusedAsAWorkersItem) {
-  *queue().add_holders()->mutable_next() = GetParam().ToProto();
-  EXPECT_THAT(Item(body_).message(),
+  *queue_.add_holders()->mutable_next() = GetParam().ToProto();
+  EXPECT_THAT(SequencerState().message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }
 

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "ps/follow_proto.h"
 #include "ps/replicator.h"
+#include "ps/sequencer_feed.h"
 
 namespace cairn::ps {
 namespace {
@@ -253,7 +254,8 @@ TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
   Replicator replicator(
       {.shard = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
-  sequencer.ReplicateTo(&replicator, /*own_server=*/0);
+  SequencerFeed feed(sequencer, replicator);
+  sequencer.ReplicateTo(&feed, /*own_server=*/0);
   EXPECT_EQ(
       sequencer.Subscribe(1, 3, std::make_shared<RecordingSink>()),
       absl::UnavailableError("ps/1 asks for the log from entry 3, but the log here has entries 1 to 0"));
@@ -263,7 +265,8 @@ TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
   Replicator replicator(
       {.shard = "ps/0", .backup = "ps/1", .origin = {}, .dial = nullptr, .capture = nullptr});
   Sequencer sequencer(MakePolicy({.mode = "sync", .expected_workers = 1}).value(), /*num_servers=*/2);
-  sequencer.ReplicateTo(&replicator, /*own_server=*/0);
+  SequencerFeed feed(sequencer, replicator);
+  sequencer.ReplicateTo(&feed, /*own_server=*/0);
   for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMarker({.token = token}).ok());
   ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
   for (const int server : {0, 1}) sequencer.OnExecuted(server, 2);
@@ -406,36 +409,31 @@ TEST_F(MeasuringSequencerTest, ALeaderThatWasPausedGivesTheServersAnotherMinute)
   EXPECT_EQ(sequencer_.CheckMeasuring(awake + std::chrono::seconds(60)).code(), absl::StatusCode::kAborted);
 }
 
-// Applies to a backup the events that a sequencer sends.
+// A backup that takes the inputs of a sequencer.
 class ReplicatedSequencerTest : public testing::Test {
  protected:
   ReplicatedSequencerTest()
       : backup_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2, std::vector{Norms::kGradient}) {
-    v1::SequencerEvent joined;
-    joined.mutable_join()->set_incarnation(1);
-    EXPECT_EQ(backup_.Replay(joined), absl::OkStatus());
+    Take(WorkerJoined{0, 1});
+  }
+  // Takes an input that arrives as a message.
+  void Take(const SequencerInput& input) {
+    const absl::StatusOr<SequencerInput> received = FromProto(ToProto(input));
+    ASSERT_EQ(received.status(), absl::OkStatus());
+    EXPECT_EQ(backup_.Step(*received), absl::OkStatus());
   }
   void Stage(int64_t step) {
-    for (int server : {0, 1}) {
-      v1::SequencerEvent event;
-      event.mutable_staged()->set_server(server);
-      *event.mutable_staged()->mutable_gradient() = ToProto(Push(0, 1, step));
-      EXPECT_EQ(backup_.Replay(event), absl::OkStatus());
-    }
+    for (int server : {0, 1}) Take(PushStaged{server, Push(0, 1, step)});
   }
   static Sums Found(int server, double gradient) {
     return {.index = 1, .slices = {{"a", server, {{.gradient = gradient}}}}};
   }
-  void Summed(int server, double gradient) {
-    v1::SequencerEvent event;
-    event.mutable_sums()->set_server(server);
-    *event.mutable_sums()->mutable_sums() = ToProto(Found(server, gradient));
-    EXPECT_EQ(backup_.Replay(event), absl::OkStatus());
-  }
+  void Summed(int server, double gradient) { Take(SumsReported{server, Found(server, gradient)}); }
   // The state with a Measure to which ps/1 has reported its sums.
-  v1::ReplicatedSequencer State() {
-    v1::ReplicatedSequencer state;
+  v1::SequencerState State() {
+    v1::SequencerState state;
     for (int server : {0, 1}) state.add_executed(server);
+    *state.mutable_policy() = MakePolicy({.mode = "async"}).value()->Save();
     state.set_next_index(2);
     state.mutable_measuring()->set_index(1);
     *state.mutable_measuring()->mutable_apply()->add_contributors() = ToProto(Push(0, 1, 1));
@@ -474,22 +472,21 @@ TEST_F(ReplicatedSequencerTest, SumsOfAPastMeasureAreIgnored) {
 }
 
 TEST_F(ReplicatedSequencerTest, AcceptsAStateInTheMiddleOfAMeasure) {
-  ASSERT_EQ(backup_.RestoreReplica(State()), absl::OkStatus());
+  ASSERT_EQ(backup_.Load(State()), absl::OkStatus());
   EXPECT_THAT(Subscribed(2), IsEmpty());
   backup_.OnSums(0, Found(0, 4));
   EXPECT_THAT(sink_->entries, ElementsAre("2: v1 of 0.1.1, a 7 0 0"));
 }
 
 TEST_F(ReplicatedSequencerTest, RefusesAnImpossibleMeasure) {
-  v1::ReplicatedSequencer elsewhere = State(), over = State(), complete = State(), behind_nothing = State();
+  v1::SequencerState elsewhere = State(), over = State(), complete = State(), behind_nothing = State();
   elsewhere.mutable_measuring()->set_index(7);
   over.mutable_measuring()->set_norms(1);
   (*complete.mutable_measuring()->mutable_sums())[0] = ToProto(Found(0, 4));
   behind_nothing.clear_measuring();
   behind_nothing.add_behind()->mutable_marker()->set_token("here");
-  for (const v1::ReplicatedSequencer& state : {elsewhere, over, complete, behind_nothing}) {
-    EXPECT_EQ(backup_.RestoreReplica(state),
-              absl::InvalidArgumentError("the replicated log does not fit the job"))
+  for (const v1::SequencerState& state : {elsewhere, over, complete, behind_nothing}) {
+    EXPECT_EQ(backup_.Load(state), absl::InvalidArgumentError("the replicated log does not fit the job"))
         << state.DebugString();
   }
 }

@@ -227,7 +227,7 @@ class ReplicatedServer : public testing::Test {
     for (const v1::ReplicationBody& body : sent_) {
       if (body.has_member() && body.member().worker() == worker)
         told.push_back(body.member().live() ? "lives" : "gone");
-      if (body.event().has_leave() && body.event().leave().worker() == worker) told.push_back("leaves");
+      if (body.input().has_left() && body.input().left().worker() == worker) told.push_back("leaves");
     }
     return told;
   }

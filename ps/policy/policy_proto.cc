@@ -1,0 +1,114 @@
+#include "ps/policy/policy_proto.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::ps {
+namespace {
+
+// The maximum that the weighted mean supports (WeightedGradient).
+constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
+// Low enough that adding examples to it does not overflow.
+constexpr int64_t kMaxPosition = int64_t{1} << 62;
+
+}  // namespace
+
+v1::PushKey ToProto(const PushKey& key) {
+  v1::PushKey proto;
+  proto.set_worker(key.worker);
+  proto.set_incarnation(key.incarnation);
+  proto.set_step(key.step);
+  return proto;
+}
+
+PushKey FromProto(const v1::PushKey& proto) {
+  return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
+}
+
+absl::Status CheckGradient(const Gradient& gradient) {
+  const PushKey& key = gradient.key;
+  if (key.worker >= 0 && key.incarnation != 0 && key.step >= 1 && gradient.base_version >= 0 &&
+      gradient.examples >= 0 && gradient.examples <= kMaxExamples && gradient.position >= 0 &&
+      gradient.position <= kMaxPosition) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("invalid gradient: worker ", key.worker, " (incarnation ",
+                                                 key.incarnation, "), step ", key.step, ", from version ",
+                                                 gradient.base_version, ", of ", gradient.examples,
+                                                 " examples, at position ", gradient.position));
+}
+
+v1::StagedGradient ToProto(const Gradient& gradient) {
+  v1::StagedGradient proto;
+  *proto.mutable_key() = ToProto(gradient.key);
+  proto.set_base_version(gradient.base_version);
+  proto.set_examples(gradient.examples);
+  proto.set_position(gradient.position);
+  return proto;
+}
+
+absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
+  const Gradient gradient = {.key = FromProto(proto.key()),
+                             .base_version = proto.base_version(),
+                             .examples = proto.examples(),
+                             .position = proto.position()};
+  CAIRN_RETURN_IF_ERROR(CheckGradient(gradient));
+  return gradient;
+}
+
+v1::WorkItem ToProto(const WorkItem& work_item) {
+  v1::WorkItem proto;
+  proto.set_epoch(work_item.epoch);
+  proto.set_first(work_item.first);
+  proto.set_count(work_item.count);
+  return proto;
+}
+
+WorkItem FromProto(const v1::WorkItem& proto) {
+  return {.epoch = proto.epoch(), .first = proto.first(), .count = proto.count()};
+}
+
+v1::DataPosition ToProto(const WorkPosition& position) {
+  v1::DataPosition proto;
+  proto.set_next(position.next);
+  for (const WorkPosition::Run& run : position.open) {
+    v1::DataPosition::Run& entry = *proto.add_open();
+    entry.set_begin(run.begin);
+    entry.set_count(run.count);
+  }
+  proto.set_repeated(position.repeated);
+  return proto;
+}
+
+WorkPosition FromProto(const v1::DataPosition& proto) {
+  WorkPosition position = {.next = proto.next(), .open = {}};
+  for (const v1::DataPosition::Run& run : proto.open()) position.open.push_back({run.begin(), run.count()});
+  return position;
+}
+
+google::protobuf::Any Pack(const google::protobuf::Message& state) {
+  google::protobuf::Any packed;
+  packed.PackFrom(state);
+  return packed;
+}
+
+absl::Status Unpack(const google::protobuf::Any& packed, google::protobuf::Message& state) {
+  if (packed.UnpackTo(&state)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the state of a policy is '", packed.type_url(), "', expected ", state.GetTypeName()));
+}
+
+absl::Status CheckCount(absl::string_view what, int64_t count) {
+  if (count >= 0 && count <= kMaxCounted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " cannot be ", count));
+}
+
+absl::Status CheckWorker(int worker, int most_workers) {
+  if (worker >= 0 && worker < most_workers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker ", worker, ", but the number of workers is ", most_workers));
+}
+
+}  // namespace cairn::ps
