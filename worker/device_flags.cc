@@ -9,7 +9,7 @@
 #include "common/core/flag_table.h"
 #include "worker/device_choice.h"
 #include "worker/device_name.h"
-#include "worker/layer_placement.h"
+#include "worker/placement_rule.h"
 
 namespace cairn::worker {
 namespace {

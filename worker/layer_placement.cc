@@ -9,13 +9,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "common/net/placement.h"
 #include "worker/job.h"
+#include "worker/placement_rule.h"
 
 namespace cairn::worker {
 namespace {
@@ -110,18 +110,6 @@ std::string Bytes(int64_t elements) {
 }
 
 }  // namespace
-
-absl::StatusOr<PlacementRule> ParsePlacementRule(absl::string_view text) {
-  const size_t equals = text.rfind('=');
-  if (equals == absl::string_view::npos || equals == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not LAYERS=DEVICE, such as 'dense*=/gpu:1'"));
-  }
-  PlacementRule rule = {std::string(absl::StripAsciiWhitespace(text.substr(0, equals))),
-                        std::string(absl::StripAsciiWhitespace(text.substr(equals + 1)))};
-  CAIRN_RETURN_IF_ERROR(ParseDeviceName(rule.device));
-  return rule;
-}
 
 absl::StatusOr<std::vector<AskedDevice>> AskedDevices(const nn::Model& model,
                                                       absl::Span<const std::string> rules,

@@ -14,14 +14,6 @@
 
 namespace cairn::worker {
 
-// A rule such as "dense*=/gpu:1". `layers` is a pattern for layer names: * matches any characters, ? any
-// single character, and [abc] one of a, b and c.
-struct PlacementRule {
-  std::string layers;
-  std::string device;  // a DeviceName
-};
-absl::StatusOr<PlacementRule> ParsePlacementRule(absl::string_view text);
-
 // The device that is requested for a layer.
 struct AskedDevice {
   std::string text;    // a device name; empty: none is requested

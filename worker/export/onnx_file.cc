@@ -9,7 +9,7 @@
 #include "cairn/onnx/v1/model.pb.h"
 #include "common/core/flags.h"
 #include "common/core/status.h"
-#include "worker/nn/onnx_graph.h"
+#include "worker/nn/onnx_model.h"
 
 namespace cairn::worker {
 namespace {

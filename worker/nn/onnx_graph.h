@@ -1,10 +1,10 @@
 // A model's inference as a graph of ONNX operations, opset 17, without protobuf. worker/export writes it to a
 // file.
 //
-// Layers add their nodes to an OnnxBuilder (Layer::ToOnnx). Keras' images have the channels last, ONNX's
-// convolutions expect them first. A value keeps the layout in which it was computed, and is transposed once
-// if an operation needs the other layout. So a chain of convolutions is transposed only at its ends, and
-// flattened values have Keras' order.
+// MakeOnnxGraph() (onnx_model.h) lets each layer add its nodes to an OnnxBuilder (Layer::ToOnnx). Keras'
+// images have the channels last, ONNX's convolutions expect them first. A value keeps the layout in which it
+// was computed, and is transposed once if an operation needs the other layout. So a chain of convolutions is
+// transposed only at its ends, and flattened values have Keras' order.
 #pragma once
 
 #include <cstdint>
@@ -121,9 +121,5 @@ class OnnxBuilder {
   std::set<std::string> weights_;                     // names of variables that are in the graph
   std::string layer_;                                 // the layer whose nodes are being added
 };
-
-// `parameters` are in the model's flat order. UNIMPLEMENTED naming the layer if ONNX's operations cannot
-// express it.
-absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters);
 
 }  // namespace cairn::nn

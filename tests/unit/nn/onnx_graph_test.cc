@@ -1,6 +1,6 @@
 // The ONNX graphs of models: operations, layouts, names and constants. tests/interop checks with onnxruntime
 // that they compute the same.
-#include "worker/nn/onnx_graph.h"
+#include "worker/nn/onnx_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
