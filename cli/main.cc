@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "common/build_info/build_info.h"
-#include "common/core/flags.h"
-#include "common/core/out_of_memory.h"
-#include "common/core/process_start.h"
-#include "common/core/standard_streams.h"
 #include "common/core/status.h"
-#include "worker/data/mapped_file.h"
+#include "common/flags/flags.h"
+#include "common/memory/out_of_memory.h"
+#include "common/system/process_start.h"
+#include "common/system/standard_streams.h"
+#include "data/file/mapped_file.h"
 
 namespace cairn::cli {
 namespace {

@@ -39,7 +39,7 @@ install(DIRECTORY deploy/examples DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/c
 
 # --- libcairn-dev ---
 
-set(cairn_libraries cairn_core cairn_proto cairn_net cairn_client)
+set(cairn_libraries cairn_core cairn_proto cairn_net cairn_monitor cairn_client)
 foreach(library ${cairn_libraries})
   string(REPLACE "cairn_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
@@ -49,9 +49,8 @@ foreach(library ${cairn_libraries})
 endforeach()
 install(TARGETS ${cairn_libraries} EXPORT CairnTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libcairn-dev)
-foreach(folder common/core common/net worker/client)
-  cmake_path(GET folder PARENT_PATH parent)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cairn/${parent} COMPONENT libcairn-dev
+foreach(folder common client)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cairn COMPONENT libcairn-dev
     FILES_MATCHING PATTERN "*.h")
 endforeach()
 foreach(package cairn grpc)

@@ -47,6 +47,12 @@ function(cairn_computes target)
   endif()
 endfunction()
 
+# cairn_compiles_headers(TARGET): TARGET only precompiles headers that others reuse.
+function(cairn_compiles_headers target)
+  set_target_properties(${target} PROPERTIES
+    CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/precompile.sh;${CMAKE_CXX_COMPILER_LAUNCHER}")
+endfunction()
+
 # cairn_precompile_headers(NAME [LIBS... HEADERS more...]): precompiles the headers that most sources include, which
 # otherwise dominate the time of sanitizer builds. Applies to the libraries that this folder declares afterwards.
 # Release builds do not use it, so that they detect missing includes.
@@ -59,6 +65,7 @@ function(cairn_precompile_headers name)
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
   target_link_libraries(${name} PRIVATE cairn_options absl::statusor absl::strings ${ARG_LIBS})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  cairn_compiles_headers(${name})
   target_precompile_headers(${name} PRIVATE
     <algorithm> <array> <atomic> <chrono> <cstdint> <functional> <map> <memory> <optional> <string> <utility>
     <vector> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h> ${ARG_HEADERS})

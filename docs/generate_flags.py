@@ -43,7 +43,7 @@ def plain(text: str) -> str:
 
 
 def commands_of(man: str) -> List[Command]:
-    """The entries of a page written by common/core/flag_docs.cc: the program itself, then its commands."""
+    """The entries of a page written by common/flags/flag_docs.cc: the program itself, then its commands."""
     lines = man.splitlines()
     found: List[Command] = []
     title, flags = "", []  # type: str, List[Flag]

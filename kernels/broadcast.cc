@@ -56,8 +56,8 @@ absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs) {
   }
   CAIRN_ASSIGN_OR_RETURN(const Shape output, BroadcastShape(shapes));
   if (output.rank() > Broadcast::kMaxAxes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("inputs of ", output.rank(), " axes, at most ", Broadcast::kMaxAxes, " are broadcast"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot broadcast inputs of ", output.rank(),
+                                                   " axes, only up to ", Broadcast::kMaxAxes, " axes"));
   }
   Broadcast broadcast;
   broadcast.inputs = static_cast<int>(inputs.size());

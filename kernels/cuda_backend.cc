@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/files.h"
-#include "common/core/limits.h"
-#include "common/core/memory_size.h"
 #include "common/core/status.h"
+#include "common/memory/memory_size.h"
+#include "common/system/limits.h"
 
 namespace cairn::kernels {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/net/cluster_spec.h"
+#include "common/net/cluster/cluster_spec.h"
 
 namespace cairn::cli {
 

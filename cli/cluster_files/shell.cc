@@ -3,7 +3,7 @@
 #include "cli/cluster_files/plan.h"
 #include "cli/cluster_files/quote.h"
 #include "common/core/status.h"
-#include "common/core/words.h"
+#include "common/flags/words.h"
 
 namespace cairn::cli {
 namespace {

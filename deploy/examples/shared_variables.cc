@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "client/client.h"
 #include "common/core/status.h"
-#include "worker/client/client.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "common/core/aligned_buffer.h"
-#include "common/core/memory_size.h"
-#include "common/core/out_of_memory.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/memory/memory_size.h"
+#include "common/memory/out_of_memory.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/ops.h"
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/core/aligned_buffer.h"
+#include "common/memory/aligned_buffer.h"
 #include "kernels/device.h"
 
 namespace cairn::kernels::onednn {

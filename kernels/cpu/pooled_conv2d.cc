@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
 #include "kernels/cpu/instruction_sets.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/pooled_conv2d_loops.h"

@@ -246,8 +246,8 @@ class NcclGroup final : public DeviceGroup {
         if (waiting.ok() && *waiting == nullptr) return absl::OkStatus();
         Break(waiting.status());
         if (broken_.ok() && Now() >= deadline) {
-          Break(absl::DeadlineExceededError(
-              absl::StrCat("a sum of all devices did not arrive from ", (*waiting)->name, " in time")));
+          Break(absl::DeadlineExceededError(absl::StrCat(
+              "the all-reduce over all devices did not complete on ", (*waiting)->name, " in time")));
         }
         if (!broken_.ok()) return broken_;
       }
@@ -261,7 +261,7 @@ class NcclGroup final : public DeviceGroup {
       const cudaError_t error = cudaEventQuery(slot.arrived[root].get());
       if (error == cudaSuccess) continue;
       if (error != cudaErrorNotReady) {
-        return Annotate(ToStatus(error, "a sum of all devices"), ranks_[root].name);
+        return Annotate(ToStatus(error, "the all-reduce over all devices"), ranks_[root].name);
       }
       static_cast<void>(cudaGetLastError());  // clears cudaErrorNotReady, which is not an error
       CAIRN_RETURN_IF_ERROR(BusyRank("ncclReduce").status());

@@ -46,8 +46,8 @@ absl::Status CheckData(const DynamicAssignment& data) {
   for (const WorkPosition::Run& run : data.resumed.open) {
     if (run.begin < done || run.count < 1 || run.count > data.resumed.next - run.begin) {
       return absl::InvalidArgumentError(absl::StrCat("resumed at example ", data.resumed.next,
-                                                     ", with an invalid open run of ", run.count,
-                                                     " examples from example ", run.begin, " on"));
+                                                     ", with an invalid range of ", run.count,
+                                                     " unfinished examples from example ", run.begin, " on"));
     }
     done = run.begin + run.count;
     work_items += 2 + run.count / data.queue.batch_size;

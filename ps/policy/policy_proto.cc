@@ -111,4 +111,19 @@ absl::Status CheckWorker(int worker, int most_workers) {
       absl::StrCat("worker ", worker, ", but the number of workers is ", most_workers));
 }
 
+v1::Outcome OutcomeOf(Refuse::Reason reason) {
+  switch (reason) {
+    case Refuse::Reason::kStale:
+      return v1::OUTCOME_STALE;
+    case Refuse::Reason::kFinished:
+      return v1::OUTCOME_FINISHED;
+    case Refuse::Reason::kAhead:
+    case Refuse::Reason::kNotAMember:
+    case Refuse::Reason::kOldIncarnation:
+    case Refuse::Reason::kSecondInRound:
+      return v1::OUTCOME_REJECTED;
+  }
+  return v1::OUTCOME_REJECTED;
+}
+
 }  // namespace cairn::ps

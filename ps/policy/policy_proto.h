@@ -44,4 +44,7 @@ absl::Status CheckCount(absl::string_view what, int64_t count);
 // INVALID_ARGUMENT unless 0 <= worker < most_workers.
 absl::Status CheckWorker(int worker, int most_workers);
 
+// The outcome that reports a refusal to the client.
+v1::Outcome OutcomeOf(Refuse::Reason reason);
+
 }  // namespace cairn::ps

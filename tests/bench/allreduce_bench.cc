@@ -23,16 +23,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/grpc_util.h"
-#include "common/net/listening.h"
-#include "common/net/tls.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/net/security/tls.h"
+#include "common/net/server/listening.h"
 #include "grpcpp/server_builder.h"
 #include "tests/bench/ring/worker_threads.h"
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
-#include "worker/allreduce/data_link.h"
-#include "worker/allreduce/grpc_link.h"
 #include "worker/allreduce/member.h"
+#include "worker/peer/data_link.h"
+#include "worker/peer/grpc_link.h"
 
 namespace cairn::bench {
 namespace {

@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "common/core/aligned_buffer.h"
-#include "common/core/thread_pool.h"
-#include "common/net/frame.h"
-#include "ps/optim/loop.h"
-#include "ps/optim/update.h"
-#include "ps/variable_store.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/net/wire/frame.h"
+#include "common/system/thread_pool.h"
+#include "optim/simd/loop.h"
+#include "optim/store/variable_store.h"
+#include "optim/update.h"
 #include "tests/support/whole_update.h"
 
 namespace cairn::ps {
@@ -61,7 +61,7 @@ void Touch(Streams& streams, int64_t begin, int64_t count) {
   for (size_t k = 0; k < kSlots; ++k) slots[k] = streams.slots[k].data() + begin;
   const float* old_values = streams.old_values.data() + begin;
   float* new_values = streams.new_values.data() + begin;
-  ForEachElement(WidestIsa(), count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+  ForEachElement(optim::WidestIsa(), count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
     float sum = old_values[i];
     for (size_t k = 0; k < kGradients; ++k) sum += gradients[k][i];
     for (size_t k = 0; k < kSlots; ++k) sum += slots[k][i] += gradients[0][i];
@@ -70,15 +70,15 @@ void Touch(Streams& streams, int64_t begin, int64_t count) {
 }
 
 template <size_t kGradients, size_t kSlots>
-void BM_UpdateSlices(benchmark::State& state, const OptimizerConfig& config, int threads) {
+void BM_UpdateSlices(benchmark::State& state, const optim::OptimizerConfig& config, int threads) {
   ThreadPool thread_pool(threads);
-  const auto optimizer = MakeOptimizer(config).value();
+  const auto optimizer = optim::MakeOptimizer(config).value();
   Streams streams(kGradients, kSlots);
-  std::vector<ContributedGradient> gradients;
+  std::vector<optim::ContributedGradient> gradients;
   for (const AlignedBuffer& gradient : streams.gradients) gradients.push_back({gradient.data(), 32});
-  std::vector<Slot> slots;
-  for (AlignedBuffer& slot : streams.slots) slots.push_back(InPlace(slot.data()));
-  const std::vector<UpdateSlice> whole = {{0, kCount}};
+  std::vector<optim::Slot> slots;
+  for (AlignedBuffer& slot : streams.slots) slots.push_back(optim::InPlace(slot.data()));
+  const std::vector<optim::UpdateSlice> whole = {{0, kCount}};
 
   double apply_seconds = 0, floor_seconds = 0;
   std::vector<double> ratios;
@@ -92,7 +92,7 @@ void BM_UpdateSlices(benchmark::State& state, const OptimizerConfig& config, int
                  .slots = slots,
                  .new_values = streams.new_values.data(),
                  .streams = true},
-                WidestIsa(), &thread_pool);
+                optim::WidestIsa(), &thread_pool);
     const double seconds = SecondsOf(start);
     state.SetIterationTime(seconds);
     apply_seconds += seconds;
@@ -112,7 +112,7 @@ void BM_UpdateSlices(benchmark::State& state, const OptimizerConfig& config, int
 }
 
 template <size_t kGradients, size_t kSlots>
-void Register(const std::string& name, const OptimizerConfig& config) {
+void Register(const std::string& name, const optim::OptimizerConfig& config) {
   for (int threads : {1, 2}) {
     benchmark::RegisterBenchmark((name + "/threads:" + std::to_string(threads)).c_str(),
                                  BM_UpdateSlices<kGradients, kSlots>, config, threads)
@@ -124,13 +124,13 @@ void Register(const std::string& name, const OptimizerConfig& config) {
 // The same update of one gradient, made speculatively in chunks, as gradients arrive
 // (VariableStore::ApplySpeculatively). of_whole: the median ratio of its time to that of an update at once,
 // in alternation.
-void BM_SpeculativeUpdate(benchmark::State& state, const OptimizerConfig& config) {
-  const auto optimizer = MakeOptimizer(config).value();
-  VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());
+void BM_SpeculativeUpdate(benchmark::State& state, const optim::OptimizerConfig& config) {
+  const auto optimizer = optim::MakeOptimizer(config).value();
+  optim::VariableStore store({{"v", Shape({kCount}), 0, kCount, 0}}, optimizer.get());
   AlignedBuffer gradient(kCount);
   std::fill(gradient.span().begin(), gradient.span().end(), 0.01f);
-  const ContributedGradient one = {gradient.data(), 1};
-  const VariableStore::Mean mean = {.gradients = {&one, 1}};
+  const optim::ContributedGradient one = {gradient.data(), 1};
+  const optim::VariableStore::Mean mean = {.gradients = {&one, 1}};
   const int64_t piece = net::kMaxPayloadFloats;  // within a host
   const auto in_pieces = [&] {
     const auto start = std::chrono::steady_clock::now();
@@ -159,7 +159,7 @@ void BM_SpeculativeUpdate(benchmark::State& state, const OptimizerConfig& config
   state.counters["of_whole"] = ratios[ratios.size() / 2];
 }
 
-void RegisterSpeculative(const std::string& name, const OptimizerConfig& config) {
+void RegisterSpeculative(const std::string& name, const optim::OptimizerConfig& config) {
   benchmark::RegisterBenchmark((name + "/in pieces").c_str(), BM_SpeculativeUpdate, config)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond);
@@ -170,9 +170,9 @@ void RegisterSpeculative(const std::string& name, const OptimizerConfig& config)
 
 int main(int argc, char** argv) {
   using cairn::ps::Register;
-  const cairn::ps::OptimizerConfig sgd{"SGD", {}};
-  const cairn::ps::OptimizerConfig momentum{"SGD", {{"momentum", 0.9}}};
-  const cairn::ps::OptimizerConfig adam{"Adam", {}};
+  const cairn::optim::OptimizerConfig sgd{"SGD", {}};
+  const cairn::optim::OptimizerConfig momentum{"SGD", {{"momentum", 0.9}}};
+  const cairn::optim::OptimizerConfig adam{"Adam", {}};
   Register<1, 0>("sgd/contributors:1", sgd);
   Register<4, 0>("sgd/contributors:4", sgd);
   Register<1, 1>("momentum/contributors:1", momentum);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/core/random.h"
-#include "common/net/codec.h"
 #include "common/net/gradient/codec.h"
+#include "common/net/wire/codec.h"
 
 namespace cairn::net {
 namespace {

@@ -12,13 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/core/cores.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
+#include "common/system/cores.h"
 #include "kernels/cpu/device.h"
-#include "worker/nn/device_thread.h"
-#include "worker/nn/mirrored_replica.h"
-#include "worker/nn/pipeline_replica.h"
+#include "nn/pipeline/pipeline_replica.h"
+#include "nn/replica/device_thread.h"
+#include "nn/replica/mirrored_replica.h"
 
 namespace cairn {
 namespace {

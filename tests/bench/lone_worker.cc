@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
+#include "data/batch_loader.h"
+#include "data/dataset.h"
 #include "kernels/cpu/device.h"
-#include "ps/optim/optimizer.h"
-#include "worker/data/batch_loader.h"
-#include "worker/data/dataset.h"
-#include "worker/nn/replica.h"
+#include "nn/replica/replica.h"
+#include "optim/optimizer.h"
 
 namespace cairn {
 namespace {
@@ -25,12 +25,12 @@ absl::Status Run(const std::string& model_file, const std::string& data_dir, int
   CAIRN_ASSIGN_OR_RETURN(const auto data, data::LoadTrainingData({.path = data_dir}));
   CAIRN_ASSIGN_OR_RETURN(const auto device, kernels::CreateCpuDevice(0, 1));
   CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, {.from_logits = true}, *device));
-  CAIRN_ASSIGN_OR_RETURN(const auto adam, ps::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
+  CAIRN_ASSIGN_OR_RETURN(const auto adam, optim::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   data::BatchLoader loader(*data.train, {.num_examples = data.train->size(), .batch_size = batch_size});
 
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
-  const ps::Slot slots[] = {ps::InPlace(m.data()), ps::InPlace(v.data())};
+  const optim::Slot slots[] = {optim::InPlace(m.data()), optim::InPlace(v.data())};
   const auto elements = static_cast<size_t>(data.train->example_shape().num_elements());
   int64_t examples = 0;
   const auto start = std::chrono::steady_clock::now();

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/aligned_buffer.h"
-#include "common/core/memory_size.h"
 #include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/memory/memory_size.h"
 #include "tests/bench/wire/contest.h"
 #include "tests/bench/wire/json_lines.h"
 
@@ -152,7 +152,7 @@ absl::Status Run(const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t size, ParseMemorySize(options.size));
   const Sizes sizes{options.variables, size / static_cast<int64_t>(sizeof(float)) / options.variables};
   ps::StartAsync(0, "pslite_bench");
-  Values values(sizes);
+  optim::Values values(sizes);
   std::unique_ptr<ps::KVServer<float>> server;
   std::unique_ptr<ps::KVWorker<float>> client;
   if (ps::IsServer()) {

@@ -22,18 +22,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/core/aligned_buffer.h"
-#include "common/core/memory_size.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
-#include "common/net/grpc_util.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/memory/memory_size.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/system/thread.h"
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
 #include "tests/bench/wire/json_lines.h"
 #include "tests/bench/wire/peers.h"
 #include "tests/bench/wire/push_alone.h"
-#include "worker/wire_flags.h"
+#include "worker/options/wire_flags.h"
 
 namespace cairn::bench {
 namespace {

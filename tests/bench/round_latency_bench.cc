@@ -14,13 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/client.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/system/thread.h"
 #include "tests/bench/wire/cairn_ends.h"
 #include "tests/bench/wire/contest.h"
 #include "tests/bench/wire/peers.h"
-#include "worker/client/client.h"
 
 namespace cairn::bench {
 namespace {

@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "common/core/aligned_buffer.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
-#include "ps/optim/optimizer.h"
+#include "common/memory/aligned_buffer.h"
+#include "nn/model.h"
+#include "nn/replica/plan.h"
+#include "nn/replica/replica.h"
+#include "optim/optimizer.h"
 #include "tests/bench/bench_device.h"
-#include "worker/nn/model.h"
-#include "worker/nn/plan.h"
-#include "worker/nn/replica.h"
 
 namespace cairn {
 namespace {
@@ -80,8 +80,8 @@ absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernel
   CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, kLoss, device));
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
-  const ps::Slot slots[] = {ps::InPlace(m.data()), ps::InPlace(v.data())};
-  CAIRN_ASSIGN_OR_RETURN(const auto adam, ps::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
+  const optim::Slot slots[] = {optim::InPlace(m.data()), optim::InPlace(v.data())};
+  CAIRN_ASSIGN_OR_RETURN(const auto adam, optim::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
   const std::vector<float> labels = Labels(model, options.batch_size);
   const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs, .targets = labels};

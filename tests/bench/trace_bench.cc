@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "common/core/trace.h"
+#include "common/trace/trace.h"
 
 namespace cairn {
 namespace {

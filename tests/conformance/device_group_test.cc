@@ -7,9 +7,9 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/nccl_group.h"
 #include "kernels/cuda_backend.h"
+#include "nn/replica/mirrored_replica.h"
 #include "tests/support/cuda_on_cpu/fake_nccl.h"
 #include "tests/unit/nn/several_devices.h"
-#include "worker/nn/mirrored_replica.h"
 
 namespace cairn::conformance {
 namespace {

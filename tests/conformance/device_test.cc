@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "common/core/aligned_buffer.h"
 #include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
 #include "tests/conformance/backends.h"
 
 namespace cairn::conformance {

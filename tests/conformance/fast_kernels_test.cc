@@ -5,10 +5,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cpu/device.h"
+#include "nn/model.h"
+#include "nn/replica/replica.h"
 #include "tests/conformance/backends.h"
 #include "tests/support/source_dir.h"
-#include "worker/nn/model.h"
-#include "worker/nn/replica.h"
 
 namespace cairn::conformance {
 namespace {

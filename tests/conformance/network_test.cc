@@ -6,9 +6,9 @@
 
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
+#include "nn/model.h"
+#include "nn/replica/replica.h"
 #include "tests/conformance/backends.h"
-#include "worker/nn/model.h"
-#include "worker/nn/replica.h"
 
 namespace cairn::conformance {
 namespace {

@@ -107,7 +107,7 @@ class PackagingTest(IntegrationTest):
         for file in ["/usr/bin/cairn-ps", "/usr/share/man/man1/cairn.1.gz", "/usr/share/doc/cairn/copyright",
                      "/usr/share/bash-completion/completions/cairn", "/usr/share/doc/cairn/examples/mnist_cnn.json"]:
             self.assertIn(file, listed["cairn"])
-        for file in ["/usr/include/cairn/worker/client/client.h", "/usr/include/cairn/cairn/v1/job.pb.h",
+        for file in ["/usr/include/cairn/client/client.h", "/usr/include/cairn/cairn/v1/job.pb.h",
                      "/usr/lib/libcairn_client.a", "/usr/lib/cmake/Cairn/CairnConfig.cmake"]:
             self.assertIn(file, listed["libcairn-dev"])
         shared = {file for file in listed["cairn"] & listed["libcairn-dev"] if not file.endswith("/")}

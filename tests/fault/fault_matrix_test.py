@@ -1,7 +1,7 @@
 """Every kind of task x every signal x every moment of a step: the job ends as documented, with the same bits.
 
-The moments are points in the programs themselves (common/core/fault_points.h): a task raises the signal in itself when
-it passes there. `cairn train` restarts a killed task; a stopped task continues after STOPPED seconds.
+The moments are points in the programs themselves (common/system/fault_points.h): a task raises the signal in itself
+when it passes there. `cairn train` restarts a killed task; a stopped task continues after STOPPED seconds.
 """
 
 import concurrent.futures

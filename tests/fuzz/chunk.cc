@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/net/received_elements.h"
+#include "common/net/wire/received_elements.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

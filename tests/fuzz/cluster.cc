@@ -1,5 +1,5 @@
 // The cluster as JSON: a ClusterSpec, TF_CONFIG, Kubeflow's form.
-#include "common/net/cluster_spec.h"
+#include "common/net/cluster/cluster_spec.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // CSV: as records, and as a data set that skips bad rows or refuses them.
-#include "worker/data/csv.h"
+#include "data/csv/csv.h"
 
 #include "tests/fuzz/data.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/array.h"
+#include "data/dataset.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/data/array.h"
-#include "worker/data/dataset.h"
 
 namespace cairn::fuzz {
 

@@ -1,5 +1,5 @@
 // --device, as TensorFlow writes it.
-#include "worker/device_name.h"
+#include "worker/devices/device_name.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 // One gRPC message as a frame: the first byte gives the length of its slices.
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // Addresses, one on each line, as --ps_hosts and --worker_hosts have them.
 #include "absl/strings/str_split.h"
-#include "common/net/cluster_spec.h"
+#include "common/net/cluster/cluster_spec.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

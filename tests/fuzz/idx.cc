@@ -1,5 +1,5 @@
 // IDX, plain or gzip'd: as one array, and as the labels and the images of a data set.
-#include "worker/data/idx.h"
+#include "data/array/idx.h"
 
 #include "tests/fuzz/data.h"
 

@@ -1,5 +1,5 @@
 // PNG and JPEG: the header, and the pixels of small images.
-#include "worker/data/image.h"
+#include "data/image/image.h"
 
 #include <vector>
 

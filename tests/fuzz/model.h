@@ -2,10 +2,10 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "nn/loss.h"
+#include "nn/metrics.h"
+#include "nn/model.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/nn/loss.h"
-#include "worker/nn/metrics.h"
-#include "worker/nn/model.h"
 
 namespace cairn::fuzz {
 

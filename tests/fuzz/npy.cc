@@ -1,8 +1,8 @@
 // NumPy's .npy, plain or gzip'd: as one array, and as the labels and the inputs of a data set.
-#include "worker/data/npy.h"
+#include "data/array/npy.h"
 
+#include "data/file/byte_reader.h"
 #include "tests/fuzz/data.h"
-#include "worker/data/byte_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace cairn;

@@ -1,5 +1,5 @@
 // NumPy's .npz: each array in it, and all of it as a data set.
-#include "worker/data/npz.h"
+#include "data/array/npz.h"
 
 #include "tests/fuzz/data.h"
 

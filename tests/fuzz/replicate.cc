@@ -2,7 +2,7 @@
 // clients.
 #include <memory>
 
-#include "ps/backup_session.h"
+#include "ps/rpc/backup_session.h"
 #include "tests/fuzz/script.h"
 #include "tests/fuzz/server_script.h"
 

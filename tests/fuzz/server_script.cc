@@ -6,8 +6,9 @@
 #include <chrono>
 #include <utility>
 
-#include "common/net/frame.h"
-#include "ps/follow_proto.h"
+#include "common/net/wire/frame.h"
+#include "ps/log/follow_proto.h"
+#include "ps/shard/received_decision.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cairn::fuzz {
@@ -213,7 +214,7 @@ void ServerPlayer::Create(const v1::CreateRequest& request) {
   if (!TooLarge(request)) Call(&ps::Server::Create, request);
 }
 
-// As ps/follow.cc does.
+// As ps/rpc/follow.cc does.
 void ServerPlayer::OnFollowerMessage(const v1::FollowerMessage& message) {
   if (message.has_subscribe()) {
     auto job = server_.JobToFollow(message.subscribe().run_id(), message.subscribe().generation());

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "ps/server.h"
-#include "ps/session.h"
+#include "ps/job/server.h"
+#include "ps/rpc/session.h"
 #include "script.pb.h"
 #include "tests/support/fake_clock.h"
 

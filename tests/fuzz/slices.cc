@@ -1,6 +1,6 @@
 // The slices that servers report, checked against a client's variables.
-#include "common/net/placement.h"
-#include "ps/declaration.h"
+#include "common/net/cluster/placement.h"
+#include "ps/job/declaration.h"
 #include "tests/fuzz/script.h"
 
 namespace {

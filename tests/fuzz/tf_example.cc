@@ -1,5 +1,5 @@
 // tf.Examples in sound records. The text between two of them is "\n--\n".
-#include "worker/data/tf_example.h"
+#include "data/tf_record/tf_example.h"
 
 #include <limits>
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "data/tf_record/crc32c.h"
+#include "data/tf_record/tf_record.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/data/crc32c.h"
-#include "worker/data/tf_record.h"
 
 namespace cairn::fuzz {
 

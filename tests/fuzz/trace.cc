@@ -1,8 +1,8 @@
 // Trace files: of one task, and merged.
 #include <algorithm>
 
-#include "common/core/trace_merge.h"
-#include "common/core/trace_summary.h"
+#include "common/trace/trace_merge.h"
+#include "common/trace/trace_summary.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

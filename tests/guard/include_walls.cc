@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/match.h"
@@ -25,32 +27,40 @@ struct Room {
 const std::vector<Room>& Rooms() {
   static const auto* const rooms = new std::vector<Room>{
       {"common/core", {"common/core"}, false},
+      {"common/flags", {"common/core", "common/flags", "common/memory", "common/system"}, false},
+      {"common/memory", {"common/core", "common/memory"}, false},
+      {"common/system", {"common/core", "common/memory", "common/system"}, false},
+      {"common/trace", {"common/core", "common/flags", "common/system", "common/trace"}, false},
       {"common/net", {"common", "proto"}, true},
-      {"kernels", {"common/core", "kernels"}, false},
-      {"ps", {"common", "proto", "ps"}, true},
-      {"worker/data", {"common/core", "worker/data"}, false},
-      {"worker/nn", {"common/core", "kernels", "worker/nn"}, false},
-      {"worker/tensorboard",
-       {"common/core", "proto", "worker/tensorboard", "worker/data", "worker/nn"},
-       true},
+      {"common/monitor", {"common", "proto"}, true},
+      {"kernels", {"common/core", "common/memory", "common/system", "common/trace", "kernels"}, false},
+      {"optim/store", {"common", "proto", "optim"}, true},
+      {"optim", {"common/core", "common/system", "optim"}, false},
+      {"nn", {"common/core", "common/memory", "common/system", "common/trace", "kernels", "nn"}, false},
+      {"data", {"common/core", "common/memory", "common/system", "common/trace", "data"}, false},
+      {"client", {"common", "proto", "client"}, true},
+      {"ps/policy", {"common/core", "proto", "ps/policy"}, true},
+      {"ps/replication", {"common", "proto", "ps/replication"}, true},
+      {"ps/log", {"common", "optim", "proto", "ps/log", "ps/policy", "ps/replication"}, true},
+      {"ps/shard", {"common", "optim", "proto", "ps/log", "ps/policy", "ps/replication", "ps/shard"}, true},
+      {"ps/job", {"common", "optim", "proto", "ps/job", "ps/log", "ps/replication", "ps/shard"}, true},
+      {"ps", {"common", "proto", "optim", "ps"}, true},
+      {"worker/tensorboard", {"common/core", "proto", "worker/tensorboard", "data", "nn"}, true},
       {"worker/checkpoint", {"common", "proto", "worker/checkpoint"}, true},
-      {"worker/client", {"common", "proto", "worker/client"}, true},
-      // Workers without servers hold the values and update them as a server does.
+      {"worker/peer", {"common", "proto", "worker/peer"}, true},
+      // Workers without servers hold the variables and update them as a server does.
       {"worker/allreduce",
-       {"common", "proto", "kernels/peer_group.h", "worker/client", "worker/allreduce", "ps/optim",
-        "ps/variable_store.h", "ps/squares.h", "ps/optimizer_of.h"},
+       {"common", "proto", "kernels", "client", "optim", "worker/peer", "worker/allreduce"},
        true},
-      // The workers of a split model reach each other as those of a ring do.
-      {"worker/split",
-       {"common", "proto", "kernels", "worker/nn", "worker/split", "worker/allreduce/link.h"},
-       true},
-      {"worker", {"common", "proto", "kernels", "worker"}, true},
-      {"cli", {"common", "proto", "kernels", "worker", "cli"}, true},
+      {"worker/split", {"common", "proto", "kernels", "nn", "worker/peer", "worker/split"}, true},
+      {"worker", {"client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
+      {"cli", {"cli", "client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
   };
   return *rooms;
 }
 
-constexpr const char* kOurFolders[] = {"common", "proto", "kernels", "ps", "worker", "cli", "tests"};
+constexpr const char* kOurFolders[] = {"client", "cli",   "common", "data",  "kernels", "nn",
+                                       "optim",  "proto", "ps",     "tests", "worker"};
 
 bool LiesIn(absl::string_view path, absl::string_view folder) {
   return absl::StartsWith(path, folder) && path.size() > folder.size() && path[folder.size()] == '/';
@@ -118,6 +128,31 @@ bool IsSource(const std::filesystem::path& path) {
   return extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh";
 }
 
+std::string FolderOf(absl::string_view path) {
+  return std::string(path.substr(0, path.rfind('/')));
+}
+
+// [folder] The folders of ours that its sources include, except itself.
+std::map<std::string, std::set<std::string>> IncludesOfFolders(const std::string& root) {
+  std::map<std::string, std::set<std::string>> includes;
+  for (const char* folder : kOurFolders) {
+    const std::filesystem::path top = std::filesystem::path(root) / folder;
+    if (folder == absl::string_view("tests") || !std::filesystem::exists(top)) continue;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(top)) {
+      if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
+      const std::string from = FolderOf(std::filesystem::relative(entry.path(), root).string());
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) {
+        const auto include = IncludeOf(line);
+        if (!include.has_value() || !absl::StrContains(line, '"')) continue;
+        if (!std::filesystem::exists(std::filesystem::path(root) / std::string(*include))) continue;
+        if (const std::string to = FolderOf(*include); to != from) includes[from].insert(to);
+      }
+    }
+  }
+  return includes;
+}
+
 }  // namespace
 
 std::string Violation::ToString() const {
@@ -155,6 +190,30 @@ TreeReport CheckTree(const std::string& root) {
     }
   }
   return report;
+}
+
+std::vector<std::string> FolderCycles(const std::string& root) {
+  const auto includes = IncludesOfFolders(root);
+  // [folder] Everything that it includes, directly or not.
+  std::map<std::string, std::set<std::string>> reached;
+  for (const auto& [folder, direct] : includes) {
+    std::vector<std::string> open(direct.begin(), direct.end());
+    while (!open.empty()) {
+      const std::string next = open.back();
+      open.pop_back();
+      if (!reached[folder].insert(next).second) continue;
+      if (const auto found = includes.find(next); found != includes.end()) {
+        open.insert(open.end(), found->second.begin(), found->second.end());
+      }
+    }
+  }
+  std::vector<std::string> cycles;
+  for (const auto& [folder, direct] : includes) {
+    for (const std::string& other : direct) {
+      if (reached[other].contains(folder)) cycles.push_back(absl::StrCat(folder, " -> ", other));
+    }
+  }
+  return cycles;
 }
 
 }  // namespace cairn::guard

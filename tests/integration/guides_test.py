@@ -55,14 +55,19 @@ END
 SERVERS = """\
 for task in 0 1; do cairn-ps --cluster cluster.json --job_name ps --task_index $task & done
 """
+UP = """\
+for (( i = 0; i < 300; ++i )); do cairn health localhost:2222 && cairn health localhost:2223 && break; sleep 0.2; done
+"""
 # Workers that train until their job is cancelled or they are killed.
 WORKERS = """\
 for task in 0 1; do
   cairn-worker --cluster cluster.json --job_name worker --task_index $task --sync_replicas --epochs 1000000 \\
       --model deploy/examples/mnist_mlp.json --data_dir ~/mnist --threads 1 >worker.log &
 done
-for (( i = 0; i < 300; ++i )); do cairn health localhost:2222 --service ready 2>health.log && break; sleep 0.2; done
-sleep 2
+for (( i = 0; i < 300; ++i )); do
+  cairn health localhost:2222 --service ready 2>health.log && cairn status --cluster cluster.json >status.log && break
+  sleep 0.2
+done
 """
 RUN = "cairn train deploy/examples/mnist_mlp.json --data_dir ~/mnist --sync_replicas --train_dir run\n"
 TIMELINES = """\
@@ -87,7 +92,7 @@ class Around(NamedTuple):
 
 # [page, beginning of a block]
 AROUND: Dict[Tuple[str, str], Around] = {
-    ("docs/guides/cluster.md", "cairn check"): Around(before=SERVERS + "sleep 2\n", after=STOP),
+    ("docs/guides/cluster.md", "cairn check"): Around(before=SERVERS + UP, after=STOP),
     ("docs/guides/cluster.md", "cairn-worker --job_name evaluator"): Around(before=RUN),
     ("docs/guides/cluster.md", "cairn status"): Around(before=SERVERS + WORKERS, after="wait\ndisown -a\n"),
     ("docs/guides/models-and-data.md", "cairn train deploy/examples/mnist_mlp.json"): Around(before=RUN),
@@ -97,7 +102,7 @@ AROUND: Dict[Tuple[str, str], Around] = {
     ("docs/guides/tls.md", "openssl"): Around(before=SMALL_CLUSTER),
     ("docs/guides/transports.md", "cairn-ps"): Around(
         before=SMALL_CLUSTER, background=True,
-        after="for (( i = 0; i < 100; ++i )); do cairn health localhost:2222 && break; sleep 0.2; done\n" + STOP),
+        after="for (( i = 0; i < 300; ++i )); do cairn health localhost:2222 && break; sleep 0.2; done\n" + STOP),
     ("docs/guides/troubleshooting.md", "cairn check"): Around(before=CLUSTER + SERVERS + WORKERS, after=STOP),
 }
 
@@ -139,7 +144,8 @@ def commands_of(block: str) -> List[str]:
 
 def script_of(page: str, text: str, used: Set[object]) -> str:
     """A bash script of the page's blocks. Adds to `used` the keys of NOT_RUN and AROUND that it met."""
-    script = ["set -euo pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"]
+    script = ["set -euo pipefail\n", "trap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n",
+              "trap 'kill $(jobs -p) 2>kill.log || true' EXIT\n"]  # what a failed block has started
     for block in blocks_of(text):
         if block.language == "python" and not any("train.py" in part for part in script):
             script.append(f"cat > train.py <<'END'\n{block.text}END\n")

@@ -76,7 +76,7 @@ class ProtocolTest(unittest.TestCase):
         return field["name"], [kind] if field["label"] == self.REPEATED else kind
 
     def test_the_version_equals_that_of_the_servers(self):
-        header = (SOURCE / "common/net/grpc_util.h").read_text(encoding="utf-8")
+        header = (SOURCE / "common/net/grpc/grpc_util.h").read_text(encoding="utf-8")
         self.assertEqual(protocol.VERSION, int(re.search(r"kProtocolVersion = (\d+)", header)[1]))
 
     def test_encoded_messages_are_decoded(self):
@@ -93,7 +93,7 @@ class ProtocolTest(unittest.TestCase):
 
 
 class TfConfigTest(unittest.TestCase):
-    """The rules of common/net/cluster_resolver.cc."""
+    """The rules of common/net/cluster/cluster_resolver.cc."""
 
     PS, WORKERS = ["p:1"], ["a:1", "b:1"]
 

@@ -6,9 +6,9 @@
  *   - a round has min(K, live workers) gradients, one of each worker;
  *   - every worker is answered in the end (no invalid end state), and then the servers agree and hold nothing more.
  *
- * The model is of ps/sequencer_state.cc, ps/policy/sync_policy.cc, ps/shard.cc, ps/ledger.cc and of how ps/follow.cc
- * subscribes again; names are theirs. A message takes any time. An answer is modelled as what its server knows: the
- * worker reads it at any later time, which covers answers that are lost and asked for again.
+ * The model is of ps/log/sequencer_state.cc, ps/policy/sync_policy.cc, ps/shard/shard.cc, ps/log/ledger.cc and of how
+ * ps/rpc/follow.cc subscribes again; names are theirs. A message takes any time. An answer is modelled as what its
+ * server knows: the worker reads it at any later time, which covers answers that are lost and asked for again.
  */
 #ifndef W
 #define W 2       /* workers */

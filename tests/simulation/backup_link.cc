@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ps/backup_session.h"
+#include "ps/rpc/backup_session.h"
 
 namespace cairn::simulation {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cairn/v1/parameter_server.pb.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 #include "tests/simulation/example_set.h"
 
 namespace cairn::simulation {

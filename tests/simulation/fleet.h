@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/transport/shard_search.h"
 #include "common/core/random.h"
-#include "ps/hosted_shards.h"
-#include "ps/server.h"
+#include "ps/job/hosted_shards.h"
+#include "ps/job/server.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/setting.h"
 #include "tests/support/fake_clock.h"
-#include "worker/client/shard_search.h"
 
 namespace cairn::simulation {
 
@@ -101,7 +101,7 @@ class Fleet {
       } else if (!IsUp(ProcessOf(shard, away))) {
         answer(absl::UnavailableError("failed to connect: Connection refused"));
       } else if (std::is_same_v<Response, v1::ConnectResponse> ||
-                 std::is_same_v<Response, v1::PromoteResponse>) {  // as ps/service.cc
+                 std::is_same_v<Response, v1::PromoteResponse>) {  // as ps/rpc/service.cc
         answer(absl::NotFoundError("the shard is not here"));
       } else {
         answer(Of(ProcessOf(shard, away)).shards->Serving(shard).status());

@@ -3,7 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "ps/follow_proto.h"
+#include "ps/log/follow_proto.h"
+#include "ps/shard/received_decision.h"
 
 namespace cairn::simulation {
 namespace {

@@ -1,4 +1,4 @@
-// The link between a follower and ps/0, as in ps/follow.cc.
+// The link between a follower and ps/0, as in ps/rpc/follow.cc.
 #pragma once
 
 #include <memory>

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
 #include "tests/simulation/chief.h"
 #include "tests/simulation/fleet.h"
 #include "tests/simulation/histories.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ps/work_proto.h"
+#include "ps/log/work_proto.h"
 #include "tests/simulation/workers.h"
 #include "tests/unit/ps/pieces.h"
 
@@ -11,7 +11,7 @@ namespace cairn::simulation {
 namespace {
 
 constexpr double kReadLimit = 60;
-// Seconds between the checks of a worker that awaits the end, as in worker/client/job_end.cc.
+// Seconds between the checks of a worker that awaits the end, as in client/job_end.cc.
 constexpr double kLookForEnd = 2;
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_util.h"
-#include "worker/client/connection.h"
+#include "client/transport/connection.h"
+#include "common/net/grpc/grpc_util.h"
 
 namespace cairn::simulation {
 namespace {
@@ -339,7 +339,7 @@ void Workers::BreakStream(int w, int s) {
   Worker& worker = At(w);
   worker.up_way[static_cast<size_t>(s)].Break();
   worker.down_way[static_cast<size_t>(s)].Break();
-  if (std::exchange(worker.pushes[static_cast<size_t>(s)], 0) < 2) return;  // as ps/session.cc
+  if (std::exchange(worker.pushes[static_cast<size_t>(s)], 0) < 2) return;  // as ps/rpc/session.cc
   fleet_.Post(s, away(w, s), [w, incarnation = worker.incarnation](ps::Server& server) {
     server.PushStreamBroke(w, incarnation);
   });

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "client/job_end.h"
 #include "tests/simulation/fleet.h"
 #include "tests/simulation/histories.h"
-#include "worker/client/job_end.h"
 
 namespace cairn::simulation {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 namespace cairn::net {
 

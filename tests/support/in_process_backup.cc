@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/core/thread.h"
-#include "ps/backup_session.h"
+#include "common/system/thread.h"
+#include "ps/rpc/backup_session.h"
 
 namespace cairn::test {
 namespace {

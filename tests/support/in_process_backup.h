@@ -1,10 +1,10 @@
 // The link between the primary and the backup of a shard in the in-process cluster. It does with queues and
-// threads what ps/replicate.cc does over gRPC.
+// threads what ps/rpc/replicate.cc does over gRPC.
 #pragma once
 
 #include <memory>
 
-#include "ps/replicator.h"
+#include "ps/replication/replicator.h"
 #include "tests/support/in_process_link.h"
 
 namespace cairn::test {

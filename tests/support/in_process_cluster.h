@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "client/transport/transport.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
-#include "ps/server.h"
+#include "common/system/thread.h"
+#include "ps/job/server.h"
 #include "tests/support/in_process_follow.h"
 #include "tests/support/in_process_link.h"
-#include "worker/client/transport.h"
 
 namespace cairn::test {
 

@@ -4,8 +4,9 @@
 #include <utility>
 #include <variant>
 
-#include "common/core/thread.h"
-#include "ps/follow_proto.h"
+#include "common/system/thread.h"
+#include "ps/log/follow_proto.h"
+#include "ps/shard/received_decision.h"
 
 namespace cairn::test {
 

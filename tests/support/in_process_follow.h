@@ -1,5 +1,5 @@
 // The link between a follower and ps/0 of the in-process cluster. It does with queues and threads what
-// ps/follow.cc does over gRPC, so that followers lag and links break.
+// ps/rpc/follow.cc does over gRPC, so that followers lag and links break.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/core/mutex.h"
-#include "ps/server.h"
+#include "ps/job/server.h"
 #include "tests/support/in_process_link.h"
 
 namespace cairn::test {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/thread.h"
-#include "ps/session.h"
+#include "common/system/thread.h"
+#include "ps/rpc/session.h"
 
 namespace cairn::test {
 namespace {

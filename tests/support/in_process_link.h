@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "client/transport/transport.h"
 #include "common/core/mutex.h"
-#include "ps/server.h"
+#include "ps/job/server.h"
 #include "tests/support/in_process_pipe.h"
-#include "worker/client/transport.h"
 
 namespace cairn::test {
 

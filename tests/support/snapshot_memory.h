@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "client/snapshot.h"
 #include "gtest/gtest.h"
 #include "tests/support/toy_job.h"
-#include "worker/client/snapshot.h"
 
 namespace cairn::test {
 

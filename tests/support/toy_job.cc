@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 #include "gtest/gtest.h"
 
 namespace cairn::test {

@@ -9,8 +9,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
+#include "client/training_client.h"
 #include "tests/support/in_process_cluster.h"
-#include "worker/client/training_client.h"
 
 namespace cairn::test {
 

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "ps/optim/update.h"
+#include "optim/update.h"
 
-namespace cairn::ps {
+namespace cairn::optim {
 
 // Each of `slices` is a whole variable, and there are no others.
 inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
@@ -34,4 +34,4 @@ inline int64_t UpdateWhole(const Optimizer& optimizer, const UpdateStep& step,
   return UpdateSlices(update);
 }
 
-}  // namespace cairn::ps
+}  // namespace cairn::optim

@@ -42,7 +42,7 @@ class DeviceSum {
   absl::Status Await();
 
  private:
-  // The same size as for the devices of one worker (worker/nn/gradient_sum): large enough that the fixed cost
+  // The same size as for the devices of one worker (nn/gradient_sum): large enough that the fixed cost
   // of a call does not matter.
   static constexpr int64_t kBucketFloats = 1 << 20;
 

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/this_process.h"
 #include "common/core/status.h"
-#include "common/net/backoff.h"
-#include "common/net/grpc_util.h"
-#include "common/net/unreachable.h"
+#include "common/net/grpc/backoff.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/net/grpc/unreachable.h"
 #include "worker/allreduce/member_links.h"
-#include "worker/client/this_process.h"
 
 namespace cairn::allreduce {
 namespace {

@@ -26,16 +26,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cairn/v1/all_reduce.pb.h"
-#include "common/core/aligned_buffer.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/net/cluster/placement.h"
 #include "common/net/data_channel/data_endpoint.h"
-#include "common/net/placement.h"
+#include "common/system/thread.h"
 #include "worker/allreduce/agreement.h"
-#include "worker/allreduce/chunks.h"
-#include "worker/allreduce/link.h"
 #include "worker/allreduce/ring.h"
+#include "worker/peer/chunks.h"
+#include "worker/peer/link.h"
 
 namespace cairn::allreduce {
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/job_setup.h"
 #include "common/core/status.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
 #include "worker/allreduce/member.h"
 #include "worker/allreduce/member_links.h"
-#include "worker/client/job_setup.h"
 
 namespace cairn::allreduce {
 
@@ -33,7 +33,7 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   {
     MutexLock lock(mutex_);
     if (complete_) return absl::UnavailableError("training is over");
-    if (absl::IsCancelled(ended_)) return absl::UnavailableError("it is being stopped");
+    if (absl::IsCancelled(ended_)) return absl::UnavailableError("this worker is being stopped");
     if (!ended_.ok()) return ended_;
     ring_epoch = ring_epoch_;
     restarted = left_ != nullptr && left_incarnation_ != request.incarnation();

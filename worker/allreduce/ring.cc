@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
-#include "ps/optim/apply.h"
+#include "optim/apply.h"
 
 namespace cairn::allreduce {
 namespace {
 
-// The largest number of examples for the weighted mean (ps/optim/apply.h).
+// The largest number of examples for the weighted mean (optim/apply.h).
 constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
@@ -231,7 +231,7 @@ void Ring::Add(Round& round, size_t index) {
     if (before == 0) std::fill_n(sum, chunk.size(), 0.0f);
     const float divisor = whole ? round.total : 1;
     if (round.weight > 0) {
-      ps::AddTerm(round.gradients.data() + chunk.begin, round.weight, divisor, chunk.size(), sum);
+      optim::AddTerm(round.gradients.data() + chunk.begin, round.weight, divisor, chunk.size(), sum);
     } else if (whole) {
       std::transform(sum, sum + chunk.size(), sum, [divisor](float value) { return value / divisor; });
     }

@@ -26,11 +26,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/all_reduce.pb.h"
-#include "common/core/aligned_buffer.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/net/frame.h"
-#include "worker/allreduce/chunks.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/net/wire/frame.h"
+#include "worker/peer/chunks.h"
 
 namespace cairn::allreduce {
 

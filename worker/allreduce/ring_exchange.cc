@@ -8,8 +8,8 @@
 #include "common/core/clock.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "ps/optimizer_of.h"
-#include "ps/squares.h"
+#include "optim/store/optimizer_of.h"
+#include "optim/store/squares.h"
 
 namespace cairn::allreduce {
 namespace {
@@ -33,7 +33,7 @@ int64_t TotalElements(absl::Span<const net::VariableInfo> variables) {
 
 absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(Options options,
                                                                    std::unique_ptr<RingPeer> right) {
-  CAIRN_ASSIGN_OR_RETURN(auto optimizer, ps::MakeOptimizer(ps::OptimizerOf(options.job)));
+  CAIRN_ASSIGN_OR_RETURN(auto optimizer, optim::MakeOptimizer(optim::OptimizerOf(options.job)));
   std::vector<net::Slice> slices = WholeSlices(options.variables);
   for (size_t v = 0; v < slices.size(); ++v) {  // one flat buffer, in the same order
     CAIRN_CHECK(slices[v].whole() && slices[v].offset == options.variables[v].offset);
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(Options optio
       new RingExchange(std::move(options), std::move(optimizer), std::move(slices), std::move(right)));
 }
 
-RingExchange::RingExchange(Options options, std::unique_ptr<ps::Optimizer> optimizer,
+RingExchange::RingExchange(Options options, std::unique_ptr<optim::Optimizer> optimizer,
                            std::vector<net::Slice> slices, std::unique_ptr<RingPeer> right)
     : options_(std::move(options)),
       optimizer_(std::move(optimizer)),
@@ -89,7 +89,7 @@ absl::Status RingExchange::Initialise(const v1::Job& job, client::StateSource& s
     store_.Restore(resumed->version(), &state);
     if (resumed->has_learning_rate()) store_.SetLearningRate(resumed->learning_rate());
   } else {
-    const ps::VariableStore::Run everything = {0, size()};
+    const optim::VariableStore::Run everything = {0, size()};
     store_.Write(state, {&everything, 1});
   }
   values_ = store_.current();
@@ -178,11 +178,11 @@ absl::StatusOr<Ring::Step> RingExchange::AwaitStep() {
 }
 
 absl::Status RingExchange::Apply(const Ring::Step& step) {
-  const ps::ContributedGradient mean = {step.mean, step.mean == nullptr ? 0 : 1};
-  ps::VariableStore::Mean update = {.gradients = {&mean, 1}, .last = version() + 1 == final_version()};
-  for (const ps::Norms norms : optimizer_->norms()) {
+  const optim::ContributedGradient mean = {step.mean, step.mean == nullptr ? 0 : 1};
+  optim::VariableStore::Mean update = {.gradients = {&mean, 1}, .last = version() + 1 == final_version()};
+  for (const optim::Norms norms : optimizer_->norms()) {
     CAIRN_ASSIGN_OR_RETURN(auto sums, store_.Measure(norms, update));
-    update.known = ps::AddUp(std::move(sums));
+    update.known = optim::AddUp(std::move(sums));
   }
   CAIRN_RETURN_IF_ERROR(store_.ApplyMean(update));
   values_ = store_.current();
@@ -238,7 +238,7 @@ absl::Status RingExchange::EndTraining() {
 absl::Status RingExchange::Write(absl::Span<const float> values) {
   AlignedBuffer all(size());
   std::copy(values.begin(), values.end(), all.data());
-  const ps::VariableStore::Run everything = {0, size()};
+  const optim::VariableStore::Run everything = {0, size()};
   store_.Write(all, {&everything, 1});
   values_ = store_.current();
   return absl::OkStatus();

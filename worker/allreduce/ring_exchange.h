@@ -26,13 +26,13 @@
 #include <string>
 #include <vector>
 
-#include "common/core/thread_pool.h"
+#include "client/exchange.h"
 #include "common/net/data_channel/data_endpoint.h"
+#include "common/system/thread_pool.h"
 #include "kernels/peer_group.h"
-#include "ps/variable_store.h"
+#include "optim/store/variable_store.h"
 #include "worker/allreduce/device_sum.h"
 #include "worker/allreduce/member.h"
-#include "worker/client/exchange.h"
 
 namespace cairn::allreduce {
 
@@ -119,7 +119,7 @@ class RingExchange final : public client::Exchange {
 
  private:
   int64_t final_version() const { return options_.job.final_version() + progress_.version_offset(); }
-  RingExchange(Options options, std::unique_ptr<ps::Optimizer> optimizer, std::vector<net::Slice> slices,
+  RingExchange(Options options, std::unique_ptr<optim::Optimizer> optimizer, std::vector<net::Slice> slices,
                std::unique_ptr<RingPeer> right);
   int64_t size() const { return store_.size(); }
   TimePoint StepDeadline() const;
@@ -146,13 +146,13 @@ class RingExchange final : public client::Exchange {
   void GoAway();
 
   const Options options_;
-  const std::unique_ptr<ps::Optimizer> optimizer_;
+  const std::unique_ptr<optim::Optimizer> optimizer_;
   const std::vector<std::string> slot_names_;
-  ps::VariableStore store_;
+  optim::VariableStore store_;
   std::array<absl::Span<const float>, 2> buffers_;
   Member member_;
 
-  ps::Values values_;  // the store's current values
+  optim::Values values_;  // the store's current values
   std::shared_ptr<Ring> ring_;
   int64_t ring_epoch_ = 0;                 // the ring epoch of ring_
   std::unique_ptr<DeviceSum> device_sum_;  // null: sums around the ring

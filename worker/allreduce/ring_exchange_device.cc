@@ -51,8 +51,9 @@ absl::Status RingExchange::AfterDeviceFault(const absl::Status& fault) {
   if (!broken.ok()) return broken;
   renounced_ = true;
   LogWarning("no worker is lost: gradients are summed around the ring from now on");
-  const auto why = absl::AbortedError(absl::StrCat("the device of ", member_.name(options_.worker),
-                                                   " cannot sum with the others': ", fault.message()));
+  const auto why =
+      absl::AbortedError(absl::StrCat("the device of ", member_.name(options_.worker),
+                                      " cannot sum gradients with the other devices: ", fault.message()));
   member_.GiveUp(ring_epoch_, why);
   return why;
 }

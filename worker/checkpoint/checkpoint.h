@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/net/placement.h"
+#include "common/net/cluster/placement.h"
 #include "worker/checkpoint/run_state.h"
 #include "worker/checkpoint/state_file.h"
 #include "worker/checkpoint/tensors.h"

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/net/placement.h"
+#include "common/net/cluster/placement.h"
 #include "worker/checkpoint/run_state.h"
 
 namespace cairn::worker {

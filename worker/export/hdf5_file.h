@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
-#include "worker/data/array.h"
+#include "data/array.h"
 
 namespace cairn::worker {
 

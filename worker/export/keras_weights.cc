@@ -11,12 +11,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
-#include "worker/data/byte_reader.h"
-#include "worker/data/zip_file.h"
+#include "data/array/zip_file.h"
+#include "data/file/byte_reader.h"
+#include "nn/model_builder.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/in_child.h"
 #include "worker/export/model_source.h"
-#include "worker/nn/model_builder.h"
 
 namespace cairn::worker {
 namespace {

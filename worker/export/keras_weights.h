@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/nn/model.h"
+#include "nn/model.h"
 
 namespace cairn::worker {
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "nn/model.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/nn/model.h"
 
 namespace cairn::worker {
 

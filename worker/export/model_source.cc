@@ -11,7 +11,7 @@
 #include "common/core/files.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
-#include "worker/data/byte_reader.h"
+#include "data/file/byte_reader.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/in_child.h"
 

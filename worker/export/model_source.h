@@ -7,10 +7,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "worker/data/array.h"
-#include "worker/data/byte_reader.h"
-#include "worker/data/zip_file.h"
-#include "worker/nn/model.h"
+#include "data/array.h"
+#include "data/array/zip_file.h"
+#include "data/file/byte_reader.h"
+#include "nn/model.h"
 
 namespace cairn::worker {
 

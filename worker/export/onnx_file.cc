@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cairn/onnx/v1/model.pb.h"
-#include "common/core/flags.h"
 #include "common/core/status.h"
-#include "worker/nn/onnx_model.h"
+#include "common/flags/flags.h"
+#include "nn/onnx_model.h"
 
 namespace cairn::worker {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "worker/nn/model.h"
+#include "nn/model.h"
 
 namespace cairn::worker {
 

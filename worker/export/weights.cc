@@ -12,16 +12,16 @@
 #include "absl/strings/str_join.h"
 #include "common/core/files.h"
 #include "common/core/log.h"
-#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
+#include "data/array/npz.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/data/npz.h"
 #include "worker/export/keras_weights.h"
 #include "worker/export/model_source.h"
-#include "worker/finite.h"
-#include "worker/job.h"
+#include "worker/model/finite.h"
+#include "worker/options/job.h"
 
 namespace cairn::worker {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
+#include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/data_record.h"
-#include "worker/nn/model.h"
+#include "worker/export/data_record.h"
 
 namespace cairn::worker {
 

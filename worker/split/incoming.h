@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cairn/v1/split.pb.h"
 #include "common/core/mutex.h"
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 namespace cairn::split {
 

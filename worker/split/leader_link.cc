@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/backoff.h"
-#include "common/net/grpc_util.h"
-#include "common/net/unreachable.h"
+#include "common/net/grpc/backoff.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/net/grpc/unreachable.h"
 
 namespace cairn::split {
 namespace {

@@ -18,11 +18,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/split.pb.h"
-#include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
-#include "common/net/frame.h"
-#include "worker/nn/pipeline.h"
-#include "worker/nn/remote_stages.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/net/wire/frame.h"
+#include "nn/pipeline/pipeline.h"
+#include "nn/pipeline/remote_stages.h"
 #include "worker/split/incoming.h"
 
 namespace cairn::split {

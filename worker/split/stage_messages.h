@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/all_reduce.pb.h"
-#include "worker/allreduce/link.h"
+#include "worker/peer/link.h"
 
 namespace cairn::split {
 

@@ -6,7 +6,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 
 namespace cairn::split {
 

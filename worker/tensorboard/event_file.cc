@@ -16,7 +16,7 @@
 #include "common/core/clock.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
-#include "worker/data/tf_record.h"
+#include "data/tf_record/tf_record.h"
 
 namespace cairn::worker {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cairn/tensorboard/v1/event.pb.h"
-#include "worker/nn/model.h"
+#include "nn/model.h"
 
 namespace cairn::worker {
 

@@ -25,7 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/clock.h"
-#include "worker/nn/model.h"
+#include "nn/model.h"
 #include "worker/tensorboard/csv_log.h"
 #include "worker/tensorboard/event_file.h"
 

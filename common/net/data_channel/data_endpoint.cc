@@ -3,9 +3,9 @@
 #include <chrono>
 
 #include "common/core/status.h"
+#include "common/net/cluster/host_port.h"
 #include "common/net/data_channel/socket.h"
 #include "common/net/data_channel/tcp_socket.h"
-#include "common/net/host_port.h"
 
 namespace cairn::net {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "common/net/data_channel/stream.h"
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 namespace cairn::net {
 

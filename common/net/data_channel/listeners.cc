@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "common/net/data_channel/wire.h"
-#include "common/net/seal.h"
+#include "common/net/security/seal.h"
 
 namespace cairn::net {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/net/data_channel/peer_memory.h"
 #include "common/net/data_channel/shared_memory.h"
 #include "common/net/data_channel/wire.h"
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 namespace cairn::net {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/core/mutex.h"
-#include "common/core/out_of_memory.h"
+#include "common/memory/out_of_memory.h"
 
 namespace cairn::net {
 namespace {

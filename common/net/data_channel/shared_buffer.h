@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/core/file_descriptor.h"
 #include "common/net/data_channel/shared_memory.h"
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 namespace cairn::net {
 

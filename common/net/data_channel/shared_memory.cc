@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/out_of_memory.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
 #include "common/net/data_channel/socket.h"
 
 namespace cairn::net {

@@ -12,8 +12,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "common/core/limits.h"
 #include "common/core/status.h"
+#include "common/system/limits.h"
 
 namespace cairn::net {
 namespace {

@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/cores.h"
-#include "common/core/entropy.h"
-#include "common/core/limits.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/socket.h"
 #include "common/net/data_channel/tcp_socket.h"
-#include "common/net/seal.h"
+#include "common/net/security/seal.h"
+#include "common/system/cores.h"
+#include "common/system/entropy.h"
+#include "common/system/limits.h"
 
 namespace cairn::net {
 namespace {

@@ -45,7 +45,6 @@
 #include "absl/types/span.h"
 #include "common/core/file_descriptor.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
 #include "common/net/data_channel/busy_poll.h"
 #include "common/net/data_channel/credit_limit.h"
 #include "common/net/data_channel/mapped_region.h"
@@ -54,8 +53,9 @@
 #include "common/net/data_channel/shared_ring.h"
 #include "common/net/data_channel/wire.h"
 #include "common/net/data_channel/zero_copy_sender.h"
-#include "common/net/frame.h"
-#include "common/net/outbox.h"
+#include "common/net/wire/frame.h"
+#include "common/net/wire/outbox.h"
+#include "common/system/thread.h"
 
 namespace cairn::net {
 

@@ -1,5 +1,5 @@
 // Encodings that make gradients much smaller than float32. The sender may keep what an encoding drops and add
-// it to its next gradient (worker/client/compressed_gradients). Values are never encoded in this way.
+// it to its next gradient (client/compressed_gradients). Values are never encoded in this way.
 //
 // Each encoding is one class in its own file and one row in codec.cc. Pure functions; any thread.
 #pragma once

@@ -1,7 +1,7 @@
 """Parses the cluster of a task from TF_CONFIG, by the same rules as cairn-ps and cairn-worker.
 
-`common/net/cluster_resolver.cc` is the reference: "cluster" or Kubeflow's "sparseCluster"; each job a list of addresses
-or an object from index to address; "master" is another name of "chief"; the index may be a string.
+`common/net/cluster/cluster_resolver.cc` is the reference: "cluster" or Kubeflow's "sparseCluster"; each job a list of
+addresses or an object from index to address; "master" is another name of "chief"; the index may be a string.
 """
 
 import collections

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 
 namespace cairn::bench {
 

@@ -14,13 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/transport/data_channel_transport.h"
+#include "client/transport/grpc_transport.h"
 #include "common/core/status.h"
-#include "common/net/codec.h"
 #include "common/net/gradient/codec.h"
-#include "common/net/gradient/wire_choice.h"
-#include "common/net/tls.h"
-#include "worker/client/data_channel_transport.h"
-#include "worker/client/grpc_transport.h"
+#include "common/net/security/tls.h"
+#include "common/net/wire/codec.h"
+#include "common/net/wire/wire_choice.h"
 
 namespace cairn::bench {
 namespace {

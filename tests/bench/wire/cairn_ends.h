@@ -11,14 +11,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cairn/v1/session.pb.h"
-#include "common/core/aligned_buffer.h"
+#include "client/gradients/compressed_gradients.h"
+#include "client/job_setup.h"
+#include "client/training_client.h"
+#include "client/transport/connection.h"
+#include "client/transport/request.h"
+#include "client/transport/server_session.h"
+#include "common/memory/aligned_buffer.h"
 #include "common/net/data_channel/shared_buffer.h"
-#include "worker/client/compressed_gradients.h"
-#include "worker/client/connection.h"
-#include "worker/client/job_setup.h"
-#include "worker/client/request.h"
-#include "worker/client/server_session.h"
-#include "worker/client/training_client.h"
 
 namespace cairn::bench {
 

@@ -9,13 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cairn/v1/session.pb.h"
-#include "common/core/aligned_buffer.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
+#include "common/memory/aligned_buffer.h"
 #include "common/net/data_channel/fragments.h"
 #include "common/net/data_channel/listeners.h"
 #include "common/net/data_channel/stream.h"
+#include "common/system/thread.h"
 
 namespace cairn::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/core/random.h"
-#include "common/net/update_chunk.h"
+#include "common/net/wire/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/gate.h"

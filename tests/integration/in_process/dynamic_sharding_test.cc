@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"

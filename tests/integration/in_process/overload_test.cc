@@ -25,7 +25,7 @@ void RunWithoutMemory(InProcessCluster& cluster, absl::FunctionRef<void()> call)
     if (header.done().code() == static_cast<int>(absl::StatusCode::kResourceExhausted)) refused->Open();
     return Fate::kDeliver;
   });
-  ps::BufferPool& pool = cluster.server(0)->JobToFollow("toy", 0).value()->shard().store().pool();
+  optim::BufferPool& pool = cluster.server(0)->JobToFollow("toy", 0).value()->shard().store().pool();
   std::vector<std::shared_ptr<AlignedBuffer>> taken;
   for (int buffer = 0; buffer < 4; ++buffer) taken.push_back(pool.TryAcquire());
   ASSERT_NE(taken.back(), nullptr);

@@ -4,12 +4,12 @@
 #include <numeric>
 #include <thread>
 
-#include "common/core/thread.h"
-#include "common/net/update_chunk.h"
+#include "client/job_end.h"
+#include "common/net/wire/update_chunk.h"
+#include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/toy_job.h"
-#include "worker/client/job_end.h"
 
 namespace cairn::test {
 namespace {

@@ -4,12 +4,12 @@
 #include <thread>
 #include <vector>
 
+#include "client/job_end.h"
 #include "common/net/data_channel/shared_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
-#include "worker/client/job_end.h"
 
 namespace cairn::test {
 namespace {

@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/thread.h"
+#include "client/snapshot.h"
+#include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/snapshot_memory.h"
 #include "tests/support/toy_job.h"
-#include "worker/client/snapshot.h"
 
 namespace cairn::test {
 namespace {

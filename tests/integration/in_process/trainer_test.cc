@@ -1,5 +1,5 @@
 // The real trainer, network and kernels against servers in this process.
-#include "worker/trainer.h"
+#include "worker/training/trainer.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -18,15 +18,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/training_client.h"
 #include "common/core/status.h"
+#include "data/array/synthetic_mnist.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/effort.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/source_dir.h"
-#include "worker/chief.h"
-#include "worker/client/training_client.h"
-#include "worker/data/synthetic_mnist.h"
-#include "worker/job.h"
+#include "worker/options/job.h"
+#include "worker/training/chief.h"
 
 namespace cairn::worker {
 namespace {
@@ -430,7 +430,7 @@ TEST_F(TrainerTest, DynamicShardingEndsAtExactlyTheRequestedSteps) {
 // Two epochs of two batches. The chief ends the last epoch itself, after the last update of all workers.
 TEST_F(TrainerTest, HooksAreCalledAroundEveryStepAndEpoch) {
   TrainOptions options = SyncOptions();
-  options.limit_examples = 64;
+  options.data.limit = 64;
   options.epochs = 2;
   EXPECT_THAT(Train(options, 1, 1).calls,
               ElementsAre("Initialise", "OnJoined", "BeforeTraining",  //
@@ -445,7 +445,7 @@ TEST_F(TrainerTest, HooksAreCalledAroundEveryStepAndEpoch) {
 // The 100 validation examples are one batch. The summary shows the metrics of the last epoch's end.
 TEST_F(TrainerTest, AVersionIsEvaluatedOnce) {
   TrainOptions options = SyncOptions();
-  options.limit_examples = 64;
+  options.data.limit = 64;
   options.epochs = 2;
   EXPECT_EQ(Train(options, 1, 1).evaluations, 2);
 }
@@ -453,7 +453,7 @@ TEST_F(TrainerTest, AVersionIsEvaluatedOnce) {
 TEST_F(TrainerTest, HooksLearnTheMembersBeforeEveryStepWithDynamicSharding) {
   TrainOptions options = SyncOptions();
   options.data_sharding = "dynamic";
-  options.limit_examples = 32;
+  options.data.limit = 32;
   EXPECT_THAT(Train(options, 1, 1).calls,
               ElementsAre("Initialise", "OnJoined", "BeforeTraining", "OnMembers 1", "OnEpochEnd",
                           "OnEpochStart", "OnBatch 0/0", "OnStep", "AfterStep", "AfterTraining", "OnEnd"));
@@ -463,7 +463,7 @@ TEST_F(TrainerTest, HooksLearnTheMembersBeforeEveryStepWithDynamicSharding) {
 TEST_F(TrainerTest, AStepWithoutExamplesIsNoStepOfAnAsynchronousJob) {
   TrainOptions options = SyncOptions();
   options.mode = "async";
-  options.limit_examples = 65;
+  options.data.limit = 65;
   const Result result = Train(options, 2, 1);
   EXPECT_EQ(result.summary.examples, 65);
   EXPECT_EQ(result.summary.gradients_accepted, 3);

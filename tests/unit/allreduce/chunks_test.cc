@@ -1,4 +1,4 @@
-#include "worker/allreduce/chunks.h"
+#include "worker/peer/chunks.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

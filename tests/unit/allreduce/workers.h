@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 #include "gtest/gtest.h"
 #include "tests/support/data_sockets.h"
-#include "worker/allreduce/data_link.h"
 #include "worker/allreduce/ring_exchange.h"
+#include "worker/peer/data_link.h"
 
 namespace cairn::allreduce {
 

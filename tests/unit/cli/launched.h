@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "cli/supervisor.h"
+#include "cli/launcher/supervisor.h"
 
 namespace cairn::cli {
 

@@ -10,10 +10,10 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "cli/local_cluster.h"
-#include "cli/output_lines.h"
-#include "cli/ports.h"
-#include "common/core/cores.h"
+#include "cli/launcher/local_cluster.h"
+#include "cli/launcher/output_lines.h"
+#include "cli/launcher/ports.h"
+#include "common/system/cores.h"
 
 namespace cairn::cli {
 namespace {

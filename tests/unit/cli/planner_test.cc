@@ -1,8 +1,8 @@
-#include "cli/planner.h"
+#include "cli/planner/planner.h"
 
 #include <string>
 
-#include "common/net/update_chunk.h"
+#include "common/net/wire/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

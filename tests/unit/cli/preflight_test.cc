@@ -1,5 +1,5 @@
 // Each test introduces one fault, which must be the only finding, named and with a remedy.
-#include "cli/preflight.h"
+#include "cli/preflight/preflight.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cairn/v1/inspector.grpc.pb.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "tests/support/source_dir.h"

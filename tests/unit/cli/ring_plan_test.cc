@@ -1,4 +1,4 @@
-#include "cli/ring_plan.h"
+#include "cli/planner/ring_plan.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "cli/status_view.h"
+#include "cli/commands/status_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

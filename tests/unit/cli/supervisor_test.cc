@@ -1,4 +1,4 @@
-#include "cli/supervisor.h"
+#include "cli/launcher/supervisor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
+#include "data/array/synthetic_mnist.h"
 #include "tests/support/source_dir.h"
-#include "worker/data/synthetic_mnist.h"
 
 namespace cairn::cli {
 namespace {

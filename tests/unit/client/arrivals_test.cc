@@ -1,11 +1,11 @@
-#include "worker/client/arrivals.h"
+#include "client/gradients/arrivals.h"
 
 #include <chrono>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 #include "gtest/gtest.h"
 
 namespace cairn::client {

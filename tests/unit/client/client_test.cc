@@ -1,4 +1,4 @@
-#include "worker/client/client.h"
+#include "client/client.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

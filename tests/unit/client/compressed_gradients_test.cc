@@ -1,4 +1,4 @@
-#include "worker/client/compressed_gradients.h"
+#include "client/gradients/compressed_gradients.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/core/random.h"
-#include "common/net/received_elements.h"
+#include "common/net/wire/received_elements.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

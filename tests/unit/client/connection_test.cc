@@ -1,4 +1,4 @@
-#include "worker/client/connection.h"
+#include "client/transport/connection.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "worker/client/data_position.h"
+#include "client/data_position.h"
 
 #include <gtest/gtest.h>
 

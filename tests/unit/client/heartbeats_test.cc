@@ -1,4 +1,4 @@
-#include "worker/client/heartbeats.h"
+#include "client/heartbeats.h"
 
 #include <atomic>
 

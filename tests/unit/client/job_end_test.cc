@@ -1,4 +1,4 @@
-#include "worker/client/job_end.h"
+#include "client/job_end.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "worker/client/job_setup.h"
+#include "client/job_setup.h"
 
 #include <chrono>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "worker/client/request.h"
+#include "client/transport/request.h"
 
 #include <limits>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "worker/client/shard_search.h"
+#include "client/transport/shard_search.h"
 
 #include <map>
 #include <utility>

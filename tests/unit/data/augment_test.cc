@@ -1,4 +1,4 @@
-#include "worker/data/augment.h"
+#include "data/augment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "worker/data/batch_loader.h"
+#include "data/batch_loader.h"
 
 namespace cairn::data {
 namespace {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/dataset.h"
 #include "tests/unit/data/npz_files.h"
 #include "tests/unit/data/tf_record_files.h"
-#include "worker/data/dataset.h"
 
 namespace cairn::data {
 namespace {

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/dataset.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
-#include "worker/data/dataset.h"
 
 namespace cairn::data {
 namespace {

@@ -1,11 +1,11 @@
-#include "worker/data/columns.h"
+#include "data/columns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "data/dataset.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
 
 namespace cairn::data {
 namespace {

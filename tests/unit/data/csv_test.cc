@@ -1,15 +1,15 @@
-#include "worker/data/csv.h"
+#include "data/csv/csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "data/class_names.h"
+#include "data/csv/csv_schema.h"
+#include "data/csv/decimal.h"
+#include "data/dataset.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
-#include "worker/data/class_names.h"
-#include "worker/data/csv_schema.h"
-#include "worker/data/dataset.h"
-#include "worker/data/decimal.h"
 
 namespace cairn::data {
 namespace {

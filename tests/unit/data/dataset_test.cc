@@ -1,4 +1,4 @@
-#include "worker/data/dataset.h"
+#include "data/dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

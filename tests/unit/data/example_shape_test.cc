@@ -1,4 +1,4 @@
-#include "worker/data/example_shape.h"
+#include "data/example_shape.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

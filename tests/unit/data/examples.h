@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "worker/data/dataset.h"
+#include "data/dataset.h"
 
 namespace cairn::data {
 

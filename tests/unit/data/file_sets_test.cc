@@ -1,4 +1,4 @@
-#include "worker/data/file_sets.h"
+#include "data/file_sets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

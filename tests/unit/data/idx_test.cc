@@ -1,4 +1,4 @@
-#include "worker/data/idx.h"
+#include "data/array/idx.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

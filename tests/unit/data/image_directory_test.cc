@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "data/dataset.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
 #include "tests/unit/data/image_files.h"
-#include "worker/data/dataset.h"
 
 namespace cairn::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/data/image.h"
+#include "data/image/image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
-#include "worker/data/mapped_file.h"
+#include "data/file/mapped_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/array/npz.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/npz.h"
 
 namespace cairn::data {
 namespace {

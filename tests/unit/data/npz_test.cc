@@ -1,4 +1,4 @@
-#include "worker/data/npz.h"
+#include "data/array/npz.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "data/array/zip_file.h"
+#include "data/dataset.h"
 #include "tests/unit/data/examples.h"
 #include "tests/unit/data/npz_files.h"
-#include "worker/data/dataset.h"
-#include "worker/data/zip_file.h"
 
 namespace cairn::data {
 namespace {

@@ -1,10 +1,10 @@
-#include "worker/data/read_ahead.h"
+#include "data/array/read_ahead.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/file/byte_reader.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/byte_reader.h"
 
 namespace cairn::data {
 namespace {

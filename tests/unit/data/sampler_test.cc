@@ -1,4 +1,4 @@
-#include "worker/data/sampler.h"
+#include "data/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

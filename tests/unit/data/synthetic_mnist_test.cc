@@ -1,13 +1,13 @@
-#include "worker/data/synthetic_mnist.h"
+#include "data/array/synthetic_mnist.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "data/array/idx.h"
+#include "data/dataset.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
-#include "worker/data/idx.h"
 
 namespace cairn::data {
 namespace {

@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/dataset.h"
+#include "data/tf_record/crc32c.h"
+#include "data/tf_record/tf_example.h"
 #include "tests/unit/data/examples.h"
 #include "tests/unit/data/image_files.h"
 #include "tests/unit/data/tf_record_files.h"
-#include "worker/data/crc32c.h"
-#include "worker/data/dataset.h"
-#include "worker/data/tf_example.h"
 
 namespace cairn::data {
 namespace {

@@ -200,8 +200,8 @@ TEST_F(BrokenNcclGroup, ASumThatDoesNotFinishIsAborted) {
   nccl_.stalls = true;
   operands_.Begin(*group_, 0, {1, 1});
   EXPECT_EQ(group_->Await(0).ToString(),
-            "DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: a sum of all devices did not arrive from "
-            "/gpu:0 in time");
+            "DEADLINE_EXCEEDED: NCCL 2.28.9 between /gpu:0,/gpu:1: the all-reduce over all devices did not "
+            "complete on /gpu:0 in time");
   EXPECT_EQ(nccl_.communicators(), 0);
 }
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/thread.h"
+#include "common/system/thread.h"
 #include "kernels/cuda/handles.h"
 #include "tests/support/cuda_on_cpu/fake_nccl_peers.h"
 

@@ -1,10 +1,10 @@
-#include "common/net/access.h"
+#include "common/net/security/access.h"
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "common/net/local_token.h"
+#include "common/net/security/local_token.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

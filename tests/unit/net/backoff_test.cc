@@ -1,4 +1,4 @@
-#include "common/net/backoff.h"
+#include "common/net/grpc/backoff.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "common/net/caller.h"
+#include "common/net/security/caller.h"
 
 #include <string>
 #include <vector>

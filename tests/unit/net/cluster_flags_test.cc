@@ -1,11 +1,11 @@
-#include "common/net/cluster_flags.h"
+#include "common/net/cluster/cluster_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
 
-#include "common/core/flags.h"
+#include "common/flags/flags.h"
 
 namespace cairn::net {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "common/core/files.h"
-#include "common/net/cluster_spec.h"
-#include "common/net/ignored_jobs.h"
+#include "common/net/cluster/cluster_spec.h"
+#include "common/net/cluster/ignored_jobs.h"
 
 namespace cairn::net {
 namespace {

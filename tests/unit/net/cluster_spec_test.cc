@@ -1,4 +1,4 @@
-#include "common/net/cluster_spec.h"
+#include "common/net/cluster/cluster_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

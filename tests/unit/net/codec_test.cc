@@ -1,4 +1,4 @@
-#include "common/net/codec.h"
+#include "common/net/wire/codec.h"
 
 #include <cmath>
 #include <cstring>

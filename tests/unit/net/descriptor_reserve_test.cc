@@ -1,10 +1,10 @@
-#include "common/net/descriptor_reserve.h"
+#include "common/net/data_channel/descriptor_reserve.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "common/core/limits.h"
+#include "common/system/limits.h"
 
 namespace cairn::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/net/frame.h"
+#include "common/net/wire/frame.h"
 
 #include <numeric>
 #include <string>

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/core/random.h"
-#include "common/net/codec.h"
 #include "common/net/gradient/codec.h"
-#include "common/net/received_elements.h"
+#include "common/net/wire/codec.h"
+#include "common/net/wire/received_elements.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

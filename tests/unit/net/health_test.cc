@@ -1,4 +1,4 @@
-#include "common/net/health.h"
+#include "common/net/server/health.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/server_credentials.h"

@@ -1,4 +1,4 @@
-#include "common/net/host_port.h"
+#include "common/net/cluster/host_port.h"
 
 #include <gtest/gtest.h>
 

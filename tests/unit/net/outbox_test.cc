@@ -1,4 +1,4 @@
-#include "common/net/outbox.h"
+#include "common/net/wire/outbox.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "common/net/placement.h"
+#include "common/net/cluster/placement.h"
 
 #include <algorithm>
 #include <limits>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/core/thread.h"
 #include "common/net/data_channel/stream.h"
+#include "common/system/thread.h"
 #include "gtest/gtest.h"
 #include "tests/support/gate.h"
 #include "tests/unit/net/data_ends.h"

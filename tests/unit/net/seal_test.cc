@@ -1,4 +1,4 @@
-#include "common/net/seal.h"
+#include "common/net/security/seal.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "common/net/tls.h"
+#include "common/net/security/tls.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/flags.h"
+#include "common/flags/flags.h"
 #include "tests/support/source_dir.h"
 
 namespace cairn::net {

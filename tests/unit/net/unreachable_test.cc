@@ -1,4 +1,4 @@
-#include "common/net/unreachable.h"
+#include "common/net/grpc/unreachable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/net/gradient/wire_choice.h"
+#include "common/net/wire/wire_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

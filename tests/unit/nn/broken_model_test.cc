@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "nn/model.h"
 #include "tests/support/effort.h"
 #include "tests/unit/nn/models.h"
-#include "worker/nn/model.h"
 
 namespace cairn::nn {
 namespace {

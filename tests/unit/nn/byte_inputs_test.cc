@@ -1,4 +1,4 @@
-#include "worker/nn/byte_inputs.h"
+#include "nn/byte_inputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
-#include "worker/nn/compile_config.h"
+#include "nn/compile_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "nn/loss.h"
+#include "nn/model.h"
 #include "tests/unit/nn/models.h"
-#include "worker/nn/loss.h"
-#include "worker/nn/model.h"
 
 namespace cairn::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/nn/device_thread.h"
+#include "nn/replica/device_thread.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/nn/initializer.h"
+#include "nn/layer/initializer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How layer ops call the kernels' ops, and in which order.
-#include "worker/nn/layers/layer_ops.h"
+#include "nn/layers/layer_ops.h"
 
 #include <string>
 #include <utility>

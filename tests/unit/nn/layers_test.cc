@@ -8,13 +8,13 @@
 #include <tuple>
 #include <utility>
 
-#include "common/core/aligned_buffer.h"
 #include "common/core/random.h"
+#include "common/memory/aligned_buffer.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cuda/device.h"
+#include "nn/model.h"
+#include "nn/replica/replica.h"
 #include "tests/unit/nn/models.h"
-#include "worker/nn/model.h"
-#include "worker/nn/replica.h"
 
 namespace cairn::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/nn/loss_scale.h"
+#include "nn/replica/loss_scale.h"
 
 #include <gtest/gtest.h>
 

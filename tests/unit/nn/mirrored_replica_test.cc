@@ -1,4 +1,4 @@
-#include "worker/nn/mirrored_replica.h"
+#include "nn/replica/mirrored_replica.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,17 +1,16 @@
 // The ONNX graphs of models: operations, layouts, names and constants. tests/interop checks with onnxruntime
 // that they compute the same.
-#include "worker/nn/onnx_model.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "nn/layer/config_reader.h"
+#include "nn/model.h"
+#include "nn/model_builder.h"
+#include "nn/onnx_model.h"
 #include "tests/unit/nn/models.h"
-#include "worker/nn/config_reader.h"
-#include "worker/nn/model.h"
-#include "worker/nn/model_builder.h"
 
 namespace cairn::nn {
 namespace {

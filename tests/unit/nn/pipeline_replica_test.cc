@@ -1,4 +1,4 @@
-#include "worker/nn/pipeline_replica.h"
+#include "nn/pipeline/pipeline_replica.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/nn/pipeline_schedule.h"
+#include "nn/pipeline/pipeline_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/core/thread.h"
-#include "worker/nn/gradient_queue.h"
+#include "common/system/thread.h"
+#include "nn/replica/gradient_queue.h"
 
 namespace cairn::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/nn/replica.h"
+#include "nn/replica/replica.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

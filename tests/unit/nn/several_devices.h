@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
+#include "nn/replica/device_thread.h"
+#include "nn/replica/replica.h"
 #include "tests/support/far_device.h"
-#include "worker/nn/device_thread.h"
-#include "worker/nn/replica.h"
 
 namespace cairn::nn {
 

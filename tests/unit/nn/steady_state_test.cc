@@ -12,9 +12,9 @@
 #include <memory>
 
 #include "kernels/cpu/device.h"
+#include "nn/model.h"
+#include "nn/replica/replica.h"
 #include "tests/support/source_dir.h"
-#include "worker/nn/model.h"
-#include "worker/nn/replica.h"
 
 namespace {
 

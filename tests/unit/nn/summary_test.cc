@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nn/model.h"
 #include "tests/unit/nn/models.h"
-#include "worker/nn/model.h"
 
 namespace cairn::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "ps/accumulator.h"
+#include "ps/shard/accumulator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,7 @@ using testing::Pair;
 
 class AccumulatorTest : public testing::Test {
  protected:
-  BufferPool pool_{/*size=*/10, /*max_idle=*/2};
+  optim::BufferPool pool_{/*size=*/10, /*max_idle=*/2};
   Accumulator accumulator_{pool_};
 };
 
@@ -104,8 +104,8 @@ std::vector<float> Elements(const GradientView& view, int64_t begin, int64_t end
   for (int64_t i = begin; i < end; ++i) {
     const auto& runs = view.runs();
     const auto after =
-        std::find_if(runs.begin(), runs.end(), [i](const ElementRun& run) { return run.begin > i; });
-    const ElementRun& run = *std::prev(after);
+        std::find_if(runs.begin(), runs.end(), [i](const optim::ElementRun& run) { return run.begin > i; });
+    const optim::ElementRun& run = *std::prev(after);
     elements.push_back(run.elements[i - run.begin]);
   }
   return elements;
@@ -122,7 +122,7 @@ class BorrowingAccumulatorTest : public testing::Test {
   }
 
   std::vector<float> client_ = std::vector<float>(14);
-  BufferPool pool_{/*size=*/10, /*max_idle=*/2};
+  optim::BufferPool pool_{/*size=*/10, /*max_idle=*/2};
   Accumulator accumulator_{pool_, Accumulator::Borrowed::kKept};
 };
 
@@ -132,7 +132,7 @@ TEST_F(BorrowingAccumulatorTest, BorrowedChunksWithTheServersLayoutStayInOneRun)
   ASSERT_EQ(Add(2, 4), absl::OkStatus());
   EXPECT_TRUE(accumulator_.complete());
   const GradientView view = accumulator_.Take();
-  EXPECT_THAT(view.runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
+  EXPECT_THAT(view.runs(), ElementsAre(optim::ElementRun{0, client_.data() + 2}));
   EXPECT_EQ(view.buffer(), nullptr);
 }
 
@@ -141,8 +141,9 @@ TEST_F(BorrowingAccumulatorTest, BorrowedChunksWithAnotherLayoutStayInSeveralRun
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_EQ(Add(2, 3, /*shift=*/1), absl::OkStatus());
   const GradientView view = accumulator_.Take();
-  EXPECT_THAT(view.runs(), ElementsAre(ElementRun{0, client_.data() + 2}, ElementRun{2, client_.data() + 5},
-                                       ElementRun{5, client_.data() + 7}));
+  EXPECT_THAT(view.runs(),
+              ElementsAre(optim::ElementRun{0, client_.data() + 2}, optim::ElementRun{2, client_.data() + 5},
+                          optim::ElementRun{5, client_.data() + 7}));
   EXPECT_EQ(view.buffer(), nullptr);
 }
 
@@ -151,13 +152,13 @@ TEST_F(BorrowingAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
   const auto at = [&](size_t begin, size_t count) {
     return absl::MakeConstSpan(client).subspan(begin, count);
   };
-  BufferPool pool(/*size=*/4096, /*max_idle=*/2);
+  optim::BufferPool pool(/*size=*/4096, /*max_idle=*/2);
   Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
   ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({at(0, 2048), at(3000, 1024), at(5000, 1024)})),
             absl::OkStatus());
   EXPECT_THAT(accumulator.Take().runs(),
-              ElementsAre(ElementRun{0, client.data()}, ElementRun{2048, client.data() + 3000},
-                          ElementRun{3072, client.data() + 5000}));
+              ElementsAre(optim::ElementRun{0, client.data()}, optim::ElementRun{2048, client.data() + 3000},
+                          optim::ElementRun{3072, client.data() + 5000}));
   Accumulator copying(pool, Accumulator::Borrowed::kKept);
   ASSERT_EQ(copying.Add(At(0), net::Borrowed({at(0, 1023), at(2000, 1024)})), absl::OkStatus());
   EXPECT_NE(copying.elements().buffer(), nullptr);
@@ -172,7 +173,8 @@ TEST_F(BorrowingAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   const absl::Span<const char> run(reinterpret_cast<const char*>(destination.data()), 2 * sizeof(float));
   ASSERT_EQ(accumulator_.Add(At(0), {&run, 1}), absl::OkStatus());
   const GradientView view = accumulator_.Take();
-  EXPECT_THAT(view.runs(), ElementsAre(ElementRun{0, destination.data()}, ElementRun{5, client_.data() + 7}));
+  EXPECT_THAT(view.runs(), ElementsAre(optim::ElementRun{0, destination.data()},
+                                       optim::ElementRun{5, client_.data() + 7}));
   EXPECT_THAT(Elements(view, 0, 10), ElementsAre(-1, -1, 7, 7, 7, 5, 6, 7, 8, 9));
 }
 
@@ -190,7 +192,7 @@ TEST_F(BorrowingAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
   std::minstd_rand random(1);
   for (int trial = 0; trial < 300; ++trial) {
     constexpr int64_t kSize = 24;
-    BufferPool pool(kSize, /*max_idle=*/2);
+    optim::BufferPool pool(kSize, /*max_idle=*/2);
     Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
     std::vector<float> client(3 * kSize);
     for (size_t i = 0; i < client.size(); ++i) client[i] = static_cast<float>(i);
@@ -238,7 +240,7 @@ TEST_F(BorrowingAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
 TEST_F(BorrowingAccumulatorTest, AskingForADestinationMovesNothing) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
   ASSERT_FALSE(accumulator_.DestinationFor(At(0), 2).empty());
-  EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(ElementRun{5, client_.data() + 7}));
+  EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(optim::ElementRun{5, client_.data() + 7}));
 }
 
 TEST_F(BorrowingAccumulatorTest, MisalignedElementsAreCopied) {
@@ -253,7 +255,7 @@ TEST_F(BorrowingAccumulatorTest, MisalignedElementsAreCopied) {
 TEST_F(BorrowingAccumulatorTest, RunsBeyondTheLimitAreCopied) {
   constexpr int64_t kSize = 8192;
   const std::vector<float> forth(kSize, 1), back(kSize, 2);
-  BufferPool pool(kSize, /*max_idle=*/2);
+  optim::BufferPool pool(kSize, /*max_idle=*/2);
   Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
   for (int64_t i = 0; i < kSize; ++i) {
     const std::vector<float>& from = i % 2 == 0 ? forth : back;
@@ -281,16 +283,16 @@ TEST_F(BorrowingAccumulatorTest, WithCopyingNothingIsBorrowed) {
 }
 
 TEST_F(BorrowingAccumulatorTest, WithoutMemoryForACopyTheChunkIsRefused) {
-  BufferPool none(/*size=*/10, /*max_idle=*/2, std::make_shared<MemoryBudget>(8));
+  optim::BufferPool none(/*size=*/10, /*max_idle=*/2, std::make_shared<optim::MemoryBudget>(8));
   Accumulator accumulator(none, Accumulator::Borrowed::kKept);
   ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({client_.data() + 2, 2})), absl::OkStatus());
   EXPECT_EQ(accumulator.Add(At(2), Bytes({7})).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(accumulator.received(), 2);
-  EXPECT_THAT(accumulator.elements().runs(), ElementsAre(ElementRun{0, client_.data() + 2}));
+  EXPECT_THAT(accumulator.elements().runs(), ElementsAre(optim::ElementRun{0, client_.data() + 2}));
 }
 
 TEST(AccumulatorOfNothing, IsCompleteAtOnce) {
-  BufferPool pool(0, 1);
+  optim::BufferPool pool(0, 1);
   Accumulator accumulator(pool);
   EXPECT_TRUE(accumulator.complete());
   EXPECT_TRUE(accumulator.Take().none());

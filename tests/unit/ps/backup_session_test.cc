@@ -1,6 +1,6 @@
 // The contents that a backup accepts in a replication stream, and those that it refuses: anyone who reaches
 // the port may open a stream.
-#include "ps/backup_session.h"
+#include "ps/rpc/backup_session.h"
 
 #include <limits>
 
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/policy/policy_proto.h"
-#include "ps/replicator.h"
+#include "ps/replication/replicator.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/gate.h"
 #include "tests/unit/ps/pieces.h"

@@ -1,10 +1,11 @@
-#include "ps/follow_proto.h"
+#include "ps/log/follow_proto.h"
 
 #include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/shard.h"
+#include "ps/shard/received_decision.h"
+#include "ps/shard/shard.h"
 
 namespace cairn::ps {
 namespace {
@@ -56,13 +57,14 @@ TEST(FollowProto, AMarkerKeepsItsToken) {
 }
 
 TEST(FollowProto, AMeasureKeepsItsGradientsNormsAndTotals) {
-  for (Norms norms : {Norms::kGradient, Norms::kLayer}) {
+  for (optim::Norms norms : {optim::Norms::kGradient, optim::Norms::kLayer}) {
     const Measure measure = {.version = 4,
                              .contributors = {{.key = {.worker = 1, .incarnation = 2, .step = 3},
                                                .base_version = 3,
                                                .examples = 8}},
                              .norms = norms};
-    const VariableSquares known = {{"a", {.gradient = 0.1, .values = 0, .direction = 1e-300}}, {"b", {}}};
+    const optim::VariableSquares known = {{"a", {.gradient = 0.1, .values = 0, .direction = 1e-300}},
+                                          {"b", {}}};
     const LogEntry back = ThroughTheWire({.index = 6, .what = measure, .known = known});
     EXPECT_EQ(std::get<Measure>(back.what).version, 4);
     EXPECT_EQ(std::get<Measure>(back.what).contributors, measure.contributors);
@@ -216,7 +218,8 @@ TEST_F(StrangeDecision, ASumOfSquaresBelowZeroIsRefused) {
 }
 
 TEST_F(StrangeDecision, FailsTheFollowersJobAndNamesTheLeader) {
-  Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
+  Shard shard(
+      {.slices = {}, .optimizer = optim::MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.set_index(1);
   EXPECT_EQ(Follow(decision_, shard), absl::OkStatus());
   EXPECT_EQ(shard.failure(),
@@ -224,7 +227,8 @@ TEST_F(StrangeDecision, FailsTheFollowersJobAndNamesTheLeader) {
 }
 
 TEST_F(StrangeDecision, OutOfOrderEndsOnlyTheStream) {
-  Shard shard({.slices = {}, .optimizer = MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
+  Shard shard(
+      {.slices = {}, .optimizer = optim::MakeOptimizer({.name = "SGD", .hyperparameters = {}}).value()});
   decision_.mutable_marker()->set_token("m");
   EXPECT_EQ(Follow(decision_, shard).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(shard.next_index(), 1);

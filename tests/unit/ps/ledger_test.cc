@@ -1,4 +1,4 @@
-#include "ps/ledger.h"
+#include "ps/log/ledger.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "ps/membership.h"
+#include "ps/job/membership.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

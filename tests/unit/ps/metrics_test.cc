@@ -1,4 +1,4 @@
-#include "ps/metrics.h"
+#include "ps/shard/metrics.h"
 
 #include <chrono>
 

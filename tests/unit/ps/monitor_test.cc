@@ -1,4 +1,4 @@
-#include "ps/monitor.h"
+#include "ps/monitor/monitor.h"
 
 #include <chrono>
 #include <set>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/monitor_pages.h"
+#include "ps/monitor/monitor_pages.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 
@@ -125,7 +125,7 @@ TEST_F(MonitorTest, AFailedJobIsUnhealthy) {
   leave.set_reason(v1::LEAVE_REASON_FAILED);
   leave.set_message("the loss is nan");
   server_.Leave(leave, [](const absl::StatusOr<v1::LeaveResponse>&) {});
-  const net::HttpReply health = monitor_.Page("/healthz");
+  const monitor::HttpReply health = monitor_.Page("/healthz");
   EXPECT_EQ(health.status, 503);
   EXPECT_THAT(health.body, HasSubstr("worker/0 failed: the loss is nan"));
 }

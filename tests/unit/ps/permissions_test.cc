@@ -1,11 +1,11 @@
-#include "ps/permissions.h"
+#include "ps/rpc/permissions.h"
 
 #include <functional>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/server.h"
+#include "ps/job/server.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 

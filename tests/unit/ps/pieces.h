@@ -10,10 +10,10 @@
 #include "absl/types/span.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "cairn/v1/session.pb.h"
-#include "common/net/frame.h"
-#include "common/net/placement.h"
-#include "ps/optim/optimizer.h"
-#include "ps/variable_store.h"
+#include "common/net/cluster/placement.h"
+#include "common/net/wire/frame.h"
+#include "optim/optimizer.h"
+#include "optim/store/variable_store.h"
 #include "tests/support/borrowed.h"
 
 namespace cairn::ps {
@@ -63,11 +63,11 @@ inline v1::CreateRequest TrainingJob(const std::vector<std::pair<std::string, in
   return request;
 }
 
-inline std::unique_ptr<Optimizer> Sgd(double rate) {
-  return MakeOptimizer({.name = "SGD", .hyperparameters = {{"learning_rate", rate}}}).value();
+inline std::unique_ptr<optim::Optimizer> Sgd(double rate) {
+  return optim::MakeOptimizer({.name = "SGD", .hyperparameters = {{"learning_rate", rate}}}).value();
 }
 
-inline std::vector<float> ToVector(const Values& values) {
+inline std::vector<float> ToVector(const optim::Values& values) {
   return {values.data->span().begin(), values.data->span().end()};
 }
 

@@ -1,5 +1,5 @@
 // How a task of cairn-ps ends without a job. Whole runs are in tests/integration.
-#include "ps/ps_task.h"
+#include "ps/task/ps_task.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ps/sequencer.h"
+#include "ps/log/sequencer.h"
 
 namespace cairn::ps {
 

@@ -1,5 +1,5 @@
 // Answers of a primary with a backup to clients, and the cases in which it continues alone.
-#include "ps/replicator.h"
+#include "ps/replication/replicator.h"
 
 #include <functional>
 #include <optional>

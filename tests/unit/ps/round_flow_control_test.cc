@@ -1,4 +1,4 @@
-#include "ps/round_flow_control.h"
+#include "ps/shard/round_flow_control.h"
 
 #include <ostream>
 

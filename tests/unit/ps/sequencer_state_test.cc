@@ -1,5 +1,5 @@
 // A backup that takes the inputs of a sequencer has the same state, whatever the inputs are.
-#include "ps/sequencer_state.h"
+#include "ps/log/sequencer_state.h"
 
 #include <deque>
 #include <random>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
-#include "ps/sequencer.h"
+#include "ps/log/sequencer.h"
 
 namespace cairn::ps {
 namespace {
@@ -32,7 +32,7 @@ class QuietSink final : public LogSink {
 
 struct Case {
   PolicyConfig policy;
-  std::vector<Norms> norms{};
+  std::vector<optim::Norms> norms{};
 };
 
 PolicyConfig WithData(PolicyConfig config, bool elsewhere) {
@@ -105,8 +105,9 @@ class ReplicatedInputs : public testing::TestWithParam<Case> {
   std::map<int, int64_t> steps_;
 };
 INSTANTIATE_TEST_SUITE_P(Of, ReplicatedInputs,
-                         testing::Values(Case{kSync}, Case{kSync, {Norms::kGradient, Norms::kLayer}},
-                                         Case{kAsync}, Case{kAsync, {Norms::kGradient}}, Case{kSsp},
+                         testing::Values(Case{kSync},
+                                         Case{kSync, {optim::Norms::kGradient, optim::Norms::kLayer}},
+                                         Case{kAsync}, Case{kAsync, {optim::Norms::kGradient}}, Case{kSsp},
                                          Case{WithData(kSync, false)}, Case{WithData(kAsync, true)},
                                          Case{WithData(kSsp, false)}));
 
@@ -129,6 +130,7 @@ TEST_P(ReplicatedInputs, MakeABackupWithTheSameState) {
   EXPECT_GT(primary_->version(), 0);
 }
 
+// An input that is refused, and therefore not replicated.
 class RefusedInput : public testing::Test {
  protected:
   RefusedInput() { sequencer_.ReplicateTo(&sink_, /*own_server=*/0); }
@@ -143,7 +145,7 @@ class RefusedInput : public testing::Test {
   Sequencer sequencer_{MakePolicy(kSync).value(), kServers, {}, Progress(), kWorkers};
 };
 
-TEST_F(RefusedInput, OfAServerOrWorkerThatTheJobLacksIsNotReplicated) {
+TEST_F(RefusedInput, NamesAServerOrWorkerThatTheJobLacks) {
   EXPECT_THAT(std::string(Refused(EntriesExecuted{kServers, 1}).message()),
               HasSubstr("ps/2, but the number of servers is 2"));
   EXPECT_THAT(std::string(Refused(WorkerJoined{kWorkers, 1}).message()),
@@ -151,11 +153,11 @@ TEST_F(RefusedInput, OfAServerOrWorkerThatTheJobLacksIsNotReplicated) {
   EXPECT_EQ(Refused(PushStaged{-1, {}}).code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(RefusedInput, OfAnotherProcessThanTheChiefIsNotReplicated) {
+TEST_F(RefusedInput, ComesFromAnotherProcessThanTheChief) {
   EXPECT_EQ(Refused(ConfigChanged{1, 1, {}}).code(), absl::StatusCode::kAborted);
 }
 
-TEST_F(RefusedInput, ForAFullLogIsNotReplicated) {
+TEST_F(RefusedInput, FindsTheLogFull) {
   for (size_t i = 0; i < Sequencer::kMaxUnexecuted; ++i) {
     ASSERT_EQ(sequencer_.Step(MarkerPlaced{{.token = "m"}}), absl::OkStatus());
   }

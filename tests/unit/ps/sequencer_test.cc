@@ -1,4 +1,4 @@
-#include "ps/sequencer.h"
+#include "ps/log/sequencer.h"
 
 #include <chrono>
 
@@ -6,9 +6,9 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/follow_proto.h"
-#include "ps/replicator.h"
-#include "ps/sequencer_feed.h"
+#include "ps/log/follow_proto.h"
+#include "ps/log/sequencer_feed.h"
+#include "ps/replication/replicator.h"
 
 namespace cairn::ps {
 namespace {
@@ -31,8 +31,9 @@ std::string ToText(const LogEntry& entry) {
     return absl::StrCat(entry.index, ": v", apply->version, " of ", ToText(apply->contributors), known);
   }
   if (const auto* measure = std::get_if<Measure>(&entry.what)) {
-    return absl::StrCat(entry.index, ": measure ", measure->norms == Norms::kLayer ? "layer" : "gradient",
-                        " v", measure->version, " of ", ToText(measure->contributors), known);
+    return absl::StrCat(entry.index, ": measure ",
+                        measure->norms == optim::Norms::kLayer ? "layer" : "gradient", " v", measure->version,
+                        " of ", ToText(measure->contributors), known);
   }
   if (const auto* refuse = std::get_if<Refuse>(&entry.what)) {
     return absl::StrCat(entry.index, ": refuse ", refuse->key.worker, ".", refuse->key.incarnation, ".",
@@ -219,7 +220,7 @@ TEST_F(SequencerTest, AStalledServerLimitsTheEntriesOfClients) {
   sequencer_.OnExecuted(0, written);
   const absl::Status full = sequencer_.WriteMarker({.token = "b"}).status();
   EXPECT_EQ(full, absl::ResourceExhaustedError(
-                      "the log holds 16384 entries, at most 16384, that ps/1 has not executed"));
+                      "the log holds 16384 entries that ps/1 has not executed; the limit is 16384"));
   EXPECT_EQ(sequencer_.ChangeConfig(/*incarnation=*/1, /*number=*/1, {.learning_rate = 1.0f}), full);
   sequencer_.OnStaged(0, Push(0, /*incarnation=*/7, 1));  // by a non-member: would be refused
   EXPECT_EQ(log().size(), Sequencer::kMaxUnexecuted);
@@ -280,7 +281,7 @@ class MeasuringSequencerTest : public testing::Test {
  protected:
   MeasuringSequencerTest()
       : sequencer_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2,
-                   {Norms::kGradient, Norms::kLayer}) {
+                   {optim::Norms::kGradient, optim::Norms::kLayer}) {
     EXPECT_EQ(sequencer_.Subscribe(0, 1, sink_), absl::OkStatus());
     EXPECT_EQ(sequencer_.Subscribe(1, 1, other_sink_), absl::OkStatus());
     sequencer_.Join(0, 1);
@@ -289,7 +290,7 @@ class MeasuringSequencerTest : public testing::Test {
     for (int server : {0, 1}) sequencer_.OnStaged(server, Push(0, 1, step));
   }
   // One band of "a" on each server, in this order.
-  void Report(int server, int64_t index, const Squares& band) {
+  void Report(int server, int64_t index, const optim::Squares& band) {
     sequencer_.OnSums(server, {.index = index, .slices = {{"a", server, {band}}}});
   }
   std::vector<std::string>& log() { return sink_->entries; }
@@ -413,7 +414,8 @@ TEST_F(MeasuringSequencerTest, ALeaderThatWasPausedGivesTheServersAnotherMinute)
 class ReplicatedSequencerTest : public testing::Test {
  protected:
   ReplicatedSequencerTest()
-      : backup_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2, std::vector{Norms::kGradient}) {
+      : backup_(MakePolicy({.mode = "async"}).value(), /*num_servers=*/2,
+                std::vector{optim::Norms::kGradient}) {
     Take(WorkerJoined{0, 1});
   }
   // Takes an input that arrives as a message.

@@ -4,11 +4,11 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/backup_session.h"
-#include "ps/server.h"
+#include "ps/job/server.h"
+#include "ps/rpc/backup_session.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 #include "tests/unit/ps/recording_port.h"
@@ -83,7 +83,8 @@ class PromotedServer : public testing::Test {
       EXPECT_EQ(promoted.status(), absl::OkStatus());
     });
     shard_->Append(
-        {.index = 1, .what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+        {.index = 1,
+         .what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
     shard_->Flush();
   }
 
@@ -126,7 +127,7 @@ TEST_F(PromotedServer, ReportsThatItWaitsForTheGradientOfALiveWorker) {
   EXPECT_EQ(push->AddChunk(At(0), Bytes({3, 4})), absl::OkStatus());
   shard_->FinishPush(std::move(push), [](const absl::StatusOr<PushResult>&) {});
   ASSERT_THAT(leader_->sums, SizeIs(1));
-  EXPECT_THAT(leader_->sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 25}));
+  EXPECT_THAT(leader_->sums[0].slices[0].bands, ElementsAre(optim::Squares{.gradient = 25}));
   server_.Tick();
   EXPECT_THAT(leader_->waiting, SizeIs(10));
   EXPECT_TRUE(server_.ready());

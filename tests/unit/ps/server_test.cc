@@ -1,4 +1,4 @@
-#include "ps/server.h"
+#include "ps/job/server.h"
 
 #include <cmath>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"

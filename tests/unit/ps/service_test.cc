@@ -1,6 +1,6 @@
 // The service over real gRPC, and sessions over each transport, with a client that delays reading
 // its answers.
-#include "ps/service.h"
+#include "ps/rpc/service.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,18 +16,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "cairn/v1/parameter_server.grpc.pb.h"
+#include "client/transport/data_channel_transport.h"
+#include "client/transport/grpc_transport.h"
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "ps/data_channel_service.h"
+#include "ps/rpc/data_channel_service.h"
 #include "tests/support/data_sockets.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
-#include "worker/client/data_channel_transport.h"
-#include "worker/client/grpc_transport.h"
 
 namespace cairn::ps {
 namespace {

@@ -1,11 +1,11 @@
-#include "ps/session.h"
+#include "ps/rpc/session.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/codec.h"
-#include "common/net/update_chunk.h"
+#include "common/net/wire/codec.h"
+#include "common/net/wire/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"

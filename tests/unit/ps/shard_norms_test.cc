@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 #include "tests/unit/ps/pieces.h"
 #include "tests/unit/ps/recording_port.h"
 
@@ -19,7 +19,8 @@ class ClippingShardTest : public testing::Test {
  protected:
   ClippingShardTest()
       : shard_({.slices = Vectors({{"a", 2}}),
-                .optimizer = MakeOptimizer({"SGD", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
+                .optimizer =
+                    optim::MakeOptimizer({"SGD", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
                 .final_version = 0}) {
     shard_.ConnectTo(&port_);
     auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
@@ -40,11 +41,11 @@ class ClippingShardTest : public testing::Test {
 };
 
 TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesTheTotals) {
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
   ASSERT_EQ(port_.sums.size(), 1u);
   EXPECT_EQ(port_.sums[0].index, 1);
   ASSERT_EQ(port_.sums[0].slices.size(), 1u);
-  EXPECT_THAT(port_.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
+  EXPECT_THAT(port_.sums[0].slices[0].bands, ElementsAre(optim::Squares{.gradient = 100}));
   EXPECT_FALSE(answer_.has_value());
   EXPECT_EQ(shard_.store().current().version, 0);
   // Another server has three times this sum, so the total norm is 20.
@@ -56,7 +57,7 @@ TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesTheTotals) {
 
 TEST_F(ClippingShardTest, UnansweredSumsCanBeReportedAgain) {
   EXPECT_FALSE(shard_.UnansweredSums().has_value());
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kGradient}});
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
   ASSERT_TRUE(shard_.UnansweredSums().has_value());
   EXPECT_EQ(shard_.UnansweredSums()->index, 1);
   EXPECT_EQ(shard_.UnansweredSums()->slices[0].bands, port_.sums[0].slices[0].bands);
@@ -72,7 +73,7 @@ TEST_F(ClippingShardTest, AnUpdateThatWasNotMeasuredFailsTheJob) {
 }
 
 TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = Norms::kLayer}});
+  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kLayer}});
   EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(port_.sums, IsEmpty());
 }
@@ -80,7 +81,7 @@ TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {
 TEST_F(ClippingShardTest, AMeasureOfAMissingPushFailsTheJob) {
   Gradient other = gradient_;
   other.key.worker = 4;
-  Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = Norms::kGradient}});
+  Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = optim::Norms::kGradient}});
   EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(port_.sums, IsEmpty());
   EXPECT_EQ(answer_->status(), shard_.failure());

@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/replicator.h"
-#include "ps/shard.h"
+#include "ps/replication/replicator.h"
+#include "ps/shard/shard.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 #include "tests/unit/ps/recording_port.h"
@@ -21,17 +21,18 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // The totals of all servers: the sums of this shard, and three times as much on the others.
-const VariableSquares kClipped = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}};
+const optim::VariableSquares kClipped = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}};
 
 // The backup of a shard of two elements, under LAMB: it receives entries and is then promoted.
 class ReplicatedShard {
  public:
   ReplicatedShard()
       : shard({.slices = Vectors({{"a", 2}}),
-               .optimizer = MakeOptimizer({"Lamb", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
+               .optimizer =
+                   optim::MakeOptimizer({"Lamb", {{"learning_rate", 1}, {"global_clipnorm", 5}}}).value(),
                .most_workers = 2}) {}
 
-  LogEntry MeasureOf(Norms norms, VariableSquares known = {}) {
+  LogEntry MeasureOf(optim::Norms norms, optim::VariableSquares known = {}) {
     return {.what = Measure{.version = 1, .contributors = {gradient}, .norms = norms},
             .known = std::move(known)};
   }
@@ -82,18 +83,19 @@ class ReplicatedShard {
 
 TEST(ReplicatedShard, IsPromotedBetweenTwoMeasures) {
   ReplicatedShard undisturbed, backup;
-  ASSERT_EQ(undisturbed.Replicate(undisturbed.MeasureOf(Norms::kGradient), /*with_mean=*/true),
+  ASSERT_EQ(undisturbed.Replicate(undisturbed.MeasureOf(optim::Norms::kGradient), /*with_mean=*/true),
             absl::OkStatus());
-  ASSERT_EQ(undisturbed.Replicate(undisturbed.MeasureOf(Norms::kLayer, kClipped), /*with_mean=*/false),
+  ASSERT_EQ(undisturbed.Replicate(undisturbed.MeasureOf(optim::Norms::kLayer, kClipped), /*with_mean=*/false),
             absl::OkStatus());
   ASSERT_EQ(undisturbed.Replicate(undisturbed.TheApply(), /*with_mean=*/false), absl::OkStatus());
 
-  ASSERT_EQ(backup.Replicate(backup.MeasureOf(Norms::kGradient), /*with_mean=*/true), absl::OkStatus());
+  ASSERT_EQ(backup.Replicate(backup.MeasureOf(optim::Norms::kGradient), /*with_mean=*/true),
+            absl::OkStatus());
   backup.Promote();
   ASSERT_TRUE(backup.shard.UnansweredSums().has_value());
   EXPECT_EQ(backup.shard.UnansweredSums()->index, 1);
-  EXPECT_THAT(backup.shard.UnansweredSums()->slices[0].bands, ElementsAre(Squares{.gradient = 100}));
-  backup.Decide(backup.MeasureOf(Norms::kLayer, kClipped));
+  EXPECT_THAT(backup.shard.UnansweredSums()->slices[0].bands, ElementsAre(optim::Squares{.gradient = 100}));
+  backup.Decide(backup.MeasureOf(optim::Norms::kLayer, kClipped));
   ASSERT_EQ(backup.port.sums.size(), 1u);
   EXPECT_EQ(backup.port.sums[0].index, 2);
   backup.Decide(backup.TheApply());
@@ -107,23 +109,23 @@ TEST(ReplicatedShard, IsPromotedBetweenTwoMeasures) {
 TEST(ReplicatedShard, AMeasureWithLostGradientsWaitsForThem) {
   ReplicatedShard backup;
   backup.Promote();
-  backup.Decide(backup.MeasureOf(Norms::kGradient));
+  backup.Decide(backup.MeasureOf(optim::Norms::kGradient));
   EXPECT_THAT(backup.shard.Missing(), ElementsAre(backup.gradient.key));
   EXPECT_EQ(backup.shard.WaitsAt(), 1);
   EXPECT_THAT(backup.port.sums, IsEmpty());
   backup.PushAgain();
   EXPECT_EQ(backup.shard.WaitsAt(), 0);
   ASSERT_EQ(backup.port.sums.size(), 1u);
-  EXPECT_THAT(backup.port.sums[0].slices[0].bands, ElementsAre(Squares{.gradient = 100}));
-  backup.Decide(backup.MeasureOf(Norms::kLayer, kClipped));
+  EXPECT_THAT(backup.port.sums[0].slices[0].bands, ElementsAre(optim::Squares{.gradient = 100}));
+  backup.Decide(backup.MeasureOf(optim::Norms::kLayer, kClipped));
   backup.Decide(backup.TheApply());
   EXPECT_EQ((*backup.answer)->outcome, v1::OUTCOME_ACCEPTED);
 }
 
 TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
   ReplicatedShard backup;
-  const LogEntry gradient = backup.MeasureOf(Norms::kGradient),
-                 layer = backup.MeasureOf(Norms::kLayer, kClipped);
+  const LogEntry gradient = backup.MeasureOf(optim::Norms::kGradient),
+                 layer = backup.MeasureOf(optim::Norms::kLayer, kClipped);
   EXPECT_THAT(std::string(backup.Replicate(backup.TheApply(), /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
   EXPECT_FALSE(backup.Replicate(layer, /*with_mean=*/true).ok());
@@ -139,7 +141,7 @@ TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
 
 TEST(ReplicatedShard, RefusesAnUpdateThatIsNotTheNextOne) {
   ReplicatedShard backup;
-  LogEntry later = backup.MeasureOf(Norms::kGradient);
+  LogEntry later = backup.MeasureOf(optim::Norms::kGradient);
   std::get<Measure>(later.what).version = 2;
   EXPECT_THAT(std::string(backup.Replicate(later, /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log belongs to the update to version 2, but follows version 0"));
@@ -151,7 +153,7 @@ TEST(ReplicatedShard, ContinuesFromTheVersionOfTheReceivedState) {
   state.set_next_index(7);
   state.set_version(5);
   ASSERT_EQ(backup.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
-  LogEntry next = backup.MeasureOf(Norms::kGradient);
+  LogEntry next = backup.MeasureOf(optim::Norms::kGradient);
   EXPECT_FALSE(backup.Replicate(next, /*with_mean=*/true).ok());
   std::get<Measure>(next.what).version = 6;
   EXPECT_EQ(backup.Replicate(next, /*with_mean=*/true), absl::OkStatus());
@@ -159,7 +161,7 @@ TEST(ReplicatedShard, ContinuesFromTheVersionOfTheReceivedState) {
 
 TEST(ReplicatedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
   ReplicatedShard backup;
-  LogEntry strange = backup.MeasureOf(Norms::kGradient);
+  LogEntry strange = backup.MeasureOf(optim::Norms::kGradient);
   std::get<Measure>(strange.what).contributors[0].key.worker = 2;
   const PushKey key = std::get<Measure>(strange.what).contributors[0].key;
   for (const LogEntry& entry :

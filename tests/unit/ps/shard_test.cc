@@ -1,4 +1,4 @@
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 
 #include <optional>
 
@@ -277,7 +277,7 @@ TEST_F(ShardTest, AnUpdateWithAMissingPushFailsTheJob) {
 
 TEST_F(ShardTest, AMeasureWithoutNormsFailsTheJob) {
   Push(Key(0, 1), {1, 2}, first_);
-  Decide(Measure{.version = 1, .contributors = {From(Key(0, 1))}, .norms = Norms::kGradient});
+  Decide(Measure{.version = 1, .contributors = {From(Key(0, 1))}, .norms = optim::Norms::kGradient});
   EXPECT_EQ(first_->status(),
             absl::InternalError("ps/0 made an invalid decision: entry 1 of the log measures an update, "
                                 "but the job's optimizer takes no norms"));
@@ -375,9 +375,10 @@ TEST_F(ShardTest, ExecutionIsReportedEvenIfTheQueueIsNeverEmpty) {
 class SmallShard {
  public:
   explicit SmallShard(int64_t memory_limit,
-                      const OptimizerConfig& optimizer = {"SGD", {{"learning_rate", 1}, {"momentum", 0.5}}})
+                      const optim::OptimizerConfig& optimizer = {"SGD",
+                                                                 {{"learning_rate", 1}, {"momentum", 0.5}}})
       : shard({.slices = Vectors({{"a", 1}}),
-               .optimizer = MakeOptimizer(optimizer).value(),
+               .optimizer = optim::MakeOptimizer(optimizer).value(),
                .memory_limit = memory_limit}) {
     shard.ConnectTo(&port);
   }

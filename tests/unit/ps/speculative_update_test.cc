@@ -1,5 +1,5 @@
 // Speculative updates: they give the same bits as regular updates, or have no effect.
-#include "ps/speculative_update.h"
+#include "ps/shard/speculative_update.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include <random>
 #include <thread>
 
-#include "common/net/update_chunk.h"
+#include "common/net/wire/update_chunk.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 #include "tests/unit/ps/two_shards.h"
 
 namespace cairn::ps {
@@ -27,13 +27,13 @@ class ParallelSpeculativeUpdateTest : public SpeculativeUpdateTest {
 
 auto Optimizers() {
   return testing::Values(
-      OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
-      OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
+      optim::OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
+      optim::OptimizerConfig{.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}, {"momentum", 0.9}}},
       // Its slot begins at 0.1.
-      OptimizerConfig{.name = "Adagrad", .hyperparameters = {{"learning_rate", 0.1}}},
-      OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}});
+      optim::OptimizerConfig{.name = "Adagrad", .hyperparameters = {{"learning_rate", 0.1}}},
+      optim::OptimizerConfig{.name = "Adam", .hyperparameters = {{"learning_rate", 0.001}}});
 }
-std::string NameOfOptimizer(const testing::TestParamInfo<OptimizerConfig>& test) {
+std::string NameOfOptimizer(const testing::TestParamInfo<optim::OptimizerConfig>& test) {
   return test.param.name + (test.param.hyperparameters.count("momentum") > 0 ? "WithMomentum" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Of, SpeculativeUpdateTest, Optimizers(), NameOfOptimizer);

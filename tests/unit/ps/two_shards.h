@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/net/update_chunk.h"
+#include "common/net/wire/update_chunk.h"
 #include "gtest/gtest.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 #include "tests/support/borrowed.h"
 #include "tests/unit/ps/pieces.h"
 
@@ -50,9 +50,9 @@ inline std::vector<net::Slice> SlicesOfTwoShards() {
 
 class Side {
  public:
-  Side(bool ahead, const OptimizerConfig& optimizer, ThreadPool* thread_pool = nullptr)
+  Side(bool ahead, const optim::OptimizerConfig& optimizer, ThreadPool* thread_pool = nullptr)
       : shard_({.slices = SlicesOfTwoShards(),
-                .optimizer = MakeOptimizer(optimizer).value(),
+                .optimizer = optim::MakeOptimizer(optimizer).value(),
                 .speculative_updates = ahead,
                 .thread_pool = thread_pool}) {
     shard_.ConnectTo(&port_);
@@ -113,7 +113,7 @@ class Side {
 };
 
 // The same pushes to a shard with speculative updates and to one without.
-class SpeculativeUpdateTest : public testing::TestWithParam<OptimizerConfig> {
+class SpeculativeUpdateTest : public testing::TestWithParam<optim::OptimizerConfig> {
  protected:
   explicit SpeculativeUpdateTest(int threads = 1)
       : thread_pool_(threads), speculative_(true, GetParam(), &thread_pool_), after_(false, GetParam()) {}

@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/speculative_update.h"
+#include "ps/shard/speculative_update.h"
 #include "tests/unit/ps/two_shards.h"
 
 namespace cairn::ps {
@@ -14,7 +14,7 @@ using testing::IsEmpty;
 
 class UpdateFlowControlTest : public SpeculativeUpdateTest {};
 INSTANTIATE_TEST_SUITE_P(Of, UpdateFlowControlTest,
-                         testing::Values(OptimizerConfig{.name = "SGD", .hyperparameters = {}}));
+                         testing::Values(optim::OptimizerConfig{.name = "SGD", .hyperparameters = {}}));
 
 constexpr uint64_t kNoLimit = SpeculativeUpdate::kNoLimit;
 

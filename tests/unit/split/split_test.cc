@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "common/core/mutex.h"
-#include "common/core/thread.h"
-#include "common/net/grpc_util.h"
+#include "common/net/grpc/grpc_util.h"
+#include "common/system/thread.h"
 #include "tests/support/data_sockets.h"
 #include "tests/unit/nn/several_devices.h"
-#include "worker/allreduce/data_link.h"
+#include "worker/peer/data_link.h"
 #include "worker/split/stage_leader.h"
 #include "worker/split/stage_worker.h"
 

@@ -1,4 +1,4 @@
-#include "worker/callbacks.h"
+#include "worker/training/callbacks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "common/core/files.h"
 #include "tests/unit/nn/models.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/job.h"
+#include "worker/options/job.h"
 
 namespace cairn::worker {
 namespace {

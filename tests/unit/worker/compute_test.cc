@@ -1,4 +1,4 @@
-#include "worker/compute.h"
+#include "worker/placement/compute.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

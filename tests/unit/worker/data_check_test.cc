@@ -1,4 +1,4 @@
-#include "worker/data_check.h"
+#include "worker/inputs/data_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/data_record.h"
+#include "worker/export/data_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

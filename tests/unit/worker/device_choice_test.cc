@@ -1,4 +1,4 @@
-#include "worker/device_choice.h"
+#include "worker/devices/device_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

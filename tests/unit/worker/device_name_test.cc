@@ -1,4 +1,4 @@
-#include "worker/device_name.h"
+#include "worker/devices/device_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/evaluator.h"
+#include "worker/training/evaluator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/finite.h"
+#include "worker/model/finite.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/device.h"
-#include "worker/nn/replica.h"
+#include "nn/replica/replica.h"
 
 namespace cairn::worker {
 namespace {

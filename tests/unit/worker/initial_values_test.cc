@@ -1,4 +1,4 @@
-#include "worker/initial_values.h"
+#include "worker/inputs/initial_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

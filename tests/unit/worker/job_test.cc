@@ -1,4 +1,4 @@
-#include "worker/job.h"
+#include "worker/options/job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,10 @@
-#include "worker/layer_placement.h"
+#include "worker/placement/layer_placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/device.h"
+#include "worker/devices/placement_rule.h"
 
 namespace cairn::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/metrics.h"
+#include "worker/report/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "tests/support/fake_clock.h"
-#include "worker/status_pages.h"
+#include "worker/report/status_pages.h"
 
 namespace cairn::worker {
 namespace {

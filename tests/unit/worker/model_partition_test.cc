@@ -1,4 +1,4 @@
-#include "worker/model_partition.h"
+#include "worker/placement/model_partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The expected values were computed with Keras 3.15's own classes.
-#include "worker/monitor.h"
+#include "worker/training/monitor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

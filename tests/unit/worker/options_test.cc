@@ -1,11 +1,11 @@
-#include "worker/options.h"
+#include "worker/options/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
 
-#include "common/core/flags.h"
+#include "common/flags/flags.h"
 
 namespace cairn::worker {
 namespace {

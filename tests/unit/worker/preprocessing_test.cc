@@ -1,4 +1,4 @@
-#include "worker/preprocessing.h"
+#include "worker/export/preprocessing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

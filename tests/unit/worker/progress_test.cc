@@ -1,4 +1,4 @@
-#include "worker/progress.h"
+#include "worker/report/progress.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

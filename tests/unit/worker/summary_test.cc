@@ -1,4 +1,4 @@
-#include "worker/summary.h"
+#include "worker/report/summary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/wire_flags.h"
+#include "worker/options/wire_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

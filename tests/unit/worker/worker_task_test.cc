@@ -1,5 +1,5 @@
 // How a task that cannot train ends. Whole runs are in tests/integration.
-#include "worker/worker_task.h"
+#include "worker/task/worker_task.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <string>
 
+#include "data/array/synthetic_mnist.h"
 #include "tests/support/source_dir.h"
-#include "worker/data/synthetic_mnist.h"
 
 namespace cairn::worker {
 namespace {
@@ -20,8 +20,8 @@ class WorkerTaskTest : public testing::Test {
     EXPECT_NE(mkdtemp(directory_.data()), nullptr);
     EXPECT_TRUE(data::WriteSyntheticMnist(directory_, 64, 32, 1).ok());
     options_.model = InSource("tests/support/data/keras316_mnist_cnn.json");
-    options_.data_dir = directory_;
-    options_.device = "/cpu:0";
+    options_.data.path = directory_;
+    options_.devices.device = "/cpu:0";
     options_.connect_timeout_seconds = 0.2;
     // Nothing listens on port 1.
     EXPECT_TRUE(cluster_.spec.Add({"ps", 0}, {"127.0.0.1", 1}).ok());
@@ -49,7 +49,7 @@ class WorkerTaskTest : public testing::Test {
  private:
   const net::Access access_;
   const ListenFlags listen_;
-  const net::MetricsFlags pages_;
+  const monitor::MetricsFlags pages_;
   const TraceFlags traced_;
   SignalQueue signals_{SIGHUP};
   FaultPoints faults_{{}};
@@ -61,12 +61,12 @@ TEST_F(WorkerTaskTest, AMissingModelIsAUsageError) {
 }
 
 TEST_F(WorkerTaskTest, MissingDataIsAUsageError) {
-  options_.data_dir = "/nonexistent";
+  options_.data.path = "/nonexistent";
   EXPECT_EQ(Run(), ExitCode::kUsage);
 }
 
 TEST_F(WorkerTaskTest, AnUnknownDeviceIsAUsageError) {
-  options_.device = "/gpu:99";
+  options_.devices.device = "/gpu:99";
   EXPECT_EQ(Run(), ExitCode::kUsage);
 }
 

@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/optim/apply.h"
-#include "ps/optim/optimizer.h"
+#include "optim/apply.h"
+#include "optim/optimizer.h"
 #include "ps/policy/policy.h"
 
 namespace cairn::ps {
@@ -21,9 +21,9 @@ using testing::Pointwise;
 
 class TinyServer {
  public:
-  TinyServer(const PolicyConfig& policy, const OptimizerConfig& optimizer, std::vector<float> values)
+  TinyServer(const PolicyConfig& policy, const optim::OptimizerConfig& optimizer, std::vector<float> values)
       : policy_(MakePolicy(policy).value()),
-        optimizer_(MakeOptimizer(optimizer).value()),
+        optimizer_(optim::MakeOptimizer(optimizer).value()),
         values_(std::move(values)) {
     for (int worker = 0; worker < policy.expected_workers; ++worker)
       policy_->OnJoin(worker, /*incarnation=*/1);
@@ -51,20 +51,20 @@ class TinyServer {
 
  private:
   void Update(const Apply& apply) {
-    std::vector<WeightedGradient> gradients;
+    std::vector<optim::WeightedGradient> gradients;
     for (const Gradient& gradient : apply.contributors) {
       gradients.push_back({staged_.at(gradient.key.worker).data(), gradient.examples});
     }
-    std::vector<Slot> slots;
-    for (std::vector<float>& slot : slots_) slots.push_back(InPlace(slot.data()));
+    std::vector<optim::Slot> slots;
+    for (std::vector<float>& slot : slots_) slots.push_back(optim::InPlace(slot.data()));
     const int64_t count = static_cast<int64_t>(values_.size());
-    ASSERT_EQ(ApplyMean(*optimizer_, {apply.version, optimizer_->learning_rate(apply.version - 1)}, gradients,
-                        {count, values_.data(), slots, values_.data()}),
-              kAllFinite);
+    ASSERT_EQ(optim::ApplyMean(*optimizer_, {apply.version, optimizer_->learning_rate(apply.version - 1)},
+                               gradients, {count, values_.data(), slots, values_.data()}),
+              optim::kAllFinite);
   }
 
   std::unique_ptr<UpdatePolicy> policy_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<float> values_;
   std::vector<std::vector<float>> slots_;
   std::map<int, std::vector<float>> staged_;
@@ -125,7 +125,7 @@ TEST(PublishedNumbers, ElasticDlAsyncAppliesEachPushAtOnce) {
   EXPECT_EQ(server.version(), 2);
 }
 
-const OptimizerConfig kAdam{"Adam", {{"learning_rate", 0.1}, {"epsilon", 1e-8}}};
+const optim::OptimizerConfig kAdam{"Adam", {{"learning_rate", 0.1}, {"epsilon", 1e-8}}};
 
 TEST(PublishedNumbers, AdamTakesOneStepOnTheMeanOfASyncRound) {
   TinyServer server(Sync(2), kAdam, {1});

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/files.h"
-#include "common/net/placement.h"
+#include "common/net/cluster/placement.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/writer.h"
 

@@ -8,13 +8,13 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/core/files.h"
+#include "data/array/array_file.h"
+#include "data/array/array_rows.h"
+#include "data/file/byte_reader.h"
 #include "tests/support/source_dir.h"
-#include "worker/data/array_file.h"
-#include "worker/data/array_rows.h"
-#include "worker/data/byte_reader.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/weights.h"
-#include "worker/prediction.h"
+#include "worker/inputs/prediction.h"
 
 namespace cairn::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/prediction.h"
+#include "worker/inputs/prediction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "worker/nn/model.h"
+#include "nn/model.h"
 
 namespace cairn::worker {
 

@@ -10,7 +10,7 @@
 
 #include "cairn/tensorboard/v1/event.pb.h"
 #include "common/core/files.h"
-#include "worker/data/tf_record.h"
+#include "data/tf_record/tf_record.h"
 
 namespace cairn::worker {
 

@@ -1,0 +1,290 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/commands/command.h"
+#include "common/core/files.h"
+#include "common/core/status.h"
+#include "common/flags/flag_table.h"
+#include "common/flags/flags.h"
+#include "common/flags/words.h"
+#include "common/memory/out_of_memory.h"
+#include "common/system/cores.h"
+#include "data/array/array_file.h"
+#include "data/array/array_rows.h"
+#include "data/array/npy.h"
+#include "data/class_names.h"
+#include "data/csv/csv_schema.h"
+#include "data/dataset.h"
+#include "data/targets.h"
+#include "worker/export/preprocessing.h"
+#include "worker/export/weights.h"
+#include "worker/inputs/inputs.h"
+#include "worker/inputs/prediction.h"
+#include "worker/options/job.h"
+#include "worker/options/options.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn predict";
+
+// Shortens a number for display, "0.998"; --output has full precision.
+std::string Number(float value) {
+  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // never "-nan"
+}
+
+// The name of a class, or its index if `names` has no name for it.
+std::string ClassOf(int64_t index, absl::Span<const std::string> names) {
+  if (index >= static_cast<int64_t>(names.size())) return absl::StrCat(index);
+  return absl::Utf8SafeCHexEscape(names[static_cast<size_t>(index)]);
+}
+
+// The line of one example. `outputs` [width]: probabilities, if the loss defines them.
+std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
+                   absl::Span<const std::string> class_names) {
+  const bool undecided =
+      std::any_of(outputs.begin(), outputs.end(), [](float value) { return std::isnan(value); });
+  if (nn::IsClassification(loss.kind) && undecided) return "nan\tnan";
+  if (nn::IsClassification(loss.kind) && loss.kind != kernels::LossKind::kBinaryCrossentropy) {
+    const auto largest = std::max_element(outputs.begin(), outputs.end());
+    return absl::StrCat(ClassOf(largest - outputs.begin(), class_names), "\t", Number(*largest));
+  }
+  if (nn::IsClassification(loss.kind) && outputs.size() == 1) {
+    return absl::StrCat(ClassOf(outputs[0] > 0.5f ? 1 : 0, class_names), "\t", Number(outputs[0]));
+  }
+  return absl::StrJoin(outputs, "\t",
+                       [](std::string* out, float value) { absl::StrAppend(out, Number(value)); });
+}
+
+// `cairn predict`: prints or writes the outputs of a trained model for new examples.
+class PredictCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    AddFlags(
+        app,
+        {{"WEIGHTS DIR|FILE",
+          &weights_,
+          "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file",
+          {},
+          kRequired},
+         {"INPUTS FILE|DIR",
+          &inputs_,
+          "Examples: one .npy or IDX file, plain or .gz, for each input of the model; or a .csv file, a "
+          ".tfrecord file or a directory of images, with or without labels",
+          {},
+          kRequired},
+         {"--labels FILE", &labels_, "File with the true labels, .npy or IDX; prints loss and metrics"},
+         {"-o, --output FILE.npy", &output_,
+          "Write the outputs of the model as float32 to this file, instead of printing one line per example"},
+         {"--model FILE", &options_.model,
+          "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, .npz and "
+          ".h5 "
+          "files without a model]"},
+         {"--loss NAME", &options_.loss, "Loss function, by Keras' name [from the model file]"},
+         {"--metrics NAME,...", &options_.metrics, "Metrics, by Keras' names [from the model file]"},
+         {"--input_scale X",
+          &options_.data.input_scale,
+          "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, unless the "
+          "model rescales them itself, and 1 for numbers]",
+          {},
+          kDefaultInText},
+         {"--label_column NAME", &options_.data.label_column,
+          "CSV, TFRecord: name of the label column [as in training; if unknown, label, ...; in CSV files the "
+          "last column if there is one more than the inputs]"},
+         {"--feature_column NAME,...", FlagReader([this](const std::string& names) {
+            options_.data.feature_columns = absl::StrSplit(names, ',');
+            return absl::OkStatus();
+          }),
+          "CSV, TFRecord: names of the input columns, in the order of the model's inputs [as in training]"},
+         {"--missing_value X", &options_.data.missing_value,
+          "CSV: value of an empty field [as in training; if unknown, an empty field is an error]"},
+         {"--csv_separator NAME|C", Parsed(&options_.data.csv_separator, &data::ParseCsvSeparator),
+          "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
+         {"--limit N", &limit_, "Use only the first N examples; 0: all", WholeNumberFrom(0), kDefaultInText},
+         {"--threads N", &threads_, "Compute threads; 0: one per core", WholeNumberBetween(0, kMaxThreads),
+          kDefaultInText}});
+  }
+
+  int Run(const CLI::App&) override {
+    if (!output_.empty()) {
+      if (!absl::EndsWith(output_, ".npy")) {
+        return Fault(absl::StrCat("--output: '", output_, "' does not end in .npy, as the file does"));
+      }
+      if (const absl::Status status = CheckWritable(output_); !status.ok()) {
+        return Fault(absl::StrCat("--output: ", status.message()));
+      }
+    }
+    if (const std::string warning = WarnOfThreads(threads_); !warning.empty()) Warn(warning);
+    const absl::Status status = CatchOutOfMemory("the examples", [&] { return PredictAndPrint(); });
+    if (status.ok()) return 0;
+    if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return Fault(status.message());
+    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    return static_cast<int>(ExitCodeOf(status));
+  }
+
+ private:
+  static void Warn(const std::string& text) {
+    std::fprintf(stderr, "%s: warning: %s\n", kProgram, text.c_str());
+  }
+  static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
+
+  // Reads the examples and their targets, if any: from the data, or from --labels.
+  absl::StatusOr<data::Examples> ReadExamples(const worker::TrainedModel& trained) const {
+    std::optional<data::Examples> examples;
+    if (inputs_.size() == 1) {
+      CAIRN_ASSIGN_OR_RETURN(examples, data::LoadExamples(OptionsFor(trained)));
+    }
+    if (!examples) {
+      CAIRN_ASSIGN_OR_RETURN(examples, ReadArrays(trained));
+    }
+    CAIRN_RETURN_IF_ERROR(CheckReading(trained, *examples));
+    for (const std::string& note : examples->notes) std::fprintf(stderr, "%s: %s\n", kProgram, note.c_str());
+    if (!labels_.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
+      CAIRN_ASSIGN_OR_RETURN(examples->targets, data::ReadTargets(array, labels_));
+    }
+    return *std::move(examples);
+  }
+
+  // Checks that the examples are preprocessed as in training. Adds a note that lists the settings taken from
+  // the training.
+  absl::Status CheckReading(const worker::TrainedModel& trained, data::Examples& examples) const {
+    if (!trained.data.preprocessing) return absl::OkStatus();
+    const worker::Preprocessing& before = *trained.data.preprocessing;
+    const worker::Preprocessing now =
+        worker::PreprocessingOf(OptionsFor(trained), examples.byte_inputs, examples.columns);
+    CAIRN_RETURN_IF_ERROR(Annotate(worker::CheckSame(before, now), trained.data.PreprocessingPath()));
+    if (const std::string use = worker::DescribeUse(before, now); !use.empty()) {
+      examples.notes.push_back(absl::StrCat("as in ", trained.data.PreprocessingPath(), ": ", use));
+    }
+    return absl::OkStatus();
+  }
+
+  data::DataOptions OptionsFor(const worker::TrainedModel& trained) const {
+    data::DataOptions options = worker::DataOptionsOf(options_, trained.model);
+    if (trained.data.preprocessing) worker::UseWhereOpen(*trained.data.preprocessing, options);
+    options.path = inputs_.front();
+    options.labels_optional = true;
+    options.class_names = trained.data.class_names;
+    return options;
+  }
+
+  // Reads one file for each input of the model.
+  absl::StatusOr<data::Examples> ReadArrays(const worker::TrainedModel& trained) const {
+    const nn::Model& model = trained.model;
+    if (inputs_.size() != model.inputs().size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("INPUTS: ", Counted(static_cast<int64_t>(inputs_.size()), "file"),
+                       "; the model takes ", model.inputs().size(), ": ",
+                       absl::StrJoin(model.inputs(), ", ", [](std::string* out, const nn::ModelInput& input) {
+                         absl::StrAppend(out, input.name);
+                       })));
+    }
+    const data::DataOptions how = OptionsFor(trained);
+    data::Examples examples;
+    std::vector<std::unique_ptr<data::RowSource>> parts;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const std::string& path = inputs_[i];
+      CAIRN_ASSIGN_OR_RETURN(data::Array array, data::ReadArrayFile(path));
+      examples.byte_inputs.push_back(array.type == data::ElementType::kUint8);
+      CAIRN_ASSIGN_OR_RETURN(auto rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
+      CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
+      parts.push_back(std::move(rows));
+    }
+    CAIRN_ASSIGN_OR_RETURN(examples.inputs, data::JoinRows(std::move(parts), inputs_));
+    return examples;
+  }
+
+  absl::Status PredictAndPrint() {
+    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
+                           worker::LoadTrainedModel(weights_, options_.model));
+    const nn::Model& model = trained.model;
+    CAIRN_ASSIGN_OR_RETURN(data::Examples examples, ReadExamples(trained));
+    if (static_cast<int64_t>(trained.data.class_names.size()) > model.output_shape().num_elements() + 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(weights_, ": ", data::kClassNamesFile, " names ", trained.data.class_names.size(),
+                       " classes, the model's output is ", model.output_shape().ToString()));
+    }
+    // A model that is not compiled has no loss: targets in its data are ignored, and --labels is refused.
+    const auto loss = worker::MakeLoss(options_, model);
+    std::optional<data::Targets>& targets = examples.targets;
+    if (!loss.ok() && labels_.empty()) targets.reset();
+    std::vector<nn::MetricSpec> metrics;
+    if (targets.has_value()) {
+      CAIRN_RETURN_IF_ERROR(loss);
+      CAIRN_ASSIGN_OR_RETURN(metrics, worker::MakeMetrics(options_, model, *loss));
+    }
+    CAIRN_ASSIGN_OR_RETURN(worker::Prediction prediction,
+                           worker::Predict({.model = model,
+                                            .parameters = trained.parameters,
+                                            .inputs = *examples.inputs,
+                                            .limit = limit_,
+                                            .targets = targets.has_value() ? &*targets : nullptr,
+                                            .loss = loss.ok() ? *loss : nn::LossSpec(),
+                                            .metrics = metrics,
+                                            .threads = threads_ > 0 ? threads_ : UsableCores()}));
+    if (const std::string warning = worker::NonFiniteOutputs(prediction, *examples.inputs); !warning.empty())
+      Warn(warning);
+    CAIRN_RETURN_IF_ERROR(PrintOutputs(trained, loss.ok() ? *loss : kNumbers, prediction));
+    if (targets.has_value()) {
+      std::printf("%s\n", absl::StrJoin(prediction.metrics, " - ", [](std::string* out, const auto& metric) {
+                            absl::StrAppend(out, metric.first, ": ",
+                                            Number(static_cast<float>(metric.second)));
+                          }).c_str());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrintOutputs(const worker::TrainedModel& trained, const nn::LossSpec& loss,
+                            worker::Prediction& prediction) const {
+    const nn::Model& model = trained.model;
+    if (!output_.empty()) {
+      Shape shape = {prediction.examples};
+      for (const int64_t extent : model.output_shape().dims()) shape.Append(extent);
+      return data::WriteNpy(output_, shape, prediction.outputs);
+    }
+    if (model.output_shape().rank() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("outputs ", model.output_shape().ToString(),
+                       " do not fit on one line per example: write them to a file with --output FILE.npy"));
+    }
+    const int64_t width = model.output_shape().num_elements();
+    worker::ToProbabilities(loss, width, absl::MakeSpan(prediction.outputs));
+    for (int64_t i = 0; i < prediction.examples; ++i) {
+      const auto outputs = absl::MakeConstSpan(prediction.outputs)
+                               .subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
+      std::printf("%s\t%s\n", absl::StrCat(i).c_str(),
+                  LineOf(loss, outputs, trained.data.class_names).c_str());
+    }
+    return absl::OkStatus();
+  }
+
+  // Stands for the loss of a model that has none: its outputs are plain numbers.
+  static constexpr nn::LossSpec kNumbers = {.kind = kernels::LossKind::kMeanSquaredError};
+
+  std::string weights_, labels_, output_;
+  std::vector<std::string> inputs_;
+  worker::TrainOptions options_;
+  int64_t limit_ = 0;
+  int threads_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePredictCommand() {
+  return std::make_unique<PredictCommand>();
+}
+
+}  // namespace cairn::cli

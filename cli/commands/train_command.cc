@@ -1,0 +1,351 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/commands/command.h"
+#include "cli/launcher/job_step.h"
+#include "cli/launcher/local_cluster.h"
+#include "cli/launcher/local_traces.h"
+#include "cli/launcher/ports.h"
+#include "cli/launcher/supervisor.h"
+#include "common/flags/flag_table.h"
+#include "common/flags/flags.h"
+#include "common/flags/words.h"
+#include "common/memory/memory_size.h"
+#include "common/memory/out_of_memory.h"
+#include "common/monitor/http_server.h"
+#include "common/net/security/access.h"
+#include "common/net/security/local_token.h"
+#include "common/net/security/seal.h"
+#include "common/system/cores.h"
+#include "common/system/limits.h"
+#include "common/system/standard_streams.h"
+#include "worker/inputs/initial_values.h"
+#include "worker/inputs/inputs.h"
+#include "worker/options/options.h"
+#include "worker/options/output_paths.h"
+#include "worker/placement/model_partition.h"
+#include "worker/training/callbacks.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr char kProgram[] = "cairn train";
+constexpr absl::string_view kServersFlag = "--ps";
+// Time limit for querying the job's step after a task has failed.
+constexpr auto kStepTimeout = std::chrono::seconds(1);
+
+// Flags that the launcher sets for the workers itself.
+constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
+
+// The launcher opens some files for itself, and for each task a reserved port, a pipe for the output, and a
+// pipe for errors at the start.
+constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
+
+int Fault(absl::string_view text) {
+  return static_cast<int>(UsageError(kProgram, text));
+}
+
+int Failure(const absl::Status& status) {
+  std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+  return static_cast<int>(ExitCode::kFailure);
+}
+
+// The directory of this program, which also contains cairn-ps and cairn-worker.
+absl::StatusOr<std::string> ProgramDirectory() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    return absl::InternalError(
+        absl::StrCat("cannot find the directory in which cairn is installed: ", error.message()));
+  for (const char* program : {"cairn-ps", "cairn-worker"}) {
+    const std::string path = self.parent_path() / program;
+    if (access(path.c_str(), X_OK) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", path));
+  }
+  return self.parent_path().string();
+}
+
+absl::StatusOr<std::vector<ReservedPort>> ReservePorts(int count) {
+  std::vector<ReservedPort> ports;
+  for (int i = 0; i < count; ++i) {
+    CAIRN_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
+    ports.push_back(std::move(port));
+  }
+  return ports;
+}
+
+std::vector<int> Numbers(const std::vector<ReservedPort>& ports) {
+  std::vector<int> numbers;
+  for (const ReservedPort& port : ports) numbers.push_back(port.port());
+  return numbers;
+}
+
+// This process's environment plus the job token: other users can read command lines, but not environments.
+std::vector<std::string> OurEnvironment(const std::string& token) {
+  const std::string variable = absl::StrCat(net::kTokenVariable, "=");
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!absl::StartsWith(*entry, variable)) environment.emplace_back(*entry);
+  }
+  if (!token.empty()) environment.push_back(variable + token);
+  return environment;
+}
+
+class TrainCommand final : public Command {
+ public:
+  void Declare(CLI::App& app) override {
+    AddFlags(app, {{"MODEL FILE", &model_, "Same as --model"}});
+    AddFlags(app, "Local cluster",
+             {{"--ps N", &num_servers_, "Number of parameter servers; 0 with --mode allreduce",
+               WholeNumberFrom(0)},
+              {"--workers N", &num_workers_, "Number of workers; they share the cores", WholeNumberFrom(1)},
+              {"--ps_memory_limit SIZE", &ps_memory_limit_,
+               "Memory that the job may use on each server, for example 4GiB or 500MB; sets cairn-ps "
+               "--memory_limit",
+               ParsedBy(&ParseMemorySize)}});
+    // Applies to the first start of one task; see common/system/fault_points.h.
+    app.add_option("--fault", faults_)->group("");
+    AddTrainOptions(app, options_);
+    AddFlags(app, kLoggingGroup,
+             {{"--verbose", &verbose_, "Show all log messages of the tasks, not only warnings"}});
+    AddFlags(app, "Fault tolerance",
+             {{"--max_restarts N", &max_restarts_,
+               "Number of times that each failed task is restarted; servers are restarted only with "
+               "--train_dir or --ps_replication",
+               WholeNumberFrom(0)}});
+    net::AddAccessFlags(app, access_);
+    monitor::AddMetricsFlags(app, metrics_);
+    AddTraceFlags(app, trace_);
+    AddRules(app, {{"MODEL", kExcludes, "--model"}});
+  }
+
+  int Run(const CLI::App& app) override {
+    if (!model_.empty()) options_.model = model_;
+    if (options_.all_reduce()) {
+      for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
+        if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
+          continue;  // --ps=0 agrees with the mode
+        return Fault(absl::StrCat(flag, " does not go with --mode allreduce, which has no servers"));
+      }
+      num_servers_ = 0;
+    } else if (num_servers_ == 0) {
+      return Fault("--ps: 0 servers: only --mode allreduce trains without servers");
+    }
+    if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
+    if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
+    if (options_.replicas_to_aggregate > num_workers_) {
+      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " is more than ",
+                                Counted(num_workers_, "worker")));
+    }
+    if (options_.ps_replication > 0 && num_servers_ < 2) {
+      return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
+                                ": a backup needs another server: --ps 2"));
+    }
+    const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
+    if (!access.ok()) return Fault(access.message());
+    if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
+    if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
+      return Fault(absl::StrCat("--metrics_port: each task needs a port, but the ",
+                                num_servers_ + num_workers_, " ports from ", *metrics_.port,
+                                " on exceed port 65535"));
+    }
+    if (const absl::Status status = worker::CheckOutputPaths(options_); !status.ok())
+      return Fault(status.message());
+    const auto inputs = CatchOutOfMemory("--data_dir", [&] { return worker::LoadInputs(options_); });
+    if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
+    if (!inputs.ok()) return Fault(inputs.status().message());
+    const auto division = worker::PartitionModel(inputs->model, options_);
+    if (!division.ok()) return Fault(division.status().message());
+    const absl::Status groups = worker::CheckGroups(*division, options_, num_workers_);
+    if (!groups.ok()) return Fault(groups.message());
+    divided_ = division->divided();
+    if (options_.replicas_to_aggregate > num_workers_ / division->tasks) {
+      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " is more than ",
+                                num_workers_ / division->tasks, " groups of workers"));
+    }
+    const bool validation = inputs->data.validation != nullptr && options_.validation;
+    const auto callbacks =
+        worker::Callbacks::Create(options_.callbacks, inputs->model, inputs->metrics, validation);
+    if (!callbacks.ok()) return Fault(callbacks.status().message());
+    if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
+      Log(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
+    return Launch(app);
+  }
+
+ private:
+  int Launch(const CLI::App& app) const {
+    if (const absl::Status status = EnterLimits(LogLevel(app)); !status.ok()) return Failure(status);
+    const auto directory = ProgramDirectory();
+    if (!directory.ok()) return Failure(directory.status());
+    const auto server_ports = ReservePorts(num_servers_);
+    const auto worker_ports = ReservePorts(num_workers_);
+    if (!server_ports.ok() || !worker_ports.ok()) {
+      return Failure(server_ports.ok() ? worker_ports.status() : server_ports.status());
+    }
+
+    const std::string token = JobToken();
+    const auto published = PublishToken(token, *server_ports);
+    std::vector<Supervisor::Task> tasks = PlanLocalCluster({
+        .program_directory = *directory,
+        .server_ports = Numbers(*server_ports),
+        .worker_ports = Numbers(*worker_ports),
+        .model = options_.model,
+        .train_flags = WorkerFlags(app),
+        .summary = options_.summary,
+        .server_memory_limit = ps_memory_limit_,
+        .tls_flags = TlsFlags(app),
+        .metrics_host = metrics_.host,
+        .metrics_port = metrics_.port,
+        .log_level = LogLevel(app),
+        .log_format = options_.log_format,
+        .threads = options_.threads > 0 ? options_.threads : std::max(1, UsableCores() / num_workers_),
+        // Without checkpoints or backups a restarted server cannot be restored.
+        .server_restarts = options_.train_dir.empty() && options_.ps_replication == 0 ? 0 : max_restarts_,
+        .worker_restarts = max_restarts_,
+        .elastic = options_.elastic,
+        .workers_listen = options_.all_reduce() || divided_,
+        .environment = OurEnvironment(token),
+    });
+    for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
+      const std::pair<std::string, std::string> parts = absl::StrSplit(fault, absl::MaxSplits(':', 1));
+      for (Supervisor::Task& task : tasks) {
+        if (task.child.name == parts.first) task.first_life = {absl::StrCat("--fault=", parts.second)};
+      }
+    }
+    const LocalTraces traces(trace_, tasks);
+    IgnoreBrokenPipes();
+    const std::vector<std::string> servers = AddressesOf(*server_ports);
+    if (options_.elastic) PrintHowToJoin(servers);
+    if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) PrintHowToWatch(servers);
+    net::Access shown = access_;
+    shown.token = token;
+    Supervisor supervisor({.program = kProgram,
+                           .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
+                           .json = options_.log_format == "json",
+                           .progress = [&] { return RequestStep(servers, shown, kStepTimeout); }});
+    return MergeTraces(traces, supervisor.Run(tasks));
+  }
+
+  // The tasks inherit the raised limit and check for themselves whether it is sufficient.
+  absl::Status EnterLimits(const std::string& log_level) const {
+    const std::string raised = RaiseDescriptorLimit();
+    if (!raised.empty() && log_level == "info") Log(raised);
+    return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
+  }
+
+  // The given job token. Without one: a random token for this run, or none if certificates control the
+  // access.
+  std::string JobToken() const {
+    if (access_.any()) return access_.token;
+    return net::HexOf(net::DrawSecret(32));
+  }
+
+  // Publishes the token for `cairn status` and other commands while the job runs.
+  std::optional<net::LocalToken> PublishToken(const std::string& token,
+                                              const std::vector<ReservedPort>& server_ports) const {
+    if (token.empty() || server_ports.empty()) return std::nullopt;
+    auto published = net::LocalToken::Publish(server_ports.front().port(), token);
+    if (published.ok()) return *std::move(published);
+    Log(absl::StrCat("other programs cannot find the job token: ", published.status().message()));
+    return std::nullopt;
+  }
+
+  // Returns `code`, the exit code of the job, or kFailure if the job succeeded but the timeline could not be
+  // written.
+  int MergeTraces(const LocalTraces& traces, int code) const {
+    std::vector<std::string> missing;
+    const absl::Status status = traces.Merge(missing);
+    if (!missing.empty()) Log(absl::StrCat("the timeline lacks the tasks ", absl::StrJoin(missing, ", ")));
+    if (status.ok()) return code;
+    Log(absl::StrCat("--trace_file: ", status.message()));
+    return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
+  }
+
+  void Log(const std::string& text, cairn::LogLevel level = cairn::LogLevel::kWarning) const {
+    const std::string line = options_.log_format == "json" ? JsonLogLine(kProgram, level, text)
+                                                           : absl::StrCat(kProgram, ": ", text, "\n");
+    std::fputs(line.c_str(), stderr);
+  }
+
+  static std::vector<std::string> AddressesOf(const std::vector<ReservedPort>& ports) {
+    std::vector<std::string> addresses;
+    for (const ReservedPort& port : ports) addresses.push_back(absl::StrCat("127.0.0.1:", port.port()));
+    return addresses;
+  }
+
+  void PrintHowToJoin(const std::vector<std::string>& servers) const {
+    std::fprintf(
+        stderr,
+        "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
+        "the same training flags\n",
+        kProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
+  }
+
+  void PrintHowToWatch(const std::vector<std::string>& servers) const {
+    const std::string text =
+        absl::StrCat("watch this job: cairn status --watch --ps_hosts=", absl::StrJoin(servers, ","));
+    const bool json = options_.log_format == "json";
+    const std::string line =
+        json ? JsonLogLine(kProgram, cairn::LogLevel::kInfo, text) : absl::StrCat(kProgram, ": ", text, "\n");
+    std::fputs(line.c_str(), stderr);
+  }
+
+  // The given training flags, which are the same for every worker.
+  static std::vector<std::string> WorkerFlags(const CLI::App& app) {
+    CLI::App declares;
+    worker::TrainOptions unused;
+    AddTrainOptions(declares, unused);
+    std::vector<std::string> flags = GivenFlags(app, declares);
+    flags.erase(std::remove_if(flags.begin(), flags.end(),
+                               [](const std::string& flag) {
+                                 return std::any_of(
+                                     std::begin(kOwnFlags), std::end(kOwnFlags),
+                                     [&](const char* own) { return absl::StartsWith(flag, own); });
+                               }),
+                flags.end());
+    return flags;
+  }
+
+  static std::vector<std::string> TlsFlags(const CLI::App& app) {
+    CLI::App declares;
+    net::TlsFiles unused;
+    net::AddTlsFlags(declares, unused);
+    return GivenFlags(app, declares);
+  }
+
+  std::string LogLevel(const CLI::App& app) const {
+    if (!app.get_option("--log_level")->empty()) return options_.log_level;
+    return verbose_ || options_.devices.log_device_placement ? "info" : "warning";
+  }
+
+  std::string model_;
+  int num_servers_ = 1;
+  int num_workers_ = 1;
+  int max_restarts_ = 100;
+  bool verbose_ = false;
+  bool divided_ = false;  // --place distributes the model over workers
+  std::string ps_memory_limit_;
+  std::vector<std::string> faults_;
+  worker::TrainOptions options_;
+  net::Access access_;
+  monitor::MetricsFlags metrics_;
+  TraceFlags trace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeTrainCommand() {
+  return std::make_unique<TrainCommand>();
+}
+
+}  // namespace cairn::cli

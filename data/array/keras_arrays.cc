@@ -1,0 +1,131 @@
+#include "data/array/keras_arrays.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "common/core/status.h"
+#include "data/array/array_rows.h"
+
+namespace cairn::data {
+namespace {
+
+// The name of the validation set in all of Keras' own data sets.
+constexpr absl::string_view kUsualValidationSet = "test";
+// The names of validation sets, in order of preference.
+constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", kUsualValidationSet};
+
+// The names of the arrays of one set, whether or not they exist.
+struct SetNames {
+  std::vector<std::string> inputs;  // one name for all inputs of the model, or one for each input
+  std::string targets, weights;
+
+  std::vector<std::string> all() const {
+    std::vector<std::string> names = inputs;
+    names.push_back(targets);
+    names.push_back(weights);
+    return names;
+  }
+};
+
+// "x_train", or "X_train" if that exists.
+absl::StatusOr<std::string> Spelled(const NamedArrays& arrays, const std::string& name) {
+  std::string capital = name;
+  capital[0] = absl::ascii_toupper(name[0]);
+  if (!arrays.Has(capital)) return name;
+  if (!arrays.Has(name)) return capital;
+  return absl::InvalidArgumentError(absl::StrCat(arrays.FullName(name), " exists in addition to ", capital,
+                                                 ": remove or rename one of them"));
+}
+
+absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& options,
+                                 const std::string& set) {
+  SetNames names;
+  CAIRN_ASSIGN_OR_RETURN(const std::string whole, Spelled(arrays, absl::StrCat("x_", set)));
+  CAIRN_ASSIGN_OR_RETURN(names.targets, Spelled(arrays, absl::StrCat("y_", set)));
+  names.weights = absl::StrCat("sample_weight_", set);
+  if (options.input_names.size() > 1) {
+    for (const std::string& input : options.input_names) {
+      CAIRN_ASSIGN_OR_RETURN(names.inputs.emplace_back(),
+                             Spelled(arrays, absl::StrCat("x_", set, "_", input)));
+    }
+  }
+  const bool any = std::any_of(names.inputs.begin(), names.inputs.end(),
+                               [&](const std::string& name) { return arrays.Has(name); });
+  if (names.inputs.empty() || (!any && arrays.Has(whole))) names.inputs = {whole};
+  return names;
+}
+
+absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, const SetNames& names,
+                        Split& split) {
+  std::vector<std::unique_ptr<RowSource>> parts;
+  std::vector<std::string> full_names;
+  for (const std::string& name : names.inputs) {
+    const std::string& full_name = full_names.emplace_back(arrays.FullName(name));
+    CAIRN_ASSIGN_OR_RETURN(Array array, arrays.Read(name));
+    split.byte_inputs.push_back(array.type == ElementType::kUint8);
+    CAIRN_ASSIGN_OR_RETURN(auto rows,
+                           MakeArrayRows(std::move(array), full_name, options.ScaleOf(parts.size())));
+    if (names.inputs.size() > 1) {
+      CAIRN_RETURN_IF_ERROR(CheckInputShape(options, parts.size(), rows->row_shape(), full_name));
+    }
+    parts.push_back(std::move(rows));
+  }
+  split.inputs_name = full_names.front();
+  CAIRN_ASSIGN_OR_RETURN(split.inputs, JoinRows(std::move(parts), full_names));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& options,
+                                const SetNames& names) {
+  Split split;
+  CAIRN_RETURN_IF_ERROR(LoadInputs(arrays, options, names, split));
+  split.targets_name = arrays.FullName(names.targets);
+  split.weights_name = arrays.FullName(names.weights);
+  CAIRN_ASSIGN_OR_RETURN(const Array targets, arrays.Read(names.targets));
+  CAIRN_ASSIGN_OR_RETURN(split.targets, ReadTargets(targets, split.targets_name));
+  if (arrays.Has(names.weights)) {
+    CAIRN_ASSIGN_OR_RETURN(const Array weights, arrays.Read(names.weights));
+    CAIRN_ASSIGN_OR_RETURN(split.weights, ReadWeights(weights, split.weights_name));
+  }
+  return split;
+}
+
+// A remark on arrays that are not in `used`; empty if there are none.
+std::string UnusedRemark(const NamedArrays& arrays, const std::vector<std::string>& used) {
+  const std::set<std::string> known(used.begin(), used.end());
+  std::set<std::string> unused;
+  for (const std::string& name : arrays.Names()) {
+    if (known.count(name) == 0) unused.insert(name);
+  }
+  if (unused.empty()) return "";
+  return absl::StrCat(arrays.FullName(used.front()), " and the arrays that belong to it are used; unused ",
+                      unused.size() == 1 ? "array: " : "arrays: ", absl::StrJoin(unused, ", "));
+}
+
+}  // namespace
+
+absl::StatusOr<Splits> LoadKerasArrays(const NamedArrays& arrays, const DataOptions& options) {
+  Splits splits;
+  CAIRN_ASSIGN_OR_RETURN(const SetNames training, NamesOf(arrays, options, "train"));
+  CAIRN_ASSIGN_OR_RETURN(splits.train, LoadSplit(arrays, options, training));
+  std::vector<std::string> used = training.all();
+  for (const absl::string_view set : kValidationSets) {
+    CAIRN_ASSIGN_OR_RETURN(const SetNames validation, NamesOf(arrays, options, std::string(set)));
+    if (!arrays.Has(validation.targets) && !arrays.Has(validation.inputs.front())) continue;
+    CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(arrays, options, validation));
+    for (const std::string& name : validation.all()) used.push_back(name);
+    splits.notes.push_back({absl::StrCat("validation on the arrays ", absl::StrJoin(validation.inputs, ", "),
+                                         " and ", validation.targets),
+                            /*usual=*/set == kUsualValidationSet});
+    break;
+  }
+  if (std::string remark = UnusedRemark(arrays, used); !remark.empty()) splits.remarks.push_back(remark);
+  return splits;
+}
+
+}  // namespace cairn::data

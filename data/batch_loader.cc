@@ -1,0 +1,148 @@
+#include "data/batch_loader.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
+
+namespace cairn::data {
+
+BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth,
+                         TraceRecorder* trace)
+    : sampler_(sampler),
+      dataset_(dataset),
+      augmentation_(dataset.augmentation()),
+      seed_(sampler.seed),
+      example_elements_(dataset.example_shape().num_elements()),
+      batches_per_epoch_(sampler_.batches_per_epoch()),
+      batch_size_(sampler.batch_size),
+      depth_(depth),
+      trace_(trace) {
+  CAIRN_CHECK(sampler.num_examples == dataset.size());
+  CAIRN_CHECK(depth >= 1);
+  const auto make_batch = [&] {
+    Batch batch;
+    try {
+      batch.inputs = AlignedBuffer(sampler.batch_size * example_elements_);
+      batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
+      if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
+    } catch (const OutOfMemory& error) {
+      throw OutOfMemory(error.floats(),
+                        absl::StrCat("one of ", depth + 1, " batches of ", sampler.batch_size, " examples"));
+    }
+    for (const AlignedBuffer* buffer : {&batch.inputs, &batch.targets, &batch.weights}) {
+      if (buffer->size() > 0) buffers_.push_back(buffer->span());
+    }
+    return batch;
+  };
+  current_ = make_batch();
+  {
+    MutexLock lock(mutex_);
+    for (int i = 0; i < depth; ++i) spare_.push_back(make_batch());
+  }
+  thread_ = Thread("batch-loader", [this] { Prepare(); });
+}
+
+BatchLoader::~BatchLoader() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  work_.NotifyOne();
+  thread_.Join();
+}
+
+const Batch& BatchLoader::Next(int64_t position) {
+  CAIRN_CHECK(position >= 0);
+  std::vector<Piece> ahead;
+  for (int i = 1; i <= depth_; ++i) ahead.push_back({.position = position + i});
+  return Next({.position = position}, ahead);
+}
+
+const Batch& BatchLoader::Next(const data::Run& run, absl::Span<const data::Run> ahead) {
+  std::vector<Piece> pieces;
+  for (const data::Run& next : ahead) pieces.push_back({.run = next});
+  return Next({.run = run}, pieces);
+}
+
+const Batch& BatchLoader::Next(const Piece& piece, absl::Span<const Piece> ahead) {
+  MutexLock lock(mutex_);
+  std::deque<Piece> plan(ahead.begin(), ahead.end());
+  plan.push_front(piece);
+  // Keep the ready batches that match the beginning of the plan, and the batch being filled if it comes next.
+  size_t kept = 0;
+  while (kept < ready_.size() && kept < plan.size() && ready_[kept].piece == plan[kept]) ++kept;
+  const bool all_kept = kept == ready_.size();
+  while (ready_.size() > kept) {
+    spare_.push_back(std::move(ready_.back().batch));
+    ready_.pop_back();
+  }
+  plan.erase(plan.begin(), plan.begin() + static_cast<std::ptrdiff_t>(kept));
+  if (filling_.has_value() && all_kept && !plan.empty() && *filling_ == plan.front()) {
+    plan.pop_front();
+  } else {
+    filling_.reset();
+  }
+  wanted_ = std::move(plan);
+  work_.NotifyOne();
+  while (ready_.empty()) batch_ready_.Wait(mutex_);
+  spare_.push_back(std::exchange(current_, std::move(ready_.front().batch)));
+  ready_.pop_front();
+  work_.NotifyOne();
+  return current_;
+}
+
+void BatchLoader::Prepare() {
+  mutex_.Lock();
+  for (;;) {
+    while (!stopping_ && (wanted_.empty() || spare_.empty())) work_.Wait(mutex_);
+    if (stopping_) break;
+    Batch batch = std::move(spare_.back());
+    spare_.pop_back();
+    const Piece piece = wanted_.front();
+    wanted_.pop_front();
+    filling_ = piece;
+    mutex_.Unlock();
+    Fill(piece, batch);
+    mutex_.Lock();
+    if (filling_.has_value()) {
+      filling_.reset();
+      ready_.push_back({piece, std::move(batch)});
+      batch_ready_.NotifyOne();
+    } else {
+      spare_.push_back(std::move(batch));
+    }
+  }
+  mutex_.Unlock();
+}
+
+void BatchLoader::Fill(const Piece& piece, Batch& batch) {
+  const TraceSpan span(trace_, TraceLane::kLoad, "load", {.step = 0});  // the step is not known yet
+  std::vector<uint32_t>& examples = batch.rows;
+  if (piece.run.has_value()) {
+    batch.epoch = piece.run->epoch;
+    batch.index = piece.run->first / batch_size_;
+    examples = sampler_.Run(piece.run->epoch, piece.run->first, piece.run->count);
+  } else {
+    batch.epoch = piece.position / batches_per_epoch_;
+    batch.index = piece.position % batches_per_epoch_;
+    examples = sampler_.Batch(batch.epoch, batch.index);
+  }
+  batch.examples = static_cast<int64_t>(examples.size());
+  dataset_.Prefetch(examples);
+  const auto elements = static_cast<size_t>(example_elements_);
+  const auto num_targets = static_cast<size_t>(dataset_.num_targets());
+  for (size_t row = 0; row < examples.size(); ++row) {
+    const absl::Span<float> inputs = batch.inputs.span().subspan(row * elements, elements);
+    const float weight =
+        dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));
+    if (!augmentation_.empty()) {
+      Augment(augmentation_, dataset_.example_shape(), seed_, batch.epoch, examples[row], inputs);
+    }
+    if (dataset_.weighted()) batch.weights.data()[row] = weight;
+  }
+}
+
+}  // namespace cairn::data

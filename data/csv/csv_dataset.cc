@@ -1,0 +1,269 @@
+// CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
+// or a single file. The suffix may also be .tsv.
+//
+// One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
+// the training set also applies to the validation set. All data is kept in memory.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "data/array/array_rows.h"
+#include "data/csv/csv.h"
+#include "data/csv/csv_labels.h"
+#include "data/csv/csv_schema.h"
+#include "data/file/bad_rows.h"
+#include "data/file/byte_reader.h"
+#include "data/file_sets.h"
+#include "data/formats.h"
+
+namespace cairn::data {
+namespace {
+
+std::string NameOf(char separator) {
+  return separator == '\t' ? "tab" : absl::StrCat("'", absl::string_view(&separator, 1), "'");
+}
+
+absl::Status CheckEncoding(absl::string_view text) {
+  if (absl::StartsWith(text, "\xFF\xFE") || absl::StartsWith(text, "\xFE\xFF")) {
+    return absl::InvalidArgumentError("is UTF-16; save it as UTF-8");
+  }
+  return absl::OkStatus();
+}
+
+// Reads the files of one set into memory.
+class SetReader {
+ public:
+  // For training, `schema` is empty and inferred from the files. For validation, it is the training set's
+  // schema.
+  SetReader(const DataOptions& options, CsvSchema schema, CsvLabels labels)
+      : options_(options),
+        schema_(std::move(schema)),
+        labels_(std::move(labels)),
+        bad_(options.max_bad_rows) {}
+
+  absl::Status ReadFile(const std::string& path) {
+    CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
+    parts_.push_back({path, rows_});
+    const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const absl::Status status = CheckEncoding(text); !status.ok()) return Annotate(status, path);
+    const char separator = SeparatorOf(text);
+    CsvReader csv(text, separator);
+    bool first = true;
+    std::vector<std::string> comment;  // the last comment before the first record
+    for (CsvFields fields;;) {
+      const auto more = csv.Next(fields);
+      const auto place = [&] { return absl::StrCat(path, ": line ", csv.line()); };
+      if (more.ok() && !*more) return absl::OkStatus();
+      if (more.ok() && csv.comment()) {
+        if (first) comment = std::vector<std::string>(fields.begin(), fields.end());
+        const absl::Status status = SkipComment(fields);
+        if (!status.ok()) CAIRN_RETURN_IF_ERROR(bad_.Skip(Annotate(status, place())));
+        continue;
+      }
+      if (std::exchange(first, false)) {
+        // The first record cannot be skipped, since the schema depends on it.
+        if (!more.ok()) return absl::InvalidArgumentError(Annotate(more.status(), place()).message());
+        CAIRN_ASSIGN_OR_RETURN(const bool header, TakeFirst({fields, comment, separator, path}));
+        if (header) continue;
+      }
+      const absl::Status taken = more.ok() ? TakeRow(fields) : more.status();
+      if (!taken.ok()) CAIRN_RETURN_IF_ERROR(bad_.Skip(Annotate(taken, place())));
+    }
+  }
+
+  // Finishes the set, whose first file is `name`.
+  absl::StatusOr<Split> Finish(const std::string& name) {
+    if (rows_ == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
+    if (schema_.decimals.ambiguous() && schema_.separator != ';') {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": its commas could be decimal marks or separate thousands"));
+    }
+    Split split;
+    split.inputs_name = name;
+    split.targets_name = name;
+    split.parts = std::move(parts_);
+    split.remark = bad_.Summary(name);
+    if (schema_.label) split.targets = labels_.Finish();
+    split.class_names = labels_.class_names();
+    split.notes.push_back(absl::StrCat(name, ": ", Describe()));
+    split.columns = Columns{.format = kCsvFormat,
+                            .named = schema_.has_header,
+                            .names = schema_.columns,
+                            .inputs = schema_.features,
+                            .label = schema_.label,
+                            .missing_value = schema_.missing_value};
+    const auto numbers = std::make_shared<const std::vector<float>>(std::move(numbers_));
+    const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(numbers->data()),
+                                          numbers->size() * sizeof(float));
+    Array inputs{ElementType::kFloat32,
+                 {rows_, static_cast<int64_t>(schema_.features.size())},
+                 SharedBytes(bytes, numbers)};
+    CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), name, options_.ScaleOf(0)));
+    return split;
+  }
+
+  const CsvSchema& schema() const { return schema_; }
+  const CsvLabels& labels() const { return labels_; }
+
+ private:
+  // The separator of `text`. The training set's first file decides it for all files.
+  char SeparatorOf(absl::string_view text) const {
+    if (!schema_.columns.empty()) return schema_.separator;
+    return options_.csv_separator != 0 ? options_.csv_separator : DetectCsvSeparator(text);
+  }
+
+  // The beginning of a file.
+  struct Beginning {
+    const CsvFields& record;                  // the first record
+    const std::vector<std::string>& comment;  // the last comment before it; empty: none
+    char separator;
+    const std::string& path;
+  };
+
+  // Infers the schema from the first file of the training set, or checks the header of a later file. Returns
+  // true if the first record is the header. If the first record is not a header, the comment before it is the
+  // header, provided that it names columns and has as many fields as the record.
+  absl::StatusOr<bool> TakeFirst(const Beginning& file) {
+    const CsvFields comment(file.comment.begin(), file.comment.end());
+    const bool in_comment = comment.size() == file.record.size() && IsCsvHeader(comment, options_) &&
+                            !IsCsvHeader(file.record, options_);
+    const CsvFields& header = in_comment ? comment : file.record;
+    if (schema_.columns.empty()) {
+      const bool has_header = in_comment || IsCsvHeader(file.record, options_);
+      auto schema = MakeCsvSchema(header, has_header, file.separator, options_);
+      if (!schema.ok()) return Annotate(schema.status(), file.path);
+      schema_ = *std::move(schema);
+    } else if (schema_.has_header &&
+               !std::equal(header.begin(), header.end(), schema_.columns.begin(), schema_.columns.end())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.path, ": line 1: the header differs from that of the first file of the training set"));
+    }
+    return schema_.has_header && !in_comment;
+  }
+
+  // A comment that could also be a row is an error if the first column is the label, since a label may be any
+  // word.
+  absl::Status SkipComment(const CsvFields& fields) {
+    ++comments_;
+    if (schema_.columns.empty() || schema_.label != 0 || fields.size() != schema_.columns.size()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "begins with '#', as a comment does, and has as many fields as a row; put a label in quotes");
+  }
+
+  // Adds one example. The error describes what is wrong with the record.
+  absl::Status TakeRow(const CsvFields& fields) {
+    if (fields.size() != schema_.columns.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has ", fields.size(), " fields, but the first line has ", schema_.columns.size()));
+    }
+    const size_t before = numbers_.size();
+    const absl::Status taken = TakeFields(fields);
+    if (taken.ok()) {
+      ++rows_;
+    } else {
+      numbers_.resize(before);
+    }
+    return taken;
+  }
+
+  absl::Status TakeFields(const CsvFields& fields) {
+    for (const size_t column : schema_.features) {
+      const auto number = ReadNumber(fields[column]);
+      if (!number.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("column '", schema_.columns[column], "' ", number.status().message()));
+      }
+      numbers_.push_back(*number);
+    }
+    if (!schema_.label) return absl::OkStatus();
+    const absl::Status status = AddLabel(fields[*schema_.label]);
+    if (status.ok()) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the label in column '", schema_.columns[*schema_.label], "' ", status.message()));
+  }
+
+  absl::StatusOr<float> ReadNumber(absl::string_view field) {
+    if (IsMissing(field)) {
+      if (schema_.missing_value) return *schema_.missing_value;
+      return absl::InvalidArgumentError("is empty, and no value for missing numbers is set");
+    }
+    CAIRN_ASSIGN_OR_RETURN(const auto number, schema_.decimals.Read(field));
+    if (!number)
+      return absl::InvalidArgumentError(absl::StrCat("holds ", ShowField(field), ", which is not a number"));
+    return static_cast<float>(*number);
+  }
+
+  absl::Status AddLabel(absl::string_view field) {
+    if (IsMissing(field)) return absl::InvalidArgumentError("is missing");
+    CAIRN_ASSIGN_OR_RETURN(const auto number, schema_.decimals.Read(field));
+    return labels_.Add(field, number);
+  }
+
+  std::string Describe() const {
+    std::string text = absl::StrCat("separator ", NameOf(schema_.separator));
+    if (schema_.decimals.mark() == ',') absl::StrAppend(&text, ", decimal comma");
+    if (schema_.label) {
+      absl::StrAppend(&text, ", label column '", schema_.columns[*schema_.label], "' (", labels_.Describe(),
+                      ")");
+    } else {
+      absl::StrAppend(&text, ", no label column");
+    }
+    if (schema_.by_position) absl::StrAppend(&text, ", columns by their position, as in training");
+    if (comments_ > 0) {
+      absl::StrAppend(&text, ", ", comments_, comments_ == 1 ? " comment skipped" : " comments skipped");
+    }
+    return text;
+  }
+
+  const DataOptions& options_;
+  CsvSchema schema_;
+  CsvLabels labels_;
+  BadRows bad_;
+  int64_t rows_ = 0, comments_ = 0;
+  std::vector<FilePart> parts_;
+  std::vector<float> numbers_;  // [examples, features]
+};
+
+absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {
+  for (const std::string& file : files) CAIRN_RETURN_IF_ERROR(reader.ReadFile(file));
+  return reader.Finish(files.front());
+}
+
+bool IsCsvFile(const std::string& path) {
+  return IsFileNamed(path, ".csv") || IsFileNamed(path, ".tsv");
+}
+
+}  // namespace
+
+LoadedSplits LoadCsv(const DataOptions& options) {
+  const bool single = IsCsvFile(options.path);
+  SetFiles files = {.train = {options.path}};
+  if (!single) {
+    CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {".csv"}));
+    if (files.train.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {".tsv"}));
+    }
+  }
+  if (files.train.empty()) return std::nullopt;
+  Splits splits;
+  splits.remarks = std::move(files.remarks);
+  SetReader training(options, {}, {});
+  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files.train));
+  if (files.validation.empty()) return splits;
+  SetReader validation(options, training.schema(), training.labels().ForValidation());
+  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, files.validation));
+  return splits;
+}
+
+LoadedExamples LoadCsvExamples(const DataOptions& options) {
+  if (!IsCsvFile(options.path)) return std::nullopt;
+  SetReader reader(options, {}, options.class_names.empty() ? CsvLabels() : CsvLabels(options.class_names));
+  CAIRN_ASSIGN_OR_RETURN(Split split, ReadSet(reader, {options.path}));
+  return split;
+}
+
+}  // namespace cairn::data

@@ -1,0 +1,154 @@
+// Data sets: examples with their targets, in memory or in mapped files, which can be read in any order.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
+#include "data/augment.h"
+#include "data/columns.h"
+#include "data/row_source.h"
+#include "data/targets.h"
+
+namespace cairn::data {
+
+// Immutable after loading; read from any thread.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual const Shape& example_shape() const = 0;  // [28,28,1]
+  virtual int64_t num_targets() const = 0;         // floats in one example's target: 1 for a class index
+  // Largest class index + 1, including examples beyond DataOptions::limit; 0 if targets are not class
+  // indices.
+  virtual int64_t num_classes() const = 0;
+  // The largest target + 1 if each example has several targets and all of them are non-negative integers,
+  // which may be class indices of positions; otherwise 0.
+  virtual int64_t position_classes() const { return 0; }
+  // The shape of one example's target, of num_targets() elements: [] or [n], or a mask's [height,width].
+  virtual Shape target_shape() const { return {num_targets()}; }
+  // The name of the inputs in messages: "mnist.npz: x_train".
+  virtual std::string inputs_name() const { return "inputs"; }
+  // The target of example `index` [num_targets()], as Read() writes it; valid during the data set's lifetime.
+  // Empty if it is not in memory.
+  virtual absl::Span<const float> Target(int64_t /*index*/) const { return {}; }
+  // The name of the target of example `index` in messages: "mnist.npz: y_train: example 7".
+  virtual std::string TargetName(int64_t index) const;
+  // False: every example weighs 1.
+  virtual bool weighted() const { return false; }
+  // How the loader must vary examples; valid for example_shape().
+  virtual Augmentation augmentation() const { return {}; }
+  // Announces that `examples` will be read soon, so that examples on disk are fetched together. Does not
+  // wait.
+  virtual void Prefetch(absl::Span<const uint32_t> /*examples*/) const {}
+  // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
+  // `target` [num_targets()]. Returns its weight.
+  virtual float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const = 0;
+  // The first error of Read(), naming the file. Examples read since then may be wrong, so check this after
+  // reading and before using examples.
+  virtual absl::Status status() const { return absl::OkStatus(); }
+};
+
+// "class indices", "3 numbers"
+std::string DescribeTargets(const Dataset& dataset);
+
+struct DataOptions {
+  // A file, or a directory whose files have names that LoadTrainingData() knows. Its NOT_FOUND error lists
+  // them.
+  std::string path{};
+  // The factor by which inputs are multiplied. NaN: 1 for numbers, and 1/255 for bytes (as in Keras' MNIST
+  // example) unless raw_bytes is true for the input.
+  float input_scale = std::numeric_limits<float>::quiet_NaN();
+  // [input of the model] True if bytes are passed unchanged, since a layer of the model scales them or uses
+  // them as indices. Empty: false for all inputs.
+  std::vector<bool> raw_bytes{};
+  // Read this many examples of each set; 0 means all.
+  int64_t limit = 0;
+  // The names of the model's input layers, in the model's order. If there are several, an example is the
+  // concatenation of the inputs' values, which come from arrays x_train_NAME, or from columns NAME unless
+  // feature_columns selects others.
+  std::vector<std::string> input_names{};
+  // [input_names] The shape that each input layer takes for one example. Empty: unknown.
+  std::vector<Shape> input_shapes{};
+  // The shape of one example in the model. Examples of a compatible shape (example_shape.h) get this shape if
+  // it has at least two axes. All other examples keep their own shape.
+  Shape example_shape{};
+
+  // The factor for the values of the model's input `input`; NaN: the default, which depends on the type.
+  float ScaleOf(size_t input) const;
+
+  // For formats whose examples have named columns (CSV, TFRecord).
+  std::string label_column{};                  // its name, or in CSV its index; empty: see the format
+  std::vector<std::string> feature_columns{};  // in the order of the inputs; empty: see the format
+  // CSV: the value of an empty field; nullopt: an empty field is an error.
+  std::optional<float> missing_value{};
+  // The number of bad rows of each set that may be skipped.
+  int64_t max_bad_rows = 0;
+  // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.
+  char csv_separator = 0;
+  // The columns that the model was trained on, for files of the same format. Each of label_column,
+  // feature_columns and missing_value that is unset is taken from them. An option that contradicts them is an
+  // error. nullopt: unknown.
+  std::optional<Columns> trained_columns{};
+
+  // For prediction: used by LoadExamples().
+  bool labels_optional = false;  // files without labels are accepted
+  // The words that occur as labels, in the order of their class indices.
+  std::vector<std::string> class_names{};
+
+  // The following options apply to the training set only. `class_weights`: the factor for the weight of each
+  // example of a class; 1 if absent.
+  std::map<int64_t, float> class_weights{};
+  Augmentation augmentation{};
+};
+
+// INVALID_ARGUMENT naming `name` if examples of the shape `given` do not fit the model's input `input`. OK if
+// the options do not give its shape.
+absl::Status CheckInputShape(const DataOptions& options, size_t input, const Shape& given,
+                             const std::string& name);
+
+// A message for the user at startup.
+struct Note {
+  std::string text;
+  bool usual = true;  // true: shown only in the log; false: also on the progress display
+};
+
+struct TrainingData {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> validation;   // null if there is none
+  std::vector<std::string> class_names;  // [class]; empty if labels are not words or folders
+  // Warnings for the log: missing and unused parts of the files.
+  std::vector<std::string> remarks;
+  std::vector<Note> notes;  // how the files were read
+  // [input of the model] True if its values are bytes in the files. Empty: false for all inputs.
+  std::vector<bool> byte_inputs;
+  std::optional<Columns> columns;  // set for CSV and TFRecord files
+};
+
+// Examples that need not have labels, for prediction.
+struct Examples {
+  std::unique_ptr<RowSource> inputs{};
+  std::optional<Targets> targets{};
+  // For the log: how the files were read, and their unused content.
+  std::vector<std::string> notes{};
+  std::vector<bool> byte_inputs{};   // as in TrainingData
+  std::optional<Columns> columns{};  // as in TrainingData
+};
+
+// Loads the examples at `given.path`: a CSV or TFRecord file, or a directory of images, with or without a
+// folder for each class. Images are in the order of their names. Returns nullopt for any other path. Errors
+// name the file and its fault.
+absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given);
+
+// Loads the data set at `given.path`. NOT_FOUND listing the names that were searched, or INVALID_ARGUMENT
+// naming the file and its fault.
+absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given);
+
+}  // namespace cairn::data

@@ -1,0 +1,115 @@
+#include "data/labelled_dataset.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "data/example_shape.h"
+
+namespace cairn::data {
+namespace {
+
+absl::Status CheckCounts(const Split& split) {
+  const int64_t examples = split.inputs->size();
+  if (split.targets.size() != examples) {
+    return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
+                                                   split.targets_name, " has ", split.targets.size(),
+                                                   " targets"));
+  }
+  if (!split.weights.empty() && static_cast<int64_t>(split.weights.size()) != examples) {
+    return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
+                                                   split.weights_name, " has ", split.weights.size(),
+                                                   " weights"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+LabelledDataset::LabelledDataset(Split split)
+    : inputs_(std::move(split.inputs)),
+      size_(inputs_->size()),
+      example_shape_(inputs_->row_shape()),
+      inputs_name_(std::move(split.inputs_name)),
+      targets_name_(std::move(split.targets_name)),
+      parts_(std::move(split.parts)),
+      targets_(std::move(split.targets)),
+      weights_(std::move(split.weights)) {}
+
+absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, const DataOptions& options,
+                                                                 Use use) {
+  CAIRN_RETURN_IF_ERROR(CheckCounts(split));
+  std::unique_ptr<LabelledDataset> dataset(new LabelledDataset(std::move(split)));
+  if (options.limit > 0) dataset->size_ = std::min(dataset->size_, options.limit);
+  if (options.example_shape.rank() > 1 && IsCompatible(dataset->example_shape_, options.example_shape)) {
+    dataset->example_shape_ = options.example_shape;
+  }
+  if (dataset->targets_.shape.num_elements() != dataset->targets_.per_example) {
+    dataset->targets_.shape = {dataset->targets_.per_example};
+  }
+  if (use == Use::kTraining) {
+    // Gray images may have no channel axis in the file.
+    if (!options.augmentation.empty() && dataset->example_shape_.rank() == 2)
+      dataset->example_shape_.Append(1);
+    CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, dataset->targets_name_));
+    const absl::Status suits = Validate(options.augmentation, dataset->example_shape_);
+    if (!suits.ok()) return Annotate(suits, dataset->inputs_name_);
+    if (!options.augmentation.empty() && dataset->targets_.shape.rank() > 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          dataset->targets_name_, ": targets have the shape ", dataset->targets_.shape.ToString(),
+          " and would not be augmented with the images: --augment needs targets with at most one axis"));
+    }
+    dataset->augmentation_ = options.augmentation;
+  }
+  return dataset;
+}
+
+absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& class_weights,
+                                                const std::string& name) {
+  if (class_weights.empty()) return absl::OkStatus();
+  if (targets_.num_classes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": targets are numbers, not class indices, so classes cannot have weights"));
+  }
+  for (const auto& [label, weight] : class_weights) {
+    if (label >= 0 && label < targets_.num_classes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": class ", label, " has the weight ", weight,
+                                                   ", but labels go up to ", targets_.num_classes - 1));
+  }
+  weights_.resize(targets_.values.size(), 1.0f);
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const auto row = class_weights.find(static_cast<int64_t>(targets_.values[i]));
+    if (row != class_weights.end()) weights_[i] *= row->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::Span<const float> LabelledDataset::Target(int64_t index) const {
+  const auto each = static_cast<size_t>(targets_.per_example);
+  return absl::MakeConstSpan(targets_.values).subspan(static_cast<size_t>(index) * each, each);
+}
+
+std::string LabelledDataset::TargetName(int64_t index) const {
+  const auto next = std::find_if(parts_.begin(), parts_.end(),
+                                 [index](const FilePart& part) { return part.first > index; });
+  if (next == parts_.begin()) return absl::StrCat(targets_name_, ": example ", index);
+  const FilePart& part = *std::prev(next);
+  return absl::StrCat(part.path, ": example ", index - part.first);
+}
+
+void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples) const {
+  for (const uint32_t example : examples) inputs_->Prefetch(example);
+}
+
+float LabelledDataset::Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const {
+  CAIRN_CHECK(index >= 0 && index < size_);
+  CAIRN_CHECK(static_cast<int64_t>(inputs.size()) == example_shape_.num_elements());
+  inputs_->Read(index, inputs);
+  const float* values = targets_.values.data() + index * targets_.per_example;
+  std::copy_n(values, targets_.per_example, target.data());
+  return weights_.empty() ? 1 : weights_[static_cast<size_t>(index)];
+}
+
+}  // namespace cairn::data

@@ -1,0 +1,54 @@
+// A data set made of a format's rows and their targets and weights.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/dataset.h"
+#include "data/formats.h"
+
+namespace cairn::data {
+
+class LabelledDataset final : public Dataset {
+ public:
+  enum class Use { kTraining, kValidation };
+
+  // Takes over `split`. Applies the limit and the example's shape from `options` and, in training, the class
+  // weights and the augmentation. INVALID_ARGUMENT if the numbers of inputs, targets and weights differ, or
+  // if the training options do not suit the examples.
+  static absl::StatusOr<std::unique_ptr<Dataset>> Create(Split split, const DataOptions& options, Use use);
+
+  int64_t size() const override { return size_; }
+  const Shape& example_shape() const override { return example_shape_; }
+  int64_t num_targets() const override { return targets_.per_example; }
+  int64_t num_classes() const override { return targets_.num_classes; }
+  int64_t position_classes() const override { return targets_.position_classes; }
+  Shape target_shape() const override { return targets_.shape; }
+  absl::Status status() const override { return inputs_->status(); }
+  std::string inputs_name() const override { return inputs_name_; }
+  absl::Span<const float> Target(int64_t index) const override;
+  std::string TargetName(int64_t index) const override;
+  bool weighted() const override { return !weights_.empty(); }
+  Augmentation augmentation() const override { return augmentation_; }
+  void Prefetch(absl::Span<const uint32_t> examples) const override;
+  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override;
+
+ private:
+  explicit LabelledDataset(Split split);
+  absl::Status ApplyClassWeights(const std::map<int64_t, float>& class_weights, const std::string& name);
+
+  std::unique_ptr<RowSource> inputs_;
+  int64_t size_;
+  Shape example_shape_;
+  const std::string inputs_name_, targets_name_;
+  const std::vector<FilePart> parts_;
+  Targets targets_;             // the targets of at least size_ examples
+  std::vector<float> weights_;  // at least size_ weights; empty: every example weighs 1
+  Augmentation augmentation_;
+};
+
+}  // namespace cairn::data

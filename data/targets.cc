@@ -1,0 +1,97 @@
+#include "data/targets.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::data {
+namespace {
+
+template <typename... Text>
+absl::Status Refusal(const std::string& name, const Text&... text) {
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", text...));
+}
+
+std::vector<float> ToFloats(const Array& array) {
+  std::vector<float> values(static_cast<size_t>(array.shape.num_elements()));
+  WithType(array.type, [&](auto zero) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(ElementAt<decltype(zero)>(array.bytes.data(), static_cast<int64_t>(i)));
+    }
+  });
+  return values;
+}
+
+// The largest class index + 1; 0 if an integer is negative. Computed from the integers, since large ones
+// would be rounded as floats.
+absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name) {
+  int64_t largest = -1;
+  bool negative = false;
+  for (int64_t i = 0; i < array.shape.num_elements(); ++i) {
+    const auto label = WithType(array.type, [&](auto zero) {
+      return static_cast<int64_t>(ElementAt<decltype(zero)>(array.bytes.data(), i));
+    });
+    negative = negative || label < 0;
+    if (label > kLargestLabel) {
+      return Refusal(name, "label ", label, " of example ", i, " is not a class index");
+    }
+    largest = std::max(largest, label);
+  }
+  return negative ? 0 : largest + 1;
+}
+
+}  // namespace
+
+int64_t ClassesIn(absl::Span<const float> values) {
+  float largest = -1;
+  for (const float value : values) {
+    if (!(value >= 0 && value <= static_cast<float>(kLargestLabel)) || value != std::floor(value)) return 0;
+    largest = std::max(largest, value);
+  }
+  return static_cast<int64_t>(largest) + 1;
+}
+
+absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name) {
+  const Shape& shape = array.shape;
+  if (shape.rank() < 1 || shape.row_elements() == 0) {
+    return Refusal(name, "targets have the shape ", shape.ToString(),
+                   "; it must be [examples], or [examples, ...] with the targets of an example");
+  }
+  Targets targets{.per_example = shape.row_elements(), .shape = Shape(shape.dims().subspan(1))};
+  targets.values = ToFloats(array);
+  int64_t& classes = targets.per_example == 1 ? targets.num_classes : targets.position_classes;
+  if (IsInteger(array.type)) {
+    const auto counted = CountClasses(array, name);
+    // If an example has several integers, they may also be plain numbers of any size.
+    if (!counted.ok() && targets.per_example == 1) return counted.status();
+    classes = counted.value_or(0);
+  } else {
+    classes = ClassesIn(targets.values);
+  }
+  const auto bad = std::find_if_not(targets.values.begin(), targets.values.end(),
+                                    [](float x) { return std::isfinite(x); });
+  if (bad != targets.values.end()) {
+    return Refusal(name, "target ", *bad, " of example ",
+                   (bad - targets.values.begin()) / targets.per_example, " is not finite");
+  }
+  return targets;
+}
+
+absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name) {
+  const Shape& shape = array.shape;
+  if (shape.rank() < 1 || shape.rank() > 2 || shape.row_elements() != 1) {
+    return Refusal(name, "weights have the shape ", shape.ToString(), "; it must be [examples]");
+  }
+  std::vector<float> weights = ToFloats(array);
+  const auto bad =
+      std::find_if_not(weights.begin(), weights.end(), [](float x) { return std::isfinite(x) && x >= 0; });
+  if (bad != weights.end()) {
+    return Refusal(name, "weight ", *bad, " of example ", bad - weights.begin(),
+                   " is not a finite number of at least 0");
+  }
+  return weights;
+}
+
+}  // namespace cairn::data

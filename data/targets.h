@@ -1,0 +1,45 @@
+// The targets and weights of examples, converted from arrays to floats.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
+#include "data/array.h"
+
+namespace cairn::data {
+
+struct Targets {
+  std::vector<float> values{};  // [examples, per_example]
+  int64_t per_example = 1;
+  Shape shape{};            // one example's target, with per_example elements; may be [] for one number
+  int64_t num_classes = 0;  // largest class index + 1; 0 if the values are not class indices
+  // The largest value + 1, if each example has several integers and none is negative; else 0. The integers
+  // may be class indices of positions (a mask) or numbers (one-hot vectors).
+  int64_t position_classes = 0;
+
+  int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }
+};
+
+// The largest class index: floats represent all integers up to here exactly.
+inline constexpr int64_t kLargestLabel = int64_t{1} << 24;
+
+// The largest value + 1 if all values are class indices, integers from 0 to kLargestLabel; otherwise 0.
+int64_t ClassesIn(absl::Span<const float> values);
+
+// Converts `array` to targets. Integral numbers [examples] or [examples,1], of an integer or a float type,
+// are class indices unless one is negative. Non-negative integral numbers with more axes or elements may be
+// class indices for each position or plain numbers (one-hot vectors, several labels); the loss decides which.
+//
+// INVALID_ARGUMENT naming `name` for empty shapes, class indices [examples] that are too large, and numbers
+// that are not finite.
+absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);
+
+// Reads weights [examples] or [examples,1]. INVALID_ARGUMENT naming `name` for a weight that is negative or
+// not finite.
+absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name);
+
+}  // namespace cairn::data

@@ -1,0 +1,70 @@
+// The input and the result of a replica for one batch. All of it is host memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/memory/aligned_buffer.h"
+#include "kernels/ops.h"
+#include "nn/loss.h"
+#include "nn/model.h"
+
+namespace cairn::nn {
+
+// Examples, borrowed for the call.
+struct BatchView {
+  int64_t examples = 0;
+  absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs are concatenated
+  absl::Span<const float> targets{};  // [examples, targets per example that the loss needs]
+  absl::Span<const float> weights{};  // [examples]; empty if every example weighs 1
+  uint64_t seed = 0;                  // for random draws of the step (dropout)
+  // The index of the first example in the worker's batch. Random draws depend on it.
+  int64_t first_example = 0;
+
+  // `count` examples, beginning with `begin`.
+  BatchView Part(int64_t begin, int64_t count) const;
+};
+
+// The results that the network computed from a batch.
+struct BatchResult {
+  kernels::LossSums sums{};
+  // [examples, output_shape], row-major; valid until the next call of the replica.
+  absl::Span<const float> outputs{};
+};
+
+// INVALID_ARGUMENT if the batch or `parameters` does not have the sizes that the model and the loss need.
+absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
+                        const BatchView& batch);
+
+// INVALID_ARGUMENT unless `gradients` has one element for each parameter.
+absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients);
+
+// Produces the gradients of a batch without examples: sets all gradients to zero, and calls `on_gradient` for
+// each variable, last layer first.
+void GiveNoGradients(const Model& model, absl::Span<float> gradients,
+                     absl::FunctionRef<void(int variable)> on_gradient);
+
+// Separates the inputs of a model with several inputs. A row of a batch is their concatenation.
+class InputSplitter {
+ public:
+  explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}
+  // Returns one array [examples, shape] per model input, row-major. The arrays are valid until the next call,
+  // and no longer than the batch's memory.
+  absl::Span<const float* const> Split(const BatchView& batch);
+  // The result of the last Split().
+  absl::Span<const float* const> last() const { return pointers_; }
+
+ private:
+  const Model& model_;
+  AlignedBuffer split_;  // [input][examples][elements]; used only if there are several inputs
+  std::vector<const float*> pointers_;
+};
+
+// Divides `examples` into `parts` runs of nearly equal length, longer runs first. Returns the start of each
+// run, and the end of the last: [parts + 1].
+std::vector<int64_t> EvenParts(int64_t examples, int64_t parts);
+
+}  // namespace cairn::nn

@@ -1,0 +1,65 @@
+#include "nn/byte_inputs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/string_view.h"
+#include "nn/layer_registry.h"
+
+namespace cairn::nn {
+namespace {
+
+// Finds out how one input of the model is used, by following it through the graph.
+class Reader {
+ public:
+  explicit Reader(const Model& model) : model_(model) {}
+
+  ByteInput Follow(int input) {
+    Visit(Node::OfModelInput(input), /*unchanged=*/true);
+    return decided_;
+  }
+
+ private:
+  // Visits the users of `source`. `unchanged`: `source` has the same values as the model's input.
+  void Visit(int source, bool unchanged) {
+    if (!seen_.insert(source).second) return;
+    for (size_t i = 0; i < model_.nodes().size(); ++i) {
+      const Node& node = model_.nodes()[i];
+      if (std::find(node.inputs.begin(), node.inputs.end(), source) == node.inputs.end()) continue;
+      const ByteUse use = ByteUseOf(node.layer->class_name());
+      if (use == ByteUse::kPasses) {
+        Visit(static_cast<int>(i), unchanged && OnlyReshapes(node.layer->class_name()));
+      } else {
+        Decide(node, use == ByteUse::kRaw, unchanged);
+      }
+    }
+  }
+
+  void Decide(const Node& node, bool raw, bool unchanged) {
+    if (!decided_.layer.empty() && (decided_.raw || !raw)) return;
+    decided_ = {.raw = raw, .layer = node.layer->name(), .class_name = node.layer->class_name()};
+    if (unchanged && decided_.class_name == "Embedding") {
+      decided_.table_rows = model_.variables()[static_cast<size_t>(node.variables.front())].shape[0];
+    }
+  }
+
+  static bool OnlyReshapes(absl::string_view class_name) {
+    return class_name == "Flatten" || class_name == "Reshape";
+  }
+
+  const Model& model_;
+  std::set<int> seen_;  // nodes and inputs
+  ByteInput decided_;
+};
+
+}  // namespace
+
+std::vector<ByteInput> ByteInputsOf(const Model& model) {
+  std::vector<ByteInput> inputs;
+  for (size_t input = 0; input < model.inputs().size(); ++input) {
+    inputs.push_back(Reader(model).Follow(static_cast<int>(input)));
+  }
+  return inputs;
+}
+
+}  // namespace cairn::nn

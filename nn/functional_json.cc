@@ -1,0 +1,318 @@
+// Functional models: a graph of calls of layers, as Keras 2 and Keras 3 write it.
+//
+// A tensor is identified by its layer and by the number of the layer's call that computes it: (layer, call).
+// Keras 3 writes it as an object with `keras_history`, Keras 2 as [layer, call, output, kwargs]. In a file
+// written by hand the layer's name suffices.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "nn/model_builder.h"
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+
+struct Tensor {
+  std::string layer;
+  int64_t call = 0;
+  friend bool operator<(const Tensor& a, const Tensor& b) {
+    return std::tie(a.layer, a.call) < std::tie(b.layer, b.call);
+  }
+};
+
+// Reads [layer, call, output, ...]. Layers have only one output.
+std::optional<Tensor> ReadHistory(const json& value) {
+  if (value.is_string()) return Tensor{value.get<std::string>()};
+  if (!value.is_array() || value.size() < 3 || !value[0].is_string() || !value[1].is_number_unsigned() ||
+      value[2] != 0) {
+    return std::nullopt;
+  }
+  return Tensor{value[0].get<std::string>(), value[1].get<int64_t>()};
+}
+
+// The version of Keras that wrote a call, and the kind of layer.
+enum class CallForm {
+  kKeras2,
+  kKeras2OfTrainingMode,  // the layer computes differently in training and in inference
+  kKeras3,
+};
+
+// Accepts only arguments of a call that have no effect: nulls, and `training=False` with an exception. Keras
+// 3 records `training=False` for every call, and fit() overrides it. Keras 2 records it only if the user set
+// it, and fit() then respects it, so it has an effect on layers that compute differently in training.
+absl::Status CheckKwargs(const json& kwargs, CallForm form) {
+  if (kwargs.is_null()) return absl::OkStatus();
+  if (!kwargs.is_object())
+    return absl::InvalidArgumentError(absl::StrCat("kwargs: expected an object, got ", kwargs.dump()));
+  for (const auto& [key, value] : kwargs.items()) {
+    if (value.is_null()) continue;
+    if (key == "training" && value == false && form != CallForm::kKeras2OfTrainingMode) continue;
+    return absl::InvalidArgumentError(absl::StrCat("kwargs: ", key, ": ", value.dump(), " is not supported"));
+  }
+  return absl::OkStatus();
+}
+
+// Appends the tensors of one call's arguments, which may be in nested lists.
+absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor>& tensors) {
+  if (value.is_object() && value.contains("config") && value["config"].is_object() &&
+      value["config"].contains("keras_history")) {
+    const auto tensor = ReadHistory(value["config"]["keras_history"]);
+    if (!tensor.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "keras_history: ", value["config"]["keras_history"].dump(), " does not name a tensor"));
+    }
+    tensors.push_back(*tensor);
+    return absl::OkStatus();
+  }
+  if (const auto tensor = ReadHistory(value); tensor.has_value()) {
+    if (value.size() > 3 && value.is_array()) CAIRN_RETURN_IF_ERROR(CheckKwargs(value[3], form));
+    tensors.push_back(*tensor);
+    return absl::OkStatus();
+  }
+  if (value.is_number())
+    return absl::InvalidArgumentError(
+        absl::StrCat("the number ", value.dump(), " in place of a tensor is not supported"));
+  // A dictionary of tensors by name, as in keras.Model(inputs={...}, outputs={...}).
+  const bool dictionary = value.is_object() && !value.contains("class_name");
+  if (!value.is_array() && !dictionary)
+    return absl::InvalidArgumentError(absl::StrCat(value.dump(), " does not name a tensor"));
+  for (const json& entry : value) CAIRN_RETURN_IF_ERROR(CollectTensors(entry, form, tensors));
+  return absl::OkStatus();
+}
+
+std::string NamesOf(const std::vector<Tensor>& tensors) {
+  return absl::StrJoin(tensors, ", ", [](std::string* out, const Tensor& tensor) {
+    absl::StrAppend(out, "'", tensor.layer, "'");
+  });
+}
+
+absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& layer) {
+  const bool training_mode = layer.layer != nullptr && (layer.layer->class_name() == "BatchNormalization" ||
+                                                        layer.layer->class_name() == "Dropout");
+  const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
+  std::vector<Tensor> tensors;
+  if (call.is_object()) {
+    CAIRN_RETURN_IF_ERROR(CheckKwargs(call.value("kwargs", json()), CallForm::kKeras3));
+    CAIRN_RETURN_IF_ERROR(CollectTensors(call.value("args", json::array()), CallForm::kKeras3, tensors));
+  } else {
+    CAIRN_RETURN_IF_ERROR(CollectTensors(call, keras2, tensors));
+  }
+  if (tensors.empty()) return absl::InvalidArgumentError("a call names no tensors");
+  return tensors;
+}
+
+// A layer of the file, and its calls.
+struct Entry {
+  ReadLayer layer;
+  std::vector<std::vector<Tensor>> calls;
+};
+
+class GraphReader {
+ public:
+  explicit GraphReader(ModelBuilder& builder) : builder_(builder) {}
+
+  absl::Status AddLayer(const json& document, size_t position, int64_t line) {
+    CAIRN_ASSIGN_OR_RETURN(ReadLayer layer, builder_.Read(document, position, line));
+    // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
+    // only next to the class.
+    const json outer_name = document.value("name", json());
+    if (outer_name.is_string() && outer_name != layer.name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(layer.where, ": name: ", outer_name.dump(), " and \"", layer.name, "\" differ"));
+    }
+    Entry entry = {.layer = std::move(layer), .calls = {}};
+    const json calls = document.value("inbound_nodes", json::array());
+    if (!calls.is_array())
+      return Fault(entry, absl::StrCat("inbound_nodes: expected a list, got ", calls.dump()));
+    for (const json& call : calls) {
+      auto tensors = ReadCall(call, entry.layer);
+      if (!tensors.ok())
+        return Annotate(tensors.status(), absl::StrCat(entry.layer.where, ": inbound_nodes"));
+      entry.calls.push_back(*std::move(tensors));
+    }
+    if (entry.layer.layer != nullptr && entry.calls.empty()) return Fault(entry, "inbound_nodes: required");
+    order_.push_back(entry.layer.name);
+    const std::string name = entry.layer.name;
+    entries_.emplace(name, std::move(entry));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddInput(const Tensor& tensor) {
+    const auto found = entries_.find(tensor.layer);
+    if (found == entries_.end() || found->second.layer.layer != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("config: input_layers: '", tensor.layer, "' is not an InputLayer of the file"));
+    }
+    if (values_.count(tensor) > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("config: input_layers: '", tensor.layer, "' appears twice"));
+    }
+    values_[tensor] = builder_.AddInput(tensor.layer, found->second.layer.input_shape);
+    return absl::OkStatus();
+  }
+
+  // Adds the calls that `output` depends on, in the file's order as far as the graph allows. The output comes
+  // last.
+  absl::Status AddGraph(const Tensor& output) {
+    CAIRN_RETURN_IF_ERROR(MarkNeeded(output));
+    const std::vector<Call> calls = NeededCalls();
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderOf(calls));
+    for (const size_t position : order) {
+      const Call& call = calls[position];
+      std::vector<int> inputs;  // in the numbering of Node::inputs
+      for (const Tensor& input : call.inputs()) inputs.push_back(values_.at(input));
+      CAIRN_ASSIGN_OR_RETURN(values_[call.tensor], builder_.AddNode(call.entry->layer, inputs));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Call {
+    const Entry* entry;
+    Tensor tensor;  // the output of the call
+    const std::vector<Tensor>& inputs() const { return entry->calls[static_cast<size_t>(tensor.call)]; }
+  };
+
+  // The calls that are needed, in the file's order.
+  std::vector<Call> NeededCalls() const {
+    std::vector<Call> calls;
+    for (const std::string& name : order_) {
+      const Entry& entry = entries_.at(name);
+      for (int64_t call = 0; call < static_cast<int64_t>(entry.calls.size()); ++call) {
+        Tensor tensor = {name, call};
+        if (needed_.count(tensor) > 0) calls.push_back({&entry, std::move(tensor)});
+      }
+    }
+    return calls;
+  }
+
+  // Returns the positions of `calls` in an order in which inputs come before their users: the order in which
+  // repeated passes over the file would add the calls, if each pass added every call whose inputs have been
+  // added. `pass` [call] is the number of the pass that adds the call.
+  static absl::StatusOr<std::vector<size_t>> OrderOf(const std::vector<Call>& calls) {
+    std::map<Tensor, size_t> position_of;
+    for (size_t i = 0; i < calls.size(); ++i) position_of.emplace(calls[i].tensor, i);
+    std::vector<size_t> missing(calls.size());  // [call] number of inputs that are not in the order yet
+    std::vector<std::vector<size_t>> users(calls.size());  // [call] the calls that read its output
+    std::vector<size_t> pass(calls.size()), ready;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      for (const Tensor& input : calls[i].inputs()) {
+        const auto found = position_of.find(input);
+        if (found == position_of.end()) continue;  // an input of the model
+        users[found->second].push_back(i);
+        ++missing[i];
+      }
+      if (missing[i] == 0) ready.push_back(i);
+    }
+    std::vector<size_t> order;
+    while (!ready.empty()) {
+      const size_t done = ready.back();
+      ready.pop_back();
+      order.push_back(done);
+      for (const size_t user : users[done]) {
+        pass[user] = std::max(pass[user], done < user ? pass[done] : pass[done] + 1);
+        if (--missing[user] == 0) ready.push_back(user);
+      }
+    }
+    if (order.size() < calls.size()) {
+      const auto blocked = std::find_if(missing.rbegin(), missing.rend(), [](size_t n) { return n > 0; });
+      const auto position = static_cast<size_t>(missing.rend() - blocked) - 1;
+      return Fault(*calls[position].entry, "inbound_nodes: its inputs depend on a cycle in the graph");
+    }
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return std::pair(pass[a], a) < std::pair(pass[b], b); });
+    return order;
+  }
+
+  static absl::Status Fault(const Entry& entry, absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(entry.layer.where, ": ", what));
+  }
+
+  // Checks that the tensor exists.
+  absl::Status Check(const Tensor& tensor, absl::string_view user) const {
+    const auto found = entries_.find(tensor.layer);
+    if (found == entries_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(user, ": there is no layer '", tensor.layer, "'"));
+    }
+    const bool input = found->second.layer.layer == nullptr;
+    if (input && values_.count(tensor) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(user, ": input '", tensor.layer, "' is not among input_layers"));
+    }
+    if (!input && tensor.call >= static_cast<int64_t>(found->second.calls.size())) {
+      return absl::InvalidArgumentError(absl::StrCat(user, ": layer '", tensor.layer, "' is called ",
+                                                     found->second.calls.size(), " times, not ",
+                                                     tensor.call + 1));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MarkNeeded(const Tensor& output) {
+    CAIRN_RETURN_IF_ERROR(Check(output, "config: output_layers"));
+    std::vector<Tensor> open = {output};
+    while (!open.empty()) {
+      const Tensor tensor = open.back();
+      open.pop_back();
+      const Entry& entry = entries_.at(tensor.layer);
+      if (entry.layer.layer == nullptr || !needed_.insert(tensor).second) continue;
+      for (const Tensor& input : entry.calls[static_cast<size_t>(tensor.call)]) {
+        CAIRN_RETURN_IF_ERROR(Check(input, absl::StrCat(entry.layer.where, ": inbound_nodes")));
+        open.push_back(input);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  ModelBuilder& builder_;
+  std::map<std::string, Entry> entries_;
+  std::vector<std::string> order_;  // in the file's order
+  std::set<Tensor> needed_;         // calls that the output depends on
+  std::map<Tensor, int> values_;    // in the numbering of Node::inputs
+};
+
+}  // namespace
+
+absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines, ModelBuilder& builder) {
+  ConfigReader reader(config);
+  builder.SetName(reader.String("name", "functional"), /*functional=*/true);
+  reader.Refuse("trainable", true);
+  CheckDtype("dtype", reader);
+  const json& layers = reader.Raw("layers");
+  if (!layers.is_array() || layers.empty()) reader.Fail("layers", "required, a list of layers");
+  std::vector<Tensor> inputs, outputs;
+  for (const auto& [field, tensors] : {std::pair{"input_layers", &inputs}, {"output_layers", &outputs}}) {
+    const json& value = reader.Raw(field);
+    if (value.is_null()) {
+      reader.Fail(field, "required, such as [[\"input_layer\",0,0]]");
+    } else if (const auto status = CollectTensors(value, CallForm::kKeras3, *tensors); !status.ok()) {
+      reader.Fail(field, status.message());
+    }
+  }
+  if (outputs.size() > 1) {
+    reader.Fail("output_layers",
+                absl::StrCat("the model has ", outputs.size(), " outputs, ", NamesOf(outputs),
+                             "; only models with one are supported: save one that ends in "
+                             "one of these layers"));
+  }
+  if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, "config");
+  if (inputs.empty()) return absl::InvalidArgumentError("config: input_layers: the list is empty");
+  if (outputs.empty()) return absl::InvalidArgumentError("config: output_layers: the list is empty");
+
+  CAIRN_RETURN_IF_ERROR(builder.CollectNames(layers));
+  GraphReader graph(builder);
+  for (size_t position = 0; position < layers.size(); ++position) {
+    CAIRN_RETURN_IF_ERROR(
+        graph.AddLayer(layers[position], position, position < lines.size() ? lines[position] : 0));
+  }
+  for (const Tensor& input : inputs) CAIRN_RETURN_IF_ERROR(graph.AddInput(input));
+  return graph.AddGraph(outputs[0]);
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,50 @@
+#include "nn/layer/keras_class.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace cairn::nn {
+namespace {
+
+// The member of an object if it is a string, otherwise empty.
+std::string Text(const nlohmann::json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool IsKerasModule(absl::string_view module) {
+  for (const char* root : {"keras", "tf_keras", "tensorflow"}) {
+    if (module == root || absl::StartsWith(module, absl::StrCat(root, "."))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::Status CheckIsOfKeras(const nlohmann::json& object) {
+  const bool function = Text(object, "class_name") == "function";  // its module is always "builtins"
+  if (const std::string module = Text(object, "module");
+      !module.empty() && !function && !IsKerasModule(module)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is a custom class of module '", module, "'; only Keras' own classes are supported"));
+  }
+  const std::string name = Text(object, "registered_name");
+  const size_t package = name.find('>');
+  // Keras 2 registered its own optimizers as "Custom>Adam".
+  const bool registered_by_keras =
+      package == std::string::npos || absl::StartsWith(name, "keras") || name == Text(object, "class_name");
+  if (!registered_by_keras) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is a custom class, registered as '", name, "'; only Keras' own classes are supported"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsKerasFunction(const nlohmann::json& object) {
+  return absl::StartsWith(Text(object, "module"), "keras.src.ops");
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,132 @@
+// A layer of a network, as its JSON describes it, independent of any device. A Model owns its layers. They
+// are immutable and may be read from any thread. MakeOp() turns a layer into code on a device, for fixed
+// shapes.
+//
+// To add a layer, add a file in layers/ and a row in layer_registry.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
+#include "kernels/device.h"
+#include "nn/layer/initializer.h"
+#include "nn/layer/onnx_graph.h"
+
+namespace cairn::nn {
+
+// A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2.
+struct RegularizerSpec {
+  float l1 = 0, l2 = 0;
+};
+
+// A variable of a layer.
+struct VariableSpec {
+  std::string name;  // within the layer: "kernel"
+  Shape shape;
+  InitializerSpec initializer;
+  RegularizerSpec regularizer{};
+  // Set for a statistic, which no optimizer trains. Instead of a gradient, the layer returns the batch's own
+  // value, and the variable becomes momentum * variable + (1 - momentum) * value.
+  std::optional<float> moving_average_momentum{};
+};
+
+// A layer on a device, for one batch size. All pointers are device memory and borrowed for the call.
+// Variables are row-major, in the order of Layer::Variables().
+class LayerOp {
+ public:
+  struct ForwardArgs {
+    absl::Span<const float* const> inputs;
+    absl::Span<const float* const> variables;
+    float* output = nullptr;
+    bool training = false;
+  };
+  struct BackwardArgs {
+    absl::Span<const float* const> inputs;  // as given to Forward
+    absl::Span<const float* const> variables;
+    const float* output = nullptr;             // as Forward wrote it
+    float* output_gradient = nullptr;          // may be overwritten
+    absl::Span<float* const> input_gradients;  // [input]; null if not needed
+    absl::Span<float* const> gradients;        // [variable]; for a statistic, the batch's value
+    // If present, an op may call this function after it has written all of `gradients`, before it computes
+    // the gradients of its inputs.
+    std::optional<absl::FunctionRef<absl::Status()>> on_gradients{};
+  };
+
+  virtual ~LayerOp() = default;
+  virtual const kernels::TensorDesc& output() const = 0;
+  // True if the output is the input's memory under another shape. Then Forward() and Backward() are never
+  // called.
+  virtual bool is_view() const { return false; }
+  virtual absl::Status Forward(const ForwardArgs& args) = 0;
+  virtual absl::Status Backward(const BackwardArgs& args) = 0;
+};
+
+struct LayerOpParams {
+  // The shapes include the batch. Inputs are row-major unless the layer accepts_blocked(); then all inputs
+  // have the same layout.
+  absl::Span<const kernels::TensorDesc> inputs;
+  bool needs_input_gradients = true;
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  const std::string& name() const { return name_; }              // "conv2d_1": unique in the model
+  const std::string& class_name() const { return class_name_; }  // "Conv2D"
+
+  // Whether the layer takes several inputs. Other layers take one.
+  virtual bool merges() const { return false; }
+  // Shapes are without the batch. INVALID_ARGUMENT if the layer cannot take these inputs; the caller adds the
+  // layer's name.
+  virtual absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const = 0;
+  // `inputs` must have been accepted by OutputShape().
+  virtual std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const = 0;
+
+  // True when MakeOp() takes images of these shapes in any layout.
+  virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
+  // `device` must outlive the op.
+  virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                          kernels::Device& device) const = 0;
+
+  // Makes one op of this layer and `next`, which must be the only user of this layer's output. The op has
+  // this layer's variables. UNIMPLEMENTED if the device gains nothing from a fused op.
+  virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeFusedOp(const LayerOpParams& /*params*/,
+                                                               const Layer& /*next*/,
+                                                               kernels::Device& /*device*/) const {
+    return absl::UnimplementedError("nothing to fuse");
+  }
+  // Height and width of the windows if this layer is a max pooling with windows that do not overlap. The
+  // preceding layer's op may then include the pooling.
+  virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }
+
+  // Adds the layer's inference to `onnx` and returns its output. `variables` are in the order of Variables(),
+  // borrowed for the call. UNIMPLEMENTED if ONNX has no operations for the layer; the caller adds the layer's
+  // name.
+  virtual absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> /*inputs*/,
+                                           absl::Span<const OnnxVariable> /*variables*/,
+                                           OnnxBuilder& /*onnx*/) const {
+    return absl::UnimplementedError("cannot be expressed in ONNX");
+  }
+
+ protected:
+  Layer(std::string name, std::string class_name)
+      : name_(std::move(name)), class_name_(std::move(class_name)) {}
+
+ private:
+  const std::string name_;
+  const std::string class_name_;
+};
+
+}  // namespace cairn::nn

@@ -1,0 +1,73 @@
+#include "nn/layer_registry.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+struct Row {
+  absl::string_view class_name;
+  LayerMaker make;
+  ByteUse bytes = ByteUse::kScaled;
+};
+
+// One row per layer, in alphabetical order. InputLayer has no row: it is the model's shape.
+constexpr Row kLayers[] = {
+    {"Activation", MakeActivation, ByteUse::kPasses},
+    {"Add", MakeAdd, ByteUse::kPasses},
+    {"Average", MakeAverage, ByteUse::kPasses},
+    {"AveragePooling2D", MakeAveragePooling2D, ByteUse::kPasses},
+    {"BatchNormalization", MakeBatchNormalization},
+    {"Concatenate", MakeConcatenate, ByteUse::kPasses},
+    {"Conv1D", MakeConv1D},
+    {"Conv2D", MakeConv2D},
+    {"Conv2DTranspose", MakeConv2DTranspose},
+    {"Dense", MakeDense},
+    {"DepthwiseConv2D", MakeDepthwiseConv2D},
+    {"Dropout", MakeDropout, ByteUse::kPasses},
+    {"ELU", MakeElu, ByteUse::kPasses},
+    {"Embedding", MakeEmbedding, ByteUse::kRaw},
+    {"Flatten", MakeFlatten, ByteUse::kPasses},
+    {"GlobalAveragePooling2D", MakeGlobalAveragePooling2D, ByteUse::kPasses},
+    {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D, ByteUse::kPasses},
+    {"LayerNormalization", MakeLayerNormalization},
+    {"LeakyReLU", MakeLeakyRelu, ByteUse::kPasses},
+    {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
+    {"Maximum", MakeMaximum, ByteUse::kPasses},
+    {"Minimum", MakeMinimum, ByteUse::kPasses},
+    {"Multiply", MakeMultiply, ByteUse::kPasses},
+    {"Normalization", MakeNormalization, ByteUse::kRaw},
+    {"ReLU", MakeRelu, ByteUse::kPasses},
+    {"Rescaling", MakeRescaling, ByteUse::kRaw},
+    {"Reshape", MakeReshape, ByteUse::kPasses},
+    {"SeparableConv2D", MakeSeparableConv2D},
+    {"Softmax", MakeSoftmax, ByteUse::kPasses},
+    {"Subtract", MakeSubtract, ByteUse::kPasses},
+    {"ZeroPadding2D", MakeZeroPadding2D, ByteUse::kPasses},
+};
+
+}  // namespace
+
+LayerMaker FindLayer(absl::string_view class_name) {
+  for (const Row& row : kLayers) {
+    if (row.class_name == class_name) return row.make;
+  }
+  return nullptr;
+}
+
+ByteUse ByteUseOf(absl::string_view class_name) {
+  for (const Row& row : kLayers) {
+    if (row.class_name == class_name) return row.bytes;
+  }
+  return ByteUse::kScaled;
+}
+
+std::string SupportedLayers() {
+  return absl::StrCat("InputLayer, ", absl::StrJoin(kLayers, ", ", [](std::string* out, const Row& row) {
+                        absl::StrAppend(out, row.class_name);
+                      }));
+}
+
+}  // namespace cairn::nn

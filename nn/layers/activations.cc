@@ -1,0 +1,82 @@
+// Activation, ELU, LeakyReLU, ReLU and Softmax: activations as separate layers.
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kernels/device.h"
+#include "nn/layers/activation.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+using kernels::Activation;
+
+class ActivationLayer final : public Layer {
+ public:
+  ActivationLayer(std::string name, std::string class_name, ActivationSpec spec)
+      : Layer(std::move(name), std::move(class_name)), spec_(spec) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
+    return inputs[0];
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+  bool accepts_blocked(absl::Span<const Shape> inputs) const override {
+    constexpr int64_t kLargestBlock = 16;
+    if (spec_.softmax) return false;
+    return spec_.function.keeps_zero() || inputs[0][inputs[0].rank() - 1] % kLargestBlock == 0;
+  }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    return MakeActivationOp(params.inputs[0], spec_, device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    return OnnxActivation(spec_, inputs[0], onnx);
+  }
+
+ private:
+  const ActivationSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeActivation(std::string name, ConfigReader& config) {
+  if (config.Raw("activation").is_null()) config.Fail("activation", "required");
+  return std::make_unique<ActivationLayer>(std::move(name), "Activation",
+                                           ReadActivation("activation", config));
+}
+
+std::unique_ptr<Layer> MakeElu(std::string name, ConfigReader& config) {
+  const auto alpha = static_cast<float>(config.Number("alpha", 1.0));
+  return std::make_unique<ActivationLayer>(
+      std::move(name), "ELU", ActivationSpec{.function = {.kind = Activation::kElu, .slope = alpha}});
+}
+
+std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config) {
+  // Keras 2 writes alpha.
+  const double slope = config.Number("negative_slope", config.Number("alpha", 0.3));
+  return std::make_unique<ActivationLayer>(
+      std::move(name), "LeakyReLU",
+      ActivationSpec{.function = {.kind = Activation::kRelu, .slope = static_cast<float>(slope)}});
+}
+
+std::unique_ptr<Layer> MakeRelu(std::string name, ConfigReader& config) {
+  const double limit = config.Number("max_value", std::numeric_limits<double>::infinity());
+  const ActivationSpec spec = {.function = {.kind = Activation::kRelu,
+                                            .slope = static_cast<float>(config.Number("negative_slope", 0)),
+                                            .limit = static_cast<float>(limit),
+                                            .threshold = static_cast<float>(config.Number("threshold", 0))}};
+  return std::make_unique<ActivationLayer>(std::move(name), "ReLU", spec);
+}
+
+std::unique_ptr<Layer> MakeSoftmax(std::string name, ConfigReader& config) {
+  config.Refuse("axis", -1);
+  return std::make_unique<ActivationLayer>(std::move(name), "Softmax", ActivationSpec{.softmax = true});
+}
+
+}  // namespace cairn::nn

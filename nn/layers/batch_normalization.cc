@@ -1,0 +1,189 @@
+// BatchNormalization over the last axis. Its moving statistics are variables on the servers, like all others.
+// Every push carries the batch's mean and variance in the place of gradients.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+struct BatchNormConfig {
+  float momentum, epsilon;
+  bool scale, center;
+  // Set if trainable is false: the moving statistics are used even in training, as in Keras.
+  bool frozen;
+  InitializerSpec gamma, beta, moving_mean, moving_variance;
+  RegularizerSpec gamma_regularizer, beta_regularizer;
+};
+
+// Variables: gamma and beta if they exist, the moving mean and the moving variance.
+class BatchNormOp final : public LayerOp {
+ public:
+  BatchNormOp(const BatchNormConfig& config, std::unique_ptr<kernels::BatchNorm> op,
+              std::unique_ptr<kernels::DeviceMemory> statistics,
+              std::unique_ptr<kernels::DeviceMemory> unused, kernels::Device& device)
+      : config_(config),
+        op_(std::move(op)),
+        statistics_(std::move(statistics)),
+        unused_(std::move(unused)),
+        device_(device) {}
+
+  const kernels::TensorDesc& output() const override { return op_->output(); }
+
+  absl::Status Forward(const ForwardArgs& args) override {
+    const float* gamma = config_.scale ? args.variables[0] : nullptr;
+    const float* beta = config_.center ? args.variables[beta_index()] : nullptr;
+    if (args.training && !config_.frozen) {
+      return op_->Forward(args.inputs[0], gamma, beta, mean(), variance(), args.output);
+    }
+    return op_->Infer(args.inputs[0], gamma, beta, args.variables[mean_index()],
+                      args.variables[mean_index() + 1], args.output);
+  }
+
+  absl::Status Backward(const BackwardArgs& args) override {
+    const float* gamma = config_.scale ? args.variables[0] : nullptr;
+    const float* used_mean = config_.frozen ? args.variables[mean_index()] : mean();
+    const float* used_variance = config_.frozen ? args.variables[mean_index() + 1] : variance();
+    float* dx = unused_ == nullptr ? args.input_gradients[0] : unused_->data();
+    CAIRN_RETURN_IF_ERROR(op_->Backward(args.inputs[0], gamma, used_mean, used_variance, args.output_gradient,
+                                        dx, config_.scale ? args.gradients[0] : nullptr,
+                                        config_.center ? args.gradients[beta_index()] : nullptr));
+    CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(used_mean, args.gradients[mean_index()], channels()));
+    return device_.CopyOnDevice(used_variance, args.gradients[mean_index() + 1], channels());
+  }
+
+ private:
+  size_t beta_index() const { return config_.scale ? 1 : 0; }
+  size_t mean_index() const { return beta_index() + (config_.center ? 1 : 0); }
+  int64_t channels() const { return statistics_->num_floats() / 2; }
+  float* mean() { return statistics_->data(); }
+  float* variance() { return statistics_->data() + channels(); }
+
+  const BatchNormConfig config_;
+  const std::unique_ptr<kernels::BatchNorm> op_;
+  const std::unique_ptr<kernels::DeviceMemory> statistics_;  // the batch's means, then its variances
+  const std::unique_ptr<kernels::DeviceMemory> unused_;  // receives dx if it is not needed; otherwise null
+  kernels::Device& device_;
+};
+
+class BatchNormalizationLayer final : public Layer {
+ public:
+  BatchNormalizationLayer(std::string name, BatchNormConfig config, std::optional<int64_t> axis)
+      : Layer(std::move(name), "BatchNormalization"), config_(std::move(config)), axis_(axis) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
+    if (axis_.has_value() && *axis_ != inputs[0].rank()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", *axis_, ", input ", inputs[0].ToString(),
+                       ": only the last axis is supported (axis 0 is the batch)"));
+    }
+    return inputs[0];
+  }
+
+  std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
+    const Shape channels = {inputs[0][inputs[0].rank() - 1]};
+    std::vector<VariableSpec> variables;
+    if (config_.scale) {
+      variables.push_back({.name = "gamma",
+                           .shape = channels,
+                           .initializer = config_.gamma,
+                           .regularizer = config_.gamma_regularizer});
+    }
+    if (config_.center) {
+      variables.push_back({.name = "beta",
+                           .shape = channels,
+                           .initializer = config_.beta,
+                           .regularizer = config_.beta_regularizer});
+    }
+    variables.push_back({.name = "moving_mean",
+                         .shape = channels,
+                         .initializer = config_.moving_mean,
+                         .moving_average_momentum = config_.momentum});
+    variables.push_back({.name = "moving_variance",
+                         .shape = channels,
+                         .initializer = config_.moving_variance,
+                         .moving_average_momentum = config_.momentum});
+    return variables;
+  }
+
+  bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    const kernels::TensorDesc& input = params.inputs[0];
+    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeBatchNorm({.input = input,
+                                                                .epsilon = config_.epsilon,
+                                                                .scale = config_.scale,
+                                                                .center = config_.center,
+                                                                .frozen = config_.frozen}));
+    const int64_t channels = input.shape[input.shape.rank() - 1];
+    CAIRN_ASSIGN_OR_RETURN(auto statistics,
+                           device.Allocate(2 * channels, absl::StrCat("layer '", name(), "': statistics")));
+    std::unique_ptr<kernels::DeviceMemory> unused;
+    if (!params.needs_input_gradients) {
+      CAIRN_ASSIGN_OR_RETURN(unused,
+                             device.Allocate(input.num_floats(), absl::StrCat("layer '", name(), "'")));
+    }
+    return std::make_unique<BatchNormOp>(config_, std::move(op), std::move(statistics), std::move(unused),
+                                         device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    const Shape shape = onnx.ShapeOf(inputs[0]);
+    const int64_t channels = shape[shape.rank() - 1];
+    const auto constant = [&](const char* what, float value) {
+      return onnx.Floats(what, {channels}, std::vector<float>(static_cast<size_t>(channels), value));
+    };
+    size_t next = 0;
+    std::vector<std::string> names = {onnx.ChannelsFirst(inputs[0])};
+    names.push_back(config_.scale ? onnx.Weights(variables[next++]) : constant("ones", 1));
+    names.push_back(config_.center ? onnx.Weights(variables[next++]) : constant("zeros", 0));
+    names.push_back(onnx.Weights(variables[next]));
+    names.push_back(onnx.Weights(variables[next + 1]));
+    return onnx.FromChannelsFirst(
+        onnx.Add("BatchNormalization", std::move(names), {{"epsilon", config_.epsilon}}), shape);
+  }
+
+ private:
+  const BatchNormConfig config_;
+  const std::optional<int64_t> axis_;  // counted with the batch axis; nullopt: the last axis
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& config) {
+  BatchNormConfig read = {.momentum = static_cast<float>(config.Number("momentum", 0.99)),
+                          .epsilon = static_cast<float>(config.Number("epsilon", 1e-3)),
+                          .scale = config.Bool("scale", true),
+                          .center = config.Bool("center", true),
+                          .frozen = !config.Bool("trainable", true),
+                          .gamma = config.Initializer("gamma_initializer", "ones"),
+                          .beta = config.Initializer("beta_initializer", "zeros"),
+                          .moving_mean = config.Initializer("moving_mean_initializer", "zeros"),
+                          .moving_variance = config.Initializer("moving_variance_initializer", "ones"),
+                          .gamma_regularizer = config.Regularizer("gamma_regularizer"),
+                          .beta_regularizer = config.Regularizer("beta_regularizer")};
+  if (!(read.momentum >= 0 && read.momentum <= 1)) {
+    config.Fail("momentum", absl::StrCat(read.momentum, " is not in [0, 1]"));
+  }
+  if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
+  config.Refuse("synchronized", false);
+  config.Refuse("renorm", false);
+  config.Ignore({"renorm_momentum"});
+  config.RefuseUnlessNull({"beta_constraint", "gamma_constraint", "renorm_clipping", "virtual_batch_size"});
+  const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
+  if (axis.size() != 1) config.Fail("axis", "several axes are not supported, only the last");
+  const bool last = axis.empty() || axis[0] == -1;
+  return std::make_unique<BatchNormalizationLayer>(std::move(name), std::move(read),
+                                                   last ? std::nullopt : std::optional<int64_t>(axis[0]));
+}
+
+}  // namespace cairn::nn

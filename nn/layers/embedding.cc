@@ -1,0 +1,81 @@
+// Embedding: looks up rows of a table [input_dim, output_dim] by index.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+class EmbeddingLayer final : public Layer {
+ public:
+  struct Config {
+    int64_t rows, width;
+    InitializerSpec initializer;
+    RegularizerSpec regularizer;
+  };
+  EmbeddingLayer(std::string name, Config config)
+      : Layer(std::move(name), "Embedding"), config_(std::move(config)) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    Shape output = inputs[0];
+    output.Append(config_.width);
+    return output;
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
+    return {{.name = "embeddings",
+             .shape = {config_.rows, config_.width},
+             .initializer = config_.initializer,
+             .regularizer = config_.regularizer}};
+  }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    if (params.needs_input_gradients) {
+      return absl::InvalidArgumentError(
+          "indices have no gradient: no layer with variables may come before it");
+    }
+    Shape output = params.inputs[0].shape;
+    CAIRN_ASSIGN_OR_RETURN(auto op,
+                           device.ops().MakeEmbedding({.indices = output.num_elements(),
+                                                       .rows = config_.rows,
+                                                       .width = config_.width,
+                                                       .what = absl::StrCat("layer '", name(), "'")}));
+    output.Append(config_.width);
+    kernels::TensorDesc desc = op->output().WithShape(std::move(output));
+    return std::make_unique<ReshapedOp>(std::move(desc),
+                                        std::make_unique<LinearLayerOp>(std::move(op), /*use_bias=*/false));
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    constexpr int64_t kInt64 = 7;  // TensorProto.DataType
+    Shape output = onnx.ShapeOf(inputs[0]);
+    output.Append(config_.width);
+    const std::string indices = onnx.Add("Cast", {onnx.ChannelsLast(inputs[0])}, {{"to", kInt64}});
+    return onnx.FromChannelsLast(onnx.Add("Gather", {onnx.Weights(variables[0]), indices}), output);
+  }
+
+ private:
+  const Config config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config) {
+  EmbeddingLayer::Config read = {.rows = config.PositiveInt("input_dim"),
+                                 .width = config.PositiveInt("output_dim"),
+                                 .initializer = config.Initializer("embeddings_initializer", "uniform"),
+                                 .regularizer = config.Regularizer("embeddings_regularizer")};
+  config.Refuse("mask_zero", false);
+  config.Ignore({"input_length"});
+  config.RefuseUnlessNull(
+      {"embeddings_constraint", "activity_regularizer", "lora_rank", "quantization_config", "weights"});
+  return std::make_unique<EmbeddingLayer>(std::move(name), std::move(read));
+}
+
+}  // namespace cairn::nn

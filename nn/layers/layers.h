@@ -1,0 +1,45 @@
+// The makers of all layers, one per source file. The fields that every layer has (name, `trainable`, `dtype`)
+// are read before a maker is called.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "nn/layer/config_reader.h"
+#include "nn/layer/layer.h"
+
+namespace cairn::nn {
+
+std::unique_ptr<Layer> MakeActivation(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeAverage(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeAveragePooling2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeConcatenate(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeConv1D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeConv2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeConv2DTranspose(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeDense(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeDepthwiseConv2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeDropout(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeElu(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeFlatten(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeGlobalAveragePooling2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeGlobalMaxPooling2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMaxPooling2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMaximum(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMinimum(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMultiply(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeNormalization(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeRelu(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeRescaling(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeReshape(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeSeparableConv2D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeSoftmax(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeSubtract(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeZeroPadding2D(std::string name, ConfigReader& config);
+
+}  // namespace cairn::nn

@@ -1,0 +1,252 @@
+#include "nn/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+
+namespace cairn::nn {
+namespace {
+
+using kernels::LossKind;
+
+// A numeric option. Values outside its range are not supported.
+struct Option {
+  absl::string_view name;
+  double smallest, largest;
+  bool whole;
+  void (*set)(MetricParams& params, double value);
+};
+constexpr void KeepDefault(MetricParams&, double) {}
+
+using Limits = std::numeric_limits<double>;
+constexpr Option kThreshold = {"threshold", Limits::lowest(), Limits::max(), false,
+                               [](MetricParams& params, double value) { params.threshold = value; }};
+constexpr Option kThresholds = {"thresholds", 0, 1, false, kThreshold.set};
+constexpr Option kK = {"k", 1, 1 << 24, true,
+                       [](MetricParams& params, double value) { params.k = static_cast<int64_t>(value); }};
+constexpr Option kNumThresholds = {
+    "num_thresholds", 2, 1 << 20, true,
+    [](MetricParams& params, double value) { params.num_thresholds = static_cast<int64_t>(value); }};
+constexpr Option kFromLogits = {"from_logits", 0, 1, true,
+                                [](MetricParams& params, double value) { params.from_logits = value != 0; }};
+constexpr Option kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
+constexpr Option kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
+
+// Sets an option that is a string. Returns false if the option or its value is not supported.
+using TextSetter = bool (*)(absl::string_view option, absl::string_view value, MetricParams& params);
+
+bool SetAucText(absl::string_view option, absl::string_view value, MetricParams& params) {
+  if (option == "curve") {
+    params.precision_recall = absl::EqualsIgnoreCase(value, "PR");
+    return params.precision_recall || absl::EqualsIgnoreCase(value, "ROC");
+  }
+  return option == "summation_method" && absl::EqualsIgnoreCase(value, "interpolation");
+}
+
+enum class Targets { kClassIndices, kOnePerOutput };
+using enum Targets;
+
+absl::string_view Describe(Targets targets) {
+  return targets == kClassIndices ? "class indices" : "a target for each output";
+}
+
+struct Row {
+  absl::string_view class_name, name;
+  Targets targets;
+  MetricMaker make;
+  std::array<Option, 3> options{};
+  TextSetter set_text = nullptr;
+  absl::string_view short_name{};
+  Better better = Better::kHigher;
+};
+
+// One row per metric.
+constexpr Row kMetrics[] = {
+    {"BinaryAccuracy", "binary_accuracy", kOnePerOutput, MakeBinaryAccuracy, {kThreshold}},
+    {"CategoricalAccuracy", "categorical_accuracy", kOnePerOutput, MakeCategoricalAccuracy},
+    {"SparseCategoricalAccuracy", "sparse_categorical_accuracy", kClassIndices,
+     MakeSparseCategoricalAccuracy},
+    {"TopKCategoricalAccuracy",
+     "top_k_categorical_accuracy",
+     kOnePerOutput,
+     MakeTopKCategoricalAccuracy,
+     {kK}},
+    {"SparseTopKCategoricalAccuracy",
+     "sparse_top_k_categorical_accuracy",
+     kClassIndices,
+     MakeSparseTopKCategoricalAccuracy,
+     {kK, kNotFromSortedIds}},
+    {"AUC", "auc", kOnePerOutput, MakeAuc, {kNumThresholds, kFromLogits, kNotMultiLabel}, SetAucText},
+    {"Precision", "precision", kOnePerOutput, MakePrecision, {kThresholds}},
+    {"Recall", "recall", kOnePerOutput, MakeRecall, {kThresholds}},
+    {"TruePositives", "true_positives", kOnePerOutput, MakeTruePositives, {kThresholds}},
+    {"TrueNegatives", "true_negatives", kOnePerOutput, MakeTrueNegatives, {kThresholds}},
+    {"FalsePositives",
+     "false_positives",
+     kOnePerOutput,
+     MakeFalsePositives,
+     {kThresholds},
+     nullptr,
+     {},
+     Better::kLower},
+    {"FalseNegatives",
+     "false_negatives",
+     kOnePerOutput,
+     MakeFalseNegatives,
+     {kThresholds},
+     nullptr,
+     {},
+     Better::kLower},
+    {"MeanSquaredError",
+     "mean_squared_error",
+     kOnePerOutput,
+     MakeMeanSquaredError,
+     {},
+     nullptr,
+     "mse",
+     Better::kLower},
+    {"MeanAbsoluteError",
+     "mean_absolute_error",
+     kOnePerOutput,
+     MakeMeanAbsoluteError,
+     {},
+     nullptr,
+     "mae",
+     Better::kLower},
+    {"RootMeanSquaredError",
+     "root_mean_squared_error",
+     kOnePerOutput,
+     MakeRootMeanSquaredError,
+     {},
+     nullptr,
+     {},
+     Better::kLower},
+};
+
+const Row* FindMetric(absl::string_view name) {
+  for (const Row& row : kMetrics) {
+    for (absl::string_view known : {row.class_name, row.name, row.short_name}) {
+      if (!known.empty() && absl::EqualsIgnoreCase(name, known)) return &row;
+    }
+  }
+  return nullptr;
+}
+
+// The meaning of "accuracy", as in keras/src/trainers/compile_utils.py, get_metric().
+absl::string_view ResolveAccuracy(const LossSpec& loss, int64_t width) {
+  if (width == 1) return "BinaryAccuracy";
+  return loss.kind == LossKind::kSparseCategoricalCrossentropy ? "SparseCategoricalAccuracy"
+                                                               : "CategoricalAccuracy";
+}
+
+absl::Status SetOptions(const KerasObject& metric, const Row& row, MetricParams& params) {
+  const auto refuse = [](absl::string_view option, const auto& value) {
+    return absl::InvalidArgumentError(absl::StrCat(option, " ", value, " is not supported"));
+  };
+  for (const auto& [name, value] : metric.config) {
+    const auto* option = std::find_if(
+        row.options.begin(), row.options.end(),
+        [&wanted = name](const Option& known) { return known.set != nullptr && known.name == wanted; });
+    if (option == row.options.end() || !(value >= option->smallest && value <= option->largest) ||
+        (option->whole && value != std::floor(value))) {
+      return refuse(name, value);
+    }
+    option->set(params, value);
+  }
+  for (const auto& [name, value] : metric.texts) {
+    if (name == "name") continue;
+    if (row.set_text == nullptr || !row.set_text(name, value, params)) return refuse(name, value);
+  }
+  return absl::OkStatus();
+}
+
+// Makes `name` unique, as keras/src/trainers/compile_utils.py, CompileMetrics.result() does. `uses` counts
+// how often each name has occurred.
+std::string UniqueName(std::string name, bool weighted, std::map<std::string, int>& uses) {
+  if (weighted && uses.count(name) > 0) name = absl::StrCat("weighted_", name);
+  const int earlier = uses[name]++;
+  return earlier == 0 ? name : absl::StrCat(name, "_", earlier);
+}
+
+absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const LossSpec& loss,
+                                       const MetricParams& shape) {
+  const KerasObject& metric = compiled.metric;
+  const std::string what = absl::StrCat("metric '", metric.class_name, "'");
+  const bool resolve = metric.class_name == "accuracy" || metric.class_name == "acc";
+  const Row* row = FindMetric(resolve ? ResolveAccuracy(loss, shape.width) : metric.class_name);
+  if (row == nullptr) {
+    const auto class_name = [](std::string* out, const Row& known) {
+      absl::StrAppend(out, known.class_name);
+    };
+    return absl::InvalidArgumentError(absl::StrCat(what, " is not supported; supported: accuracy, ",
+                                                   absl::StrJoin(kMetrics, ", ", class_name)));
+  }
+  const Targets targets =
+      loss.kind == LossKind::kSparseCategoricalCrossentropy ? kClassIndices : kOnePerOutput;
+  if (row->targets != targets) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " needs ", Describe(row->targets), ", the loss ",
+                                                   ClassName(loss.kind), " has ", Describe(targets)));
+  }
+  MetricSpec spec = {
+      .weighted = compiled.weighted, .make = row->make, .params = shape, .better = row->better};
+  CAIRN_RETURN_IF_ERROR(Annotate(SetOptions(metric, *row, spec.params), what));
+  const auto name = metric.texts.find("name");
+  spec.name = name == metric.texts.end() ? std::string(row->name) : name->second;
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMetric> compiled,
+                                                     const LossSpec& loss, const Shape& output) {
+  const std::vector<CompiledMetric> accuracy = {{.metric = MetricOfName("accuracy")}};
+  if (compiled.empty() && IsClassification(loss.kind)) compiled = accuracy;
+  const kernels::LossParams shape = MakeLossParams(loss, output, 1);
+  std::vector<MetricSpec> specs;
+  std::map<std::string, int> uses = {{"loss", 1}};
+  for (const CompiledMetric& entry : compiled) {
+    CAIRN_ASSIGN_OR_RETURN(
+        MetricSpec spec,
+        ParseMetric(entry, loss, {.rows_per_example = shape.rows_per_example, .width = shape.width}));
+    spec.name = UniqueName(std::move(spec.name), entry.weighted, uses);
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {
+  for (const MetricSpec& spec : specs) {
+    entries_.push_back({spec.name, spec.weighted, spec.make(spec.params)});
+  }
+}
+
+void MetricSet::Update(const BatchView& batch, const BatchResult& result) {
+  loss_.loss += result.sums.loss;
+  loss_.examples += result.sums.examples;
+  for (Entry& entry : entries_) {
+    entry.metric->Update(result.outputs, batch.targets,
+                         entry.weighted ? batch.weights : absl::Span<const float>());
+  }
+}
+
+MetricValues MetricSet::Values() const {
+  const double loss = loss_.examples == 0 ? std::nan("") : loss_.loss / static_cast<double>(loss_.examples);
+  MetricValues values = {{"loss", loss}};
+  for (const Entry& entry : entries_) values.emplace_back(entry.name, entry.metric->Result());
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+void MetricSet::Reset() {
+  loss_ = {};
+  for (Entry& entry : entries_) entry.metric->Reset();
+}
+
+}  // namespace cairn::nn

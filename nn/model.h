@@ -1,0 +1,94 @@
+// A network as its Keras JSON describes it: layers, shapes, variables, and the arguments of `compile()`.
+// Immutable after parsing, independent of devices, and safe to read from any thread. A Replica runs it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/core/shape.h"
+#include "nn/compile_config.h"
+#include "nn/layer/layer.h"
+
+namespace cairn::nn {
+
+// An input of the network.
+struct ModelInput {
+  std::string name;  // the name of its InputLayer
+  Shape shape;       // without the batch
+};
+
+// One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.
+struct Node {
+  // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second.
+  static constexpr int OfModelInput(int input) { return -1 - input; }
+
+  std::shared_ptr<const Layer> layer;  // shared by several nodes if the layer is used several times
+  std::vector<int> inputs;             // nodes, or OfModelInput()
+  Shape output_shape;                  // without the batch
+  std::vector<int> variables;          // indices into Model::variables(), in the layer's order
+  std::string device{};                // as in the file, not validated; empty if absent
+};
+
+// One variable of the whole model, in Keras' order.
+struct ModelVariable {
+  std::string name;  // "conv2d/kernel": unique
+  Shape shape;
+  InitializerSpec initializer;
+  int64_t offset = 0;  // first element in the model's flat parameter and gradient buffers
+  RegularizerSpec regularizer{};
+  // Set if no optimizer trains the variable: the momentum of a statistic (see VariableSpec), or 1 for a
+  // constant.
+  std::optional<float> moving_average_momentum{};
+
+  bool trainable() const { return !moving_average_momentum.has_value(); }
+};
+
+class Model {
+ public:
+  // INVALID_ARGUMENT naming `source`, the layer and the wrong field. The error for an unknown layer lists the
+  // supported ones.
+  static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source);
+  // Reads a file of Keras' JSON. worker/export/model_source.h reads Keras' other files.
+  static absl::StatusOr<Model> FromFile(const std::string& path);
+
+  const std::string& name() const { return name_; }
+  // Whether the file contains a Functional model. Otherwise it contains a Sequential model.
+  bool functional() const { return functional_; }
+  const std::vector<ModelInput>& inputs() const { return inputs_; }  // at least one
+  // Without the batch: the shape of the only input, or [elements of all inputs].
+  Shape input_shape() const;
+  const Shape& output_shape() const { return nodes_.back().output_shape; }  // without the batch
+  const std::vector<Node>& nodes() const { return nodes_; }                 // at least one
+  const std::vector<ModelVariable>& variables() const { return variables_; }
+  int64_t num_parameters() const { return num_parameters_; }
+  const CompileConfig& compile_config() const { return compile_config_; }
+  // The document in a canonical form, without its devices. Workers compare it to check that they train the
+  // same model.
+  const std::string& canonical_json() const { return canonical_json_; }
+
+  // Initial values of all variables in the flat buffer's order [num_parameters()]. The values of a variable
+  // depend only on (seed, its name).
+  std::vector<float> InitialParameters(uint64_t seed) const;
+
+ private:
+  friend class ModelBuilder;
+  Model() = default;
+  std::string name_;
+  bool functional_ = false;
+  std::vector<ModelInput> inputs_;
+  std::vector<Node> nodes_;
+  std::vector<ModelVariable> variables_;
+  int64_t num_parameters_ = 0;
+  CompileConfig compile_config_;
+  std::string canonical_json_;
+};
+
+// The table of Keras' `model.summary()`, as Keras 3 prints it on a terminal of 80 columns.
+std::string SummaryTable(const Model& model);
+
+}  // namespace cairn::nn

@@ -1,0 +1,244 @@
+#include "nn/model_builder.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "nn/layer/keras_class.h"
+#include "nn/layer_registry.h"
+#include "nn/layers/input_layer.h"
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+
+// The largest number of parameters that a large machine can hold twice, as values and as gradients.
+constexpr int64_t kMaxParameters = int64_t{1} << 32;
+
+const json& Null() {
+  static const json* const null = new json(nullptr);
+  return *null;
+}
+
+}  // namespace
+
+std::string SnakeCase(absl::string_view class_name) {
+  std::string name;
+  for (size_t i = 0; i < class_name.size(); ++i) {
+    const char c = class_name[i];
+    const bool starts_word = i > 0 && absl::ascii_isupper(c) &&
+                             (absl::ascii_islower(class_name[i - 1]) ||
+                              (i + 1 < class_name.size() && absl::ascii_islower(class_name[i + 1])));
+    if (starts_word) name += '_';
+    name += absl::ascii_tolower(c);
+  }
+  return name;
+}
+
+void CheckDtype(absl::string_view field, ConfigReader& config) {
+  const json& value = config.Raw(field);
+  if (value.is_null() || value == "float32") return;
+  const json class_name = value.is_object() ? value.value("class_name", json()) : json();
+  if (class_name == "QuantizedDTypePolicy" || class_name == "QuantizedFloat8DTypePolicy") {
+    return config.Fail(field, absl::StrCat("the model is quantized (", value.value("config", json()).dump(),
+                                           "), which is not supported: save it before quantize()"));
+  }
+  const bool policy =
+      class_name == "DTypePolicy" || class_name == "FloatDTypePolicy" || class_name == "Policy";
+  const json name = policy && value.contains("config") && value["config"].is_object()
+                        ? value["config"].value("name", json())
+                        : value;
+  if (name == "float32") return;
+  if (absl::StrContains(name.dump(), "mixed_")) {
+    return config.Fail(field, absl::StrCat("policy ", name.dump(),
+                                           " is not supported: save the model with \"float32\"; --precision "
+                                           "chooses what a device computes in"));
+  }
+  config.Fail(field, absl::StrCat(name.dump(), " is not supported, only \"float32\""));
+}
+
+namespace {
+
+// Returns an error if an entry of a file's `layers` cannot be read.
+absl::Status CheckClass(const json& layer, const std::string& class_name) {
+  if (class_name == "Functional" || class_name == "Sequential" || class_name == "Model") {
+    return absl::InvalidArgumentError(
+        "is a model within the model, which is not supported: build the model from that one's layers "
+        "instead");
+  }
+  if (class_name == "Lambda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "runs Python code, which is not supported: replace it by layers; supported: ", SupportedLayers()));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(layer));
+  constexpr absl::string_view kFunctions[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum"};
+  if (IsKerasFunction(layer) && absl::c_find(kFunctions, class_name) == std::end(kFunctions)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "is a function of keras.ops, but only these are supported: ", absl::StrJoin(kFunctions, ", "),
+        "; use a layer"));
+  }
+  if (class_name != "InputLayer" && FindLayer(class_name) == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", SupportedLayers()));
+  return absl::OkStatus();
+}
+
+// The dtype of an InputLayer may also be an integer type. Indices for an Embedding are integers, and floats
+// represent them exactly for every table that fits into memory.
+void CheckInputDtype(absl::string_view field, ConfigReader& config) {
+  const json& name = config.Raw(field);
+  if (name != "int32" && name != "int64") CheckDtype(field, config);
+}
+
+}  // namespace
+
+absl::Status ModelBuilder::CollectNames(const json& layers) {
+  for (const json& layer : layers) {
+    if (!layer.is_object()) return absl::InvalidArgumentError("config: layers: expected objects");
+    const json config = layer.value("config", json());
+    if (!config.is_object() || !config.contains("name") || !config["name"].is_string()) continue;
+    const std::string name = config["name"].get<std::string>();
+    if (!names_.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two layers are named '", name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Keras' automatic names: conv2d, conv2d_1, ...
+std::string ModelBuilder::UniqueName(absl::string_view class_name) {
+  const std::string base = SnakeCase(class_name);
+  int& suffix = suffixes_[base];
+  std::string name = suffix == 0 ? base : absl::StrCat(base, "_", suffix);
+  while (!names_.insert(name).second) name = absl::StrCat(base, "_", ++suffix);
+  return name;
+}
+
+absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position, int64_t line) {
+  const std::string at = line > 0 ? absl::StrCat(", line ", line) : "";
+  ConfigReader outer(layer);
+  const std::string class_name = outer.String("class_name", "");
+  if (class_name.empty()) outer.Fail("class_name", "required");
+  const std::string device = outer.String("device", "");
+  outer.Ignore(
+      {"module", "registered_name", "build_config", "compile_config", "config", "name", "inbound_nodes"});
+  if (const auto status = outer.Finish(); !status.ok()) {
+    return Annotate(status, absl::StrCat("layer ", position, at));
+  }
+
+  const json& config = layer.contains("config") ? layer["config"] : Null();
+  ConfigReader reader(config);
+  ReadLayer read;
+  read.name = reader.String("name", "");
+  const std::string shown = read.name.empty() ? absl::StrCat(position) : absl::StrCat("'", read.name, "'");
+  read.where = absl::StrCat("layer ", shown, " (", class_name, ")", at);
+  read.device = reader.String("device", device);
+  if (config.is_object() && config.contains("name") && config["name"].is_string() && read.name.empty())
+    reader.Fail("name", "must not be empty");
+  if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
+  read.equal_ranks = IsKerasFunction(layer);
+  if (class_name == "InputLayer") {
+    CheckInputDtype("dtype", reader);
+  } else {
+    CheckDtype("dtype", reader);
+  }
+  if (read.name.empty()) read.name = UniqueName(class_name);
+  if (class_name == "InputLayer") {
+    read.input_shape = ReadInputLayer(reader);
+    read.has_input_shape = true;
+  } else {
+    read.trainable = reader.Bool("trainable", true);
+    read.has_input_shape = HasInputShape(reader);
+    if (read.has_input_shape) read.input_shape = ReadInputShape(reader);
+    read.layer = FindLayer(class_name)(read.name, reader);
+  }
+  if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, read.where);
+  return read;
+}
+
+int ModelBuilder::AddInput(const std::string& name, const Shape& shape) {
+  model_.inputs_.push_back({name, shape});
+  return Node::OfModelInput(static_cast<int>(model_.inputs_.size()) - 1);
+}
+
+const Shape& ModelBuilder::ShapeOf(int value) const {
+  return value < 0 ? model_.inputs_[static_cast<size_t>(-1 - value)].shape
+                   : model_.nodes_[static_cast<size_t>(value)].output_shape;
+}
+
+absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs) {
+  if (layer.layer->merges() != (inputs.size() > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": ", inputs.size(), " inputs, expected ",
+                                                   layer.layer->merges() ? "two or more" : "one"));
+  }
+  std::vector<Shape> shapes;
+  for (int input : inputs) shapes.push_back(ShapeOf(input));
+  for (const Shape& shape : shapes) {
+    if (!layer.equal_ranks || shape.rank() == shapes[0].rank()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": inputs ", shapes[0].ToString(), " and ",
+                                                   shape.ToString(), " have different numbers of axes"));
+  }
+  auto output = layer.layer->OutputShape(shapes);
+  if (!output.ok()) return Annotate(output.status(), layer.where);
+  Node node = {
+      .layer = layer.layer, .inputs = inputs, .output_shape = {}, .variables = {}, .device = layer.device};
+  auto bounded = Shape::FromUntrusted(output->dims());
+  if (!bounded.ok()) return Annotate(bounded.status(), layer.where);
+  node.output_shape = *std::move(bounded);
+  if (const auto status = AddVariables(layer, shapes, node); !status.ok())
+    return Annotate(status, layer.where);
+  model_.nodes_.push_back(std::move(node));
+  return static_cast<int>(model_.nodes_.size()) - 1;
+}
+
+absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node) {
+  const std::vector<VariableSpec> specs = layer.layer->Variables(inputs);
+  const auto [first, fresh] = first_node_of_.try_emplace(node.layer.get(), model_.nodes_.size());
+  if (!fresh) {
+    for (const VariableSpec& spec : specs) {
+      if (!spec.moving_average_momentum.has_value()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("is used several times, which is not supported for a layer with a ", spec.name));
+    }
+    node.variables = model_.nodes_[first->second].variables;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const ModelVariable& variable = model_.variables_[static_cast<size_t>(node.variables[i])];
+      if (variable.shape == specs[i].shape) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("is used on input ", inputs[0].ToString(), ", where its ", specs[i].name, " would be ",
+                       specs[i].shape.ToString(), " and not ", variable.shape.ToString()));
+    }
+    return absl::OkStatus();
+  }
+  for (const VariableSpec& spec : specs) {
+    CAIRN_ASSIGN_OR_RETURN(const Shape shape, Shape::FromUntrusted(spec.shape.dims()));
+    if (shape.num_elements() > kMaxParameters - model_.num_parameters_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(spec.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
+    }
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckShape(spec.initializer, shape), spec.name));
+    node.variables.push_back(static_cast<int>(model_.variables_.size()));
+    model_.variables_.push_back(
+        {.name = absl::StrCat(layer.name, "/", spec.name),
+         .shape = shape,
+         .initializer = spec.initializer,
+         .offset = model_.num_parameters_,
+         .regularizer = layer.trainable ? spec.regularizer : RegularizerSpec(),
+         .moving_average_momentum = layer.trainable ? spec.moving_average_momentum : 1.0f});
+    model_.num_parameters_ += shape.num_elements();
+  }
+  return absl::OkStatus();
+}
+
+Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_json) {
+  model_.compile_config_ = std::move(compile_config);
+  model_.canonical_json_ = std::move(canonical_json);
+  return std::exchange(model_, Model());
+}
+
+}  // namespace cairn::nn

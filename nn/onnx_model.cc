@@ -1,0 +1,54 @@
+#include "nn/onnx_model.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::nn {
+
+absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters) {
+  OnnxBuilder builder;
+  builder.graph_.name = model.name();
+  // Variables keep their names: these are reserved first, and all other names avoid them.
+  for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
+  std::vector<OnnxValue> inputs;  // [input of the model]
+  for (const ModelInput& input : model.inputs()) {
+    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape});
+    inputs.push_back(builder.FromChannelsLast(builder.graph_.inputs.back().name, input.shape));
+  }
+  std::vector<OnnxValue> outputs;  // [node]
+  for (const Node& node : model.nodes()) {
+    std::vector<OnnxValue> of_node;
+    for (const int input : node.inputs) {
+      of_node.push_back(input < 0 ? inputs[static_cast<size_t>(-1 - input)]
+                                  : outputs[static_cast<size_t>(input)]);
+    }
+    std::vector<OnnxVariable> variables;
+    for (const int index : node.variables) {
+      const ModelVariable& variable = model.variables()[static_cast<size_t>(index)];
+      variables.push_back({variable.name, variable.shape,
+                           parameters.subspan(static_cast<size_t>(variable.offset),
+                                              static_cast<size_t>(variable.shape.num_elements()))});
+    }
+    builder.layer_ = node.layer->name();
+    const auto output = node.layer->ToOnnx(of_node, variables, builder);
+    if (!output.ok()) {
+      return Annotate(output.status(),
+                      absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), ")"));
+    }
+    outputs.push_back(*output);
+  }
+  std::string last = builder.ChannelsLast(outputs.back());
+  for (const OnnxGraph::Port& input : builder.graph_.inputs) {
+    if (input.name == last) last = builder.Add("Identity", {last});  // the model has no operations
+  }
+  const std::string name = builder.UniqueName(model.nodes().back().layer->name());
+  builder.Rename(last, name);
+  builder.graph_.output = {name, model.output_shape()};
+  return std::move(builder.graph_);
+}
+
+}  // namespace cairn::nn

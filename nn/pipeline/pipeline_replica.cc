@@ -1,0 +1,84 @@
+#include "nn/pipeline/pipeline_replica.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
+#include "nn/pipeline/pipeline.h"
+
+namespace cairn::nn {
+namespace {
+
+class PipelineReplica final : public Replica {
+ public:
+  PipelineReplica(const Model& model, const LossSpec& loss, std::unique_ptr<Pipeline> pipeline)
+      : model_(model), loss_(loss), pipeline_(std::move(pipeline)), inputs_(model) {}
+
+  absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
+                                              absl::Span<float> gradients,
+                                              absl::FunctionRef<void(int variable)> on_gradient) override {
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+    if (batch.examples == 0) {
+      CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+      GiveNoGradients(model_, gradients, on_gradient);
+      return BatchResult();
+    }
+    return Run(parameters, batch, gradients, /*training=*/true, on_gradient);
+  }
+
+  absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
+    return Run(parameters, batch, {}, /*training=*/false, [](int) {});
+  }
+
+  absl::Status Pin(absl::Span<const float> host) override { return pipeline_->Pin(host); }
+  bool pins() const override { return pipeline_->pins(); }
+  void Unpin() override { pipeline_->Unpin(); }
+
+ private:
+  absl::StatusOr<BatchResult> Run(absl::Span<const float> parameters, const BatchView& batch,
+                                  absl::Span<float> gradients, bool training,
+                                  absl::FunctionRef<void(int variable)> on_gradient) {
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    if (batch.examples == 0) return BatchResult();
+    const auto floats = static_cast<size_t>(batch.examples * model_.output_shape().num_elements());
+    if (static_cast<int64_t>(floats) > outputs_.size())
+      outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
+    CAIRN_ASSIGN_OR_RETURN(const Pipeline::Result computed, pipeline_->Run(
+                                                                {.parameters = parameters,
+                                                                 .inputs = inputs_.Split(batch),
+                                                                 .batch = batch,
+                                                                 .gradients = gradients,
+                                                                 .training = training,
+                                                                 .outputs = outputs_.data()},
+                                                                [] {}, on_gradient));
+    BatchResult result = {.sums = computed.sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
+    result.sums.loss += computed.penalty * static_cast<double>(batch.examples);
+    return result;
+  }
+
+  const Model& model_;
+  const LossSpec loss_;
+  const std::unique_ptr<Pipeline> pipeline_;
+  InputSplitter inputs_;
+  AlignedBuffer outputs_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
+                                                             absl::Span<DeviceThread* const> threads,
+                                                             absl::Span<const int> device_of,
+                                                             int64_t micro_batches, TraceRecorder* trace) {
+  CAIRN_ASSIGN_OR_RETURN(auto pipeline,
+                         Pipeline::Create({.model = model,
+                                           .loss = loss,
+                                           .threads = threads,
+                                           .locations = PipelineLocations::OfDevices(device_of),
+                                           .micro_batches = micro_batches,
+                                           .trace = trace}));
+  return std::unique_ptr<Replica>(std::make_unique<PipelineReplica>(model, loss, std::move(pipeline)));
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,33 @@
+// One model over several devices: each layer computes where it was placed. A batch passes through the
+// devices in micro-batches, so that the devices work at the same time. Activations and their gradients are
+// copied from device to device. pipeline_schedule.h defines the order of the work.
+//
+// The gradient is the gradient of the whole batch's mean loss, summed over the micro-batches. Dropout depends
+// on an example's index in the batch. With one micro-batch, a step is the same as on one device. A layer that
+// normalizes by the batch uses its micro-batch, as in GPipe; the pushed mean and variance are the weighted
+// means over the micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "nn/loss.h"
+#include "nn/model.h"
+#include "nn/replica/device_thread.h"
+#include "nn/replica/replica.h"
+
+namespace cairn::nn {
+
+// `device_of` [node of the model] is an index into `threads`; every thread must have a node. A batch is
+// divided into `micro_batches`, or fewer if it has fewer examples. `model`, the threads and `trace` (may be
+// null) must outlive the replica. Errors are those of Replica::Create(), and UNIMPLEMENTED for devices that
+// compute in float16, since their loss scaling needs the whole model.
+absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
+                                                             absl::Span<DeviceThread* const> threads,
+                                                             absl::Span<const int> device_of,
+                                                             int64_t micro_batches,
+                                                             TraceRecorder* trace = nullptr);
+
+}  // namespace cairn::nn

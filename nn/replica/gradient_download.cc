@@ -1,0 +1,60 @@
+#include "nn/replica/gradient_download.h"
+
+#include <algorithm>
+
+#include "common/core/status.h"
+
+namespace cairn::nn {
+namespace {
+
+// A piece is complete when it has at least this many elements. Large enough that a copy's fixed cost of a few
+// microseconds is negligible.
+constexpr int64_t kPieceFloats = 64 << 10;
+
+}  // namespace
+
+absl::Status GradientDownload::Add(int variable) {
+  const ModelVariable& added = model_.variables()[static_cast<size_t>(variable)];
+  const int64_t begin = added.offset, end = begin + added.shape.num_elements();
+  if (filling()) {
+    const Piece& piece = pieces_[next_];
+    const bool neighbour = begin == piece.end || end == piece.begin;
+    if (!neighbour || piece.end - piece.begin >= kPieceFloats) CAIRN_RETURN_IF_ERROR(Send());
+  }
+  if (next_ == pieces_.size()) {
+    CAIRN_ASSIGN_OR_RETURN(pieces_.emplace_back().arrived, device_.MakeMarker());
+  }
+  Piece& piece = pieces_[next_];
+  piece.begin = filling() ? std::min(piece.begin, begin) : begin;
+  piece.end = filling() ? std::max(piece.end, end) : end;
+  piece.variables.push_back(variable);
+  return absl::OkStatus();
+}
+
+void GradientDownload::Begin() {
+  for (Piece& piece : pieces_) piece.variables.clear();
+  next_ = 0;
+}
+
+absl::Status GradientDownload::End() {
+  return filling() ? Send() : absl::OkStatus();
+}
+
+absl::Status GradientDownload::Send() {
+  const Piece& piece = pieces_[next_++];
+  if (from_ != to_) {
+    CAIRN_RETURN_IF_ERROR(device_.CopyToHost(from_ + piece.begin, to_ + piece.begin,
+                                             (piece.end - piece.begin) * int64_t{sizeof(float)}));
+  }
+  return piece.arrived->Set();
+}
+
+absl::Status GradientDownload::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
+  for (const Piece& piece : pieces_) {
+    CAIRN_RETURN_IF_ERROR(piece.arrived->Wait());
+    for (int variable : piece.variables) on_gradient(variable);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,167 @@
+#include "nn/replica/mirrored_replica.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
+#include "nn/replica/gradient_queue.h"
+#include "nn/replica/gradient_sum.h"
+
+namespace cairn::nn {
+namespace {
+
+// The replica on one device, and what it computes in one call.
+struct Mirror {
+  DeviceThread* thread = nullptr;
+  std::unique_ptr<Replica> replica{};  // used by `thread`
+  absl::StatusOr<BatchResult> result = BatchResult();
+};
+
+class MirroredReplica final : public Replica {
+ public:
+  MirroredReplica(const Model& model, const LossSpec& loss, std::unique_ptr<GradientSum> sum)
+      : model_(model), loss_(loss), sum_(std::move(sum)) {}
+
+  ~MirroredReplica() override {
+    for (Mirror& mirror : mirrors_) {
+      mirror.thread->Run([&] { mirror.replica = nullptr; });
+    }
+  }
+
+  absl::Status Add(DeviceThread& thread, TraceRecorder* trace, GradientMemory memory) {
+    Mirror mirror = {.thread = &thread};
+    absl::Status status;
+    thread.Run([&] {
+      const size_t device = mirrors_.size();
+      auto made = Replica::Create(model_, loss_, thread.device(),
+                                  {.recorder = trace, .device = static_cast<int>(device)}, memory);
+      status = made.status();
+      if (!made.ok()) return;
+      mirror.replica = *std::move(made);
+      // Without pinning, training is slower but works.
+      if (memory == GradientMemory::kHost) static_cast<void>(mirror.replica->Pin(sum_->part(device)));
+    });
+    mirrors_.push_back(std::move(mirror));
+    return status;
+  }
+
+  absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
+                                              absl::Span<float> gradients,
+                                              absl::FunctionRef<void(int variable)> on_gradient) override {
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+    if (batch.examples == 0) {
+      GiveNoGradients(model_, gradients, on_gradient);
+      return BatchResult();
+    }
+    const std::vector<int64_t> begins = Begins(batch);
+    GradientQueue gradient_queue(begins.size() - 1);
+    CAIRN_RETURN_IF_ERROR(
+        sum_->Begin({.begins = begins, .gradients = gradients, .gradient_queue = &gradient_queue}));
+    RunAll(begins, gradient_queue, [&](size_t index) {
+      mirrors_[index].result = mirrors_[index].replica->ForwardBackward(
+          parameters, batch.Part(begins[index], begins[index + 1] - begins[index]), sum_->part(index),
+          [&](int variable) { sum_->Add(variable); });
+    });
+    absl::Status summed;
+    gradient_queue.Await([&](int announced) { summed.Update(sum_->Tell(announced, on_gradient)); });
+    auto joined = Join(begins);
+    CAIRN_RETURN_IF_ERROR(joined.status());
+    CAIRN_RETURN_IF_ERROR(summed);
+    return joined;
+  }
+
+  absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    if (batch.examples == 0) return BatchResult();
+    const std::vector<int64_t> begins = Begins(batch);
+    GradientQueue gradient_queue(begins.size() - 1);
+    RunAll(begins, gradient_queue, [&](size_t index) {
+      mirrors_[index].result = mirrors_[index].replica->Evaluate(
+          parameters, batch.Part(begins[index], begins[index + 1] - begins[index]));
+    });
+    gradient_queue.Await([](int) {});
+    return Join(begins);
+  }
+
+  // Pins for the first device. The memory is then pinned for all devices that copy from it.
+  absl::Status Pin(absl::Span<const float> host) override {
+    absl::Status status;
+    mirrors_[0].thread->Run([&] { status = mirrors_[0].replica->Pin(host); });
+    return status;
+  }
+
+  bool pins() const override { return mirrors_[0].replica->pins(); }
+
+  void Unpin() override {
+    for (Mirror& mirror : mirrors_) {
+      mirror.thread->Run([&] { mirror.replica->Unpin(); });
+    }
+  }
+
+ private:
+  // The start of each device's examples. There are no more devices than examples.
+  std::vector<int64_t> Begins(const BatchView& batch) const {
+    return EvenParts(batch.examples, std::min(batch.examples, static_cast<int64_t>(mirrors_.size())));
+  }
+
+  // Runs `work(index)` on each device that has examples, and then calls `gradient_queue.Done()`. Everything
+  // that `work` borrows must stay valid until then.
+  template <typename Work>
+  void RunAll(const std::vector<int64_t>& begins, GradientQueue& gradient_queue, const Work& work) {
+    for (size_t index = 0; index + 1 < begins.size(); ++index) {
+      mirrors_[index].thread->Post([index, work, &gradient_queue] {
+        work(index);
+        gradient_queue.Done();
+      });
+    }
+  }
+
+  absl::StatusOr<BatchResult> Join(const std::vector<int64_t>& begins) {
+    const int64_t floats = begins.back() * model_.output_shape().num_elements();
+    if (floats > outputs_.size()) outputs_ = AlignedBuffer(floats);
+    BatchResult joined = {.outputs = absl::MakeConstSpan(outputs_.data(), static_cast<size_t>(floats))};
+    float* to = outputs_.data();
+    for (size_t index = 0; index + 1 < begins.size(); ++index) {
+      const absl::StatusOr<BatchResult>& part = mirrors_[index].result;
+      if (!part.ok()) {
+        return begins[index] == 0
+                   ? part.status()
+                   : Annotate(part.status(), absl::StrCat("from example ", begins[index], " on"));
+      }
+      joined.sums.loss += part->sums.loss;
+      joined.sums.examples += part->sums.examples;
+      to = std::copy(part->outputs.begin(), part->outputs.end(), to);
+    }
+    return joined;
+  }
+
+  const Model& model_;
+  const LossSpec loss_;
+  const std::unique_ptr<GradientSum> sum_;
+  std::vector<Mirror> mirrors_;
+  AlignedBuffer outputs_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const LossSpec& loss,
+                                                             absl::Span<DeviceThread* const> threads,
+                                                             TraceRecorder* trace,
+                                                             std::unique_ptr<kernels::DeviceGroup> group) {
+  const GradientMemory memory = group == nullptr ? GradientMemory::kHost : GradientMemory::kDevice;
+  std::unique_ptr<GradientSum> sum;
+  if (group == nullptr) {
+    sum = MakeHostGradientSum(model, threads.size());
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(sum, MakeGroupGradientSum(model, threads, std::move(group)));
+  }
+  auto replica = std::make_unique<MirroredReplica>(model, loss, std::move(sum));
+  for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace, memory));
+  return std::unique_ptr<Replica>(std::move(replica));
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,78 @@
+#include "nn/replica/pipeline_stage.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <utility>
+
+namespace cairn::nn {
+namespace {
+
+// [node] Whether the node, or a node that it depends on, has a variable.
+std::vector<bool> NeedGradients(const Model& model) {
+  std::vector<bool> need;
+  for (const Node& node : model.nodes()) {
+    need.push_back(!node.variables.empty() ||
+                   std::any_of(node.inputs.begin(), node.inputs.end(),
+                               [&](int input) { return input >= 0 && need[static_cast<size_t>(input)]; }));
+  }
+  return need;
+}
+
+// The stages that end before the nodes `ends`, ascending. The last of `ends` is the number of nodes.
+std::vector<PipelineStage> StagesOf(const Model& model, absl::Span<const int> ends) {
+  const std::vector<bool> need = NeedGradients(model);
+  std::vector<PipelineStage> stages;
+  std::vector<size_t> stage_of;                 // [node]
+  std::vector<bool> read_outside(need.size());  // [node] whether another stage reads the node
+  for (const int end : ends) {
+    PipelineStage& stage = stages.emplace_back();
+    stage.begin = static_cast<int>(stage_of.size());
+    stage.end = end;
+    stage_of.resize(static_cast<size_t>(end), stages.size() - 1);
+    std::set<int> inputs, variables;
+    for (int index = stage.begin; index < end; ++index) {
+      const Node& node = model.nodes()[static_cast<size_t>(index)];
+      for (const int input : node.inputs) {
+        if (input >= stage.begin) continue;
+        if (input >= 0) read_outside[static_cast<size_t>(input)] = true;
+        if (inputs.insert(input).second) stage.inputs.push_back(input);
+      }
+      variables.insert(node.variables.begin(), node.variables.end());
+      stage.needs_gradient = stage.needs_gradient || need[static_cast<size_t>(index)];
+    }
+    stage.variables.assign(variables.begin(), variables.end());
+    for (const int input : stage.inputs)
+      stage.input_needs_gradient.push_back(input >= 0 && need[static_cast<size_t>(input)]);
+  }
+  for (size_t node = 0; node < need.size(); ++node) {
+    if (read_outside[node]) stages[stage_of[node]].outputs.push_back(static_cast<int>(node));
+  }
+  stages.back().last = true;
+  stages.back().outputs = {static_cast<int>(need.size()) - 1};
+  return stages;
+}
+
+}  // namespace
+
+PipelineStage WholeModel(const Model& model) {
+  PipelineStage stage = std::move(StagesOf(model, {static_cast<int>(model.nodes().size())}).front());
+  // A stage of the whole model reads all model inputs, in the order in which a row of a batch contains them.
+  stage.inputs.clear();
+  for (int input = 0; input < static_cast<int>(model.inputs().size()); ++input) {
+    stage.inputs.push_back(Node::OfModelInput(input));
+  }
+  stage.input_needs_gradient.assign(stage.inputs.size(), false);
+  return stage;
+}
+
+std::vector<PipelineStage> SplitModel(const Model& model, absl::Span<const int> device_of) {
+  std::vector<int> ends;
+  for (size_t node = 1; node <= device_of.size(); ++node) {
+    if (node == device_of.size() || device_of[node] != device_of[node - 1])
+      ends.push_back(static_cast<int>(node));
+  }
+  return StagesOf(model, ends);
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,361 @@
+#include "nn/replica/replica.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
+#include "common/memory/out_of_memory.h"
+#include "nn/replica/device_copy.h"
+#include "nn/replica/gradient_download.h"
+#include "nn/replica/loss_scale.h"
+#include "nn/replica/plan.h"
+
+namespace cairn::nn {
+namespace {
+
+// The plan and the buffers for one batch size.
+struct Prepared {
+  int64_t examples = 0;
+  std::unique_ptr<Plan> plan;
+  // [model input] The inputs, aligned for the device.
+  std::vector<DeviceCopy> inputs;
+  DeviceCopy targets, weights;
+  // Where the host reads the outputs; empty if the host can read device memory.
+  AlignedBuffer outputs{};
+  std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
+  // For a device with its own memory: the download of gradients, the recorded step (after the first run),
+  // and whether it was recorded with weights.
+  std::unique_ptr<GradientDownload> download{};
+  std::unique_ptr<kernels::Recording> recording{};
+  bool recorded_weights = false;
+  float loss_scale = 0;  // the loss scale that was last set in the plan
+};
+
+class DeviceReplica final : public Replica {
+ public:
+  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, DeviceCopy parameters,
+                std::optional<DeviceCopy> gradients, DeviceTrace trace)
+      : model_(model),
+        loss_(loss),
+        device_(device),
+        trace_(trace),
+        parameters_(std::move(parameters)),
+        gradients_(std::move(gradients)),
+        inputs_(model),
+        values_(model.variables().size()),
+        targets_(model.variables().size()),
+        input_pointers_(model.inputs().size()) {}
+
+  absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
+                                              absl::Span<float> gradients,
+                                              absl::FunctionRef<void(int variable)> on_gradient) override {
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+    if (batch.examples == 0) return NoExamples(gradients, on_gradient);
+    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    last_ = prepared;
+    // One range for the device's profiler. From the second step on, the step's work is a recording, so it
+    // contains no smaller ranges (see Record()).
+    const DeviceWork step({}, TraceLane::kStep, "step", device_);
+    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
+    if (device_.host_memory_is_device_memory()) {
+      const bool ahead = std::exchange(ahead_, std::nullopt) == Forwarded::Of(parameters, batch);
+      if (!ahead) CAIRN_RETURN_IF_ERROR(Forward(*prepared, uploaded, batch, [](int) { return true; }));
+      CAIRN_RETURN_IF_ERROR(prepared->plan->Loss(uploaded.batch, /*gradient=*/true));
+      CAIRN_RETURN_IF_ERROR(
+          prepared->plan->Backward(uploaded.values, GradientsFrom(gradients.data()), [&](int variable) {
+            on_gradient(variable);
+            return absl::OkStatus();
+          }));
+    } else {
+      CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
+      CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
+                                                          : RunAway(*prepared, uploaded, gradients));
+      CAIRN_RETURN_IF_ERROR(prepared->download->Announce(on_gradient));
+    }
+    return Result(*prepared);
+  }
+
+  absl::Span<float> device_gradients() override {
+    if (!gradients_.has_value() || device_.host_memory_is_device_memory()) return {};
+    return {gradients_->Target(nullptr), static_cast<size_t>(model_.num_parameters())};
+  }
+
+  bool starts_early() const override { return device_.host_memory_is_device_memory(); }
+
+  void StartForward(absl::Span<const float> parameters, const BatchView& batch,
+                    absl::FunctionRef<bool(int variable)> await) override {
+    ahead_.reset();
+    if (!starts_early() || batch.examples == 0 || !CheckBatch(model_, loss_, parameters, batch).ok()) return;
+    const auto prepared = PreparedFor(batch.examples);
+    if (!prepared.ok()) return;
+    const auto uploaded = Upload(**prepared, parameters, batch);
+    if (!uploaded.ok() || !Forward(**prepared, *uploaded, batch, await).ok()) return;
+    ahead_ = Forwarded::Of(parameters, batch);
+  }
+
+  void DropForward() override { ahead_.reset(); }
+
+  absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
+    ahead_.reset();
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    if (batch.examples == 0) return BatchResult{};
+    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(prepared->plan->Evaluate(uploaded.values, uploaded.batch));
+    CAIRN_RETURN_IF_ERROR(DownloadOutputs(*prepared));
+    return Result(*prepared);
+  }
+
+  std::string FirstNonFiniteLayer() override {
+    return last_ == nullptr ? "" : last_->plan->FirstNonFiniteStep().value_or("");
+  }
+
+  absl::Status Pin(absl::Span<const float> host) override {
+    CAIRN_ASSIGN_OR_RETURN(auto pinned,
+                           device_.Pin(host.data(), static_cast<int64_t>(host.size() * sizeof(float))));
+    pinned_.emplace_back(host, std::move(pinned));
+    return absl::OkStatus();
+  }
+
+  bool pins() const override { return !device_.host_memory_is_device_memory(); }
+
+  void Unpin() override {
+    static_cast<void>(device_.Synchronize());  // the caller that needs the result gets the error
+    for (auto& [examples, prepared] : prepared_) {
+      if (prepared != nullptr) prepared->recording = nullptr;  // it contains addresses of pinned memory
+    }
+    pinned_.clear();
+  }
+
+ private:
+  struct Uploaded {
+    Plan::Values values;
+    Plan::Batch batch;
+  };
+
+  // Identifies the arguments of a forward pass.
+  struct Forwarded {
+    const float* parameters = nullptr;
+    const float* inputs = nullptr;
+    int64_t examples = 0;
+    uint64_t seed = 0;
+
+    static Forwarded Of(absl::Span<const float> parameters, const BatchView& batch) {
+      return {parameters.data(), batch.inputs.data(), batch.examples, batch.seed};
+    }
+    friend bool operator==(const Forwarded&, const Forwarded&) = default;
+  };
+
+  // Runs the forward pass on a device that computes in host memory.
+  absl::Status Forward(Prepared& prepared, const Uploaded& uploaded, const BatchView& batch,
+                       absl::FunctionRef<bool(int variable)> await) {
+    CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
+    return prepared.plan->Forward(uploaded.values, uploaded.batch.inputs, /*training=*/true, await);
+  }
+
+  // A step on a device with its own memory, including the copies of gradients and outputs to the host.
+  absl::Status RunAway(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
+    float* const device_gradients =
+        gradients_.has_value() ? gradients_->Target(gradients.data()) : gradients.data();
+    const bool weighted = uploaded.batch.weights != nullptr;
+    bool again = prepared.download != nullptr && prepared.download->to() == gradients.data();
+    if (!again) {
+      prepared.download =
+          std::make_unique<GradientDownload>(model_, device_, device_gradients, gradients.data());
+    }
+    const auto work = [&]() -> absl::Status {
+      prepared.download->Begin();
+      CAIRN_RETURN_IF_ERROR(
+          prepared.plan->ForwardBackward(uploaded.values, uploaded.batch, GradientsFrom(device_gradients),
+                                         [&](int variable) { return prepared.download->Add(variable); }));
+      CAIRN_RETURN_IF_ERROR(prepared.download->End());
+      return DownloadOutputs(prepared);
+    };
+    if (!again || prepared.recorded_weights != weighted) prepared.recording = nullptr;
+    // The first step is not recorded, since libraries initialize themselves in it.
+    if (again && prepared.recording == nullptr && CanBeRecorded(gradients)) {
+      CAIRN_ASSIGN_OR_RETURN(prepared.recording, device_.Record(work));
+      prepared.recorded_weights = weighted;
+    }
+    return prepared.recording == nullptr ? work() : prepared.recording->Run();
+  }
+
+  // A step in float16. If gradients overflow, the step is repeated with a smaller scale, so that no worker
+  // misses a round. Gradients that never become finite are reported as they are.
+  absl::Status RunScaled(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
+    while (true) {
+      if (prepared.loss_scale != loss_scale_.value()) {
+        CAIRN_RETURN_IF_ERROR(prepared.plan->SetLossScale(loss_scale_.value()));
+        prepared.loss_scale = loss_scale_.value();
+      }
+      CAIRN_RETURN_IF_ERROR(RunAway(prepared, uploaded, gradients));
+      CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+      if (prepared.plan->gradients_finite()) break;
+      if (!loss_scale_.Halve()) return absl::OkStatus();
+    }
+    loss_scale_.CountGoodStep();
+    return absl::OkStatus();
+  }
+
+  bool StayOnDevice(absl::Span<const float> gradients) const {
+    return gradients_.has_value() && !device_.host_memory_is_device_memory() &&
+           gradients_->Target(nullptr) == gradients.data();
+  }
+
+  // Whether the device can write `host` asynchronously: the gradients stay on the device, or `host` is
+  // pinned.
+  bool CanBeRecorded(absl::Span<const float> host) const {
+    if (!gradients_.has_value() || StayOnDevice(host)) return true;
+    return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
+      return entry.second != nullptr && entry.first.data() <= host.data() &&
+             host.data() + host.size() <= entry.first.data() + entry.first.size();
+    });
+  }
+
+  // Addresses of all variables in the flat buffer that the device reads or writes.
+  Plan::Values ValuesFrom(const float* parameters) {
+    for (size_t i = 0; i < values_.size(); ++i) values_[i] = parameters + model_.variables()[i].offset;
+    return values_;
+  }
+  Plan::Gradients GradientsFrom(float* gradients) {
+    for (size_t i = 0; i < targets_.size(); ++i) targets_[i] = gradients + model_.variables()[i].offset;
+    return targets_;
+  }
+
+  absl::StatusOr<Prepared*> PreparedFor(int64_t examples) {
+    std::unique_ptr<Prepared>& prepared = prepared_[examples];
+    if (prepared == nullptr) {
+      auto made = CatchOutOfMemory("its buffers", [&] { return Prepare(examples); });
+      if (!made.ok()) {
+        return Annotate(made.status(),
+                        absl::StrCat("a batch of ", examples, " examples on ", device_.name()));
+      }
+      prepared = *std::move(made);
+    }
+    return prepared.get();
+  }
+
+  absl::StatusOr<std::unique_ptr<Prepared>> Prepare(int64_t examples) {
+    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, loss_, device_, examples, trace_));
+    const int64_t targets =
+        examples * MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
+    std::vector<DeviceCopy> inputs;
+    for (const ModelInput& input : model_.inputs()) {
+      CAIRN_ASSIGN_OR_RETURN(auto copy,
+                             DeviceCopy::Create(device_, examples * input.shape.num_elements(), "inputs"));
+      inputs.push_back(std::move(copy));
+    }
+    CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
+    CAIRN_ASSIGN_OR_RETURN(auto weights, DeviceCopy::Create(device_, examples, "weights"));
+    auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
+                                                        std::move(device_targets), std::move(weights)});
+    if (!device_.host_memory_is_device_memory()) {
+      constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
+      prepared->outputs =
+          AlignedBuffer(std::max(kPageFloats, examples * model_.output_shape().num_elements()));
+      CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
+                             device_.Pin(prepared->outputs.data(), BytesOf(prepared->outputs)));
+    }
+    return prepared;
+  }
+
+  static int64_t BytesOf(const AlignedBuffer& buffer) { return buffer.size() * int64_t{sizeof(float)}; }
+
+  absl::StatusOr<Uploaded> Upload(Prepared& prepared, absl::Span<const float> parameters,
+                                  const BatchView& batch) {
+    Uploaded uploaded;
+    CAIRN_ASSIGN_OR_RETURN(const float* const values,
+                           parameters_.Upload(parameters.data(), model_.num_parameters()));
+    uploaded.values = ValuesFrom(values);
+    const absl::Span<const float* const> inputs = inputs_.Split(batch);
+    for (size_t i = 0; i < input_pointers_.size(); ++i) {
+      const int64_t count = batch.examples * model_.inputs()[i].shape.num_elements();
+      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], prepared.inputs[i].Upload(inputs[i], count));
+    }
+    uploaded.batch.inputs = input_pointers_;
+    CAIRN_ASSIGN_OR_RETURN(
+        uploaded.batch.targets,
+        prepared.targets.Upload(batch.targets.data(), static_cast<int64_t>(batch.targets.size())));
+    if (!batch.weights.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(uploaded.batch.weights,
+                             prepared.weights.Upload(batch.weights.data(), batch.examples));
+    }
+    return uploaded;
+  }
+
+  // Copies the outputs to host memory. They are valid after the device's next Synchronize().
+  absl::Status DownloadOutputs(Prepared& prepared) {
+    if (device_.host_memory_is_device_memory()) return absl::OkStatus();
+    return device_.CopyToHost(
+        prepared.plan->output(), prepared.outputs.data(),
+        prepared.examples * model_.output_shape().num_elements() * int64_t{sizeof(float)});
+  }
+
+  absl::StatusOr<BatchResult> Result(const Prepared& prepared) {
+    const int64_t examples = prepared.examples;
+    CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    const float* const outputs =
+        device_.host_memory_is_device_memory() ? prepared.plan->output() : prepared.outputs.data();
+    BatchResult result = {.sums = prepared.plan->sums(),
+                          .outputs = absl::MakeConstSpan(
+                              outputs, static_cast<size_t>(examples * model_.output_shape().num_elements()))};
+    result.sums.loss += prepared.plan->penalty() * static_cast<double>(examples);
+    return result;
+  }
+
+  // A worker without examples still takes part in the round.
+  absl::StatusOr<BatchResult> NoExamples(absl::Span<float> gradients,
+                                         absl::FunctionRef<void(int variable)> on_gradient) {
+    if (StayOnDevice(gradients)) {
+      const std::vector<float> zeros(gradients.size());
+      CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(zeros.data(), gradients.data(),
+                                                 model_.num_parameters() * int64_t{sizeof(float)}));
+      CAIRN_RETURN_IF_ERROR(device_.Synchronize());
+    } else {
+      std::fill(gradients.begin(), gradients.end(), 0.0f);
+    }
+    for (int variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
+    return BatchResult{};
+  }
+
+  const Model& model_;
+  const LossSpec loss_;
+  kernels::Device& device_;
+  const DeviceTrace trace_;
+  DeviceCopy parameters_;
+  std::optional<DeviceCopy> gradients_;  // nullopt: gradients are written to the caller's device memory
+  LossScale loss_scale_;
+  InputSplitter inputs_;
+  // [variable] Set at each call, like the next two members.
+  std::vector<const float*> values_;
+  std::vector<float*> targets_;                            // [variable]
+  std::vector<const float*> input_pointers_;               // [input]
+  std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
+  // The forward pass whose activations are in the plan for its batch size.
+  std::optional<Forwarded> ahead_;
+  Prepared* last_ = nullptr;  // used by the last ForwardBackward()
+  std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
+                                                         kernels::Device& device, DeviceTrace trace,
+                                                         GradientMemory gradients) {
+  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
+  CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
+  std::optional<DeviceCopy> copied;
+  if (gradients == GradientMemory::kHost) {
+    CAIRN_ASSIGN_OR_RETURN(copied, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
+  }
+  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(copied),
+                                         trace);
+}
+
+}  // namespace cairn::nn

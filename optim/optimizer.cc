@@ -1,0 +1,118 @@
+#include "optim/optimizer.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "optim/rules/adadelta.h"
+#include "optim/rules/adagrad.h"
+#include "optim/rules/adam.h"
+#include "optim/rules/adamax.h"
+#include "optim/rules/ftrl.h"
+#include "optim/rules/hyperparameters.h"
+#include "optim/rules/lamb.h"
+#include "optim/rules/lion.h"
+#include "optim/rules/nadam.h"
+#include "optim/rules/rmsprop.h"
+#include "optim/rules/sgd.h"
+
+namespace cairn::optim {
+namespace {
+
+struct Row {
+  absl::string_view name;  // Keras' class name
+  double learning_rate;    // Keras' default
+  double weight_decay;
+  std::unique_ptr<const UpdateRule> (*make)(HyperparameterReader& read, Isa isa);
+};
+constexpr Row kOptimizers[] = {
+    {"SGD", 0.01, 0, MakeSgd},
+    {"Adam", 0.001, 0, MakeAdam},
+    {"AdamW", 0.001, 0.004, MakeAdam},
+    {"Adagrad", 0.001, 0, MakeAdagrad},
+    {"Adadelta", 0.001, 0, MakeAdadelta},
+    {"RMSprop", 0.001, 0, MakeRmsprop},
+    {"Adamax", 0.001, 0, MakeAdamax},
+    {"Nadam", 0.001, 0, MakeNadam},
+    {"Ftrl", 0.001, 0, MakeFtrl},
+    {"Lion", 0.001, 0, MakeLion},
+    {"Lamb", 0.001, 0, MakeLamb},
+};
+
+absl::StatusOr<Schedule> ReadLearningRate(const OptimizerConfig& config, double default_rate,
+                                          HyperparameterReader& read) {
+  const double rate = read.Take("learning_rate", default_rate, Domain::kNonNegative);
+  if (!config.schedule.has_value()) return [rate](int64_t) { return rate; };
+  if (config.hyperparameters.count("learning_rate") > 0)
+    read.Report("both a learning_rate and a schedule are set");
+  return MakeSchedule(*config.schedule);
+}
+
+CommonOptions ReadCommonOptions(double default_weight_decay, HyperparameterReader& read) {
+  const auto take = [&](absl::string_view name, double absent, Domain domain) {
+    return static_cast<float>(read.Take(name, absent, domain));
+  };
+  CommonOptions options;
+  options.clipvalue = take("clipvalue", 0, Domain::kNonNegative);
+  options.clipnorm = take("clipnorm", 0, Domain::kNonNegative);
+  options.global_clipnorm = take("global_clipnorm", 0, Domain::kNonNegative);
+  options.weight_decay = take("weight_decay", default_weight_decay, Domain::kNonNegative);
+  options.use_ema = read.Take("use_ema", 0, Domain::kFlag) != 0;
+  options.ema_momentum = take("ema_momentum", 0.99, Domain::kUnit);
+  options.ema_overwrite_frequency =
+      static_cast<int64_t>(read.Take("ema_overwrite_frequency", 0, Domain::kCount));
+  if ((options.clipvalue > 0) + (options.clipnorm > 0) + (options.global_clipnorm > 0) > 1) {
+    read.Report("only one of clipvalue, clipnorm and global_clipnorm may be set");
+  }
+  return options;
+}
+
+// Reads the keys that every Keras optimizer has and that must be off, or do not affect the update.
+void ReadTheRest(HyperparameterReader& read) {
+  read.RefuseUnless("loss_scale_factor", 1);
+  read.RefuseUnless("gradient_accumulation_steps", 1);
+  read.RefuseUnless("decay", 0);  // a key of Keras' legacy optimizers
+  read.Ignore("jit_compile");
+  read.Ignore("is_legacy_optimizer");
+}
+
+}  // namespace
+
+Optimizer::Optimizer(absl::string_view name, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
+                     const CommonOptions& options)
+    : name_(name),
+      rule_(std::move(rule)),
+      learning_rate_(std::move(learning_rate)),
+      options_(options),
+      slot_names_(rule_->slot_names().begin(), rule_->slot_names().end()) {
+  if (options_.use_ema) slot_names_.push_back("average");
+  if (options_.clipnorm > 0 || options_.global_clipnorm > 0) norms_.push_back(Norms::kGradient);
+  if (rule_->layerwise()) norms_.push_back(Norms::kLayer);
+}
+
+float Optimizer::initial_slot_value(int slot) const {
+  return static_cast<size_t>(slot) < rule_->slot_names().size() ? rule_->initial_slot_value(slot) : 0;
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& config, Isa isa) {
+  for (const Row& row : kOptimizers) {
+    if (!absl::EqualsIgnoreCase(config.name, row.name)) continue;
+    HyperparameterReader read(absl::StrCat("optimizer ", row.name), config.hyperparameters);
+    auto learning_rate = ReadLearningRate(config, row.learning_rate, read);
+    auto rule = row.make(read, isa);
+    const CommonOptions options = ReadCommonOptions(row.weight_decay, read);
+    ReadTheRest(read);
+    CAIRN_RETURN_IF_ERROR(read.Finish());
+    CAIRN_RETURN_IF_ERROR(Annotate(learning_rate.status(), absl::StrCat("optimizer ", row.name)));
+    return std::make_unique<Optimizer>(row.name, std::move(rule), *std::move(learning_rate), options);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown optimizer '", config.name,
+                   "'; supported: ", absl::StrJoin(kOptimizers, ", ", [](std::string* out, const Row& row) {
+                     absl::StrAppend(out, row.name);
+                   })));
+}
+
+}  // namespace cairn::optim

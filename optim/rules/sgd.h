@@ -1,0 +1,15 @@
+// Keras' SGD: plain, with momentum, or with Nesterov's momentum.
+#pragma once
+
+#include <memory>
+
+#include "optim/rules/hyperparameters.h"
+#include "optim/rules/rule.h"
+#include "optim/simd/isa.h"
+
+namespace cairn::optim {
+
+// Reads exactly its own hyperparameters from `read`, which records the errors.
+std::unique_ptr<const UpdateRule> MakeSgd(HyperparameterReader& read, Isa isa);
+
+}  // namespace cairn::optim

@@ -1,0 +1,211 @@
+#include "optim/update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "common/core/status.h"
+
+namespace cairn::optim {
+namespace {
+
+// kWorthSharing: the minimum number of elements for which waking the thread pool pays off. kCut: the unit in
+// which the elements are divided among threads, a multiple of every page size and of the size of a hardware
+// prefetch.
+constexpr int64_t kWorthSharing = int64_t{128} << 10;
+constexpr int64_t kCut = int64_t{4} << 10;
+
+// Elements [begin, end) of all values.
+struct Window {
+  int64_t begin, end;
+};
+
+// A contiguous run of a gradient's elements in memory, up to element `end`.
+struct Place {
+  const float* elements;  // null if the gradient has no elements
+  int64_t end;
+};
+Place PlaceOf(const ContributedGradient& gradient, const Window& window) {
+  const absl::Span<const ElementRun> runs = gradient.runs();
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), window.begin,
+                       [](int64_t element, const ElementRun& run) { return element < run.begin; });
+  CAIRN_CHECK(after != runs.begin());
+  const ElementRun& run = *std::prev(after);
+  return {.elements = run.elements == nullptr ? nullptr : run.elements + (window.begin - run.begin),
+          .end = after == runs.end() ? window.end : std::min(window.end, after->begin)};
+}
+
+using Gradients = absl::InlinedVector<WeightedGradient, 8>;
+
+// The elements of each gradient in a window. Each gradient must be contiguous in the window.
+Gradients Cut(absl::Span<const ContributedGradient> gradients, const Window& window) {
+  Gradients cut;
+  for (const ContributedGradient& gradient : gradients)
+    cut.push_back({PlaceOf(gradient, window).elements, gradient.examples()});
+  return cut;
+}
+
+// Calls body(window) for consecutive windows in which each gradient is contiguous, until a call returns
+// something other than kAllFinite, and returns that value.
+template <typename Body>
+int64_t ForEachRun(absl::Span<const ContributedGradient> gradients, Window window, Body body) {
+  while (window.begin < window.end) {
+    Window run = window;
+    for (const ContributedGradient& gradient : gradients) run.end = PlaceOf(gradient, run).end;
+    const int64_t non_finite = body(run);
+    if (non_finite != kAllFinite) return non_finite;
+    window.begin = run.end;
+  }
+  return kAllFinite;
+}
+
+// The factor that limits a gradient of this norm to `limit`. The factor is 1 for a norm that is not finite,
+// which ApplyMean() will report.
+float ScaleTo(float limit, double squared_norm) {
+  const double norm = std::sqrt(squared_norm);
+  return norm > limit ? static_cast<float>(limit / norm) : 1;
+}
+
+// UpdateRange::gradient_scale for a slice.
+float GradientScale(const Update& update, size_t slice) {
+  const CommonOptions& options = update.optimizer.options();
+  if (options.global_clipnorm > 0) return ScaleTo(options.global_clipnorm, update.known.all_gradients);
+  if (options.clipnorm > 0) return ScaleTo(options.clipnorm, update.known.of_slice[slice].gradient);
+  return 1;
+}
+
+// Calls body(slice index, the slice's overlap with the window, the UpdateRange of that overlap) for each
+// slice, until a result differs from kAllFinite. Returns that result as an index in `all`, otherwise
+// kAllFinite.
+template <typename Body>
+int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
+  const UpdateRange& all = update.all;
+  absl::InlinedVector<Slot, 4> slots(all.slots.size());
+  for (size_t p = 0; p < update.slices.size(); ++p) {
+    UpdateSlice slice = update.slices[p];
+    slice.begin = std::max(slice.begin, window.begin);
+    slice.end = std::min(slice.end, window.end);
+    if (slice.begin >= slice.end) continue;
+    for (size_t s = 0; s < slots.size(); ++s) slots[s] = all.slots[s].at(slice.begin);
+    const int64_t non_finite = body(p, slice,
+                                    UpdateRange{.count = slice.end - slice.begin,
+                                                .old_values = all.old_values + slice.begin,
+                                                .slots = slots,
+                                                .new_values = all.new_values + slice.begin,
+                                                .streams = all.streams});
+    if (non_finite != kAllFinite) return slice.begin + non_finite;
+  }
+  return kAllFinite;
+}
+
+// Computes the mean and applies the rule to it, which gives new values or, if the rule is layerwise,
+// directions. Each gradient must be contiguous in the window.
+int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
+  return ForEachSlice(update, window, [&](size_t p, const UpdateSlice& slice, UpdateRange range) {
+    const Gradients cut = Cut(update.gradients, {slice.begin, slice.end});
+    if (slice.moving_average_momentum.has_value()) {  // a moving average does not change slots
+      for (const Slot& slot : range.slots) {
+        if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
+      }
+      return ApplyMovingAverage(*slice.moving_average_momentum, cut, range, update.isa);
+    }
+    range.gradient_scale = GradientScale(update, p);
+    return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
+  });
+}
+
+// As ApplyMeansOfRun(), for gradients that need not be contiguous in the window.
+int64_t ApplyMeansIn(const Update& update, const Window& window) {
+  return ForEachRun(update.gradients, window,
+                    [&](const Window& run) { return ApplyMeansOfRun(update, run); });
+}
+
+Window Everything(const Update& update) {
+  return {.begin = 0, .end = update.all.count};
+}
+
+// The order of the sums must not depend on where a gradient is stored. Therefore a gradient in several memory
+// blocks is first made contiguous.
+std::vector<Squares> SquaresOfGradients(const Update& update, const UpdateSlice& slice) {
+  const Window window = {slice.begin, slice.end};
+  Gradients cut = Cut(update.gradients, window);
+  std::vector<std::vector<float>> together;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const absl::Span<const ContributedGradient> gradient = update.gradients.subspan(i, 1);
+    if (PlaceOf(gradient[0], window).end == window.end) continue;
+    std::vector<float>& elements = together.emplace_back();
+    ForEachRun(gradient, window, [&](const Window& run) {
+      const float* const begin = PlaceOf(gradient[0], run).elements;
+      elements.insert(elements.end(), begin, begin + (run.end - run.begin));
+      return kAllFinite;
+    });
+    cut[i].values = elements.data();
+  }
+  return SquaresOfMean(cut, slice.end - slice.begin, slice.band, update.isa);
+}
+
+// Updates all elements, with the help of the thread pool.
+int64_t ApplyMeans(const Update& update) {
+  const int64_t count = update.all.count;
+  if (update.thread_pool == nullptr || update.thread_pool->size() == 1 || count < kWorthSharing) {
+    return ApplyMeansIn(update, Everything(update));
+  }
+  const int64_t size = update.thread_pool->size();
+  const int64_t each = ((count + size - 1) / size + kCut - 1) / kCut * kCut;
+  std::vector<int64_t> non_finite(static_cast<size_t>(size));
+  update.thread_pool->ParallelRun([&](int i) {
+    const int64_t begin = i * each;
+    non_finite[static_cast<size_t>(i)] =
+        ApplyMeansIn(update, {.begin = begin, .end = std::min(begin + each, count)});
+  });
+  for (int64_t first : non_finite) {
+    if (first != kAllFinite) return first;
+  }
+  return kAllFinite;
+}
+
+}  // namespace
+
+MeasuredSlices MeasureSlices(Norms norms, const Update& update) {
+  MeasuredSlices measured;
+  if (norms == Norms::kLayer) measured.non_finite = ApplyMeans(update);
+  if (measured.non_finite != kAllFinite) return measured;
+  measured.of_slice.resize(update.slices.size());
+  ForEachSlice(update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
+    if (slice.moving_average_momentum.has_value()) return kAllFinite;
+    measured.of_slice[p] = norms == Norms::kGradient
+                               ? SquaresOfGradients(update, slice)
+                               : SquaresOfLayer(update.optimizer, update.step, range, slice.band, update.isa);
+    return kAllFinite;
+  });
+  return measured;
+}
+
+int64_t UpdateSlices(const Update& update) {
+  if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
+  return ForEachSlice(
+      update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
+        if (!slice.moving_average_momentum.has_value()) {
+          MoveLayer(update.optimizer, update.step, update.known.of_slice[p], range, update.isa);
+        }
+        return kAllFinite;
+      });
+}
+
+int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
+  CAIRN_CHECK(update.optimizer.norms().empty());
+  return ApplyMeansIn(update, {.begin = begin, .end = end});
+}
+
+void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t count, float* mean, Isa isa) {
+  ForEachRun(gradients, {.begin = 0, .end = count}, [&](const Window& run) {
+    WriteMean(Cut(gradients, run), run.end - run.begin, mean + run.begin, isa);
+    return kAllFinite;
+  });
+}
+
+}  // namespace cairn::optim

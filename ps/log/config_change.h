@@ -1,0 +1,15 @@
+// Changes of a running job's config by the chief, as messages.
+#pragma once
+
+#include "absl/status/status.h"
+#include "cairn/v1/follow.pb.h"
+#include "cairn/v1/job.pb.h"
+#include "ps/log/log_entry.h"
+
+namespace cairn::ps {
+
+// INVALID_ARGUMENT for an invalid learning rate, or for any learning rate if the job has a schedule.
+absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer);
+ConfigChange ConfigChangeOf(const v1::ConfigChange& proto);
+
+}  // namespace cairn::ps

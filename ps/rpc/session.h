@@ -1,0 +1,102 @@
+// One client's stream of frames (session.proto), over any transport.
+//
+// Owned by the transport for the lifetime of the stream; incomplete requests are discarded with it. OnFrame()
+// is called by one thread at a time. Answers go to the sink from any thread, even after the session is gone:
+// they refer to the sink only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "cairn/v1/session.pb.h"
+#include "common/net/wire/frame.h"
+#include "common/trace/trace.h"
+#include "ps/job/server.h"
+#include "ps/rpc/permissions.h"
+
+namespace cairn::ps {
+
+// Sends frames to the client. Thread-safe; frames arrive in the order of the calls. Frames sent after the end
+// of the stream are dropped.
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+  // `owner` keeps the payload's memory alive and unchanged.
+  virtual void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+                    const std::shared_ptr<const void>& owner) = 0;
+  // As Send(), for a chunk of values, which may overtake other chunks. Of consecutive chunks that wait to be
+  // sent, the chunk that is first in the arena may be sent first, because the next forward pass needs it
+  // soonest.
+  virtual void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
+                          const std::shared_ptr<const void>& owner) {
+    Send(header, payload, owner);
+  }
+  // Flow control: grants the client credit for more bytes of payload, as net::DataStream::Allow(). Does
+  // nothing if the transport has no flow control.
+  virtual void Allow(uint64_t /*bytes*/) {}
+};
+
+class Session {
+ public:
+  // Limits on requests whose chunks are arriving, and on requests that wait for their answer. A client that
+  // exceeds them breaks the protocol.
+  static constexpr size_t kMaxOpen = 4;
+  static constexpr long kMaxUnanswered = 16;
+
+  // `server` must outlive the session and its answers. `permissions` are the client's.
+  Session(Server& server, std::shared_ptr<SessionSink> sink, Permissions permissions = {})
+      : server_(server), sink_(std::move(sink)), permissions_(std::move(permissions)) {}
+  ~Session();
+
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. If
+  // only the request fails, the client gets the error in the request's `done`.
+  absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
+  // Returns the memory in which to receive a payload of `bytes` bytes, if the next call is OnFrame() with
+  // this header; empty: any memory.
+  absl::Span<char> DestinationFor(const v1::ClientHeader& header, size_t bytes);
+  // Whether a request waits for its answer. Called from the thread of OnFrame().
+  bool owes_answer() const { return unanswered_.use_count() > 1; }
+
+ private:
+  // A request whose chunks are arriving.
+  struct Open {
+    std::shared_ptr<ActiveJob> job;
+    std::unique_ptr<OpenPush> push;                       // null for a write
+    std::unique_ptr<Accumulator> write;                   // null for a push
+    int worker = 0;                                       // the worker that pushes
+    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values
+    TraceEvent received{};                                // not recorded if its name is empty
+    bool initialise = false;
+    bool state = false;    // the write contains values and slots
+    absl::Status failure;  // not OK: the rest of the request is skipped
+  };
+
+  void BeginPush(uint64_t request_id, const v1::PushBegin& begin);
+  void BeginWrite(uint64_t request_id, const v1::WriteBegin& begin);
+  void Read(uint64_t request_id, const v1::ReadBegin& begin);
+  absl::Status OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload);
+  void End(uint64_t request_id, Open open);
+  void FinishWrite(uint64_t request_id, Open open);
+
+  // The member that pushes on this stream. After several pushes, the end of the stream suggests the end of
+  // its process.
+  struct Pusher {
+    int worker = 0;
+    uint64_t incarnation = 0;
+    int pushes = 0;
+  };
+  void NotePusher(const v1::PushBegin& begin);
+
+  Server& server_;
+  const std::shared_ptr<SessionSink> sink_;
+  const Permissions permissions_;
+  Pusher pusher_;
+  std::map<uint64_t, Open> open_;  // [request_id]
+  // Every pending answer holds a copy, so use_count() - 1 is the number of pending answers.
+  const std::shared_ptr<const std::monostate> unanswered_ = std::make_shared<const std::monostate>();
+};
+
+}  // namespace cairn::ps

@@ -1,0 +1,154 @@
+#include "worker/inputs/data_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/core/status.h"
+#include "data/class_names.h"
+#include "data/example_shape.h"
+#include "nn/byte_inputs.h"
+
+namespace cairn::worker {
+namespace {
+
+// The maximum number of input values that are checked before training, which takes a fraction of a second.
+constexpr int64_t kMaxCheckedValues = int64_t{64} << 20;
+
+// "; first: FILE: example 7 has 12" for the first class index that is not below `limit`; empty: none.
+std::string FirstLabelFrom(const data::Dataset& dataset, int64_t limit) {
+  if (std::max(dataset.num_classes(), dataset.position_classes()) <= limit) return "";
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    for (const float label : dataset.Target(i)) {
+      if (label >= static_cast<float>(limit)) {
+        return absl::StrCat("; first: ", dataset.TargetName(i), " has ", label);
+      }
+    }
+  }
+  return "";
+}
+
+// "; first: FILE: example 7: the target is -1; ..." for the first target that `loss` does not accept; empty:
+// none.
+std::string FirstFault(const nn::LossSpec& loss, const data::Dataset& dataset) {
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const std::string fault = nn::TargetFault(loss, dataset.Target(i));
+    if (!fault.empty()) return absl::StrCat("; first: ", dataset.TargetName(i), ": the target ", fault);
+  }
+  return "";
+}
+
+absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const data::Dataset& dataset,
+                          std::vector<std::string>& remarks) {
+  const int64_t width = nn::MakeLossParams(loss, output, 1).width;
+  const absl::Status fits = nn::CheckTargets(loss, output,
+                                             {.num_targets = dataset.num_targets(),
+                                              .num_classes = dataset.num_classes(),
+                                              .position_classes = dataset.position_classes(),
+                                              .shape = dataset.target_shape()});
+  if (!fits.ok()) {
+    const bool binary = loss.kind == kernels::LossKind::kBinaryCrossentropy;
+    return absl::InvalidArgumentError(absl::StrCat(
+        fits.message(), FirstLabelFrom(dataset, binary ? 2 : width),
+        loss.kind == kernels::LossKind::kSparseCategoricalCrossentropy ? FirstFault(loss, dataset) : ""));
+  }
+  int64_t odd = 0;
+  std::string first_odd;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const absl::Span<const float> target = dataset.Target(i);
+    if (const std::string fault = nn::TargetFault(loss, target); !fault.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(dataset.TargetName(i), ": the target ", fault));
+    }
+    const std::string oddity = nn::TargetOddity(loss, width, target);
+    if (oddity.empty()) continue;
+    if (odd++ == 0) first_odd = absl::StrCat(dataset.TargetName(i), ": the target ", oddity);
+  }
+  if (odd > 0) remarks.push_back(odd == 1 ? first_odd : absl::StrCat(first_odd, " (", odd, " such targets)"));
+  return absl::OkStatus();
+}
+
+struct IndexRange {
+  size_t begin, end;  // the indices' positions in an example
+  int64_t rows;       // rows of the table
+  std::string layer;
+};
+
+std::vector<IndexRange> IndicesOf(const nn::Model& model) {
+  std::vector<IndexRange> ranges;
+  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
+  size_t begin = 0;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const size_t end = begin + static_cast<size_t>(model.inputs()[i].shape.num_elements());
+    if (uses[i].table_rows > 0) ranges.push_back({begin, end, uses[i].table_rows, uses[i].layer});
+    begin = end;
+  }
+  return ranges;
+}
+
+}  // namespace
+
+absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name) {
+  const Shape wanted = model.input_shape();
+  const bool one_input = model.inputs().size() == 1;
+  const bool fits = one_input ? data::IsCompatible(given, wanted)
+                              : data::IsFlat(given) && given.num_elements() == wanted.num_elements();
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": examples have shape ", given.ToString(), ", the model",
+                   one_input ? "" : ", with all its inputs in one row,", " takes ", wanted.ToString(),
+                   data::MismatchHint(given, wanted)));
+}
+
+absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names) {
+  if (class_names.empty() || nn::IsClassification(loss.kind)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the labels are names of ", data::DescribeClasses(class_names), "; ", nn::ClassName(loss.kind),
+      " needs numbers as targets; use a cross entropy for class names"));
+}
+
+absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
+                          std::vector<std::string>& remarks) {
+  CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
+  CAIRN_RETURN_IF_ERROR(CheckTargets(loss, model.output_shape(), dataset, remarks));
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
+  return CheckIndices(model, dataset.size(), dataset.inputs_name(), [&](int64_t i, absl::Span<float> inputs) {
+    dataset.Read(i, inputs, absl::MakeSpan(target));
+  });
+}
+
+absl::Status CheckIndices(const nn::Model& model, int64_t examples, absl::string_view name,
+                          absl::FunctionRef<void(int64_t, absl::Span<float>)> read) {
+  const std::vector<IndexRange> ranges = IndicesOf(model);
+  const int64_t elements = model.input_shape().num_elements();
+  if (ranges.empty() || examples > kMaxCheckedValues / elements) return absl::OkStatus();
+  std::vector<float> inputs(static_cast<size_t>(elements));
+  for (int64_t i = 0; i < examples; ++i) {
+    read(i, absl::MakeSpan(inputs));
+    for (const IndexRange& range : ranges) {
+      for (size_t at = range.begin; at < range.end; ++at) {
+        const float index = inputs[at];
+        if (index >= 0 && index < static_cast<float>(range.rows) && index == std::floor(index)) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": example ", i, ": value ", at - range.begin, " is ", index, ", and layer '",
+                         range.layer, "' (Embedding) takes whole numbers from 0 to ", range.rows - 1));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTargetValues(const nn::LossSpec& loss, const data::Targets& targets,
+                               absl::string_view name) {
+  const auto each = static_cast<size_t>(targets.per_example);
+  for (int64_t i = 0; i < targets.size(); ++i) {
+    const auto target = absl::MakeConstSpan(targets.values).subspan(static_cast<size_t>(i) * each, each);
+    if (const std::string fault = nn::TargetFault(loss, target); !fault.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": example ", i, ": the target ", fault));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,43 @@
+// Checks that examples and targets suit a model and its loss: shapes, the values of targets, table indices.
+// The checks run before training; an error names the file, the example and the value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/core/shape.h"
+#include "data/dataset.h"
+#include "data/targets.h"
+#include "nn/loss.h"
+#include "nn/model.h"
+
+namespace cairn::worker {
+
+// INVALID_ARGUMENT naming `name` if the model does not take examples of the shape `given`. An example for a
+// model with several inputs must be flat and contain all inputs one after another.
+absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name);
+
+// INVALID_ARGUMENT if the labels are class names, but the targets of `loss` are not classes. Empty
+// `class_names`: the labels are numbers.
+absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names);
+
+// Checks all targets. Also checks the inputs that are indices of a table, unless the data set has more than
+// 64 Mi input values. Appends to `remarks` a note on each finding that is unusual but allowed.
+// INVALID_ARGUMENT naming the first fault.
+absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
+                          std::vector<std::string>& remarks);
+
+// Checks the inputs that are indices of a table, as CheckDataset() does; `read` writes example i.
+absl::Status CheckIndices(const nn::Model& model, int64_t examples, absl::string_view name,
+                          absl::FunctionRef<void(int64_t, absl::Span<float>)> read);
+
+// Checks `targets` alone, as CheckDataset() does; `name`: the file that they came from.
+absl::Status CheckTargetValues(const nn::LossSpec& loss, const data::Targets& targets,
+                               absl::string_view name);
+
+}  // namespace cairn::worker

@@ -1,0 +1,120 @@
+#include "worker/inputs/inputs.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "nn/byte_inputs.h"
+#include "worker/export/model_source.h"
+#include "worker/export/preprocessing.h"
+#include "worker/inputs/data_check.h"
+#include "worker/inputs/initial_values.h"
+#include "worker/options/job.h"
+
+namespace cairn::worker {
+data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model) {
+  data::DataOptions data = options.data;
+  data.example_shape = model.input_shape();
+  for (const nn::ModelInput& input : model.inputs()) {
+    data.input_names.push_back(input.name);
+    data.input_shapes.push_back(input.shape);
+  }
+  for (const nn::ByteInput& use : nn::ByteInputsOf(model)) data.raw_bytes.push_back(use.raw);
+  return data;
+}
+
+namespace {
+
+// "layer 'rescaling' (Rescaling) scales them itself"
+std::string Reading(const nn::ByteInput& use) {
+  if (use.layer.empty()) return "no layer of the model says otherwise";
+  return absl::StrCat("layer '", use.layer, "' (", use.class_name, ") ",
+                      !use.raw                        ? "does not scale them itself"
+                      : use.class_name == "Embedding" ? "takes indices"
+                                                      : "scales them itself");
+}
+
+// Adds a note for each input that has bytes, on how they become numbers, and a note on the number of
+// examples.
+void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::TrainingData& data) {
+  const bool given = !std::isnan(reading.input_scale);
+  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
+  for (size_t i = 0; i < uses.size() && i < data.byte_inputs.size(); ++i) {
+    if (!data.byte_inputs[i]) continue;
+    const std::string what = given ? absl::StrCat("multiplied by ", reading.input_scale, " (--input_scale)")
+                                   : absl::StrCat(uses[i].raw ? "passed as they are" : "scaled by 1/255",
+                                                  ", since ", Reading(uses[i]), " (--input_scale overrides)");
+    data.notes.push_back({absl::StrCat("input '", model.inputs()[i].name, "': uint8 values are ", what),
+                          /*usual=*/!given && !uses[i].raw});
+  }
+  data.notes.push_back(
+      {absl::StrCat("training on ", data.train->size(), " examples of ", data.train->inputs_name(), ", ",
+                    data.validation == nullptr ? "without a validation set"
+                                               : absl::StrCat("validation on ", data.validation->size(),
+                                                              " of ", data.validation->inputs_name()))});
+}
+
+// The data record that belongs to the checkpoint from which the job resumes; empty if the job does not
+// resume.
+absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
+  const std::string source = CheckpointSource(options);
+  return source.empty() ? DataRecord() : ReadDataRecord(source);
+}
+
+// Checks the job's data against the run that it resumes, or against the run that trained the values of
+// --init_from. INVALID_ARGUMENT if the classes have another meaning than in that run, or if the inputs of a
+// resumed run have another meaning. With --init_from, a different meaning of the inputs is only added to
+// `remarks`.
+absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
+                         const DataRecord& now, std::vector<std::string>& remarks) {
+  if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);
+  const std::string source = InitialValuesSource(options);
+  if (source.empty()) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const DataRecord record, ReadDataRecord(source));
+  if (nn::IsClassification(loss.kind)) CAIRN_RETURN_IF_ERROR(CheckSameClasses(record, now.class_names));
+  if (!record.preprocessing) return absl::OkStatus();
+  const absl::Status same = CheckSame(*record.preprocessing, *now.preprocessing);
+  if (!same.ok()) remarks.push_back(absl::StrCat(record.PreprocessingPath(), ": ", same.message()));
+  return absl::OkStatus();
+}
+
+// Adds a note on the settings that were taken over from the resumed run, and keeps that run's columns.
+void Continue(const DataRecord& resumed, Preprocessing& now, std::vector<data::Note>& notes) {
+  const std::string use = DescribeUse(*resumed.preprocessing, now);
+  if (!use.empty())
+    notes.push_back({absl::StrCat("as in ", resumed.PreprocessingPath(), ": ", use), /*usual=*/false});
+  if (resumed.preprocessing->columns) now.columns = resumed.preprocessing->columns;
+}
+
+}  // namespace
+
+absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(options.model));
+  CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, MakeLoss(options, model));
+  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
+  CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
+  CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
+  CAIRN_ASSIGN_OR_RETURN(const DataRecord resumed, ReadResumed(options));
+  data::DataOptions reading = DataOptionsOf(options, model);
+  if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);
+  CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(reading));
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(loss, data.class_names), "--data_dir"));
+  for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
+    if (dataset == nullptr) continue;
+    const absl::Status status = CheckDataset(model, loss, *dataset, data.remarks);
+    if (!status.ok()) {
+      return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
+    }
+  }
+  DataRecord record{.class_names = data.class_names,
+                    .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns)};
+  CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record, data.remarks));
+  AddNotes(reading, model, data);
+  if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
+  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record)};
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,34 @@
+// The inputs of a job: model, loss, metrics and data, loaded and checked against each other.
+//
+// `cairn train` loads them before it starts any task, and every worker loads them again, so that both report
+// a fault in the same words.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/dataset.h"
+#include "nn/loss.h"
+#include "nn/metrics.h"
+#include "nn/model.h"
+#include "worker/export/data_record.h"
+#include "worker/options/options.h"
+
+namespace cairn::worker {
+
+struct Inputs {
+  nn::Model model;
+  nn::LossSpec loss;
+  std::vector<nn::MetricSpec> metrics;
+  data::TrainingData data;
+  // The record of the data for --train_dir and --export_dir; its directory is not set.
+  DataRecord record;
+};
+
+// The options for reading the training data of `options` for `model`.
+data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
+
+// Blocks on the disk. An error names the file or the flag that the user must change.
+absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options);
+
+}  // namespace cairn::worker

@@ -1,0 +1,116 @@
+#include "worker/model/finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::worker {
+namespace {
+
+std::optional<size_t> FirstNonFinite(absl::Span<const float> values) {
+  const auto bad =
+      std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  if (bad == values.end()) return std::nullopt;
+  return static_cast<size_t>(bad - values.begin());
+}
+
+// "[2,5,0]", the position of element `index` in an array of this shape.
+std::string PlaceIn(const Shape& shape, int64_t index) {
+  Shape place;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    int64_t behind = 1;
+    for (int other = axis + 1; other < shape.rank(); ++other) behind *= shape[other];
+    place.Append(index / behind % shape[axis]);
+  }
+  return place.rank() == 0 ? "" : place.ToString();
+}
+
+absl::Span<const float> ValuesOf(const nn::ModelVariable& variable, absl::Span<const float> parameters) {
+  return parameters.subspan(static_cast<size_t>(variable.offset),
+                            static_cast<size_t>(variable.shape.num_elements()));
+}
+
+// "'dense/bias'[3] is nan" for the first parameter that is not finite; empty: all are finite.
+std::string NonFiniteParameter(const nn::Model& model, absl::Span<const float> parameters) {
+  for (const nn::ModelVariable& variable : model.variables()) {
+    const absl::Span<const float> values = ValuesOf(variable, parameters);
+    if (const auto bad = FirstNonFinite(values)) {
+      return absl::StrCat("'", variable.name, "'", PlaceIn(variable.shape, static_cast<int64_t>(*bad)),
+                          " is ", values[*bad]);
+    }
+  }
+  return "";
+}
+
+// The input that contains element `index` of an example, and the position in it. An example is the
+// concatenation of all inputs.
+std::string InputPlace(const nn::Model& model, int64_t index) {
+  for (const nn::ModelInput& input : model.inputs()) {
+    const int64_t elements = input.shape.num_elements();
+    if (index < elements) {
+      return absl::StrCat(model.inputs().size() == 1 ? "input" : absl::StrCat("input '", input.name, "'"),
+                          " ", PlaceIn(input.shape, index));
+    }
+    index -= elements;
+  }
+  return "input";
+}
+
+// "input [4] of example 123 is nan" for the first number of the batch that is not finite; empty: all are
+// finite.
+std::string NonFiniteData(const NonFiniteStep& step) {
+  const auto examples = static_cast<size_t>(std::max<int64_t>(step.batch.examples, 1));
+  const auto at = [&](const std::string& what, size_t row, float value) {
+    return absl::StrCat(what, " of example ", row < step.rows.size() ? absl::StrCat(step.rows[row]) : "?",
+                        " (from 0) of ", step.data, " is ", value);
+  };
+  const size_t inputs = step.batch.inputs.size() / examples, targets = step.batch.targets.size() / examples;
+  if (const auto bad = FirstNonFinite(step.batch.inputs)) {
+    return at(InputPlace(step.model, static_cast<int64_t>(*bad % inputs)), *bad / inputs,
+              step.batch.inputs[*bad]);
+  }
+  if (const auto bad = FirstNonFinite(step.batch.targets)) {
+    return at(absl::StrCat("target ", *bad % targets), *bad / targets, step.batch.targets[*bad]);
+  }
+  if (const auto bad = FirstNonFinite(step.batch.weights))
+    return at("the weight", *bad, step.batch.weights[*bad]);
+  return "";
+}
+
+std::string LargestParameter(const nn::Model& model, absl::Span<const float> parameters) {
+  float largest = 0;
+  absl::string_view name;
+  for (const nn::ModelVariable& variable : model.variables()) {
+    for (const float value : ValuesOf(variable, parameters)) {
+      if (std::fabs(value) <= largest) continue;
+      largest = std::fabs(value);
+      name = variable.name;
+    }
+  }
+  return absl::StrCat("the largest parameter, of '", name, "', is ", largest);
+}
+
+}  // namespace
+
+absl::Status CheckFinite(const nn::Model& model, absl::Span<const float> parameters,
+                         absl::string_view source) {
+  const std::string bad = NonFiniteParameter(model, parameters);
+  if (bad.empty()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(source, ": ", bad, ": weights must be finite numbers"));
+}
+
+std::string Explain(const NonFiniteStep& step) {
+  if (const std::string bad = NonFiniteData(step); !bad.empty())
+    return absl::StrCat("the data are at fault: ", bad);
+  if (const std::string bad = NonFiniteParameter(step.model, step.parameters); !bad.empty()) {
+    return absl::StrCat("the parameters are at fault, the data are finite: ", bad);
+  }
+  return absl::StrCat(
+      "the step overflowed, the data and the parameters are finite: ",
+      step.layer.empty() ? "" : absl::StrCat("the output of ", step.layer, " is the first that is not; "),
+      LargestParameter(step.model, step.parameters));
+}
+
+}  // namespace cairn::worker

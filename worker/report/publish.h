@@ -1,0 +1,18 @@
+// The chief's result: the last line of stdout, --summary and --export_dir.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "worker/inputs/inputs.h"
+#include "worker/options/options.h"
+#include "worker/report/summary.h"
+
+namespace cairn::worker {
+
+// Writes the result of a job: first the model with the trained `parameters` to --export_dir, then `summary` to
+// stdout and to --summary. Blocks on the disk. If one of them fails, writes the others and returns the first
+// error.
+absl::Status Publish(const Summary& summary, const TrainOptions& options, const Inputs& inputs,
+                     absl::Span<const float> parameters);
+
+}  // namespace cairn::worker

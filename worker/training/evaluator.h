@@ -1,0 +1,45 @@
+// Computes the loss and the metrics over a whole data set, in which every example counts exactly once.
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/memory/aligned_buffer.h"
+#include "data/dataset.h"
+#include "nn/metrics.h"
+#include "nn/model.h"
+#include "nn/replica/replica.h"
+
+namespace cairn::worker {
+
+// One thread. `dataset`, `model` and `replica` (which computes `model`) must outlive the evaluator.
+class Evaluator {
+ public:
+  Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::Replica& replica,
+            absl::Span<const nn::MetricSpec> metrics);
+
+  // `parameters` in the model's flat order. `stop` is called between batches; Run() returns CANCELLED if
+  // `stop` returns true. INVALID_ARGUMENT naming the cause (finite.h) if the loss is not finite.
+  absl::StatusOr<nn::MetricValues> Run(absl::Span<const float> parameters, absl::FunctionRef<bool()> stop);
+
+ private:
+  // Reads `count` examples, from `first` on, into the buffers.
+  nn::BatchView Read(int64_t first, int64_t count);
+  // OK if `loss` is finite. `loss`: the sum of the losses of `batch`, whose first example has the index
+  // `first`.
+  absl::Status CheckLoss(double loss, absl::Span<const float> parameters, const nn::BatchView& batch,
+                         int64_t first) const;
+
+  const data::Dataset& dataset_;
+  const nn::Model& model_;
+  nn::Replica& replica_;
+  nn::MetricSet metrics_;
+  AlignedBuffer inputs_;        // [batch, example_shape]
+  AlignedBuffer targets_;       // [batch, num_targets]
+  std::vector<float> weights_;  // [batch]
+};
+
+}  // namespace cairn::worker

@@ -1,0 +1,444 @@
+#include "worker/training/snapshots.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/core/files.h"
+#include "common/core/log.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/writer.h"
+#include "worker/export/weights.h"
+#include "worker/inputs/initial_values.h"
+#include "worker/model/finite.h"
+#include "worker/model/model_difference.h"
+#include "worker/options/job.h"
+
+namespace cairn::worker {
+namespace {
+
+// Limit for a server's answer when its state is read.
+constexpr auto kReadLimit = std::chrono::seconds(60);
+constexpr int64_t kMaxWorkers = 1 << 20;              // upper bound for a checkpoint's number of workers
+constexpr auto kLockWait = std::chrono::seconds(10);  // for a previous chief to end
+
+void LogSkipped(const absl::Status& damage) {
+  LogWarning("skipped a damaged checkpoint: ", damage.message());
+}
+
+// The newest undamaged checkpoint; nullopt if there are no checkpoints. If all are damaged, returns an error,
+// so that training does not start over.
+absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
+  absl::Status damage;
+  auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
+    LogSkipped(status);
+    damage.Update(status);
+  });
+  if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
+  if (absl::IsNotFound(newest.status())) return std::nullopt;
+  CAIRN_RETURN_IF_ERROR(newest.status());
+  return *std::move(newest);
+}
+
+// Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
+absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
+  if (FileExists(absl::StrCat(directory, "/", kStateFile))) return Checkpoint::Open(directory);
+  return OpenNewest(directory, &LogSkipped);
+}
+
+// Converts a count of steps from epochs of `per_epoch` steps to epochs of `now_per_epoch` steps: keeps the
+// number of whole epochs and, rounded down, the completed fraction of the last one.
+int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
+  return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
+}
+
+RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
+  const v1::Job& job = snapshot.job;
+  const v1::Progress& progress = snapshot.progress;
+  RunState run;
+  run.global_step = progress.version();
+  run.mode = mode;
+  run.run_id = job.run_id();
+  run.model_sha256 = job.model_sha256();
+  run.optimizer = job.optimizer().name();
+  run.hyperparameters = {job.optimizer().hyperparameters().begin(), job.optimizer().hyperparameters().end()};
+  run.slots = snapshot.slots;
+  if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
+  run.seed = job.seed();
+  run.batch_size = job.batch_size();
+  run.num_workers = job.workers_size();
+  run.final_version = job.final_version() == 0 ? 0 : job.final_version() + progress.version_offset();
+  run.epochs = job.epochs();
+  if (job.training_set().examples() > 0) run.num_examples = job.training_set().examples();
+  run.version_offset = progress.version_offset();
+  run.positions = {progress.positions().begin(), progress.positions().end()};
+  if (progress.has_data()) {
+    const v1::DataPosition& data = progress.data();
+    run.data = DataState{.num_examples = data.num_examples(),
+                         .next = data.next(),
+                         .open = {},
+                         .missed = data.missed(),
+                         .repeated = data.repeated()};
+    for (const v1::DataPosition::Run& open : data.open()) {
+      run.data->open.insert(run.data->open.end(), {open.begin(), open.count()});
+    }
+  }
+  run.examples = progress.counters().examples();
+  run.accepted = progress.counters().accepted();
+  run.stale = progress.counters().stale();
+  run.duplicate = progress.counters().duplicate();
+  run.rejected = progress.counters().rejected();
+  run.staleness_max = progress.counters().staleness_max();
+  run.staleness_histogram = {progress.counters().staleness_histogram().begin(),
+                             progress.counters().staleness_histogram().end()};
+  run.saved_at = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  return run;
+}
+
+// Checks that the initial values can be read, so that the job does not fail later.
+absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& model) {
+  const std::string source = InitialValuesSource(options);
+  if (source.empty()) return absl::OkStatus();
+  const auto values = LoadWeights(source, model);
+  if (values.ok()) return absl::OkStatus();
+  if (absl::IsOutOfRange(values.status()) || absl::IsResourceExhausted(values.status())) {
+    // The flag itself is valid, but values are not finite or memory is short.
+    return options.init_from.empty() ? values.status() : Annotate(values.status(), "--init_from");
+  }
+  if (!options.init_from.empty())
+    return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
+  return absl::InvalidArgumentError(absl::StrCat(values.status().message(), "; --init_from=",
+                                                 kInitializersOnly, " starts with the model's initializers"));
+}
+
+}  // namespace
+
+Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
+                     const Clock& clock, FaultPoints* faults, WorkerMetrics* metrics, TraceRecorder* trace)
+    : options_(options),
+      model_(model),
+      job_(job),
+      clock_(clock),
+      faults_(faults),
+      metrics_(metrics),
+      trace_(trace),
+      variables_(VariablesOf(model)),
+      marked_at_(clock.Now()) {
+  if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
+}
+
+Snapshots::~Snapshots() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
+                                                             const nn::Model& model, const v1::Job& job,
+                                                             const Clock& clock, FaultPoints* faults,
+                                                             WorkerMetrics* metrics, TraceRecorder* trace) {
+  std::optional<TrainDirLock> lock;
+  if (!options.train_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.train_dir, error);
+    if (error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--train_dir: cannot create '", options.train_dir, "': ", error.message()));
+    }
+    if (const absl::Status status = CheckWritable(absl::StrCat(options.train_dir, "/checkpoint"));
+        !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
+    }
+    auto taken = TrainDirLock::Take(options.train_dir, kLockWait);
+    if (!taken.ok()) return Annotate(taken.status(), "--train_dir");
+    lock.emplace(*std::move(taken));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckInitialValues(options, model));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, metrics, trace));
+  if (lock.has_value()) snapshots->lock_.emplace(*std::move(lock));
+  CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
+  return snapshots;
+}
+
+absl::Status Snapshots::FindFirst() {
+  if (!options_.train_dir.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(found_, Newest(options_.train_dir));
+    if (found_.has_value() && options_.resume == "never") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--resume=never, but --train_dir has ", found_->directory(),
+                       ": give another directory, or --resume=auto to continue from there"));
+    }
+  }
+  if (!found_.has_value() && options_.resume != "auto" && options_.resume != "never") {
+    auto named = OpenNamed(options_.resume);
+    if (absl::IsNotFound(named.status())) {
+      return absl::InvalidArgumentError(absl::StrCat("--resume: ", named.status().message()));
+    }
+    CAIRN_RETURN_IF_ERROR(named.status());
+    found_ = *std::move(named);
+  }
+  return found_.has_value() ? CheckSame(*found_) : absl::OkStatus();
+}
+
+absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
+  const RunState& run = checkpoint.run();
+  if (run.model_sha256 != job_.model_sha256()) {
+    const std::string difference = DescribeDifference(model_, checkpoint.model_json());
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " has another model: ",
+                     difference.empty() ? absl::StrCat("its SHA-256 is ", job_.model_sha256().substr(0, 12),
+                                                       " here, ", run.model_sha256.substr(0, 12), " there")
+                                        : difference));
+  }
+  if (run.optimizer != job_.optimizer().name()) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " has optimizer ",
+                                                      run.optimizer, ", but this job has ",
+                                                      job_.optimizer().name()));
+  }
+  if (run.data.has_value() != job_.dynamic_sharding()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " was written with --data_sharding ",
+                     run.data.has_value() ? "dynamic" : "static",
+                     ", unlike this job: its position in the data cannot be converted"));
+  }
+  if (run.data.has_value() && run.data->num_examples != job_.num_examples()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " was written with ", run.data->num_examples,
+                     " training examples, and this job has ", job_.num_examples()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
+  if (options_.train_dir.empty() && lost)
+    return absl::AbortedError("all progress is lost: without --train_dir there are no checkpoints");
+  if (lost) {  // include the checkpoints written since the start
+    CAIRN_ASSIGN_OR_RETURN(auto newest, Newest(options_.train_dir));
+    if (newest.has_value()) found_ = std::move(newest);
+  }
+  if (!found_.has_value()) {
+    if (lost) LogWarning("there is no checkpoint yet: the job starts again at step 0");
+    return std::nullopt;
+  }
+  CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
+  LogWarning("resuming from step ", found_->run().global_step, " of ", found_->directory());
+  v1::Progress progress = ProgressOf(*found_);
+  if (progress.version_offset() != found_->run().version_offset.value_or(0)) {
+    LogWarning("its epochs had another number of steps than this job's (batch size ",
+               found_->run().batch_size, ", ", found_->run().num_workers,
+               found_->run().num_workers == 1 ? " worker" : " workers", "): the job ends at step ",
+               job_.final_version() + progress.version_offset());
+  }
+  return progress;
+}
+
+v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
+  const RunState& run = checkpoint.run();
+  v1::Progress progress;
+  progress.set_version(run.global_step);
+  // Keeps the learning rate that the run had reached, unless this job requests another rate or a schedule.
+  const auto& now = job_.optimizer();
+  const auto rate = now.hyperparameters().find("learning_rate");
+  const auto before = run.hyperparameters.find("learning_rate");
+  const bool same_rate = rate != now.hyperparameters().end() && before != run.hyperparameters.end() &&
+                         rate->second == before->second;
+  if (run.learning_rate.has_value() && same_rate && !now.has_learning_rate_schedule()) {
+    progress.set_learning_rate(*run.learning_rate);
+  }
+  if (run.data.has_value()) {
+    v1::DataPosition& data = *progress.mutable_data();
+    data.set_num_examples(run.data->num_examples);
+    data.set_next(run.data->next);
+    data.set_missed(run.data->missed);
+    data.set_repeated(run.data->repeated);
+    for (size_t i = 0; i + 1 < run.data->open.size(); i += 2) {
+      v1::DataPosition::Run& open = *data.add_open();
+      open.set_begin(run.data->open[i]);
+      open.set_count(run.data->open[i + 1]);
+    }
+  }
+  SetPosition(run, progress);
+  v1::Counters& counters = *progress.mutable_counters();
+  counters.set_examples(run.examples);
+  counters.set_accepted(run.accepted);
+  counters.set_stale(run.stale);
+  counters.set_duplicate(run.duplicate);
+  counters.set_rejected(run.rejected);
+  counters.set_staleness_max(run.staleness_max);
+  counters.mutable_staleness_histogram()->Add(run.staleness_histogram.begin(), run.staleness_histogram.end());
+  return progress;
+}
+
+void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
+  const int64_t all = std::accumulate(run.positions.begin(), run.positions.end(), int64_t{0});
+  const int workers = std::max(1, job_.workers_size());
+  const bool by_steps = options_.train_steps > 0;  // --train_steps counts versions, however long an epoch is
+  progress.set_version_offset(by_steps ? 0 : run.version_offset.value_or(0));
+  const std::optional<Epochs> before = EpochsBefore(run);
+  if (!before.has_value()) {
+    progress.mutable_positions()->Resize(workers, all / workers);
+    if (run.positions.size() == static_cast<size_t>(workers)) {
+      std::copy(run.positions.begin(), run.positions.end(), progress.mutable_positions()->begin());
+    }
+    return;
+  }
+  const int64_t examples = job_.training_set().examples();
+  const int64_t batches = BatchesPerEpoch(options_, examples, workers);
+  const int64_t done = run.global_step - run.version_offset.value_or(0);
+  if (!by_steps) {
+    progress.set_version_offset(run.global_step -
+                                Convert(done, before->steps, StepsPerEpoch(options_, examples, workers)));
+  }
+  // The old positions do not apply to this job's shares of the data, so each worker gets the average
+  // position.
+  const auto workers_before = static_cast<int64_t>(run.positions.size());
+  progress.mutable_positions()->Resize(
+      workers, workers_before == 0 ? Convert(done, before->steps, batches)
+                                   : Convert(all / workers_before, before->batches, batches));
+}
+
+std::optional<Snapshots::Epochs> Snapshots::EpochsBefore(const RunState& run) const {
+  const int64_t examples = job_.training_set().examples();
+  if (run.data.has_value() || examples == 0) return std::nullopt;
+  TrainOptions before = options_;
+  before.mode = run.mode;
+  before.batch_size = std::max<int64_t>(1, run.batch_size);
+  const int64_t examples_before = run.num_examples.value_or(examples);
+  const int workers = static_cast<int>(std::clamp<int64_t>(run.num_workers, 1, kMaxWorkers));
+  const bool alike = before.mode == options_.mode && before.batch_size == options_.batch_size &&
+                     workers == job_.workers_size() && examples_before == examples;
+  if (alike || !MakeSamplerOptions(before, examples_before, workers, 0).ok()) return std::nullopt;
+  return Epochs{.steps = StepsPerEpoch(before, examples_before, workers),
+                .batches = BatchesPerEpoch(before, examples_before, workers)};
+}
+
+absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) {
+  if (found_.has_value()) {
+    CAIRN_RETURN_IF_ERROR(found_->Load(variables_, slots, into));
+    CAIRN_RETURN_IF_ERROR(CheckFinite(model_, into[0], found_->directory()));
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      CAIRN_RETURN_IF_ERROR(CheckFinite(model_, into[1 + slot],
+                                        absl::StrCat(found_->directory(), ": slot '", slots[slot], "'")));
+    }
+    return absl::OkStatus();
+  }
+  LogInfo(DescribeInitialValues(options_));
+  const std::string source = InitialValuesSource(options_);
+  if (source.empty()) {
+    for (const std::string& warning : WarnOfUnadaptedLayers(model_)) LogWarning(warning);
+    return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
+  }
+  CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(source, model_));
+  return client::FirstValues(std::move(values)).Load(slots, into);
+}
+
+bool Snapshots::Due(int64_t version) const {
+  if (options_.train_dir.empty() || version == counted_version_) return false;
+  if (options_.save_steps > 0 && version / options_.save_steps != counted_version_ / options_.save_steps) {
+    return true;
+  }
+  return options_.save_secs > 0 &&
+         clock_.Now() - marked_at_ >= std::chrono::duration<double>(options_.save_secs);
+}
+
+void Snapshots::CountFrom(int64_t version) {
+  if (counted_version_ < 0) counted_version_ = version;
+}
+
+void Snapshots::AfterStep(client::Exchange& client) {
+  if (!Due(client.version())) return;
+  {
+    MutexLock lock(mutex_);
+    if (work_.has_value()) return;
+  }
+  if (const absl::Status status = Mark(client); !status.ok()) LogWarning(status.message());
+}
+
+absl::Status Snapshots::Mark(client::Exchange& client) {
+  marked_at_ = clock_.Now();
+  CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, client.TakeSnapshot());
+  counted_version_ = taken.version;
+  newest_version_ = taken.version;
+  MutexLock lock(mutex_);
+  work_ = std::move(taken);
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
+  if (options_.train_dir.empty()) return absl::OkStatus();
+  const TimePoint deadline = std::chrono::steady_clock::now() + limit;
+  const auto wait = [&]() -> absl::Status {
+    MutexLock lock(mutex_);
+    while (work_.has_value()) {
+      if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
+      }
+    }
+    return last_;
+  };
+  const absl::Status before = wait();
+  if (absl::IsDeadlineExceeded(before)) return before;
+  if (before.ok() && client.version() == newest_version_) return absl::OkStatus();
+  for (;;) {
+    absl::Status status = Mark(client);
+    if (status.ok()) status = wait();
+    if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
+    CAIRN_RETURN_IF_ERROR(client.CheckSnapshotMayBeRetried(status));
+  }
+}
+
+void Snapshots::Run() {
+  for (;;) {
+    const client::TakenSnapshot* work = nullptr;
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && !work_.has_value()) {
+        changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
+      }
+      if (stopping_) return;
+      work = &*work_;  // stays unchanged until it is reset below
+    }
+    absl::Status status = Save(*work);
+    if (metrics_ != nullptr) metrics_->OnCheckpoint(work->version, status.ok());
+    if (!status.ok()) {
+      LogWarning("the snapshot of step ", work->version, " was not written: ", status.message());
+    }
+    MutexLock lock(mutex_);
+    last_ = std::move(status);
+    work_.reset();
+    changed_.NotifyAll();
+  }
+}
+
+absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
+  const TraceSpan::What what = {.step = taken.version};
+  const TraceSpan save(trace_, TraceLane::kSnapshot, "save", what);
+  TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
+  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit));
+  read.End();
+  const TraceSpan write(trace_, TraceLane::kSnapshot, "write", what);
+  if (faults_ != nullptr) faults_->Pass("snapshot");
+  std::vector<ServerState> servers;
+  for (const client::Snapshot::Server& server : snapshot.servers) {
+    servers.push_back({.slices = server.slices, .state = server.state.span()});
+  }
+  CAIRN_ASSIGN_OR_RETURN(
+      const std::string directory,
+      WriteCheckpoint(options_.train_dir, RunOf(snapshot, options_.mode), model_.canonical_json(), servers,
+                      {.max_to_keep = options_.max_to_keep}));
+  LogInfo("saved ", directory);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker

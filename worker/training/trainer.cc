@@ -1,0 +1,275 @@
+#include "worker/training/trainer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/job_end.h"
+#include "common/core/log.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "worker/model/finite.h"
+
+namespace cairn::worker {
+namespace {
+
+// The seed of a worker's random numbers in one step. It differs between workers and steps, and is the same in
+// every run.
+uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
+  return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
+}
+
+// The maximum number of attempts to rejoin without a step in between. Servers that restart several times need
+// a few attempts; after more failures, rejoining does not help.
+constexpr int kMaxRecoveries = 10;
+
+// The reason that a failing worker reports to the servers: only a permanent failure ends the job for all.
+v1::LeaveReason ReasonFor(const absl::Status& status) {
+  return ExitCodeOf(status) == ExitCode::kFailure && !absl::IsCancelled(status) ? v1::LEAVE_REASON_FAILED
+                                                                                : v1::LEAVE_REASON_STOPPED;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Dependencies& deps)
+    : deps_(deps),
+      loader_(*deps.setup.data.train, deps.setup.sampler, /*depth=*/2, deps.instruments.trace),
+      gradients_(deps.setup.model.num_parameters(), /*shared=*/!deps.replica.pins()) {
+  PinBuffers();
+}
+
+Trainer::~Trainer() {
+  deps_.replica.Unpin();
+}
+
+void Trainer::PinBuffers() {
+  std::vector<absl::Span<const float>> buffers = loader_.buffers();
+  buffers.push_back(gradients_.span());
+  for (const absl::Span<const float> buffer : deps_.client.parameter_buffers()) buffers.push_back(buffer);
+  // Smaller buffers share their memory page with others, and copying them takes negligible time.
+  constexpr size_t kSmallestFloats = 1024;
+  absl::Status first;
+  for (const absl::Span<const float> buffer : buffers) {
+    if (buffer.size() >= kSmallestFloats) first.Update(deps_.replica.Pin(buffer));
+  }
+  if (!first.ok()) {
+    LogWarning("copies from and to ", setup_.device, " are slower than they could be: ", first.message());
+  }
+}
+
+void Trainer::Stop() {
+  stop_ = true;
+  deps_.client.Interrupt(absl::CancelledError("stopped by a signal"));
+}
+
+absl::Status Trainer::Run(TrainingHooks& hooks) {
+  absl::Status result = TrainAndRecover(hooks);
+  const bool over = client::IsOver(result);
+  if (!result.ok() && !over && stop_) result = absl::CancelledError("stopped by a signal");
+  const absl::Status end = hooks.OnEnd(result);
+  if (!result.ok() && !over) deps_.client.Leave(ReasonFor(result), std::string(result.message()));
+  return end;
+}
+
+absl::Status Trainer::TrainAndRecover(TrainingHooks& hooks) {
+  client::Exchange& client = deps_.client;
+  int recoveries = 0;  // rejoins without a step in between
+  absl::Status entered = Enter(hooks);
+  for (;;) {
+    const int64_t entered_at = client.version();
+    absl::Status result = entered.ok() ? TrainToTheEnd(hooks) : entered;
+    if (result.ok() || stop_ || !client.CanReconnectAfter(result)) return result;
+    recoveries = client.version() > entered_at ? 0 : recoveries + 1;
+    if (recoveries > kMaxRecoveries) return result;
+    LogWarning(result.message(), "; joining again");
+    if (deps_.instruments.metrics != nullptr) deps_.instruments.metrics->rejoins.Add();
+    entered = Reenter(hooks);
+  }
+}
+
+absl::Status Trainer::Enter(TrainingHooks& hooks) {
+  client::Exchange& client = deps_.client;
+  CAIRN_RETURN_IF_ERROR(client.WaitReady(setup_.job));
+  CAIRN_RETURN_IF_ERROR(client.Join());
+  CAIRN_RETURN_IF_ERROR(hooks.OnJoined());
+  LogInfo("joined the job at step ", client.version());
+  Pass("joined");
+  // With bounded staleness, a returning worker continues at least at the slowest worker's clock. All clocks
+  // must reach the same end, or the others would wait for this worker.
+  position_ = setup_.ssp() ? client.clock_at_join() : client.position();
+  epoch_ = -1;
+  ahead_ = nullptr;
+  deps_.replica.DropForward();
+  return hooks.BeforeTraining();
+}
+
+absl::Status Trainer::Reenter(TrainingHooks& hooks) {
+  CAIRN_RETURN_IF_ERROR(deps_.client.Reconnect());
+  CAIRN_RETURN_IF_ERROR(hooks.Initialise());
+  return Enter(hooks);
+}
+
+absl::Status Trainer::TrainToTheEnd(TrainingHooks& hooks) {
+  while (!done()) {
+    if (setup_.dynamic()) {
+      CAIRN_RETURN_IF_ERROR(AwaitWork());
+      hooks.OnMembers(deps_.client.work().members());
+    }
+    if (done()) break;
+    if (const int64_t epoch = NextEpoch(); setup_.dynamic() ? epoch > epoch_ : epoch != epoch_) {
+      CAIRN_RETURN_IF_ERROR(hooks.OnEpochEnd());
+      if (done()) break;
+      epoch_ = epoch;
+      hooks.OnEpochStart();
+    }
+    CAIRN_RETURN_IF_ERROR(TrainStep(hooks));
+    hooks.AfterStep();
+  }
+  return hooks.AfterTraining();
+}
+
+bool Trainer::done() const {
+  if (deps_.client.finished()) return true;
+  if (setup_.dynamic()) return false;
+  // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
+  return !setup_.sync() && setup_.options.train_steps == 0 &&
+         position_ >= setup_.options.epochs * loader_.batches_per_epoch();
+}
+
+absl::Status Trainer::AwaitWork() {
+  return deps_.client.work().work_items().empty() ? deps_.client.AwaitWork() : absl::OkStatus();
+}
+
+int64_t Trainer::position() const {
+  return setup_.sync() ? PositionAt(deps_.client.version()) : position_;
+}
+
+int64_t Trainer::NextEpoch() const {
+  if (setup_.dynamic()) return deps_.client.work().work_items(0).epoch();
+  return position() / loader_.batches_per_epoch();
+}
+
+const data::Batch& Trainer::NextBatch() {
+  if (!setup_.dynamic()) {
+    const data::Batch* const ahead = std::exchange(ahead_, nullptr);
+    const data::Batch& batch =
+        ahead != nullptr && next_position_ == position() ? *ahead : loader_.Next(position());
+    ++position_;
+    return batch;
+  }
+  const auto& work_items = deps_.client.work().work_items();
+  std::vector<data::Run> runs;
+  for (const v1::WorkItem& work_item : work_items)
+    runs.push_back({work_item.epoch(), work_item.first(), work_item.count()});
+  position_ = runs[0].epoch * setup_.sampler.num_examples + runs[0].first;
+  return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
+}
+
+nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
+  const auto elements = static_cast<size_t>(setup_.data.train->example_shape().num_elements());
+  const auto targets = static_cast<size_t>(setup_.data.train->num_targets());
+  const auto examples = static_cast<size_t>(batch.examples);
+  return {.examples = batch.examples,
+          .inputs = batch.inputs.span().subspan(0, examples * elements),
+          .targets = batch.targets.span().subspan(0, examples * targets),
+          .weights = batch.weights.span().subspan(0, setup_.data.train->weighted() ? examples : 0),
+          .seed = StepSeed(setup_.options.seed, setup_.sampler.worker, batch.epoch, batch.index)};
+}
+
+double Trainer::StartNextForward() {
+  client::Exchange& client = deps_.client;
+  const int64_t next = setup_.sync() ? PositionAt(client.version() + 1) : position_;
+  const bool in_epoch =
+      next / loader_.batches_per_epoch() == epoch_ && (!setup_.sync() || next < setup_.job.final_version());
+  if (!deps_.replica.starts_early() || setup_.dynamic() || !in_epoch || stop_) return 0;
+  const absl::Span<const float> coming = client.ComingParameters();
+  if (coming.empty()) return 0;
+  const TraceSpan span(deps_.instruments.trace, TraceLane::kStep, "look ahead");
+  ahead_ = &loader_.Next(next);
+  next_position_ = next;
+  const TimePoint began = deps_.clock.Now();
+  Duration waited{};
+  deps_.replica.StartForward(coming, ViewOf(*ahead_), [&](int variable) {
+    const TimePoint asked = deps_.clock.Now();
+    const bool here = client.AwaitComing(variable);
+    waited += deps_.clock.Now() - asked;
+    return here;
+  });
+  return ToSeconds(deps_.clock.Now() - began - waited);
+}
+
+absl::Span<float> Trainer::BeginStep(int64_t examples) {
+  client::Exchange& client = deps_.client;
+  if (!client.adds_up_on_device()) {
+    client.BeginStep(gradients_.span(), examples, position_);
+    return gradients_.span();
+  }
+  // The device sums gradients, and their mean arrives in the host's buffer.
+  const absl::Span<float> gradients = deps_.replica.device_gradients();
+  client.BeginStepOnDevice(gradients, gradients_.span(), examples);
+  return gradients;
+}
+
+absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
+  client::Exchange& client = deps_.client;
+  if (deps_.instruments.trace != nullptr) deps_.instruments.trace->AtStep(client.version() + 1);
+  const TraceSpan step(deps_.instruments.trace, TraceLane::kStep, "step");
+  const TimePoint began = deps_.clock.Now();
+  TraceSpan input(deps_.instruments.trace, TraceLane::kStep, "input");
+  const data::Batch& batch = NextBatch();
+  input.End();
+  CAIRN_RETURN_IF_ERROR(setup_.data.train->status());
+  const TimePoint loaded = deps_.clock.Now();
+  // An empty batch has no gradient, and in this mode no other worker waits for this worker's push.
+  if (batch.examples == 0 && !setup_.sync() && !setup_.ssp()) return absl::OkStatus();
+
+  const nn::BatchView view = ViewOf(batch);
+  TraceSpan compute(deps_.instruments.trace, TraceLane::kStep, "compute");
+  const absl::Span<float> gradients = BeginStep(view.examples);
+  CAIRN_ASSIGN_OR_RETURN(
+      const nn::BatchResult result,
+      deps_.replica.ForwardBackward(client.parameters(), view, gradients, [&](int variable) {
+        client.Announce(variable);
+        Pass("announced");
+      }));
+  if (!std::isfinite(result.sums.loss)) {
+    return absl::InvalidArgumentError(absl::StrCat("the loss is ", result.sums.loss, " at version ",
+                                                   client.version(), ": ", WhyNotFinite(batch, view)));
+  }
+  compute.End();
+  Pass("computed");
+  const TimePoint computed = deps_.clock.Now();
+  hooks.OnBatch(batch, view, result);  // before StartNextForward() overwrites the result
+  const double forward_seconds = StartNextForward();
+  TraceSpan awaiting(deps_.instruments.trace, TraceLane::kStep, "answer");
+  CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
+  if (!answer.as_awaited) deps_.replica.DropForward();
+  awaiting.End();
+  Pass("answered");
+  if (deps_.instruments.metrics != nullptr && view.examples > 0) {
+    deps_.instruments.metrics->OnStep(
+        {.examples = view.examples,
+         .input_seconds = ToSeconds(loaded - began),
+         .compute_seconds = ToSeconds(computed - loaded) + forward_seconds,
+         .answer_seconds = ToSeconds(deps_.clock.Now() - computed) - forward_seconds,
+         .loss = result.sums.loss / static_cast<double>(view.examples),
+         .outcome = answer.outcome,
+         .duplicate = answer.duplicate,
+         .staleness = answer.staleness,
+         .version = client.version(),
+         .epoch = epoch_ + 1});
+  }
+  hooks.OnStep();
+  return absl::OkStatus();
+}
+
+std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView& view) {
+  return Explain({.model = setup_.model,
+                  .parameters = deps_.client.parameters(),
+                  .batch = view,
+                  .rows = batch.rows,
+                  .data = setup_.options.data.path,
+                  .layer = deps_.replica.FirstNonFiniteLayer()});
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,126 @@
+// The training loop of every worker. Only this class defines the order of operations in a step.
+//
+// Created and run by cairn-worker's main thread; Stop() may be called by any other thread. What a worker does
+// between its steps is in its hooks (training_hooks.h): the trainer does not know who is the chief.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "client/exchange.h"
+#include "common/core/clock.h"
+#include "common/net/data_channel/shared_buffer.h"
+#include "common/system/fault_points.h"
+#include "common/trace/trace.h"
+#include "data/batch_loader.h"
+#include "data/dataset.h"
+#include "nn/metrics.h"
+#include "nn/replica/replica.h"
+#include "worker/options/options.h"
+#include "worker/report/metrics.h"
+#include "worker/training/training_hooks.h"
+
+namespace cairn::worker {
+
+// The model, the data and the job of a training run. Constant.
+struct TrainingSetup {
+  const TrainOptions& options;
+  const nn::Model& model;
+  const std::vector<nn::MetricSpec>& metrics;
+  const data::TrainingData& data;
+  const data::SamplerOptions& sampler;
+  const v1::Job& job;         // without the run_id
+  const std::string& device;  // where the replica computes: "/cpu:0", or "/gpu:0,/gpu:1"
+
+  bool sync() const { return job.mode() == v1::MODE_SYNC; }
+  bool ssp() const { return job.mode() == v1::MODE_SSP; }
+  bool dynamic() const { return job.dynamic_sharding(); }
+};
+
+// Observers of a worker's steps. Each may be null.
+struct Instruments {
+  WorkerMetrics* metrics = nullptr;
+  TraceRecorder* trace = nullptr;
+  FaultPoints* faults = nullptr;  // passes "joined", "announced", "computed", "answered"
+};
+
+class Trainer {
+ public:
+  // Everything here must outlive the trainer.
+  struct Dependencies {
+    TrainingSetup setup;
+    nn::Replica& replica;
+    client::Exchange& client;
+    const Clock& clock;
+    Instruments instruments{};
+  };
+  explicit Trainer(const Dependencies& deps);
+  ~Trainer();
+
+  // Trains to the end of the job, then leaves it. A worker that lost its membership joins again and
+  // continues. So does a worker that lost its servers, if the chief can restore their state. CANCELLED after
+  // Stop(). On failure the servers are notified before Run() returns.
+  absl::Status Run(TrainingHooks& hooks);
+
+  // Makes Run() return soon.
+  void Stop();
+  bool stopped() const { return stop_; }
+
+  // --- For the hooks ---
+  const Dependencies& deps() const { return deps_; }
+  int64_t epoch() const { return epoch_; }  // the current epoch; -1: none since the worker joined
+  int64_t batches_per_epoch() const { return loader_.batches_per_epoch(); }
+  // The position of the next batch in the endless sequence of epochs.
+  int64_t position() const;
+  // [num_parameters] The gradients of this worker's last batch or, if the workers' devices sum gradients, the
+  // mean of all workers' gradients.
+  absl::Span<const float> last_gradients() const { return gradients_.span(); }
+
+ private:
+  // Pins the buffers that the device copies in every step. A failure only makes the copies slower and is not
+  // an error.
+  void PinBuffers();
+  // Learns the job and becomes a member, for the first time or again.
+  absl::Status Enter(TrainingHooks& hooks);
+  absl::Status Reenter(TrainingHooks& hooks);
+  absl::Status TrainAndRecover(TrainingHooks& hooks);
+  absl::Status TrainToTheEnd(TrainingHooks& hooks);
+  absl::Status TrainStep(TrainingHooks& hooks);
+  void Pass(absl::string_view point) const {
+    if (deps_.instruments.faults != nullptr) deps_.instruments.faults->Pass(point);
+  }
+  // With dynamic sharding: waits until there is a work item, or the job ends.
+  absl::Status AwaitWork();
+  const data::Batch& NextBatch();
+  nn::BatchView ViewOf(const data::Batch& batch) const;
+  // Begins a step with the gradients of `examples` examples. Returns where they are to be computed.
+  absl::Span<float> BeginStep(int64_t examples);
+  // Called after a step's last gradient was computed and before the answer to the step: computes the forward
+  // pass of the next batch with the new values as they arrive. Returns the seconds of computation, without
+  // the time spent waiting.
+  double StartNextForward();
+  // The epoch of the next batch. A work item that another worker returned may belong to the previous epoch.
+  int64_t NextEpoch() const;
+  // The data position of a synchronous job at version `version`.
+  int64_t PositionAt(int64_t version) const { return version - deps_.client.version_offset(); }
+  bool done() const;
+  // Explains why a step's loss is not finite. Must be called right after that step.
+  std::string WhyNotFinite(const data::Batch& batch, const nn::BatchView& view);
+
+  const Dependencies deps_;
+  const TrainingSetup& setup_ = deps_.setup;
+  data::BatchLoader loader_;
+  net::SharedBuffer gradients_;  // [num_parameters]
+  std::atomic<bool> stop_{false};
+
+  int64_t position_ = 0;  // batches that this worker has trained; with bounded staleness, its clock
+  const data::Batch* ahead_ = nullptr;  // the batch at next_position_ if it was loaded early; else null
+  int64_t next_position_ = 0;
+  int64_t epoch_ = -1;
+};
+
+}  // namespace cairn::worker

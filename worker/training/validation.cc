@@ -1,0 +1,25 @@
+#include "worker/training/validation.h"
+
+#include "common/core/status.h"
+
+namespace cairn::worker {
+
+Validation::Validation(const Trainer& trainer) : trainer_(trainer) {
+  const TrainingSetup& setup = trainer.deps().setup;
+  if (!setup.options.validation || setup.data.validation == nullptr) return;
+  evaluator_.emplace(*setup.data.validation, setup.model, trainer.deps().replica, setup.metrics);
+}
+
+absl::StatusOr<nn::MetricValues> Validation::Evaluate() {
+  const client::Exchange& client = trainer_.deps().client;
+  if (version_ != client.version()) {
+    const TraceSpan span(trainer_.deps().instruments.trace, TraceLane::kEvaluate, "evaluate",
+                         {.step = client.version()});
+    CAIRN_ASSIGN_OR_RETURN(metrics_,
+                           evaluator_->Run(client.parameters(), [this] { return trainer_.stopped(); }));
+    version_ = client.version();
+  }
+  return metrics_;
+}
+
+}  // namespace cairn::worker
