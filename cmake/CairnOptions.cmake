@@ -49,8 +49,8 @@ endfunction()
 
 # cairn_compiles_headers(TARGET): TARGET only precompiles headers that others reuse.
 function(cairn_compiles_headers target)
-  set_target_properties(${target} PROPERTIES
-    CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/precompile.sh;${CMAKE_CXX_COMPILER_LAUNCHER}")
+  set(launcher ${PROJECT_SOURCE_DIR}/cmake/precompile.sh ${CMAKE_CXX_COMPILER_LAUNCHER})
+  set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 
 # cairn_precompile_headers(NAME [LIBS... HEADERS more...]): precompiles the headers that most sources include, which

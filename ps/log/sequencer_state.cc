@@ -28,7 +28,9 @@ absl::Status SequencerState::Check(const SequencerInput& input) const {
     return absl::InvalidArgumentError(absl::StrCat("an input of the sequencer names ps/", *server,
                                                    ", but the number of servers is ", data_.executed.size()));
   }
-  if (const auto worker = WorkerOf(input); worker.has_value()) CAIRN_RETURN_IF_ERROR(CheckWorker(*worker));
+  if (const auto worker = WorkerOf(input); worker.has_value()) {
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckWorker(*worker, most_workers_), "an input of the sequencer"));
+  }
   if (std::holds_alternative<MarkerPlaced>(input)) return CheckLogHasRoom();
   if (const auto* staged = std::get_if<PushStaged>(&input)) {
     const PushKey& key = staged->gradient.key;
@@ -135,12 +137,6 @@ absl::Status SequencerState::CheckLogHasRoom() const {
                                                    " has not executed; the limit is ", kMaxUnexecuted));
 }
 
-absl::Status SequencerState::CheckWorker(int worker) const {
-  if (worker >= 0 && worker < most_workers_) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("an input of the sequencer names worker ", worker,
-                                                 ", but the number of workers is ", most_workers_));
-}
-
 SequencerData::Worker SequencerState::Find(int worker) const {
   const auto found = data_.workers.find(worker);
   return found == data_.workers.end() ? Worker() : found->second;
@@ -237,8 +233,9 @@ absl::Status SequencerState::Load(const v1::SequencerState& saved) {
       (data.measuring.has_value() && data.measuring->norms >= norms_.size())) {
     return absl::InvalidArgumentError("the replicated log does not fit the job");
   }
-  for (const auto& [key, partial] : data.partials) CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker));
-  for (const auto& [worker, entry] : data.workers) CAIRN_RETURN_IF_ERROR(CheckWorker(worker));
+  for (const auto& [key, partial] : data.partials)
+    CAIRN_RETURN_IF_ERROR(CheckWorker(key.worker, most_workers_));
+  for (const auto& [worker, entry] : data.workers) CAIRN_RETURN_IF_ERROR(CheckWorker(worker, most_workers_));
   CAIRN_RETURN_IF_ERROR(policy_->Load(saved.policy()));
   data_ = std::move(data);
   return absl::OkStatus();

@@ -94,8 +94,6 @@ class SequencerState {
   void WriteMeasured(optim::VariableSquares known);
   void DropPartials(int worker, Refuse::Reason reason);
 
-  absl::Status CheckWorker(int worker) const;
-
   const std::vector<optim::Norms> norms_;
   const UpdateCounters counters_before_;
   const int most_workers_;

@@ -88,6 +88,21 @@ WorkPosition FromProto(const v1::DataPosition& proto) {
   return position;
 }
 
+v1::Outcome OutcomeOf(Refuse::Reason reason) {
+  switch (reason) {
+    case Refuse::Reason::kStale:
+      return v1::OUTCOME_STALE;
+    case Refuse::Reason::kFinished:
+      return v1::OUTCOME_FINISHED;
+    case Refuse::Reason::kAhead:
+    case Refuse::Reason::kNotAMember:
+    case Refuse::Reason::kOldIncarnation:
+    case Refuse::Reason::kSecondInRound:
+      return v1::OUTCOME_REJECTED;
+  }
+  return v1::OUTCOME_REJECTED;
+}
+
 google::protobuf::Any Pack(const google::protobuf::Message& state) {
   google::protobuf::Any packed;
   packed.PackFrom(state);
@@ -109,21 +124,6 @@ absl::Status CheckWorker(int worker, int most_workers) {
   if (worker >= 0 && worker < most_workers) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("worker ", worker, ", but the number of workers is ", most_workers));
-}
-
-v1::Outcome OutcomeOf(Refuse::Reason reason) {
-  switch (reason) {
-    case Refuse::Reason::kStale:
-      return v1::OUTCOME_STALE;
-    case Refuse::Reason::kFinished:
-      return v1::OUTCOME_FINISHED;
-    case Refuse::Reason::kAhead:
-    case Refuse::Reason::kNotAMember:
-    case Refuse::Reason::kOldIncarnation:
-    case Refuse::Reason::kSecondInRound:
-      return v1::OUTCOME_REJECTED;
-  }
-  return v1::OUTCOME_REJECTED;
 }
 
 }  // namespace cairn::ps

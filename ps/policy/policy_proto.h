@@ -32,6 +32,9 @@ v1::DataPosition ToProto(const WorkPosition& position);
 // Without WorkPosition::repeated.
 WorkPosition FromProto(const v1::DataPosition& proto);
 
+// The outcome that reports a refusal to the client.
+v1::Outcome OutcomeOf(Refuse::Reason reason);
+
 // --- Saved states ---
 google::protobuf::Any Pack(const google::protobuf::Message& state);
 // INVALID_ARGUMENT, naming both types, if `packed` contains another type of message.
@@ -43,8 +46,5 @@ inline constexpr int64_t kMaxCounted = int64_t{1} << 60;
 absl::Status CheckCount(absl::string_view what, int64_t count);
 // INVALID_ARGUMENT unless 0 <= worker < most_workers.
 absl::Status CheckWorker(int worker, int most_workers);
-
-// The outcome that reports a refusal to the client.
-v1::Outcome OutcomeOf(Refuse::Reason reason);
 
 }  // namespace cairn::ps

@@ -243,7 +243,7 @@ TEST_F(BackupSessionTest, AnInputOfAWorkerThatTheJobLacksIsRefused) {
   v1::ReplicationBody body;
   body.mutable_input()->mutable_joined()->set_worker(-1);
   EXPECT_THAT(Item(body).message(),
-              HasSubstr("an input of the sequencer names worker -1, but the number of workers is 4096"));
+              HasSubstr("an input of the sequencer: worker -1, but the number of workers is 4096"));
 }
 
 // The job has 4 examples per epoch.
