@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/cuda/context.h"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/ranges.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/ranges.h"
 
 namespace cairn::kernels::cuda {
 namespace {

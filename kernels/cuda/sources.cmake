@@ -1,10 +1,13 @@
 # The backend's sources, for the library itself and for the tests that compile it for a CPU.
 set(cairn_cuda_sources  # need only the CUDA runtime
-  activation.cu affine.cu batch_norm.cu broadcast_merge.cu concatenate.cu context.cc conv2d.cc conv2d_transpose.cc
-  convert.cu dense.cc device.cc direct_convolution.cu dropout.cu embedding.cu first_pooled_conv2d.cu global_pool.cu
-  layer_norm.cu loss.cu loss_scaler.cu memory_pool.cc merge.cu pool2d.cu pooled_conv2d.cu regularizer.cu
-  relu_bias.cu reorder.cu softmax.cu standardize.cu status.cc zero_pad2d.cu)
+  device.cc elementwise/activation.cu elementwise/broadcast_merge.cu elementwise/concatenate.cu elementwise/dropout.cu
+  elementwise/loss.cu elementwise/loss_scaler.cu elementwise/merge.cu elementwise/regularizer.cu elementwise/reorder.cu
+  elementwise/softmax.cu linear/conv2d.cc linear/conv2d_transpose.cc linear/convert.cu linear/dense.cc
+  linear/direct_convolution.cu linear/embedding.cu linear/first_pooled_conv2d.cu linear/pooled_conv2d.cu
+  linear/relu_bias.cu normalization/affine.cu normalization/batch_norm.cu normalization/layer_norm.cu
+  normalization/standardize.cu pooling/global_pool.cu pooling/pool2d.cu pooling/zero_pad2d.cu runtime/context.cc
+  runtime/memory_pool.cc runtime/status.cc)
 set(cairn_cuda_library_sources  # call cuDNN and cuBLAS
-  cudnn_convolution.cc cudnn_descriptors.cc libraries.cc matmul.cc)
+  linear/cudnn_convolution.cc linear/cudnn_descriptors.cc runtime/libraries.cc linear/matmul.cc)
 # These need NCCL's header, and load its library themselves.
-set(cairn_cuda_nccl_sources nccl_group.cc nccl_library.cc nccl_peers.cc)
+set(cairn_cuda_nccl_sources nccl/nccl_group.cc nccl/nccl_library.cc nccl/nccl_peers.cc)

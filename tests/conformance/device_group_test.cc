@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/nccl_group.h"
+#include "kernels/cuda/nccl/nccl_group.h"
 #include "kernels/cuda_backend.h"
 #include "nn/replica/mirrored_replica.h"
 #include "tests/support/cuda_on_cpu/fake_nccl.h"

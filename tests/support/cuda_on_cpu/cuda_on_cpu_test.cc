@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cuda/handles.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/blocks/launch.h"
+#include "kernels/cuda/runtime/handles.h"
 
 namespace cairn::cuda_on_cpu {
 namespace {

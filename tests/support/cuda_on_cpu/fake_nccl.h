@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/nccl_library.h"
+#include "kernels/cuda/nccl/nccl_library.h"
 
 struct ncclComm {
   int rank = 0, device = 0;

@@ -1,13 +1,13 @@
 // Replaces NVIDIA's libraries. There are no convolutions, so the backend's own loops compute them, and matrix
 // products follow their definition.
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/runtime/libraries.h"
 
 #include <type_traits>
 
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/convolution.h"
-#include "kernels/cuda/element.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/blocks/element.h"
+#include "kernels/cuda/linear/convolution.h"
+#include "kernels/cuda/linear/matmul.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace cairn::kernels::cuda {
 

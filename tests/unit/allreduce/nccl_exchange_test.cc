@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/nccl_peers.h"
+#include "kernels/cuda/nccl/nccl_peers.h"
 #include "tests/support/cuda_on_cpu/fake_nccl_peers.h"
 #include "tests/unit/allreduce/workers.h"
 #include "tests/unit/nn/several_devices.h"

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "absl/functional/function_ref.h"
-#include "kernels/cuda/context.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace cairn::kernels::cuda {
 namespace {

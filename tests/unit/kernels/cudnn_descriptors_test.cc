@@ -1,5 +1,5 @@
 // The cuDNN descriptors of convolutions, checked against our own rules for windows, without a GPU.
-#include "kernels/cuda/cudnn_descriptors.h"
+#include "kernels/cuda/linear/cudnn_descriptors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/nccl_group.h"
+#include "kernels/cuda/nccl/nccl_group.h"
 
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "kernels/cuda/nccl_peers.h"
+#include "kernels/cuda/nccl/nccl_peers.h"
 
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/system/thread.h"
-#include "kernels/cuda/handles.h"
+#include "kernels/cuda/runtime/handles.h"
 #include "tests/support/cuda_on_cpu/fake_nccl_peers.h"
 
 namespace cairn::kernels::cuda {

@@ -1,0 +1,167 @@
+// Losses, row by row, in the calling thread; the sums are in double and in row order.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/cpu/loops/activation_loops.h"
+#include "kernels/cpu/loops/instruction_sets.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/formulas.h"
+
+namespace cairn::kernels::cpu {
+namespace {
+
+// A row's targets are either one class index or a weight for each class. Both forms provide the target t[j]
+// of class j, and the sum of t[j] * f(j) over the classes.
+class OneClass {
+ public:
+  explicit OneClass(float label) : label_(static_cast<int64_t>(label)) {}
+  float operator[](int64_t j) const { return j == label_ ? 1.0f : 0.0f; }
+  template <typename Function>
+  double Sum(const Function& f) const {
+    return f(label_);
+  }
+
+ private:
+  const int64_t label_;
+};
+
+class Shares {
+ public:
+  Shares(const float* targets, int64_t width, LabelSmoothing smooth)
+      : targets_(targets), width_(width), smooth_(smooth) {}
+  float operator[](int64_t j) const { return smooth_(targets_[j]); }
+  template <typename Function>
+  double Sum(const Function& f) const {
+    double sum = 0;
+    for (int64_t j = 0; j < width_; ++j) sum += double{(*this)[j] * f(j)};
+    return sum;
+  }
+
+ private:
+  const float* const targets_;
+  const int64_t width_;
+  const LabelSmoothing smooth_;
+};
+
+class CpuLoss final : public Loss {
+ public:
+  explicit CpuLoss(const LossParams& params)
+      : params_(params),
+        smooth_(MakeSmoothing(params)),
+        terms_(params.terms_per_example()),
+        scale_(1.0f / static_cast<float>(params.terms())),
+        exponentials_(static_cast<size_t>(params.width)) {}
+
+  absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
+                   float* doutputs) override {
+    if (params_.kind == LossKind::kSparseCategoricalCrossentropy) CAIRN_RETURN_IF_ERROR(CheckLabels(targets));
+    *sums = {.examples = params_.batch};
+    const int64_t targets_per_row = params_.targets_per_example() / params_.rows_per_example;
+    for (int64_t example = 0; example < params_.batch; ++example) {
+      const float weight = weights == nullptr ? 1.0f : weights[example];
+      double loss = 0;
+      for (int64_t row = 0; row < params_.rows_per_example; ++row) {
+        loss += Row(outputs, targets, weight * scale_, doutputs);
+        outputs += params_.width;
+        targets += targets_per_row;
+        if (doutputs != nullptr) doutputs += params_.width;
+      }
+      sums->loss += double{weight} * loss / static_cast<double>(terms_);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckLabels(const float* labels) const {
+    for (int64_t i = 0; i < params_.batch * params_.rows_per_example; ++i) {
+      const float label = labels[i];
+      if (IsClassIndex(label, params_.width)) continue;
+      return BadLabelError(params_, i, label);
+    }
+    return absl::OkStatus();
+  }
+
+  // Returns the sum of the row's terms. `doutput`, unless it is null, becomes their gradient times `scale`.
+  double Row(const float* output, const float* target, float scale, float* doutput) {
+    switch (params_.kind) {
+      case LossKind::kSparseCategoricalCrossentropy:
+        return Categories(output, OneClass(*target), scale, doutput);
+      case LossKind::kCategoricalCrossentropy:
+        return Categories(output, Shares(target, params_.width, smooth_), scale, doutput);
+      case LossKind::kBinaryCrossentropy:
+        if (params_.from_logits) {
+          return Elements(output, target, BinaryCrossentropyOfLogits{smooth_}, scale, doutput);
+        }
+        return Elements(output, target, BinaryCrossentropyOfProbabilities{smooth_}, scale, doutput);
+      case LossKind::kMeanSquaredError:
+        return Elements(output, target, SquaredError(), scale, doutput);
+      case LossKind::kMeanAbsoluteError:
+        return Elements(output, target, AbsoluteError(), scale, doutput);
+      case LossKind::kHuber:
+        return Elements(output, target, HuberLoss{static_cast<float>(params_.delta)}, scale, doutput);
+    }
+    return 0;
+  }
+
+  template <typename Targets>
+  double Categories(const float* output, const Targets& targets, float scale, float* doutput) {
+    return params_.from_logits ? Logits(output, targets, scale, doutput)
+                               : Probabilities(output, targets, scale, doutput);
+  }
+
+  template <typename Targets>
+  double Logits(const float* output, const Targets& targets, float scale, float* doutput) {
+    const RowSum row = code_.exponentials(output, params_.width, exponentials_.data());
+    if (doutput != nullptr) {
+      const auto sum_of_targets = static_cast<float>(targets.Sum([](int64_t) { return 1.0f; }));
+      for (int64_t j = 0; j < params_.width; ++j) {
+        const float probability = exponentials_[static_cast<size_t>(j)] / row.sum;
+        doutput[j] = LogitLossGradient(probability, targets[j], sum_of_targets) * scale;
+      }
+    }
+    const float log_sum = std::log(row.sum);
+    return targets.Sum([&](int64_t j) { return LogitLoss(output[j], row.largest, log_sum); });
+  }
+
+  template <typename Targets>
+  double Probabilities(const float* output, const Targets& targets, float scale, float* doutput) const {
+    float sum = 0;
+    for (int64_t j = 0; j < params_.width; ++j) sum += output[j];
+    if (doutput != nullptr) {
+      const auto unclipped = static_cast<float>(
+          targets.Sum([&](int64_t j) { return IsClipped(output[j] / sum) ? 0.0f : 1.0f; }));
+      for (int64_t j = 0; j < params_.width; ++j) {
+        doutput[j] = ProbabilityLossGradient(output[j], sum, targets[j], unclipped) * scale;
+      }
+    }
+    return targets.Sum([&](int64_t j) { return ProbabilityLoss(output[j], sum); });
+  }
+
+  template <typename Formula>
+  double Elements(const float* output, const float* target, const Formula& formula, float scale,
+                  float* doutput) const {
+    double sum = 0;
+    for (int64_t j = 0; j < params_.width; ++j) {
+      sum += double{formula.Value(output[j], target[j])};
+      if (doutput != nullptr) doutput[j] = formula.Gradient(output[j], target[j]) * scale;
+    }
+    return sum;
+  }
+
+  const LossParams params_;
+  const LabelSmoothing smooth_;
+  const int64_t terms_;
+  const float scale_;                // the factor of a term's gradient, if the example has weight 1
+  std::vector<float> exponentials_;  // [width]
+  const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params) {
+  CAIRN_RETURN_IF_ERROR(Validate(params));
+  return std::make_unique<CpuLoss>(params);
+}
+
+}  // namespace cairn::kernels::cpu

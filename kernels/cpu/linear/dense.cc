@@ -1,0 +1,37 @@
+// Dense layers by oneDNN's inner product. The kernel stays in Keras' format [inputs, units] if oneDNN has
+// fast code for it, so that a large kernel is never copied (reordering it in every step costs a third of the
+// speed).
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/cpu/linear/linear_part.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
+
+namespace cairn::kernels::cpu {
+
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, const DenseParams& params) {
+  context.UseThreads();
+  const Shape& input_shape = params.input.shape;
+  if (input_shape.rank() != 2 || params.input.layout != Layout::kRowMajor || input_shape.num_elements() < 1 ||
+      params.units < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a dense layer of ", params.units, " units over ", params.input.ToString(),
+                     ": expected [batch, inputs], row-major, sizes of at least 1"));
+  }
+  const onednn::InnerProductArgs args = {
+      .batch = input_shape[0], .inputs = input_shape[1], .units = params.units, .use_bias = params.use_bias};
+  const TensorDesc output = {.shape = {args.batch, args.units}};
+  const Owned owned = {.source = onednn::ActivationDesc(params.input),
+                       .kernel = onednn::Describe({args.units, args.inputs}, onednn::Format::io),
+                       .destination = onednn::ActivationDesc(output)};
+  CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeInnerProductForward(context, args));
+  OnednnLinear::Passes passes = {.forward = forward};
+  CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeInnerProductBackwardWeights(context, args, forward));
+  if (params.needs_input_gradient) {
+    CAIRN_ASSIGN_OR_RETURN(passes.input, MakeInnerProductBackwardData(context, args, forward));
+  }
+  return OnednnLinear::Create(context, output, owned, passes,
+                              {.use_bias = params.use_bias, .relu = params.relu});
+}
+
+}  // namespace cairn::kernels::cpu

@@ -1,0 +1,352 @@
+// Losses and their gradients with the shared formulas; sums over examples are in double.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "common/core/status.h"
+#include "kernels/cuda/blocks/launch.h"
+#include "kernels/cuda/blocks/rows.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/fault.h"
+#include "kernels/cuda/runtime/handles.h"
+#include "kernels/formulas.h"
+
+namespace cairn::kernels::cuda {
+namespace {
+
+// The arguments of a launch, except the formula. A row consists of the outputs that share a sum: the classes
+// of a categorical loss, otherwise all outputs of an example. A long row is divided into pieces.
+struct Batch {
+  int64_t width = 0;         // outputs in a row
+  int64_t piece = 0;         // outputs in a piece; the last piece of a row may have fewer
+  int64_t pieces = 1;        // pieces in a row
+  int64_t row_targets = 0;   // floats in the target of a row
+  int64_t example_rows = 1;  // rows in an example
+  double terms = 1;          // the divisor of an example's sum
+  float scale = 1;           // the factor of a term's gradient, if the example has weight 1
+  const float* outputs = nullptr;
+  const float* targets = nullptr;
+  const float* weights = nullptr;  // or null
+  float* doutputs = nullptr;       // or null
+};
+
+// The piece of a row that this thread works on; empty for a thread without a piece.
+struct Piece {
+  int64_t width = 0;
+  bool present = false;
+  float scale = 1;  // the factor of the gradients of the piece's terms
+  const float* output = nullptr;
+  const float* target = nullptr;
+  float* doutput = nullptr;  // or null
+};
+
+// The targets of a row over its classes: the target t[j] of class j, and the sum of t[j] * f(j) over the
+// classes. Share() is this thread's part of the sum, Total() the whole sum.
+class OneClass {
+ public:
+  static constexpr bool kLabels = true;
+  __device__ OneClass(const Piece& piece, const LabelSmoothing& /*smooth*/)
+      : label_(piece.present ? static_cast<int64_t>(*piece.target) : 0) {}
+  __device__ float operator[](int64_t j) const { return j == label_ ? 1.0f : 0.0f; }
+  template <int kUnit, typename Function>
+  __device__ double Share(const RowPlan& plan, const Function& f) const {
+    return plan.rank() == 0 ? double{f(label_)} : 0.0;
+  }
+  template <int kUnit, typename Function>
+  __device__ float Total(const RowPlan& /*plan*/, const Function& f) const {
+    return f(label_);
+  }
+
+ private:
+  const int64_t label_;
+};
+
+class Shares {
+ public:
+  static constexpr bool kLabels = false;
+  __device__ Shares(const Piece& piece, const LabelSmoothing& smooth)
+      : targets_(piece.target), width_(piece.width), smooth_(smooth) {}
+  __device__ float operator[](int64_t j) const { return smooth_(targets_[j]); }
+  template <int kUnit, typename Function>
+  __device__ double Share(const RowPlan& plan, const Function& f) const {
+    double sum = 0;
+    plan.ForEach<kUnit>(width_, [&](int64_t j) {
+      for (int k = 0; k < kUnit; ++k) sum += double{(*this)[j + k] * f(j + k)};
+    });
+    return sum;
+  }
+  template <int kUnit, typename Function>
+  __device__ float Total(const RowPlan& plan, const Function& f) const {
+    return static_cast<float>(plan.Reduce(Share<kUnit>(plan, f), Sum()));
+  }
+
+ private:
+  const float* const targets_;
+  const int64_t width_;
+  const LabelSmoothing smooth_;
+};
+
+// The formulas: Run() returns this thread's part of the sum of the piece's terms, and writes their gradients
+// times `scale`.
+
+template <typename Targets>
+struct OfLogits {
+  static constexpr bool kLabels = Targets::kLabels;
+  LabelSmoothing smooth;
+  template <int kUnit>
+  __device__ double Run(const RowPlan& plan, const Piece& piece) const {
+    const Targets targets(piece, smooth);
+    const float* const output = piece.output;
+    float largest = -std::numeric_limits<float>::infinity();
+    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+      const auto v = Load<kUnit>(output + j);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) largest = Largest()(largest, v.at[k]);
+    });
+    largest = plan.Reduce(largest, Largest());
+    float sum = 0;
+    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+      const auto v = Load<kUnit>(output + j);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) sum += std::exp(v.at[k] - largest);
+    });
+    sum = plan.Reduce(sum, Sum());
+    if (piece.doutput != nullptr) {
+      const float all = targets.template Total<kUnit>(plan, [](int64_t) { return 1.0f; });
+      plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+        auto v = Load<kUnit>(output + j);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) {
+          const float probability = std::exp(v.at[k] - largest) / sum;
+          v.at[k] = LogitLossGradient(probability, targets[j + k], all) * piece.scale;
+        }
+        Store(piece.doutput + j, v);
+      });
+    }
+    const float log_sum = std::log(sum);
+    return targets.template Share<kUnit>(plan,
+                                         [&](int64_t j) { return LogitLoss(output[j], largest, log_sum); });
+  }
+};
+
+template <typename Targets>
+struct OfProbabilities {
+  static constexpr bool kLabels = Targets::kLabels;
+  LabelSmoothing smooth;
+  template <int kUnit>
+  __device__ double Run(const RowPlan& plan, const Piece& piece) const {
+    const Targets targets(piece, smooth);
+    const float* const output = piece.output;
+    float sum = 0;
+    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+      const auto v = Load<kUnit>(output + j);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) sum += v.at[k];
+    });
+    sum = plan.Reduce(sum, Sum());
+    if (piece.doutput != nullptr) {
+      const float unclipped = targets.template Total<kUnit>(
+          plan, [&](int64_t j) { return IsClipped(output[j] / sum) ? 0.0f : 1.0f; });
+      plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+        auto v = Load<kUnit>(output + j);
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k) {
+          v.at[k] = ProbabilityLossGradient(v.at[k], sum, targets[j + k], unclipped) * piece.scale;
+        }
+        Store(piece.doutput + j, v);
+      });
+    }
+    return targets.template Share<kUnit>(plan, [&](int64_t j) { return ProbabilityLoss(output[j], sum); });
+  }
+};
+
+template <typename Formula>
+struct OfElements {
+  static constexpr bool kLabels = false;
+  Formula formula;
+  template <int kUnit>
+  __device__ double Run(const RowPlan& plan, const Piece& piece) const {
+    double sum = 0;
+    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+      auto v = Load<kUnit>(piece.output + j);
+#pragma unroll
+      for (int k = 0; k < kUnit; ++k) {
+        const float target = piece.target[j + k];
+        sum += double{formula.Value(v.at[k], target)};
+        v.at[k] = formula.Gradient(v.at[k], target) * piece.scale;
+      }
+      if (piece.doutput != nullptr) Store(piece.doutput + j, v);
+    });
+    return sum;
+  }
+};
+
+// The threads are mapped to rows or their pieces. Blocks write their sums to `partials` [blocks], and the
+// last block adds them and writes the host's `loss`. An invalid label is reported to `fault` and adds
+// nothing. Deterministic.
+template <int kUnit, typename Formula>
+__global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* partials, unsigned* counter,
+                        FaultWord* fault, double* loss) {
+  double sum = 0;
+  for (int64_t round = 0; round < plan.rounds; ++round) {
+    const int64_t index = plan.Row(round);
+    Piece piece = {.present = index < plan.rows, .output = batch.outputs, .doutput = batch.doutputs};
+    double weight = 0;
+    if (piece.present) {
+      const int64_t row = batch.pieces == 1 ? index : index / batch.pieces;
+      const int64_t begin = (index - row * batch.pieces) * batch.piece;
+      const int64_t example = batch.example_rows == 1 ? row : row / batch.example_rows;
+      const int64_t left = batch.width - begin;
+      piece.width = left < batch.piece ? left : batch.piece;
+      piece.output += row * batch.width + begin;
+      piece.target = batch.targets + row * batch.row_targets + begin;
+      if (batch.doutputs != nullptr) piece.doutput += row * batch.width + begin;
+      const float w = batch.weights == nullptr ? 1.0f : batch.weights[example];
+      piece.scale = w * batch.scale;
+      weight = double{w};
+      if constexpr (Formula::kLabels) {
+        if (!IsClassIndex(*piece.target, batch.width)) {
+          if (plan.rank() == 0) NoteFault(fault, row, *piece.target);
+          piece.present = false;
+        }
+      }
+    }
+    const double part = formula.template Run<kUnit>(plan, piece);
+    if (piece.present) sum += weight * part;
+  }
+  if (SumOverGrid(sum, partials, counter)) *loss = sum / batch.terms;
+}
+
+// The results for the host.
+struct Results {
+  Fault fault;
+  PinnedArray<double> loss;
+};
+
+class CudaLoss final : public Loss, public Delivery {
+ public:
+  CudaLoss(Context& context, const LossParams& params, const Batch& batch, const RowPlan& plan, bool packed,
+           std::unique_ptr<DeviceMemory> counter, Results results)
+      : context_(context),
+        params_(params),
+        batch_(batch),
+        plan_(plan),
+        packed_(packed),
+        counter_(std::move(counter)),
+        results_(std::move(results)) {}
+
+  absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
+                   float* doutputs) override {
+    Batch batch = batch_;
+    batch.outputs = outputs;
+    batch.targets = targets;
+    batch.weights = weights;
+    batch.doutputs = doutputs;
+    CAIRN_RETURN_IF_ERROR(Launch(batch));
+    to_ = sums;
+    context_.Expect(*this);
+    return absl::OkStatus();
+  }
+
+  absl::Status Deliver() override {
+    if (const auto noted = results_.fault.Take(); noted.has_value()) {
+      return BadLabelError(params_, noted->place, noted->value);
+    }
+    *to_ = {.loss = results_.loss[0], .examples = params_.batch};
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Launch(const Batch& batch) const {
+    const LabelSmoothing smooth = MakeSmoothing(params_);
+    switch (params_.kind) {
+      case LossKind::kSparseCategoricalCrossentropy:
+        return LaunchCategories<OneClass>(batch, smooth);
+      case LossKind::kCategoricalCrossentropy:
+        return LaunchCategories<Shares>(batch, smooth);
+      case LossKind::kBinaryCrossentropy:
+        if (params_.from_logits) return LaunchElements(batch, BinaryCrossentropyOfLogits{smooth});
+        return LaunchElements(batch, BinaryCrossentropyOfProbabilities{smooth});
+      case LossKind::kMeanSquaredError:
+        return LaunchElements(batch, SquaredError());
+      case LossKind::kMeanAbsoluteError:
+        return LaunchElements(batch, AbsoluteError());
+      case LossKind::kHuber:
+        return LaunchElements(batch, HuberLoss{static_cast<float>(params_.delta)});
+    }
+    return absl::OkStatus();
+  }
+  template <typename Targets>
+  absl::Status LaunchCategories(const Batch& batch, const LabelSmoothing& smooth) const {
+    if (params_.from_logits) return LaunchFormula(batch, OfLogits<Targets>{smooth});
+    return LaunchFormula(batch, OfProbabilities<Targets>{smooth});
+  }
+  template <typename Formula>
+  absl::Status LaunchElements(const Batch& batch, const Formula& formula) const {
+    return LaunchFormula(batch, OfElements<Formula>{formula});
+  }
+  template <typename Formula>
+  absl::Status LaunchFormula(const Batch& batch, const Formula& formula) const {
+    auto* const partials = static_cast<double*>(context_.scratch());
+    auto* const counter = reinterpret_cast<unsigned*>(counter_->data());
+    if (packed_) {
+      return CAIRN_LAUNCH((RunLoss<kVector<float>, Formula>), plan_.grid, plan_.block, 0, context_.stream(),
+                          plan_, batch, formula, partials, counter, results_.fault.word(),
+                          results_.loss.data());
+    }
+    return CAIRN_LAUNCH((RunLoss<1, Formula>), plan_.grid, plan_.block, 0, context_.stream(), plan_, batch,
+                        formula, partials, counter, results_.fault.word(), results_.loss.data());
+  }
+
+  Context& context_;
+  const LossParams params_;
+  const Batch batch_;  // without pointers
+  const RowPlan plan_;
+  const bool packed_;  // outputs are read 16 bytes at a time
+  const std::unique_ptr<DeviceMemory> counter_;
+  Results results_;
+  LossSums* to_ = nullptr;  // the destination of the last Run()
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParams& params) {
+  CAIRN_RETURN_IF_ERROR(Validate(params));
+  const bool categorical = params.kind == LossKind::kSparseCategoricalCrossentropy ||
+                           params.kind == LossKind::kCategoricalCrossentropy;
+  if (params.kind == LossKind::kSparseCategoricalCrossentropy &&
+      params.batch > kMaxFaultIndices / params.rows_per_example) {
+    return absl::UnimplementedError("more than 2^32 labels are not supported");
+  }
+  Batch batch;
+  batch.example_rows = categorical ? params.rows_per_example : 1;
+  batch.width = categorical ? params.width : params.rows_per_example * params.width;
+  batch.row_targets = params.targets_per_example() / batch.example_rows;
+  constexpr int64_t kPiece = 4096;
+  batch.piece = categorical ? batch.width : std::min(batch.width, kPiece);
+  batch.pieces = CeilDiv(batch.width, batch.piece);
+  batch.terms = static_cast<double>(params.terms_per_example());
+  batch.scale = 1.0f / static_cast<float>(params.terms());
+
+  const bool packed = batch.width % kVector<float> == 0;
+  const int64_t rows = params.batch * batch.example_rows * batch.pieces;
+  // A second block costs more than a few rounds of one block, because the blocks must wait for each other.
+  constexpr int64_t kRoundsOfOneBlock = 4, kBlocksOfMultiprocessor = 8;
+  const int64_t units = packed ? batch.piece / kVector<float> : batch.piece;
+  RowPlan plan = RowPlan::Make(rows, units, 1);
+  if (plan.rounds > kRoundsOfOneBlock) {
+    plan = RowPlan::Make(rows, units, kBlocksOfMultiprocessor * context.multiprocessors());
+  }
+  CAIRN_RETURN_IF_ERROR(context.ReserveScratch(plan.grid * int64_t{sizeof(double)}));
+  CAIRN_ASSIGN_OR_RETURN(auto counter, context.Allocate(1, "loss: counter"));
+  Results results;
+  CAIRN_ASSIGN_OR_RETURN(results.fault, Fault::Create());
+  CAIRN_ASSIGN_OR_RETURN(results.loss, PinnedArray<double>::Create(1));
+  return std::make_unique<CudaLoss>(context, params, batch, plan, packed, std::move(counter),
+                                    std::move(results));
+}
+
+}  // namespace cairn::kernels::cuda

@@ -1,0 +1,33 @@
+// A layer of one convolution: Conv1D, Conv2D and DepthwiseConv2D.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/layer/layer.h"
+#include "nn/layers/convolution/conv_config.h"
+
+namespace cairn::nn {
+
+// Over images, channels last. The kernel is [kh, kw, c / groups, filters], or [kh, kw, c, multiplier].
+class ConvLayer : public Layer {
+ public:
+  ConvLayer(std::string name, std::string class_name, ConvConfig config)
+      : Layer(std::move(name), std::move(class_name)), config_(std::move(config)) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override;
+  std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override;
+  bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override;
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override;
+
+ protected:
+  const ConvConfig config_;
+};
+
+}  // namespace cairn::nn
