@@ -1,5 +1,5 @@
 // Throughput of pushes to a server and pulls from it over each transport, compared to bare sockets, a bare
-// gRPC stream, a naive unary call and memory in the same run.
+// gRPC stream, a naive unary call, UCX (if the build includes it) and memory in the same run.
 //
 //   push_pull_bench [--size 64MiB] [--variables 1] [--workers 1] [--ps 1] [--transports tcp,unix,shm]
 //                   [--rounds 7] [--seconds 0.3] [--without naive,gRPC] [--wire_dtype float32] [--json FILE]
@@ -33,6 +33,7 @@
 #include "tests/bench/wire/json_lines.h"
 #include "tests/bench/wire/peers.h"
 #include "tests/bench/wire/push_alone.h"
+#include "tests/bench/wire/ucx_peer.h"
 #include "worker/options/wire_flags.h"
 
 namespace cairn::bench {
@@ -221,6 +222,65 @@ void AddPeers(Bench& bench, const std::string& transport, Peers peers, Buffers b
   add("naive unary", "pull", [=, &naive = peers.naive] { return naive.Pull(to, size); });
 }
 
+using UcxPeers = std::vector<std::pair<std::string, std::unique_ptr<UcxPeer>>>;  // by transport
+
+// Forks. None if `without` has "ucx", or if this build does not include UCX.
+absl::StatusOr<UcxPeers> StartUcx(const std::string& without, size_t bytes) {
+  UcxPeers peers;
+  for (const auto prefix : absl::StrSplit(without, ',')) {
+    if (prefix == "ucx") return peers;
+  }
+  for (const char* transport : {"shm", "tcp"}) {
+    auto peer = UcxPeer::Start(transport, bytes);
+    if (absl::IsUnimplemented(peer.status())) {
+      std::printf("ucx: skipped: %s\n", std::string(peer.status().message()).c_str());
+      return UcxPeers();
+    }
+    CAIRN_RETURN_IF_ERROR(peer.status());
+    peers.emplace_back(transport, *std::move(peer));
+  }
+  return peers;
+}
+
+// The peer returns the bytes that it has received, by messages and by remote access.
+absl::Status CheckUcx(UcxPeer& peer, absl::Span<const char> from, absl::Span<char> to) {
+  CAIRN_RETURN_IF_ERROR(peer.Push(from, 1));
+  CAIRN_RETURN_IF_ERROR(peer.Put(from, 1));
+  const auto check = [&](const absl::Status& pulled) -> absl::Status {
+    const bool same = std::equal(from.begin(), from.end(), to.begin());
+    std::fill(to.begin(), to.end(), '\0');
+    return pulled.ok() && !same ? absl::InternalError("ucx: the pulled bytes differ from the pushed")
+                                : pulled;
+  };
+  CAIRN_RETURN_IF_ERROR(check(peer.Pull(to, 1)));
+  return check(peer.Get(to, 1));
+}
+
+// By tagged messages and by remote memory access; a message for each variable, and one for all.
+absl::Status AddUcx(Bench& bench, const UcxPeers& peers, size_t variables, Buffers buffers) {
+  const absl::Span<const char> from(buffers.from, buffers.size);
+  const absl::Span<char> to(buffers.to, buffers.size);
+  for (const auto& [transport, owned] : peers) {
+    UcxPeer& peer = *owned;
+    CAIRN_RETURN_IF_ERROR(peer.Connect());
+    CAIRN_RETURN_IF_ERROR(CheckUcx(peer, from, to));
+    const auto add = [&, &transport = transport](absl::string_view way, size_t messages, auto once) {
+      bench.Add({absl::StrCat("ucx ", transport, " ", way, messages < variables ? ", one message" : ""),
+                 static_cast<double>(from.size()),
+                 {peer.pid()},
+                 std::move(once),
+                 transport});
+    };
+    for (size_t messages = variables; messages > 0; messages = messages > 1 ? 1 : 0) {
+      add("push", messages, [=, &peer] { return peer.Push(from, messages); });
+      add("pull", messages, [=, &peer] { return peer.Pull(to, messages); });
+      add("push, put", messages, [=, &peer] { return peer.Put(from, messages); });
+      add("pull, get", messages, [=, &peer] { return peer.Get(to, messages); });
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Half of the bytes over each socket, concurrently: the baseline for streams to several servers.
 void AddTwoStreams(Bench& bench, const PeerProcess& peer, RawSocket& one, RawSocket& other, Team& two,
                    Buffers buffers) {
@@ -273,6 +333,19 @@ absl::Status AddPushesAlone(Bench& bench, const KeeperProcess& keeper, const std
   return absl::OkStatus();
 }
 
+// A push of UCX makes no update, like a push alone.
+void CompareWithUcx(const Bench& bench, const std::string& transport) {
+  for (const char* messages : {"", ", one message"}) {
+    const auto compare = [&](const std::string& ours, const char* way) {
+      bench.Compare(ours, absl::StrCat("ucx ", transport, " ", way, messages), 1);
+    };
+    compare(absl::StrCat("push alone ", transport), "push");
+    compare(absl::StrCat("push alone ", transport), "push, put");
+    compare(absl::StrCat("cairn ", transport, " pull"), "pull");
+    compare(absl::StrCat("cairn ", transport, " pull"), "pull, get");
+  }
+}
+
 // Compares the results with the bars. Contenders that did not run are skipped.
 void CompareAll(const Bench& bench, int servers) {
   for (const char* way : {" push", " pull"}) {
@@ -294,6 +367,7 @@ void CompareAll(const Bench& bench, int servers) {
     bench.Compare(absl::StrCat("cairn ", transport, " push"), absl::StrCat("push alone ", transport),
                   1 / 1.1);
   }
+  for (const char* transport : {"tcp", "shm"}) CompareWithUcx(bench, transport);
   bench.Compare("cairn shm pull", "memcpy", 0.8);
   bench.Compare("cairn shm pull", "cairn tcp pull", 3);
   bench.Compare("cairn shm push", "cairn tcp push", 3);
@@ -310,6 +384,7 @@ absl::Status Run(const Options& options) {
   // All other processes first: forking does not go together with threads.
   CAIRN_ASSIGN_OR_RETURN(const auto peer, PeerProcess::Start());
   CAIRN_ASSIGN_OR_RETURN(const auto keeper, KeeperProcess::Start(elements));
+  CAIRN_ASSIGN_OR_RETURN(const UcxPeers ucx, StartUcx(options.without, bytes));
   std::deque<Ours> all;
   for (const auto transport : absl::StrSplit(options.transports, ',')) {
     CAIRN_ASSIGN_OR_RETURN(auto servers, PsProcesses::Start(options.program, options.servers));
@@ -335,6 +410,7 @@ absl::Status Run(const Options& options) {
   AddPeers(bench, "tcp", {peer->pid(), *raw_tcp, stream_tcp, naive_tcp}, buffers);
   AddTwoStreams(bench, *peer, *raw_tcp, *other_tcp, two, buffers);
   AddPeers(bench, "unix", {peer->pid(), *raw_unix, stream_unix, naive_unix}, buffers);
+  CAIRN_RETURN_IF_ERROR(AddUcx(bench, ucx, static_cast<size_t>(options.variables), buffers));
   std::vector<std::unique_ptr<PushAlone>> pushes_alone;
   CAIRN_RETURN_IF_ERROR(AddPushesAlone(bench, *keeper, all, from.span(), pushes_alone));
   for (const Ours& ours : all) AddOurs(bench, ours, options.wire.dtype, static_cast<double>(bytes), team);

@@ -19,7 +19,7 @@ import time
 SIZES = "4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB,256MiB"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 TRANSPORTS = 3
-PEERS = "memcpy,in-place,raw,gRPC,naive,push alone"  # what workers, servers and encodings have nothing to do with
+PEERS = "memcpy,in-place,raw,gRPC,naive,ucx,push alone"  # what workers, servers and encodings have nothing to do with
 
 
 def words(text):

@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<ForkedProcess>> ForkedProcess::Start(
 
 ForkedProcess::~ForkedProcess() {
   close(lifeline_);
+  kill(pid_, SIGKILL);  // processes that were forked later also hold the lifeline open
   waitpid(pid_, nullptr, 0);
 }
 
