@@ -64,7 +64,7 @@ install(EXPORT CairnTargets NAMESPACE Cairn:: DESTINATION ${cairn_cmake_folder} 
 configure_package_config_file(cmake/CairnConfig.cmake.in ${CMAKE_BINARY_DIR}/CairnConfig.cmake
   INSTALL_DESTINATION ${cairn_cmake_folder})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/CairnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/CairnConfig.cmake ${CMAKE_BINARY_DIR}/CairnConfigVersion.cmake cmake/FindMicrohttpd.cmake
+install(FILES ${CMAKE_BINARY_DIR}/CairnConfig.cmake ${CMAKE_BINARY_DIR}/CairnConfigVersion.cmake
   DESTINATION ${cairn_cmake_folder} COMPONENT libcairn-dev)
 
 # --- cairn-cuda ---

@@ -1,4 +1,5 @@
 # Finds HDF5's C library and its high-level library, built without MPI: target Hdf5Serial::hdf5
+# Debian's hdf5-serial.pc does not name the high-level library, and CMake's FindHDF5 needs the language C.
 find_path(Hdf5Serial_INCLUDE_DIR hdf5_hl.h PATH_SUFFIXES hdf5/serial)
 find_library(Hdf5Serial_LIBRARY NAMES hdf5_serial hdf5)
 find_library(Hdf5Serial_HL_LIBRARY NAMES hdf5_serial_hl hdf5_hl)

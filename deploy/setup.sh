@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache git ca-certificates
+  g++ cmake ninja-build ccache pkgconf git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev openssl
   nlohmann-json3-dev libcli11-dev libspdlog-dev zlib1g-dev
   libzip-dev zipcmp zipmerge ziptool # libzip's CMake package requires its tools
