@@ -164,6 +164,7 @@ absl::StatusOr<std::unique_ptr<WireWorker>> WireWorker::Join(std::unique_ptr<cli
     v1::JoinResponse response;
     CAIRN_RETURN_IF_ERROR(connection->stub(server).Join(request, &response, kTimeout));
     request.set_incarnation(response.incarnation());
+    request.set_incarnation_seal(response.incarnation_seal());
   }
   std::unique_ptr<WireWorker> joined(new WireWorker(std::move(connection), std::move(learnt), worker, job));
   joined->incarnation_ = request.incarnation();
