@@ -152,7 +152,7 @@ absl::Status Run(const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t size, ParseMemorySize(options.size));
   const Sizes sizes{options.variables, size / static_cast<int64_t>(sizeof(float)) / options.variables};
   ps::StartAsync(0, "pslite_bench");
-  optim::Values values(sizes);
+  Values values(sizes);
   std::unique_ptr<ps::KVServer<float>> server;
   std::unique_ptr<ps::KVWorker<float>> client;
   if (ps::IsServer()) {
