@@ -18,6 +18,12 @@ absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash)
   return absl::OkStatus();
 }
 
+absl::Status SentStatus(int code, absl::string_view message) {
+  const auto sent = static_cast<absl::StatusCode>(code);
+  const bool known = sent > absl::StatusCode::kOk && sent <= absl::StatusCode::kUnauthenticated;
+  return {known ? sent : absl::StatusCode::kUnknown, message};
+}
+
 bool IsLoss(const absl::Status& status) {
   return status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsUnknown(status) ||
          absl::IsInternal(status) || absl::IsDeadlineExceeded(status);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "cairn/v1/all_reduce.pb.h"
 #include "common/net/wire/frame.h"
 
@@ -42,6 +43,9 @@ absl::Status CheckCaller(const v1::GreetRequest& request, uint64_t cluster_hash)
 // True if the status with which a link ended means that the other end is gone; false if the other end sent
 // this status.
 bool IsLoss(const absl::Status& status);
+
+// The status that another worker has sent as a code and a message; UNKNOWN if the code is not that of an error.
+absl::Status SentStatus(int code, absl::string_view message);
 
 // The right-hand neighbour. Any thread.
 class RingPeer {

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "worker/split/leader_link.h"
 #include "worker/split/stage_messages.h"
 
 namespace cairn::split {
@@ -33,36 +32,40 @@ v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {
 }  // namespace
 
 StageLeader::StageLeader(Options options, const nn::Pipeline::Options& pipeline)
-    : options_(std::move(options)),
+    : connect_timeout_(options.connect_timeout),
+      step_timeout_(options.step_timeout),
       model_(pipeline.model),
       loss_(pipeline.loss),
       mailbox_([this](const v1::StageTensorName& tensor, absl::Span<const float> values) {
         SendValues(tensor, values);
       }),
       inputs_(pipeline.model),
-      links_(options_.stage_workers.size()),
-      last_beat_(Now()) {}
+      done_(options.links.stage_workers.size()),
+      links_(std::move(options.links), *this) {}
 
 absl::StatusOr<std::unique_ptr<StageLeader>> StageLeader::Create(Options options,
                                                                  nn::Pipeline::Options pipeline) {
+  const Duration beat_every = std::min<Duration>(kBeatEvery, options.links.lease / 4);
   std::unique_ptr<StageLeader> leader(new StageLeader(std::move(options), pipeline));
   pipeline.remote_stages = &leader->mailbox_;
   CAIRN_ASSIGN_OR_RETURN(leader->pipeline_, nn::Pipeline::Create(pipeline));
   leader->mailbox_.SetPipeline(leader->pipeline_.get());
   leader->FindNeeds();
-  leader->beats_ =
-      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, leader->options_.lease / 4),
-                               [raw = leader.get()] { raw->Beat(); });
+  leader->beats_ = std::make_unique<Ticker>("split-beat", beat_every, [raw = leader.get()] { raw->Beat(); });
   return leader;
 }
 
 StageLeader::~StageLeader() {
   beats_ = nullptr;
-  DropLinks();
+  links_.Drop();
+}
+
+absl::Status StageLeader::Reach() {
+  return links_.Reach(Now() + connect_timeout_);
 }
 
 void StageLeader::FindNeeds() {
-  needs_.resize(options_.stage_workers.size());
+  needs_.resize(links_.size());
   const nn::PipelineShape& shape = pipeline_->shape();
   for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
     if (shape.task_of_stage[stage] == 0) continue;
@@ -80,16 +83,6 @@ void StageLeader::FindNeeds() {
       list->erase(std::unique(list->begin(), list->end()), list->end());
     }
   }
-}
-
-std::string StageLeader::InStep() const {
-  MutexLock lock(mutex_);
-  return call_step_ == 0 ? "" : absl::StrCat(" in step ", call_step_);
-}
-
-std::shared_ptr<StageLeader::Link> StageLeader::link(size_t stage_worker) {
-  MutexLock lock(mutex_);
-  return links_[stage_worker];
 }
 
 // --- A batch ---
@@ -122,8 +115,8 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunUntilDone(const Batch& batch,
   };
   auto result = RunOnce(batch, first);
   for (int tries = 1; absl::IsAborted(result.status()) && tries < kMaxTries; ++tries) {
-    Say(absl::StrCat(result.status().message(),
-                     "; the batch will be repeated once that worker responds again"));
+    links_.Say(absl::StrCat(result.status().message(),
+                            "; the batch will be repeated once that worker responds again"));
     Batch again = batch;
     if (batch.training) {
       // Gradients that were reported as final may be on their way to the servers, and must not change.
@@ -143,10 +136,8 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunUntilDone(const Batch& batch,
 
 absl::StatusOr<nn::BatchResult> StageLeader::RunOnce(const Batch& batch,
                                                      absl::FunctionRef<void(int variable)> on_gradient) {
-  {
-    MutexLock lock(mutex_);
-    call_step_ = step_ == nullptr ? 0 : step_();
-  }
+  call_step_ = step_ == nullptr ? 0 : step_();
+  links_.SetStep(call_step_);
   CAIRN_RETURN_IF_ERROR(Reach());
   const auto floats = static_cast<size_t>(batch.view.examples * model_.output_shape().num_elements());
   if (static_cast<int64_t>(floats) > outputs_.size()) outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
@@ -158,35 +149,15 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunOnce(const Batch& batch,
                                    .gradients = batch.gradients,
                                    .training = batch.training,
                                    .outputs = outputs_.data(),
-                                   .others = static_cast<int>(options_.stage_workers.size())};
-  const auto ours = pipeline_->Run(
-      call,
-      [&] {
-        mailbox_.Started();
-        std::vector<std::shared_ptr<Link>> links;
-        absl::Status lost;
-        {
-          MutexLock lock(mutex_);
-          in_call_ = true;
-          call_began_ = Now();
-          theirs_ = {};
-          links = links_;
-          for (const auto& link : links) {
-            link->done = false;
-            lost.Update(link->lost);
-          }
-        }
-        if (!lost.ok()) pipeline_->Fail(lost);
-        for (size_t stage_worker = 0; stage_worker < links.size(); ++stage_worker) Give(stage_worker, batch);
-      },
-      on_gradient);
+                                   .others = static_cast<int>(links_.size())};
+  const auto ours = pipeline_->Run(call, [&] { BeginCall(batch); }, on_gradient);
   nn::Pipeline::Result theirs;
   {
     MutexLock lock(mutex_);
     in_call_ = false;
     theirs = theirs_;
   }
-  if (!ours.ok()) DropLinks();  // ends transfers to and from this process's memory
+  if (!ours.ok()) links_.Drop();  // ends transfers to and from this process's memory
   incoming_.Clear();
   CAIRN_RETURN_IF_ERROR(ours.status());
   nn::BatchResult result = {.sums = ours->sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
@@ -194,6 +165,20 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunOnce(const Batch& batch,
       theirs.sums.loss + (ours->penalty + theirs.penalty) * static_cast<double>(batch.view.examples);
   result.sums.examples += theirs.sums.examples;
   return result;
+}
+
+void StageLeader::BeginCall(const Batch& batch) {
+  mailbox_.Started();
+  {
+    MutexLock lock(mutex_);
+    in_call_ = true;
+    call_began_ = Now();
+    theirs_ = {};
+    done_.assign(done_.size(), false);
+  }
+  // From here on, OnLost() fails the call if a link is lost.
+  if (const absl::Status lost = links_.lost(); !lost.ok()) pipeline_->Fail(lost);
+  for (size_t stage_worker = 0; stage_worker < links_.size(); ++stage_worker) Give(stage_worker, batch);
 }
 
 void StageLeader::Expect(const Batch& batch) {
@@ -214,7 +199,7 @@ void StageLeader::Expect(const Batch& batch) {
 
 // Sends only those values that the stage worker does not have yet.
 void StageLeader::Give(size_t stage_worker, const Batch& batch) {
-  const std::shared_ptr<Link> link = this->link(stage_worker);
+  const std::shared_ptr<Link> link = links_.Get(stage_worker);
   const Needs& needs = needs_[stage_worker];
   struct Given {
     v1::StageTensorName tensor;
@@ -252,10 +237,7 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
 
   v1::SplitHeader header;
   v1::SplitBegin& begin = *header.mutable_begin();
-  {
-    MutexLock lock(mutex_);
-    begin.set_step(call_step_);
-  }
+  begin.set_step(call_step_);
   begin.set_training(batch.training);
   begin.set_examples(batch.view.examples);
   begin.set_seed(batch.view.seed);
@@ -264,28 +246,22 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
   int64_t preceding = 0;
   for (const Given& given : all) preceding += static_cast<int64_t>(given.values.size());
   begin.set_preceding(preceding);
-  SendHeader(*link->stream, header);
+  SendHeader(link->stream(), header);
   for (Given& given : all) {
     given.tensor.set_to(static_cast<int>(stage_worker) + 1);
-    SendTensor(*link->stream, std::move(given.tensor), given.values, given.owner);
+    SendTensor(link->stream(), std::move(given.tensor), given.values, given.owner);
   }
 }
 
 void StageLeader::SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values) {
-  const std::shared_ptr<Link> to = link(static_cast<size_t>(tensor.to()) - 1);
+  const std::shared_ptr<Link> to = links_.Get(static_cast<size_t>(tensor.to()) - 1);
   const std::shared_ptr<const float[]> copy = CopyOf(values);
-  if (to != nullptr) SendTensor(*to->stream, tensor, {copy.get(), values.size()}, copy);
+  if (to != nullptr) SendTensor(to->stream(), tensor, {copy.get(), values.size()}, copy);
 }
 
 // --- Frames from stage workers ---
 
 absl::Status StageLeader::OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) {
-  {
-    MutexLock lock(mutex_);
-    link.heard = Now();
-    if (!link.lost.ok()) return link.lost;
-  }
-  if (header.has_beat()) return absl::OkStatus();
   switch (header.split().kind_case()) {
     case v1::SplitHeader::kTensor:
       return OnTensor(header.split().tensor(), payload);
@@ -300,18 +276,18 @@ absl::Status StageLeader::OnFrame(Link& link, const v1::RingHeader& header, net:
 
 absl::Status StageLeader::OnTensor(const v1::StageTensorName& tensor, net::Payload payload) {
   if (tensor.to() > 0) {  // the fragment is for another stage worker
-    if (tensor.to() > static_cast<int>(options_.stage_workers.size())) {
+    if (tensor.to() > static_cast<int>(links_.size())) {
       return absl::InvalidArgumentError(
           absl::StrCat("split: unexpected tensor fragment for task ", tensor.to()));
     }
     const auto floats = static_cast<size_t>(net::PayloadBytes(payload)) / sizeof(float);
     const std::shared_ptr<float[]> copy(new float[floats + 1]);
     CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, copy.get()));
-    const std::shared_ptr<Link> to = link(static_cast<size_t>(tensor.to()) - 1);
+    const std::shared_ptr<Link> to = links_.Get(static_cast<size_t>(tensor.to()) - 1);
     v1::RingHeader header;
     *header.mutable_split()->mutable_tensor() = tensor;
     const absl::Span<const float> values(copy.get(), floats);
-    if (to != nullptr) to->stream->Send(header, {&values, 1}, copy);
+    if (to != nullptr) to->stream().Send(header, {&values, 1}, copy);
     return absl::OkStatus();
   }
   switch (tensor.kind()) {
@@ -328,15 +304,14 @@ absl::Status StageLeader::OnTensor(const v1::StageTensorName& tensor, net::Paylo
 
 void StageLeader::OnDone(Link& link, const v1::SplitDone& done) {
   if (done.code() != 0) {
-    const auto code = static_cast<absl::StatusCode>(done.code());
-    const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
-    Lose(link, {known ? code : absl::StatusCode::kUnknown,
-                absl::StrCat(link.name(), InStep(), ": ", done.message())});
+    links_.Lose(link, Annotate(allreduce::SentStatus(done.code(), done.message()),
+                               absl::StrCat(links_.name(link.stage_worker()), links_.InStep())));
     return;
   }
   {
     MutexLock lock(mutex_);
-    if (std::exchange(link.done, true)) return;
+    if (done_[link.stage_worker()]) return;
+    done_[link.stage_worker()] = true;
     theirs_.sums.loss += done.loss();
     theirs_.sums.examples += done.examples();
     theirs_.penalty += done.penalty();
@@ -344,44 +319,28 @@ void StageLeader::OnDone(Link& link, const v1::SplitDone& done) {
   pipeline_->OtherDone();
 }
 
-void StageLeader::Lose(Link& link, const absl::Status& why) {
+void StageLeader::OnLost(const Link& link, const absl::Status& why) {
   bool missed;
   {
     MutexLock lock(mutex_);
-    if (!link.lost.ok()) return;
-    link.lost = why;
-    missed = in_call_ && !link.done;
-    changed_.NotifyAll();
+    missed = in_call_ && !done_[link.stage_worker()];
   }
   if (missed) pipeline_->Fail(why);
 }
 
 void StageLeader::Beat() {
-  std::vector<std::shared_ptr<Link>> links, silent;
+  links_.Beat();
   absl::Status late;
-  if (stopped()) late = absl::CancelledError("stopped by a signal");
+  if (links_.stopped()) late = absl::CancelledError("stopped by a signal");
   {
     MutexLock lock(mutex_);
-    const TimePoint now = Now();
-    // After a suspension of this process, frames that arrived meanwhile have not been read yet. No link is
-    // treated as silent then.
-    const bool paused = now - std::exchange(last_beat_, now) > options_.lease / 2;
-    for (const auto& link : links_) {
-      if (link == nullptr || !link->lost.ok()) continue;
-      if (paused) link->heard = now;
-      links.push_back(link);
-      if (now - link->heard > options_.lease) silent.push_back(link);
-      if (in_call_ && !link->done && now - call_began_ > options_.step_timeout) {
-        late = absl::DeadlineExceededError(absl::StrCat(link->name(),
-                                                        " has not finished its stages of a batch within ",
-                                                        ToSeconds(options_.step_timeout), " s"));
-      }
+    const bool overdue = in_call_ && Now() - call_began_ > step_timeout_;
+    for (size_t stage_worker = 0; overdue && stage_worker < done_.size(); ++stage_worker) {
+      if (done_[stage_worker]) continue;
+      late = absl::DeadlineExceededError(absl::StrCat(links_.name(stage_worker),
+                                                      " has not finished its stages of a batch within ",
+                                                      ToSeconds(step_timeout_), " s"));
     }
-  }
-  for (const auto& link : links) SendBeat(*link->stream);
-  for (const auto& link : silent) {
-    Lose(*link, absl::AbortedError(absl::StrCat("lost ", link->name(), InStep(), ": not heard from for ",
-                                                ToSeconds(options_.lease), " s")));
   }
   if (!late.ok()) pipeline_->Fail(late);
 }
@@ -392,30 +351,18 @@ void StageLeader::End(const absl::Status& status) {
   const bool again = ExitCodeOf(status) == ExitCode::kRetryable || absl::IsCancelled(status);
   if (!again) {
     if (status.ok()) {
-      const absl::Status reached = ReachBy(Now() + kToHear);
-      if (!reached.ok())
-        Say(absl::StrCat("not all stage workers could be notified that training is over: ",
-                         reached.message()));
+      const absl::Status reached = links_.Reach(Now() + kToHear);
+      if (!reached.ok()) {
+        links_.Say(absl::StrCat("not all stage workers could be notified that training is over: ",
+                                reached.message()));
+      }
     }
     v1::SplitHeader header;
     header.mutable_end()->set_code(static_cast<int>(status.code()));
     header.mutable_end()->set_message(std::string(status.message()));
-    std::vector<std::shared_ptr<Link>> links;
-    {
-      MutexLock lock(mutex_);
-      links = links_;
-    }
-    for (const auto& link : links) {
-      if (link != nullptr) SendHeader(*link->stream, header);
-    }
-    const TimePoint deadline = Now() + kToHear;
-    MutexLock lock(mutex_);
-    // A stage worker closes its link once it has been notified.
-    const auto heard = [&](const auto& link) { return link == nullptr || !link->lost.ok(); };
-    while (!std::all_of(links.begin(), links.end(), heard) && Now() < deadline)
-      changed_.WaitUntil(mutex_, deadline);
+    links_.SendLast(header, kToHear);
   }
-  DropLinks();
+  links_.Drop();
 }
 
 }  // namespace cairn::split

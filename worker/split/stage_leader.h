@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,35 +22,21 @@
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/memory/aligned_buffer.h"
+#include "common/system/ticker.h"
 #include "nn/pipeline/pipeline.h"
 #include "nn/replica/replica.h"
-#include "worker/peer/link.h"
 #include "worker/split/incoming.h"
 #include "worker/split/mailbox.h"
-#include "worker/split/ticker.h"
+#include "worker/split/stage_worker_links.h"
 
 namespace cairn::split {
 
-class StageLeader final : public nn::Replica {
+class StageLeader final : public nn::Replica, private StageWorkerLinks::Handler {
  public:
-  struct StageWorkerAddress {
-    std::string name;  // "worker/1 at host:2222"
-    int worker = 0;    // its task index
-    std::unique_ptr<allreduce::RingPeer> peer;
-  };
   struct Options {
-    int worker = 0;             // this task's index
-    uint64_t cluster_hash = 0;  // 0: not compared with the stage workers' hashes
-    uint64_t incarnation = 0;   // identifies this process
-    v1::SplitPlan plan;
-    std::vector<StageWorkerAddress> stage_workers;  // [task in the group - 1]
-    Duration lease = std::chrono::seconds(10);      // a stage worker that is silent for longer is lost
+    StageWorkerLinks::Options links;
     Duration connect_timeout = std::chrono::seconds(300);
     Duration step_timeout = std::chrono::seconds(600);  // limit for one batch
-    // Called with a message about a lost stage worker, or about a wait for stage workers. May be null.
-    std::function<void(const std::string&)> say{};
-    // Polled during a wait. If it returns true, the wait ends with CANCELLED. May be null.
-    std::function<bool()> stop{};
   };
   // `pipeline` must be complete except for `remote_stages`.
   static absl::StatusOr<std::unique_ptr<StageLeader>> Create(Options options, nn::Pipeline::Options pipeline);
@@ -76,7 +61,7 @@ class StageLeader final : public nn::Replica {
   void Unpin() override { pipeline_->Unpin(); }
 
  private:
-  struct Link;
+  using Link = StageWorkerLinks::Link;
   // The variables and inputs that the stages of a stage worker need.
   struct Needs {
     std::vector<int> variables, inputs;  // indices in the model, ascending
@@ -91,11 +76,6 @@ class StageLeader final : public nn::Replica {
 
   StageLeader(Options options, const nn::Pipeline::Options& pipeline);
   void FindNeeds();
-  absl::StatusOr<std::shared_ptr<Link>> Open(size_t stage_worker, TimePoint deadline);
-  absl::Status ReachBy(TimePoint deadline);
-  void DropLinks();
-  // Destroys the link when no other thread uses it.
-  static void Drop(std::shared_ptr<Link> link);
 
   absl::StatusOr<nn::BatchResult> RunUntilDone(const Batch& batch,
                                                absl::FunctionRef<void(int variable)> on_gradient);
@@ -103,23 +83,18 @@ class StageLeader final : public nn::Replica {
                                           absl::FunctionRef<void(int variable)> on_gradient);
   void Expect(const Batch& batch);
   void Give(size_t stage_worker, const Batch& batch);
-  void SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  std::shared_ptr<Link> link(size_t stage_worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called when the pipeline starts a call.
+  void BeginCall(const Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendValues(const v1::StageTensorName& tensor, absl::Span<const float> values);
 
-  absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload)
+  absl::Status OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) override
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnLost(const Link& link, const absl::Status& why) override ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload);
   void OnDone(Link& link, const v1::SplitDone& done) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Lose(Link& link, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
-  std::string InStep() const ABSL_LOCKS_EXCLUDED(mutex_);
-  void Say(const std::string& text) const {
-    if (options_.say) options_.say(text);
-  }
-  bool stopped() const { return options_.stop && options_.stop(); }
 
-  const Options options_;
+  const Duration connect_timeout_, step_timeout_;
   const nn::Model& model_;
   const nn::LossSpec loss_;
   std::function<int64_t()> step_;
@@ -130,15 +105,15 @@ class StageLeader final : public nn::Replica {
   Incoming incoming_;
   AlignedBuffer outputs_;  // the outputs of the batch
   AlignedBuffer again_;    // gradients of a repeated batch
+  int64_t call_step_ = 0;  // used by the thread that runs batches
 
-  mutable Mutex mutex_;
-  CondVar changed_;
-  std::vector<std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);  // [stage worker] null: not connected
+  Mutex mutex_;
   bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
   TimePoint call_began_ ABSL_GUARDED_BY(mutex_);
-  int64_t call_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<bool> done_ ABSL_GUARDED_BY(mutex_);       // [stage worker] it has finished the current batch
   nn::Pipeline::Result theirs_ ABSL_GUARDED_BY(mutex_);  // the results of the stage workers' stages
-  TimePoint last_beat_;                                  // used by the heartbeat thread
+
+  StageWorkerLinks links_;  // destroyed before the members that its threads use
   std::unique_ptr<Ticker> beats_;
 };
 

@@ -20,6 +20,20 @@ TimePoint Now() {
   return std::chrono::steady_clock::now();
 }
 
+void SendDone(allreduce::RingStream& leader, const absl::StatusOr<nn::Pipeline::Result>& result) {
+  v1::SplitHeader header;
+  v1::SplitDone& done = *header.mutable_done();
+  if (result.ok()) {
+    done.set_loss(result->sums.loss);
+    done.set_examples(result->sums.examples);
+    done.set_penalty(result->penalty);
+  } else {
+    done.set_code(static_cast<int>(result.status().code()));
+    done.set_message(std::string(result.status().message()));
+  }
+  SendHeader(leader, header);
+}
+
 }  // namespace
 
 StageWorker::StageWorker(Options options, const nn::Pipeline::Options& pipeline)
@@ -121,27 +135,10 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
     leader = link_;
   }
   if (options_.trace != nullptr && begin.training()) options_.trace->AtStep(begin.step());
-  const auto floats = static_cast<size_t>(model_.num_parameters());
   std::vector<const float*> inputs;
   for (const AlignedBuffer& input : inputs_) inputs.push_back(input.data());
-  const auto examples = static_cast<size_t>(begin.examples());
-  const size_t targets =
-      last_ ? static_cast<size_t>(
-                  MakeLossParams(loss_, model_.output_shape(), begin.examples()).targets_per_example())
-            : 0;
-  const nn::Pipeline::Call call = {
-      .parameters = {values_.get(), floats},
-      .inputs = inputs,
-      .batch = {.examples = begin.examples(),
-                .targets = targets_.span().subspan(0, examples * targets),
-                .weights = weights_.span().subspan(0, last_ && begin.weighted() ? examples : 0),
-                .seed = begin.seed(),
-                .first_example = begin.first_example()},
-      .gradients = {gradients_.get(), begin.training() ? floats : 0},
-      .training = begin.training(),
-      .outputs = outputs_.data()};
   const auto result = pipeline_->Run(
-      call,
+      CallOf(begin, inputs),
       [&] {
         mailbox_.Started();
         bool lost;
@@ -161,30 +158,40 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
         if (options_.faults != nullptr) options_.faults->Pass("announced");
       });
   if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
-  v1::SplitHeader header;
-  v1::SplitDone& done = *header.mutable_done();
-  if (result.ok() && last_ && leader != nullptr) {
-    v1::StageTensorName tensor;
-    tensor.set_kind(v1::SPLIT_KIND_OUTPUT);
-    const absl::Span<const float> outputs =
-        outputs_.span().subspan(0, examples * static_cast<size_t>(model_.output_shape().num_elements()));
-    const auto copy = CopyOf(outputs);
-    SendTensor(*leader, tensor, {copy.get(), outputs.size()}, copy);
-  }
-  if (result.ok()) {
-    done.set_loss(result->sums.loss);
-    done.set_examples(result->sums.examples);
-    done.set_penalty(result->penalty);
-  } else {
-    done.set_code(static_cast<int>(result.status().code()));
-    done.set_message(std::string(result.status().message()));
-  }
+  if (result.ok() && last_ && leader != nullptr) SendOutputs(*leader, begin.examples());
   {
     MutexLock lock(mutex_);
     running_ = false;
     begun_.reset();
   }
-  if (leader != nullptr) SendHeader(*leader, header);
+  if (leader != nullptr) SendDone(*leader, result);
+}
+
+nn::Pipeline::Call StageWorker::CallOf(const v1::SplitBegin& begin, absl::Span<const float* const> inputs) {
+  const auto floats = static_cast<size_t>(model_.num_parameters());
+  const auto examples = static_cast<size_t>(begin.examples());
+  const size_t targets =
+      last_ ? static_cast<size_t>(
+                  MakeLossParams(loss_, model_.output_shape(), begin.examples()).targets_per_example())
+            : 0;
+  return {.parameters = {values_.get(), floats},
+          .inputs = inputs,
+          .batch = {.examples = begin.examples(),
+                    .targets = targets_.span().subspan(0, examples * targets),
+                    .weights = weights_.span().subspan(0, last_ && begin.weighted() ? examples : 0),
+                    .seed = begin.seed(),
+                    .first_example = begin.first_example()},
+          .gradients = {gradients_.get(), begin.training() ? floats : 0},
+          .training = begin.training(),
+          .outputs = outputs_.data()};
+}
+
+void StageWorker::SendOutputs(allreduce::RingStream& leader, int64_t examples) {
+  v1::StageTensorName tensor;
+  tensor.set_kind(v1::SPLIT_KIND_OUTPUT);
+  const auto floats = static_cast<size_t>(examples * model_.output_shape().num_elements());
+  const auto copy = CopyOf(outputs_.span().subspan(0, floats));
+  SendTensor(leader, tensor, {copy.get(), floats}, copy);
 }
 
 void StageWorker::Send(const v1::StageTensorName& tensor, absl::Span<const float> values) {

@@ -27,12 +27,12 @@
 #include "common/memory/aligned_buffer.h"
 #include "common/net/data_channel/data_endpoint.h"
 #include "common/system/fault_points.h"
+#include "common/system/ticker.h"
 #include "common/trace/trace.h"
 #include "nn/pipeline/pipeline.h"
 #include "worker/peer/link.h"
 #include "worker/split/incoming.h"
 #include "worker/split/mailbox.h"
-#include "worker/split/ticker.h"
 
 namespace cairn::split {
 
@@ -82,6 +82,9 @@ class StageWorker final : public allreduce::RingHost {
   void FindNeeds();
   absl::StatusOr<v1::SplitBegin> AwaitBatch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunBatch(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The arguments of a batch that has arrived. `inputs`: the addresses of inputs_.
+  nn::Pipeline::Call CallOf(const v1::SplitBegin& begin, absl::Span<const float* const> inputs);
+  void SendOutputs(allreduce::RingStream& leader, int64_t examples);
   void Send(const v1::StageTensorName& tensor, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Span<float> ValuesOf(const Flat& flat, int variable) const;

@@ -60,20 +60,21 @@ void LogGroup(const SplitArgs& args) {
 
 absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& args) {
   LogGroup(args);
-  split::StageLeader::Options options = {.worker = args.cluster.self.index,
-                                         .cluster_hash = args.cluster.spec.TrainersHash(),
-                                         .incarnation = net::DrawIncarnation(),
-                                         .plan = PlanOf(args),
-                                         .stage_workers = {},
-                                         .lease = FromSeconds(args.options.lease_seconds),
-                                         .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
-                                         .step_timeout = FromSeconds(args.options.step_timeout_seconds),
-                                         .say = [](const std::string& text) { LogWarning(text); },
-                                         .stop = [&stop = args.stop] { return stop.received() != 0; }};
+  split::StageLeader::Options options = {
+      .links = {.worker = args.cluster.self.index,
+                .cluster_hash = args.cluster.spec.TrainersHash(),
+                .incarnation = net::DrawIncarnation(),
+                .plan = PlanOf(args),
+                .stage_workers = {},
+                .lease = FromSeconds(args.options.lease_seconds),
+                .say = [](const std::string& text) { LogWarning(text); },
+                .stop = [&stop = args.stop] { return stop.received() != 0; }},
+      .connect_timeout = FromSeconds(args.options.connect_timeout_seconds),
+      .step_timeout = FromSeconds(args.options.step_timeout_seconds)};
   for (int task = 1; task < args.assignment.partition.tasks; ++task) {
     const int worker = args.assignment.leader + task;
     CAIRN_ASSIGN_OR_RETURN(auto peer, MakePeer(AddressOf(args, worker), args.access, args.options.transport));
-    options.stage_workers.push_back(
+    options.links.stage_workers.push_back(
         {.name = NameOf(args, worker), .worker = worker, .peer = std::move(peer)});
   }
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);

@@ -148,10 +148,10 @@ class Group {
         micro_batches_(micro_batches),
         slots_(static_cast<size_t>(tasks)),
         devices_("n") {
-    StageLeader::Options options = {
-        .incarnation = 1, .plan = Plan("m"), .stage_workers = {}, .connect_timeout = limit};
+    StageLeader::Options options = {.links = {.incarnation = 1, .plan = Plan("m"), .stage_workers = {}},
+                                    .connect_timeout = limit};
     for (int task = 1; task < tasks; ++task) {
-      options.stage_workers.push_back(
+      options.links.stage_workers.push_back(
           {.name = absl::StrCat("worker/", task, " at there:", task),
            .worker = task,
            .peer = allreduce::MakeDataPeer(std::make_unique<Greeter>(slots_[static_cast<size_t>(task)]),

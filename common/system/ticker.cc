@@ -1,9 +1,9 @@
-#include "worker/split/ticker.h"
+#include "common/system/ticker.h"
 
 #include <chrono>
 #include <utility>
 
-namespace cairn::split {
+namespace cairn {
 
 Ticker::Ticker(const std::string& name, Duration every, std::function<void()> tick)
     : thread_(name, [this, every, tick = std::move(tick)] { Run(every, tick); }) {}
@@ -29,4 +29,4 @@ void Ticker::Run(Duration every, const std::function<void()>& tick) {
   }
 }
 
-}  // namespace cairn::split
+}  // namespace cairn

@@ -8,7 +8,7 @@
 #include "common/core/mutex.h"
 #include "common/system/thread.h"
 
-namespace cairn::split {
+namespace cairn {
 
 class Ticker {
  public:
@@ -25,4 +25,4 @@ class Ticker {
   Thread thread_;
 };
 
-}  // namespace cairn::split
+}  // namespace cairn
