@@ -1,27 +1,21 @@
 #include "worker/allreduce/member.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/this_process.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
 #include "common/net/grpc/grpc_util.h"
-#include "common/net/grpc/unreachable.h"
-#include "worker/allreduce/member_links.h"
+#include "worker/peer/greeting.h"
 
 namespace cairn::allreduce {
 namespace {
 
-constexpr auto kGreetTimeout = std::chrono::milliseconds(2000);
 constexpr auto kLogEvery = std::chrono::seconds(10);
-// kLookEvery: how often a waiting call checks whether to end. kLastWords: how long a neighbour has to receive
-// the reason why a ring epoch is over.
+// How often a waiting call checks whether to end.
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
-constexpr auto kLastWords = std::chrono::seconds(1);
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
 
 TimePoint Now() {
@@ -39,40 +33,63 @@ std::vector<int64_t> BeginsOf(const std::vector<net::VariableInfo>& variables) {
   return begins;
 }
 
+v1::GreetRequest GreetingOf(const Member::Options& options) {
+  v1::GreetRequest request;
+  request.set_protocol(net::kProtocolVersion);
+  request.set_cluster_hash(options.cluster_hash);
+  request.set_from(options.worker);
+  request.set_to((options.worker + 1) % static_cast<int>(options.names.size()));
+  request.set_incarnation(options.incarnation);
+  *request.mutable_process() = client::DrawProcess();
+  *request.mutable_job() = options.job;
+  return request;
+}
+
 }  // namespace
 
 Member::Member(Options options, std::unique_ptr<RingPeer> right)
     : options_(std::move(options)),
-      peer_(std::move(right)),
-      process_(client::DrawProcess()),
-      variable_begins_(BeginsOf(options_.variables)),
-      plan_(ChunkPlan::Make(options_.size, workers(), options_.most_chunk)),
-      states_(static_cast<size_t>(workers())) {
-  CAIRN_CHECK((peer_ == nullptr) == (workers() == 1));
-  if (peer_ != nullptr) beats_ = Thread("ring-beat", [this] { Beat(); });
+      greeting_(GreetingOf(options_)),
+      right_(std::move(right),
+             {.on_closed = [this](int64_t ring_epoch,
+                                  const absl::Status& why) { OnRightClosed(ring_epoch, why); },
+              .on_bye =
+                  [this] {
+                    MutexLock lock(mutex_);
+                    changed_.NotifyAll();
+                  }}),
+      left_(name(left()), options_.lease),
+      states_({.worker = options_.worker,
+               .names = options_.names,
+               .final_version = options_.job.final_version(),
+               .state_size = options_.state_size,
+               .plan = ChunkPlan::Make(options_.size, workers(), options_.most_chunk),
+               .variable_begins = BeginsOf(options_.variables),
+               .send =
+                   [this](int64_t ring_epoch, const v1::RingHeader& header, net::FloatSpans payload,
+                          const std::shared_ptr<const void>& owner) {
+                     right_.Send(ring_epoch, header, payload, owner);
+                   }}),
+      last_beat_(Now()) {
+  CAIRN_CHECK(right_.exists() == (workers() > 1));
+  if (!right_.exists()) return;
+  beats_ = std::make_unique<Ticker>("ring-beat", std::min<Duration>(kBeatEvery, options_.lease / 4),
+                                    [this] { Beat(); });
 }
 
 Member::~Member() {
   {
     MutexLock lock(mutex_);
-    stopping_ = complete_ = true;
-    right_ = nullptr;
-    changed_.NotifyAll();
+    complete_ = true;
   }
-  beats_.Join();
-  Drop(std::exchange(outlet_, nullptr));
-}
-
-std::string Member::InStep() const {
-  if (!agreed_.has_value()) return " while the ring was being formed";
-  return absl::StrCat(" in step ", agreed_->ring->step());
+  beats_ = nullptr;
+  right_.Close();
 }
 
 // --- Ending a ring epoch ---
 
 void Member::BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) {
-  std::shared_ptr<RingStream> left;
-  std::shared_ptr<Outlet> right;
+  std::shared_ptr<RingStream> left, right;
   std::shared_ptr<Ring> ring;
   {
     MutexLock lock(mutex_);
@@ -82,15 +99,9 @@ void Member::BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) 
     ring_epoch_ = std::max(next, ring_epoch_ + 1);
     broken_ = why;
     if (last && ended_.ok()) ended_ = why;
-    left = std::exchange(left_, nullptr);
-    right = std::exchange(right_, nullptr);
-    if (agreed_.has_value()) ring = agreed_->ring;
-    agreed_.reset();
-    waiting_.clear();
-    states_.assign(states_.size(), std::nullopt);
-    passed_.reset();
-    passed_size_ = 0;
-    left_bye_ = right_bye_ = false;
+    left = left_.Disconnect();
+    right = right_.BeginEpoch(ring_epoch_);
+    ring = states_.Reset();
     changed_.NotifyAll();
   }
   if (ring != nullptr) ring->Fail(why);
@@ -98,7 +109,7 @@ void Member::BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) 
     v1::RingHeader header;
     header.mutable_broken()->set_code(static_cast<int>(why.code()));
     header.mutable_broken()->set_message(std::string(why.message()));
-    right->stream->Send(header, {}, nullptr);
+    right->Send(header, {}, nullptr);
   }
   if (left != nullptr) left->End(why);
 }
@@ -109,28 +120,12 @@ absl::Status Member::Fault(int64_t ring_epoch) const {
   return broken_.ok() ? absl::AbortedError("the ring is being formed again") : broken_;
 }
 
-void Member::SendRight(int64_t ring_epoch, const v1::RingHeader& header, net::FloatSpans payload,
-                       const std::shared_ptr<const void>& owner) {
-  std::shared_ptr<Outlet> right;
-  {
-    MutexLock lock(mutex_);
-    if (ring_epoch != ring_epoch_) return;
-    if (right_ == nullptr) {
-      // Only headers can wait: values are sent after all states have arrived, when the stream is open.
-      waiting_.push_back(header);
-      return;
-    }
-    right = right_;
-  }
-  right->stream->Send(header, payload, owner);
-}
-
 void Member::Interrupt(const absl::Status& reason) {
   std::shared_ptr<Ring> ring;
   {
     MutexLock lock(mutex_);
     if (ended_.ok()) ended_ = reason;
-    if (agreed_.has_value()) ring = agreed_->ring;
+    ring = states_.ring();
     changed_.NotifyAll();
   }
   if (ring != nullptr) ring->Fail(reason);
@@ -141,7 +136,7 @@ void Member::Interrupt(const absl::Status& reason) {
 absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& mine, TimePoint deadline) {
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
   for (;;) {
-    Retire(std::exchange(outlet_, nullptr));
+    right_.Retire();
     int64_t ring_epoch;
     {
       MutexLock lock(mutex_);
@@ -164,147 +159,72 @@ absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& min
 }
 
 absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoint deadline) {
-  v1::GreetRequest request;
-  request.set_protocol(net::kProtocolVersion);
-  request.set_cluster_hash(options_.cluster_hash);
-  request.set_from(options_.worker);
-  request.set_to(right());
-  request.set_incarnation(options_.incarnation);
-  *request.mutable_process() = process_;
+  v1::GreetRequest request = greeting_;
   request.set_ring_epoch(ring_epoch);
-  *request.mutable_job() = options_.job;
-  net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
-  TimePoint log_at = Now() + kLogEvery;
-  std::string why;
-  for (;;) {
-    {
-      MutexLock lock(mutex_);
-      CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
-    }
-    v1::GreetResponse response;
-    const absl::Status status = peer_->Greet(request, &response, kGreetTimeout);
-    if (status.ok()) {
-      if (response.ring_epoch() > ring_epoch) {
-        const auto anew =
-            absl::AbortedError(absl::StrCat(name(right()), " is at ring epoch ", response.ring_epoch()));
-        BreakTo(ring_epoch, response.ring_epoch(), anew);
-        return anew;
-      }
-      if (response.ring_epoch() == ring_epoch) return response;
-      why = absl::StrCat("it is still at ring epoch ", response.ring_epoch());
-    } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-      why = net::WhyUnreachable(status, why);
-    } else {
-      return Annotate(status, name(right()));
-    }
-    if (Now() >= deadline) {
-      return absl::UnavailableError(absl::StrCat(name(right()), " was not reached in time: ", why));
-    }
-    if (Now() >= log_at) {
-      LogWait(absl::StrCat("waiting for ", name(right()), ": ", why));
-      log_at += kLogEvery;
-    }
-    MutexLock lock(mutex_);
-    const TimePoint wake = std::min(deadline, Now() + backoff.Next());
-    while (Now() < wake && Fault(ring_epoch).ok()) changed_.WaitUntil(mutex_, wake);
-  }
+  return GreetUntilAnswered({.peer = right_.peer(),
+                             .name = name(right()),
+                             .request = request,
+                             .deadline = deadline,
+                             .say = options_.say,
+                             .check =
+                                 [&] {
+                                   MutexLock lock(mutex_);
+                                   return Fault(ring_epoch);
+                                 },
+                             .judge = [&](const v1::GreetResponse& response) -> absl::StatusOr<std::string> {
+                               if (response.ring_epoch() == ring_epoch) return "";
+                               const std::string at = absl::StrCat("ring epoch ", response.ring_epoch());
+                               if (response.ring_epoch() < ring_epoch)
+                                 return absl::StrCat("it is still at ", at);
+                               const auto later =
+                                   absl::AbortedError(absl::StrCat(name(right()), " is at ", at));
+                               BreakTo(ring_epoch, response.ring_epoch(), later);
+                               return later;
+                             },
+                             .wait =
+                                 [&](TimePoint until) {
+                                   MutexLock lock(mutex_);
+                                   while (Now() < until && Fault(ring_epoch).ok())
+                                     changed_.WaitUntil(mutex_, until);
+                                 }});
 }
 
 absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingState& mine,
                                            TimePoint deadline) {
-  if (peer_ != nullptr) {
+  if (right_.exists()) {
     CAIRN_ASSIGN_OR_RETURN(const v1::GreetResponse greeted, GreetRight(ring_epoch, deadline));
-    outlet_ = std::make_shared<Outlet>(*this, ring_epoch);
-    outlet_->stream = peer_->Open(greeted, *outlet_);
-    v1::RingHeader header;
-    header.mutable_hello()->set_ring_epoch(ring_epoch);
-    header.mutable_hello()->set_worker(options_.worker);
-    header.mutable_hello()->set_incarnation(options_.incarnation);
-    outlet_->stream->Send(header, {}, nullptr);
+    v1::RingHello hello;
+    hello.set_ring_epoch(ring_epoch);
+    hello.set_worker(options_.worker);
+    hello.set_incarnation(options_.incarnation);
+    right_.Connect(greeted, hello);
   }
   MutexLock lock(mutex_);
   CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
-  // All of this happens under the lock. As soon as this worker's state is sent, values may arrive that this
-  // worker must keep and pass on.
-  if (outlet_ != nullptr) {
-    v1::RingHeader header;
-    *header.mutable_state() = mine;
-    outlet_->stream->Send(header, {}, nullptr);
-    for (const v1::RingHeader& waiting : waiting_) outlet_->stream->Send(waiting, {}, nullptr);
-    waiting_.clear();
-    right_ = outlet_;
-  }
+  // Both happen under the lock. As soon as this worker's state is sent, values may arrive that this worker must
+  // keep and pass on.
+  if (right_.exists()) right_.Open(mine);
   AddState(ring_epoch, mine);
   TimePoint log_at = Now() + kLogEvery;
-  while (Fault(ring_epoch).ok() && !agreed_.has_value()) {
-    std::vector<std::string> missing;
-    for (int worker = 0; worker < workers(); ++worker) {
-      if (!states_[static_cast<size_t>(worker)].has_value()) missing.push_back(name(worker));
-    }
-    const std::string wanted =
-        left_ == nullptr ? absl::StrCat(name(left()), " to connect")
-                         : absl::StrCat("all workers; not heard from: ", absl::StrJoin(missing, ", "));
+  while (Fault(ring_epoch).ok() && !states_.agreement().has_value()) {
+    const std::string wanted = left_.connected()
+                                   ? absl::StrCat("all workers; not heard from: ", states_.Missing())
+                                   : absl::StrCat(name(left()), " to connect");
     if (Now() >= deadline) return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
     if (Now() >= log_at) {
-      LogWait(absl::StrCat("waiting for ", wanted));
+      if (options_.say) options_.say(absl::StrCat("waiting for ", wanted));
       log_at += kLogEvery;
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
   }
   CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
-  return *agreed_;
-}
-
-void Member::Retire(std::shared_ptr<Outlet> outlet) {
-  if (outlet == nullptr) return;
-  const TimePoint limit = Now() + kLastWords;
-  {
-    MutexLock lock(mutex_);
-    while (!outlet->closed && Now() < limit) changed_.WaitUntil(mutex_, limit);
-  }
-  Drop(std::move(outlet));
-}
-
-void Member::Drop(std::shared_ptr<Outlet> outlet) {
-  if (outlet == nullptr) return;
-  // Other threads hold the link only during a Send(), which does not block. The stream's own thread may be
-  // one of them, and must not be the thread that waits for the end of the stream.
-  while (outlet.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return *states_.agreement();
 }
 
 void Member::AddState(int64_t ring_epoch, const v1::RingState& state) {
-  states_[static_cast<size_t>(state.worker())] = state;
-  std::vector<v1::RingState> states;
-  for (const auto& one : states_) {
-    if (!one.has_value()) return;
-    states.push_back(*one);
-  }
-  auto agreement = Agree(std::move(states), options_.names);
-  if (agreement.ok()) {
-    Take(*std::move(agreement), ring_epoch);
-  } else if (ended_.ok()) {
-    ended_ = agreement.status();
-  }
+  const absl::Status added = states_.Add(ring_epoch, state);
+  if (!added.ok() && ended_.ok()) ended_ = added;
   changed_.NotifyAll();
-}
-
-void Member::Take(Agreement agreement, int64_t ring_epoch) {
-  agreement.ring_epoch = ring_epoch;
-  // If the devices sum the gradients, only the records go round the ring.
-  const bool by_devices = !agreement.library.empty();
-  agreement.ring = std::make_shared<Ring>(
-      Ring::Options{.worker = options_.worker,
-                    .version = agreement.states[static_cast<size_t>(agreement.source)].progress().version(),
-                    .plan = by_devices ? ChunkPlan::Make(0, workers()) : plan_,
-                    .variable_begins = variable_begins_},
-      [this, ring_epoch](const v1::RingHeader& header, net::FloatSpans payload,
-                         const std::shared_ptr<const void>& owner) {
-        SendRight(ring_epoch, header, payload, owner);
-      });
-  if (agreement.passes && agreement.source != options_.worker) {
-    passed_ = std::make_shared<AlignedBuffer>(options_.state_size);
-  }
-  agreed_ = std::move(agreement);
 }
 
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
@@ -312,40 +232,32 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
     TimePoint deadline) {
   if (agreement.source == options_.worker) {
     const std::shared_ptr<const AlignedBuffer> mine = state();
-    for (int64_t offset = 0; offset < mine->size(); offset += kMaxChunkFloats) {
-      v1::RingHeader header;
-      header.mutable_values()->set_offset(offset);
-      const int64_t count = std::min(kMaxChunkFloats, mine->size() - offset);
-      const absl::Span<const float> values(mine->data() + offset, static_cast<size_t>(count));
-      SendRight(agreement.ring_epoch, header, {&values, 1}, mine);
-    }
+    right_.SendValues(agreement.ring_epoch, mine);
     return mine;
   }
   MutexLock lock(mutex_);
-  while (Fault(agreement.ring_epoch).ok() && passed_size_ < options_.state_size) {
+  while (Fault(agreement.ring_epoch).ok() && states_.received() < options_.state_size) {
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the values of ", name(agreement.source),
-                                                      " have not arrived in time: ", passed_size_, " of ",
-                                                      options_.state_size));
+                                                      " have not arrived in time: ", states_.received(),
+                                                      " of ", options_.state_size));
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
   }
   CAIRN_RETURN_IF_ERROR(Fault(agreement.ring_epoch));
-  return std::shared_ptr<const AlignedBuffer>(passed_);
+  return std::shared_ptr<const AlignedBuffer>(states_.values());
 }
 
 // --- The end ---
 
 void Member::Complete() {
-  std::shared_ptr<Outlet> right;
   {
     MutexLock lock(mutex_);
     complete_ = true;
-    right = right_;
   }
   v1::RingHeader header;
   header.mutable_bye();
-  if (right != nullptr) right->stream->Send(header, {}, nullptr);
+  if (const auto right = right_.stream(); right != nullptr) right->Send(header, {}, nullptr);
 }
 
 void Member::Leave(const absl::Status& why, Duration limit) {
@@ -359,40 +271,31 @@ void Member::Leave(const absl::Status& why, Duration limit) {
   }
   if (!complete) Break(ring_epoch, why);
   MutexLock lock(mutex_);
-  if (outlet_ == nullptr) return;
+  if (!right_.connected()) return;
   const auto heard = [this, complete]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return outlet_->closed || (complete && right_bye_ && left_bye_);
+    return right_.closed() || (complete && right_.bye() && left_.bye());
   };
   while (!heard() && Now() < deadline) changed_.WaitUntil(mutex_, deadline);
 }
 
 void Member::Beat() {
-  const Duration every = std::min<Duration>(kBeatEvery, options_.lease / 4);
-  TimePoint last = Now();
-  for (;;) {
-    std::shared_ptr<Outlet> right;
-    int64_t ring_epoch;
-    std::string lost;
-    {
-      MutexLock lock(mutex_);
-      const TimePoint wake = Now() + every;
-      while (!stopping_ && Now() < wake) changed_.WaitUntil(mutex_, wake);
-      if (stopping_) return;
-      const TimePoint now = Now();
-      // This process was suspended: what arrived meanwhile has not been read yet.
-      if (now - std::exchange(last, now) > options_.lease / 2) left_heard_ = now;
-      right = right_;
-      ring_epoch = ring_epoch_;
-      if (left_ != nullptr && now - left_heard_ > options_.lease && !left_bye_) {
-        lost = absl::StrCat("lost ", name(left()), InStep(), ": not heard from for ",
-                            ToSeconds(options_.lease), " s");
-      }
+  int64_t ring_epoch;
+  std::string lost;
+  {
+    MutexLock lock(mutex_);
+    const TimePoint now = Now();
+    // This process was suspended: what arrived meanwhile has not been read yet.
+    if (now - std::exchange(last_beat_, now) > options_.lease / 2) left_.Hear(now);
+    ring_epoch = ring_epoch_;
+    if (left_.IsSilent(now)) {
+      lost = absl::StrCat("lost ", name(left()), states_.InStep(), ": not heard from for ",
+                          ToSeconds(options_.lease), " s");
     }
-    v1::RingHeader header;
-    header.mutable_beat();
-    if (right != nullptr) right->stream->Send(header, {}, nullptr);
-    if (!lost.empty()) Break(ring_epoch, absl::AbortedError(lost));
   }
+  v1::RingHeader header;
+  header.mutable_beat();
+  if (const auto right = right_.stream(); right != nullptr) right->Send(header, {}, nullptr);
+  if (!lost.empty()) Break(ring_epoch, absl::AbortedError(lost));
 }
 
 }  // namespace cairn::allreduce

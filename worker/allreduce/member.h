@@ -12,6 +12,9 @@
 // stream belongs to one ring epoch, and a worker adopts a higher number of a neighbour. So all workers reach
 // the same number, and no message of an older ring epoch is mistaken for a current one.
 //
+// The member owns the ring epoch. `LeftNeighbour` and `RightNeighbour` are its two ends, `StateExchange` is what
+// the workers of a ring epoch agree on.
+//
 // Must be made before the listener that calls it, and must outlive the listener. Form(), PassState() and
 // Leave() are called by one thread, everything else by any thread.
 #pragma once
@@ -19,7 +22,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +33,11 @@
 #include "common/memory/aligned_buffer.h"
 #include "common/net/cluster/placement.h"
 #include "common/net/data_channel/data_endpoint.h"
-#include "common/system/thread.h"
+#include "common/system/ticker.h"
 #include "worker/allreduce/agreement.h"
-#include "worker/allreduce/ring.h"
+#include "worker/allreduce/left_neighbour.h"
+#include "worker/allreduce/right_neighbour.h"
+#include "worker/allreduce/state_exchange.h"
 #include "worker/peer/chunks.h"
 #include "worker/peer/link.h"
 
@@ -94,42 +98,24 @@ class Member final : public RingHost {
 
  private:
   struct Inlet;
-  struct Outlet;
 
   int workers() const { return static_cast<int>(options_.names.size()); }
   int left() const { return (options_.worker + workers() - 1) % workers(); }
   int right() const { return (options_.worker + 1) % workers(); }
-  // " in step 7", for messages.
-  std::string InStep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Ends ring epoch `ring_epoch`; the next one is `next`.
   void BreakTo(int64_t ring_epoch, int64_t next, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void Break(int64_t ring_epoch, const absl::Status& why) { BreakTo(ring_epoch, ring_epoch + 1, why); }
   // Why the ring epoch cannot continue, or cannot be formed; OK while it can.
   absl::Status Fault(int64_t ring_epoch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendRight(int64_t ring_epoch, const v1::RingHeader& header, net::FloatSpans payload,
-                 const std::shared_ptr<const void>& owner) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<Agreement> FormOnce(int64_t ring_epoch, const v1::RingState& mine, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<v1::GreetResponse> GreetRight(int64_t ring_epoch, TimePoint deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Gives an old link a moment to pass on the reason for its end, then destroys it.
-  void Retire(std::shared_ptr<Outlet> outlet) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Destroys the link when no other thread uses it.
-  static void Drop(std::shared_ptr<Outlet> outlet);
   void AddState(int64_t ring_epoch, const v1::RingState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Take(Agreement agreement, int64_t ring_epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LogWait(const std::string& text) const {
-    if (options_.say) options_.say(text);
-  }
 
   // Calls by the left neighbour.
-
-  // For a handshake by another process of the left neighbour, while the stream of the first process is open.
-  // FAILED_PRECONDITION if the first process is alive, UNAVAILABLE until this worker knows whether it is
-  // alive.
-  absl::Status CheckLeftIsGone(const v1::GreetRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -137,15 +123,14 @@ class Member final : public RingHost {
   absl::Status OnValues(int64_t ring_epoch, const v1::StateChunk& chunk, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLeftClosed(int64_t ring_epoch, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnRightClosed(Outlet& outlet, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnRightBye() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnRightClosed(int64_t ring_epoch, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
-  const std::unique_ptr<RingPeer> peer_;
-  const v1::Process process_;
-  const std::vector<int64_t> variable_begins_;
-  const ChunkPlan plan_;
+  const v1::GreetRequest greeting_;  // without the ring epoch
+
+  // Synchronises itself. Its lock is taken after mutex_, if both are held.
+  RightNeighbour right_;
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -153,27 +138,12 @@ class Member final : public RingHost {
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // why the last ring epoch ended
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);   // not OK: the ring is not formed again
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // State of the ring epoch.
-  std::shared_ptr<RingStream> left_ ABSL_GUARDED_BY(mutex_);  // null: not connected
-  uint64_t left_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::Process left_process_ ABSL_GUARDED_BY(mutex_);  // the process that sent the last answered handshake
-  // Another process that claims to be the left neighbour while the first one's stream is open: its
-  // incarnation, and the time of its first handshake.
-  uint64_t contender_ ABSL_GUARDED_BY(mutex_) = 0;
-  TimePoint contended_at_ ABSL_GUARDED_BY(mutex_);
-  TimePoint left_heard_ ABSL_GUARDED_BY(mutex_);
-  bool left_bye_ ABSL_GUARDED_BY(mutex_) = false;
-  bool right_bye_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<Outlet> right_ ABSL_GUARDED_BY(mutex_);        // null: not open
-  std::vector<v1::RingHeader> waiting_ ABSL_GUARDED_BY(mutex_);  // to be sent when right_ is open
-  std::vector<std::optional<v1::RingState>> states_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Agreement> agreed_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<AlignedBuffer> passed_ ABSL_GUARDED_BY(mutex_);  // the state of the source
-  int64_t passed_size_ ABSL_GUARDED_BY(mutex_) = 0;                // elements received
+  LeftNeighbour left_ ABSL_GUARDED_BY(mutex_);
+  StateExchange states_ ABSL_GUARDED_BY(mutex_);
 
-  std::shared_ptr<Outlet> outlet_;  // used by the forming thread: right_, or the previous one
-  Thread beats_;
+  TimePoint last_beat_;            // used by the heartbeat thread
+  std::unique_ptr<Ticker> beats_;  // null: there is only one worker
 };
 
 }  // namespace cairn::allreduce

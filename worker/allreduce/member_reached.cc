@@ -2,7 +2,6 @@
 // links.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,24 +9,61 @@
 #include "common/core/status.h"
 #include "common/net/grpc/grpc_util.h"
 #include "worker/allreduce/member.h"
-#include "worker/allreduce/member_links.h"
 
 namespace cairn::allreduce {
+namespace {
 
-absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
+// Whether the left neighbour greets the right worker, and trains the same job.
+absl::Status CheckGreeting(const Member::Options& options, int left, const v1::GreetRequest& request) {
   const auto refuse = [](const auto&... text) {
     return absl::FailedPreconditionError(absl::StrCat(text...));
   };
-  CAIRN_RETURN_IF_ERROR(CheckCaller(request, options_.cluster_hash));
-  if (request.to() != options_.worker || request.from() != left()) {
-    return refuse("it is worker ", options_.worker, " of ", workers(), ", whose left neighbour is worker ",
-                  left(), ", but was greeted as worker ", request.to(), " by worker ", request.from());
+  CAIRN_RETURN_IF_ERROR(CheckCaller(request, options.cluster_hash));
+  if (request.to() != options.worker || request.from() != left) {
+    return refuse("it is worker ", options.worker, " of ", options.names.size(),
+                  ", whose left neighbour is worker ", left, ", but was greeted as worker ", request.to(),
+                  " by worker ", request.from());
   }
   const std::string differences =
-      client::DifferencesFrom({.task = options_.task, .job = options_.job, .variables = options_.variables},
+      client::DifferencesFrom({.task = options.task, .job = options.job, .variables = options.variables},
                               request.job(), "with the caller");
   if (!differences.empty()) return refuse("it trains another job than the caller: ", differences);
+  return absl::OkStatus();
+}
 
+// A record or a gradient from the left neighbour. Null `ring`: it is not formed yet.
+absl::Status PassToRing(Ring* ring, const v1::RingHeader& header, net::Payload payload) {
+  if (ring == nullptr) {
+    return absl::InvalidArgumentError("ring: a step began before all states had arrived");
+  }
+  return header.has_record() ? ring->OnRecord(header.record()) : ring->OnGradient(header.gradient(), payload);
+}
+
+// Why a ring epoch ends with a link that ended with `status`.
+absl::Status LossOf(const std::string& neighbour, const std::string& in_step, const absl::Status& status) {
+  if (!IsLoss(status)) return status;
+  return absl::AbortedError(absl::StrCat("lost ", neighbour, in_step, ": ", status.message()));
+}
+
+}  // namespace
+
+// A stream from the left neighbour.
+struct Member::Inlet final : RingHandler {
+  Inlet(Member& member_in, std::shared_ptr<RingStream> back_in)
+      : back(std::move(back_in)), member(member_in) {}
+
+  absl::Status OnFrame(const v1::RingHeader& header, net::Payload payload) override {
+    return member.OnLeftFrame(*this, header, payload);
+  }
+  void OnClosed(const absl::Status& status) override { member.OnLeftClosed(ring_epoch, status); }
+
+  const std::shared_ptr<RingStream> back;
+  Member& member;
+  int64_t ring_epoch = 0;  // 0: no Hello received. Used by threads of the transport
+};
+
+absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse* response) {
+  CAIRN_RETURN_IF_ERROR(CheckGreeting(options_, left(), request));
   int64_t ring_epoch;
   bool restarted;
   {
@@ -36,9 +72,9 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
     if (absl::IsCancelled(ended_)) return absl::UnavailableError("this worker is being stopped");
     if (!ended_.ok()) return ended_;
     ring_epoch = ring_epoch_;
-    restarted = left_ != nullptr && left_incarnation_ != request.incarnation();
-    if (restarted) CAIRN_RETURN_IF_ERROR(CheckLeftIsGone(request));
-    left_process_ = request.process();
+    restarted = left_.IsRestart(request);
+    if (restarted) CAIRN_RETURN_IF_ERROR(left_.CheckIsGone(request, std::chrono::steady_clock::now()));
+    left_.SetProcess(request.process());
   }
   if (restarted || request.ring_epoch() > ring_epoch) {
     BreakTo(ring_epoch, std::max(request.ring_epoch(), ring_epoch + (restarted ? 1 : 0)),
@@ -50,28 +86,6 @@ absl::Status Member::OnGreet(const v1::GreetRequest& request, v1::GreetResponse*
   response->set_ring_epoch(ring_epoch_);
   *response->mutable_data_endpoint() = net::ToProto(options_.data_endpoint);
   return absl::OkStatus();
-}
-
-absl::Status Member::CheckLeftIsGone(const v1::GreetRequest& request) {
-  const TimePoint now = std::chrono::steady_clock::now();
-  if (contender_ != request.incarnation()) {
-    contender_ = request.incarnation();
-    contended_at_ = now;
-  }
-  const auto describe = [](const v1::Process& process) {
-    return absl::StrCat("process ", process.pid(), " on ", process.host());
-  };
-  // A message received within a quarter of a lease does not prove that its sender lives: the sender may have
-  // died after sending it.
-  if (left_heard_ - contended_at_ > options_.lease / 4) {
-    contender_ = 0;
-    return absl::FailedPreconditionError(absl::StrCat(
-        name(left()), " is already running: ", describe(left_process_), " is alive, and this is ",
-        describe(request.process()), "; give every task an index of its own (--task_index, TF_CONFIG)"));
-  }
-  if (now - contended_at_ > options_.lease / 2) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(name(left()), " was ", describe(left_process_),
-                                             " until now: waiting to see whether that one is still alive"));
 }
 
 std::shared_ptr<RingHandler> Member::OnStream(std::shared_ptr<RingStream> back) {
@@ -88,10 +102,8 @@ absl::Status Member::OnHello(Inlet& inlet, const v1::RingHello& hello) {
     if (hello.ring_epoch() != ring_epoch_) {
       return absl::AbortedError(absl::StrCat("this worker is at ring epoch ", ring_epoch_));
     }
-    if (left_ == nullptr) {
-      left_ = inlet.back;
-      left_incarnation_ = hello.incarnation();
-      left_heard_ = std::chrono::steady_clock::now();
+    if (!left_.connected()) {
+      left_.Connect(inlet.back, hello.incarnation(), std::chrono::steady_clock::now());
       inlet.ring_epoch = hello.ring_epoch();
       changed_.NotifyAll();
       return absl::OkStatus();
@@ -112,8 +124,8 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     MutexLock lock(mutex_);
     const absl::Status fault = Fault(inlet.ring_epoch);
     if (!fault.ok() && !header.has_broken()) return fault;
-    left_heard_ = std::chrono::steady_clock::now();
-    if (agreed_.has_value()) ring = agreed_->ring;
+    left_.Hear(std::chrono::steady_clock::now());
+    ring = states_.ring();
   }
   absl::Status status;
   switch (header.kind_case()) {
@@ -125,28 +137,20 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
       break;
     case v1::RingHeader::kRecord:
     case v1::RingHeader::kGradient:
-      if (ring == nullptr) {
-        status = absl::InvalidArgumentError("ring: a step began before all states had arrived");
-      } else {
-        status = header.has_record() ? ring->OnRecord(header.record())
-                                     : ring->OnGradient(header.gradient(), payload);
-      }
+      status = PassToRing(ring.get(), header, payload);
       break;
     case v1::RingHeader::kBeat:
       break;
-    case v1::RingHeader::kBroken: {
-      const auto code = static_cast<absl::StatusCode>(header.broken().code());
-      const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
-      Break(inlet.ring_epoch, {known ? code : absl::StatusCode::kUnknown, header.broken().message()});
+    case v1::RingHeader::kBroken:
+      Break(inlet.ring_epoch, SentStatus(header.broken().code(), header.broken().message()));
       break;
-    }
     case v1::RingHeader::kBye: {
       v1::RingHeader answer;
       answer.mutable_bye();
       inlet.back->Send(answer, {}, nullptr);
       inlet.back->End(absl::OkStatus());  // when the answer has been sent
       MutexLock lock(mutex_);
-      left_bye_ = true;
+      left_.SetBye();
       changed_.NotifyAll();
       break;
     }
@@ -163,29 +167,19 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
 }
 
 absl::Status Member::OnState(int64_t ring_epoch, const v1::RingState& state) {
+  {
+    MutexLock lock(mutex_);
+    CAIRN_RETURN_IF_ERROR(states_.Check(state));
+  }
   const int worker = state.worker();
-  const v1::Progress& progress = state.progress();
-  constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
-  const int64_t offset = progress.version_offset();
-  if (worker < 0 || worker >= workers() || worker == options_.worker || progress.version() < 0 ||
-      offset > progress.version() || offset < -kMaxVersionOffset ||
-      progress.version() - offset > options_.job.final_version()) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: invalid state of worker ", worker, " of ",
-                                                   workers(), " at version ", progress.version(), ", offset ",
-                                                   offset, ", final version ", options_.job.final_version()));
-  }
-  if (progress.has_learning_rate() &&
-      !(std::isfinite(progress.learning_rate()) && progress.learning_rate() >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("ring: invalid learning rate ", progress.learning_rate()));
-  }
   if (right() != worker) {
     v1::RingHeader header;
     *header.mutable_state() = state;
-    SendRight(ring_epoch, header, {}, nullptr);
+    right_.Send(ring_epoch, header, {}, nullptr);
   }
   MutexLock lock(mutex_);
   if (ring_epoch != ring_epoch_) return absl::OkStatus();
-  if (states_[static_cast<size_t>(worker)].has_value()) {
+  if (states_.Has(worker)) {
     return absl::InvalidArgumentError(absl::StrCat("ring: worker ", worker, " has sent its state twice"));
   }
   AddState(ring_epoch, state);
@@ -200,14 +194,9 @@ absl::Status Member::OnValues(int64_t ring_epoch, const v1::StateChunk& chunk, n
   {
     MutexLock lock(mutex_);
     if (ring_epoch != ring_epoch_) return absl::OkStatus();
-    if (passed_ == nullptr || chunk.offset() != passed_size_ || count == 0 ||
-        bytes % static_cast<int64_t>(sizeof(float)) != 0 || count > passed_->size() - passed_size_) {
-      return absl::InvalidArgumentError(absl::StrCat("ring: ", bytes, " bytes of values at ", chunk.offset(),
-                                                     ", after ", passed_size_, " of ",
-                                                     passed_ == nullptr ? 0 : passed_->size(), " elements"));
-    }
-    passed = passed_;
-    forward = right() != agreed_->source;
+    CAIRN_RETURN_IF_ERROR(states_.CheckValues(chunk, bytes));
+    passed = states_.values();
+    forward = right() != states_.agreement()->source;
   }
   float* const to = passed->data() + chunk.offset();
   CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, to));
@@ -215,10 +204,10 @@ absl::Status Member::OnValues(int64_t ring_epoch, const v1::StateChunk& chunk, n
     v1::RingHeader header;
     *header.mutable_values() = chunk;
     const absl::Span<const float> values(to, static_cast<size_t>(count));
-    SendRight(ring_epoch, header, {&values, 1}, passed);
+    right_.Send(ring_epoch, header, {&values, 1}, passed);
   }
   MutexLock lock(mutex_);
-  if (ring_epoch == ring_epoch_) passed_size_ += count;
+  if (ring_epoch == ring_epoch_) states_.CountValues(count);
   changed_.NotifyAll();
   return absl::OkStatus();
 }
@@ -228,33 +217,22 @@ void Member::OnLeftClosed(int64_t ring_epoch, const absl::Status& status) {
   {
     MutexLock lock(mutex_);
     if (ring_epoch == 0 || ring_epoch != ring_epoch_) return;
-    if (complete_) left_bye_ = true;  // the neighbour ended without Bye, and sends nothing more
+    if (complete_) left_.SetBye();  // the neighbour ended without Bye, and sends nothing more
     changed_.NotifyAll();
-    if (left_bye_) return;
-    step = InStep();
+    if (left_.bye()) return;
+    step = states_.InStep();
   }
-  Break(ring_epoch,
-        IsLoss(status) ? absl::AbortedError(absl::StrCat("lost ", name(left()), step, ": ", status.message()))
-                       : status);
+  Break(ring_epoch, LossOf(name(left()), step, status));
 }
 
-void Member::OnRightClosed(Outlet& outlet, const absl::Status& status) {
+void Member::OnRightClosed(int64_t ring_epoch, const absl::Status& status) {
   std::string step;
   {
     MutexLock lock(mutex_);
-    outlet.closed = true;
     changed_.NotifyAll();
-    step = InStep();
+    step = states_.InStep();
   }
-  Break(outlet.ring_epoch, IsLoss(status) ? absl::AbortedError(absl::StrCat("lost ", name(right()), step,
-                                                                            ": ", status.message()))
-                                          : status);
-}
-
-void Member::OnRightBye() {
-  MutexLock lock(mutex_);
-  right_bye_ = true;
-  changed_.NotifyAll();
+  Break(ring_epoch, LossOf(name(right()), step, status));
 }
 
 }  // namespace cairn::allreduce
