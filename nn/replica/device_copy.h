@@ -12,6 +12,12 @@
 
 namespace cairn::nn {
 
+// Rounds up to an alignment that suits every device.
+constexpr int64_t PaddedFloats(int64_t floats) {
+  constexpr int64_t kAlignment = 64;
+  return (floats + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 class DeviceCopy {
  public:
   static absl::StatusOr<DeviceCopy> Create(kernels::Device& device, int64_t num_floats,

@@ -1,0 +1,59 @@
+// The steps of a model, or of one of its pipeline stages, for one batch size on one device: an op for each
+// layer, a reorder where a layer needs row-major input, and memory for every output.
+//
+// BuildStepGraph() makes it once; a Plan owns it and sets the addresses in it at each run. Used by the plan's
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/trace/trace.h"
+#include "kernels/device.h"
+#include "nn/layer/layer.h"
+#include "nn/model.h"
+#include "nn/replica/pipeline_stage.h"
+
+namespace cairn::nn {
+
+struct StepGraph {
+  // An activation, or an input. Views share the value of their input.
+  struct Value {
+    kernels::TensorDesc desc;
+    std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
+    const float* data = nullptr;                      // for an input, set at each run
+    bool needs_gradient = false;                      // true if it depends on a variable
+  };
+  // A layer, or a reorder between two layers.
+  struct Step {
+    std::string what;  // "layer 'conv2d'", for messages
+    // The same text, owned by the timeline's recorder; null without a recorder.
+    const char* kept = nullptr;
+    const char* name() const { return kept == nullptr ? what.c_str() : kept; }
+    std::unique_ptr<LayerOp> op{};
+    std::vector<int> inputs{};  // indices of values
+    int output = -1;
+    std::vector<int> variables{};  // indices in the model
+    // Set at each run.
+    std::vector<const float*> input_pointers{}, variable_pointers{};
+  };
+
+  const Value& output_of(const Step& step) const { return values[static_cast<size_t>(step.output)]; }
+  const Value& input_of(const Step& step, size_t input) const {
+    return values[static_cast<size_t>(step.inputs[input])];
+  }
+
+  std::vector<Value> values;  // the stage's inputs come first
+  std::vector<Step> steps;
+  std::vector<int> outputs;  // [output of the stage] index of the value
+};
+
+// `batch`: >= 1 examples. `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an
+// output is too large for any machine.
+absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage, int64_t batch,
+                                         kernels::Device& device, TraceRecorder* recorder);
+
+}  // namespace cairn::nn
