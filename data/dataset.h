@@ -19,21 +19,28 @@
 
 namespace cairn::data {
 
+// The targets of a data set.
+struct TargetInfo {
+  int64_t per_example = 1;  // floats in one example's target: 1 for a class index
+  // Largest class index + 1, including examples beyond DataOptions::limit; 0 if targets are not class
+  // indices.
+  int64_t num_classes = 0;
+  // The largest target + 1 if each example has several targets and all of them are non-negative integers,
+  // which may be class indices of positions; otherwise 0.
+  int64_t position_classes = 0;
+  // One example's target, of `per_example` elements: [] or [n], or a mask's [height,width].
+  Shape shape{};
+};
+
 // Immutable after loading; read from any thread.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual const Shape& example_shape() const = 0;  // [28,28,1]
-  virtual int64_t num_targets() const = 0;         // floats in one example's target: 1 for a class index
-  // Largest class index + 1, including examples beyond DataOptions::limit; 0 if targets are not class
-  // indices.
-  virtual int64_t num_classes() const = 0;
-  // The largest target + 1 if each example has several targets and all of them are non-negative integers,
-  // which may be class indices of positions; otherwise 0.
-  virtual int64_t position_classes() const { return 0; }
-  // The shape of one example's target, of num_targets() elements: [] or [n], or a mask's [height,width].
-  virtual Shape target_shape() const { return {num_targets()}; }
+  virtual TargetInfo target_info() const = 0;
+  int64_t num_targets() const { return target_info().per_example; }
+  int64_t num_classes() const { return target_info().num_classes; }
   // The name of the inputs in messages: "mnist.npz: x_train".
   virtual std::string inputs_name() const { return "inputs"; }
   // The target of example `index` [num_targets()], as Read() writes it; valid during the data set's lifetime.

@@ -24,10 +24,9 @@ class LabelledDataset final : public Dataset {
 
   int64_t size() const override { return size_; }
   const Shape& example_shape() const override { return example_shape_; }
-  int64_t num_targets() const override { return targets_.per_example; }
-  int64_t num_classes() const override { return targets_.num_classes; }
-  int64_t position_classes() const override { return targets_.position_classes; }
-  Shape target_shape() const override { return targets_.shape; }
+  TargetInfo target_info() const override {
+    return {targets_.per_example, targets_.num_classes, targets_.position_classes, targets_.shape};
+  }
   absl::Status status() const override { return inputs_->status(); }
   std::string inputs_name() const override { return inputs_name_; }
   absl::Span<const float> Target(int64_t index) const override;

@@ -19,7 +19,7 @@ constexpr int64_t kMaxCheckedValues = int64_t{64} << 20;
 
 // "; first: FILE: example 7 has 12" for the first class index that is not below `limit`; empty: none.
 std::string FirstLabelFrom(const data::Dataset& dataset, int64_t limit) {
-  if (std::max(dataset.num_classes(), dataset.position_classes()) <= limit) return "";
+  if (std::max(dataset.num_classes(), dataset.target_info().position_classes) <= limit) return "";
   for (int64_t i = 0; i < dataset.size(); ++i) {
     for (const float label : dataset.Target(i)) {
       if (label >= static_cast<float>(limit)) {
@@ -43,11 +43,12 @@ std::string FirstFault(const nn::LossSpec& loss, const data::Dataset& dataset) {
 absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const data::Dataset& dataset,
                           std::vector<std::string>& remarks) {
   const int64_t width = nn::MakeLossParams(loss, output, 1).width;
+  const data::TargetInfo targets = dataset.target_info();
   const absl::Status fits = nn::CheckTargets(loss, output,
-                                             {.num_targets = dataset.num_targets(),
-                                              .num_classes = dataset.num_classes(),
-                                              .position_classes = dataset.position_classes(),
-                                              .shape = dataset.target_shape()});
+                                             {.num_targets = targets.per_example,
+                                              .num_classes = targets.num_classes,
+                                              .position_classes = targets.position_classes,
+                                              .shape = targets.shape});
   if (!fits.ok()) {
     const bool binary = loss.kind == kernels::LossKind::kBinaryCrossentropy;
     return absl::InvalidArgumentError(absl::StrCat(

@@ -114,8 +114,7 @@ class FlatImages final : public Dataset {
  public:
   int64_t size() const override { return 12; }
   const Shape& example_shape() const override { return shape_; }
-  int64_t num_targets() const override { return 1; }
-  int64_t num_classes() const override { return 12; }
+  TargetInfo target_info() const override { return {.num_classes = 12, .shape = {1}}; }
   Augmentation augmentation() const override { return {.crop = 3}; }
   float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
     std::fill(inputs.begin(), inputs.end(), static_cast<float>(index + 1));

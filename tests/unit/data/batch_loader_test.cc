@@ -21,8 +21,7 @@ class CountingDataset final : public Dataset {
   explicit CountingDataset(int64_t size, bool weighted = false) : size_(size), weighted_(weighted) {}
   int64_t size() const override { return size_; }
   const Shape& example_shape() const override { return shape_; }
-  int64_t num_targets() const override { return 2; }
-  int64_t num_classes() const override { return 0; }
+  TargetInfo target_info() const override { return {.per_example = 2, .shape = {2}}; }
   bool weighted() const override { return weighted_; }
   float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
     ++reads;
@@ -91,8 +90,7 @@ class DatasetOnDisk final : public Dataset {
  public:
   int64_t size() const override { return 40; }
   const Shape& example_shape() const override { return shape_; }
-  int64_t num_targets() const override { return 1; }
-  int64_t num_classes() const override { return 1; }
+  TargetInfo target_info() const override { return {.num_classes = 1, .shape = {1}}; }
   void Prefetch(absl::Span<const uint32_t> examples) const override {
     announced_.insert(examples.begin(), examples.end());
     largest_ = std::max(largest_, examples.size());

@@ -511,13 +511,13 @@ TEST(LoadTrainingDataFromNpz, TargetsMayHaveOneValueForEachPixel) {
   };
   const auto mask = load(Npy("|u1", "(1, 2, 2)", Bytes({0, 2, 1, 0})));
   ASSERT_TRUE(mask.ok()) << mask.status();
-  EXPECT_EQ(mask->train->target_shape(), Shape({2, 2}));
-  EXPECT_EQ(mask->train->position_classes(), 3);
+  EXPECT_EQ(mask->train->target_info().shape, Shape({2, 2}));
+  EXPECT_EQ(mask->train->target_info().position_classes, 3);
   EXPECT_EQ(mask->train->num_classes(), 0);
   EXPECT_THAT(ReadExample(*mask->train, 0).target, ElementsAre(0, 2, 1, 0));
   const auto signs = load(Npy("|i1", "(1, 2, 2)", Bytes({0, 255, 1, 0})));
   ASSERT_TRUE(signs.ok()) << signs.status();
-  EXPECT_EQ(signs->train->position_classes(), 0) << "-1 is no class";
+  EXPECT_EQ(signs->train->target_info().position_classes, 0) << "-1 is no class";
   EXPECT_THAT(std::string(load(Npy("|u1", "(1, 2, 2)", Bytes({0, 2, 1, 0})), {.augmentation = {.flip = true}})
                               .status()
                               .message()),

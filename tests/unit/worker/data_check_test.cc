@@ -34,9 +34,7 @@ class Amounts final : public data::Dataset {
   explicit Amounts(std::vector<float> targets) : targets_(std::move(targets)) {}
   int64_t size() const override { return static_cast<int64_t>(targets_.size()); }
   const Shape& example_shape() const override { return shape_; }
-  int64_t num_targets() const override { return 1; }
-  int64_t num_classes() const override { return 0; }
-  Shape target_shape() const override { return {}; }
+  data::TargetInfo target_info() const override { return {}; }
   absl::Span<const float> Target(int64_t index) const override {
     return absl::MakeConstSpan(targets_).subspan(static_cast<size_t>(index), 1);
   }

@@ -23,8 +23,7 @@ class SmallNumbers final : public data::Dataset {
 
   int64_t size() const override { return kSize; }
   const Shape& example_shape() const override { return shape_; }
-  int64_t num_targets() const override { return 1; }
-  int64_t num_classes() const override { return 0; }
+  data::TargetInfo target_info() const override { return {.shape = {1}}; }
   bool weighted() const override { return weighted_; }
   float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
     inputs[0] = 1;
@@ -42,8 +41,7 @@ class OneNaN final : public data::Dataset {
  public:
   int64_t size() const override { return numbers_.size(); }
   const Shape& example_shape() const override { return numbers_.example_shape(); }
-  int64_t num_targets() const override { return 1; }
-  int64_t num_classes() const override { return 0; }
+  data::TargetInfo target_info() const override { return {.shape = {1}}; }
   std::string inputs_name() const override { return "test.csv"; }
   float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
     const float weight = numbers_.Read(index, inputs, target);
