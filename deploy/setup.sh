@@ -13,7 +13,7 @@ packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev libomp-19-dev
-  python3 python3-venv python3-grpcio python3-numpy python3-yaml spin dpkg-dev file curl
+  python3 python3-venv python3-grpcio python3-numpy python3-yaml spin universal-ctags dpkg-dev file curl
 )
 
 case "${1-}" in
