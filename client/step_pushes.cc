@@ -10,7 +10,7 @@
 #include "client/transport/request.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
-#include "common/net/data_channel/shared_buffer.h"
+#include "common/net/data_channel/shared_memory/shared_buffer.h"
 #include "common/net/grpc/backoff.h"
 #include "common/net/grpc/unreachable.h"
 #include "common/net/wire/codec.h"

@@ -6,8 +6,8 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/data_endpoint.h"
-#include "common/net/data_channel/fragments.h"
-#include "common/net/data_channel/stream.h"
+#include "common/net/data_channel/stream/fragments.h"
+#include "common/net/data_channel/stream/stream.h"
 
 namespace cairn::client {
 namespace {

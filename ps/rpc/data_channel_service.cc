@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "common/net/data_channel/fragments.h"
-#include "common/net/data_channel/stream.h"
+#include "common/net/data_channel/stream/fragments.h"
+#include "common/net/data_channel/stream/stream.h"
 #include "common/net/wire/outbox.h"
 #include "ps/rpc/session.h"
 

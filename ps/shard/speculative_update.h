@@ -25,7 +25,7 @@
 #include "absl/types/span.h"
 #include "common/core/mutex.h"
 #include "common/memory/aligned_buffer.h"
-#include "common/net/data_channel/credit_limit.h"
+#include "common/net/data_channel/stream/credit_limit.h"
 #include "common/net/wire/update_chunk.h"
 #include "common/system/thread_pool.h"
 #include "common/trace/trace.h"

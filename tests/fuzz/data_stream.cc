@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "common/core/status.h"
-#include "common/net/data_channel/socket.h"
-#include "common/net/data_channel/stream.h"
+#include "common/net/data_channel/socket/socket.h"
+#include "common/net/data_channel/stream/stream.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/data_endpoint.h"
-#include "common/net/data_channel/stream.h"
+#include "common/net/data_channel/stream/stream.h"
 #include "worker/peer/chunks.h"
 
 namespace cairn::allreduce {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/net/data_channel/stream.h"
+#include "common/net/data_channel/stream/stream.h"
 
 namespace cairn::split {
 

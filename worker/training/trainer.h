@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "client/exchange.h"
 #include "common/core/clock.h"
-#include "common/net/data_channel/shared_buffer.h"
+#include "common/net/data_channel/shared_memory/shared_buffer.h"
 #include "common/system/fault_points.h"
 #include "common/trace/trace.h"
 #include "data/batch_loader.h"

@@ -4,8 +4,8 @@
 
 #include "common/core/status.h"
 #include "common/net/cluster/host_port.h"
-#include "common/net/data_channel/socket.h"
-#include "common/net/data_channel/tcp_socket.h"
+#include "common/net/data_channel/socket/socket.h"
+#include "common/net/data_channel/socket/tcp_socket.h"
 
 namespace cairn::net {
 namespace {

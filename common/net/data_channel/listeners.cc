@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "common/net/data_channel/wire.h"
+#include "common/net/data_channel/stream/wire.h"
 #include "common/net/security/seal.h"
 
 namespace cairn::net {

@@ -13,9 +13,9 @@
 #include "common/core/clock.h"
 #include "common/core/file_descriptor.h"
 #include "common/net/data_channel/data_endpoint.h"
-#include "common/net/data_channel/descriptor_reserve.h"
-#include "common/net/data_channel/socket.h"
-#include "common/net/data_channel/tcp_socket.h"
+#include "common/net/data_channel/socket/descriptor_reserve.h"
+#include "common/net/data_channel/socket/socket.h"
+#include "common/net/data_channel/socket/tcp_socket.h"
 
 namespace cairn::net {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "common/net/data_channel/descriptor_reserve.h"
-#include "common/net/data_channel/tcp_socket.h"
+#include "common/net/data_channel/socket/descriptor_reserve.h"
+#include "common/net/data_channel/socket/tcp_socket.h"
 #include "common/net/server/flood_guard.h"
 #include "common/system/thread.h"
 #include "grpcpp/security/server_credentials.h"

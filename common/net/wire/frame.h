@@ -28,7 +28,7 @@ inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMax
 using FloatSpans = absl::Span<const absl::Span<const float>>;
 
 // Zero-copy payload bytes that are still in the sender's memory: borrowed or mapped
-// (data_channel/peer_memory.h). One thread.
+// (data_channel/shared_memory/peer_memory.h). One thread.
 class BorrowedBytes {
  public:
   virtual ~BorrowedBytes() = default;
@@ -42,7 +42,7 @@ class BorrowedBytes {
 
   // Mapped bytes, for use in place. They stay valid after the end of the stream. The sender changes them only
   // after the exchange that this message belongs to has notified it that they were used. If that never
-  // happens, the bytes never change (data_channel/shared_buffer.h).
+  // happens, the bytes never change (data_channel/shared_memory/shared_buffer.h).
   struct Kept {
     std::shared_ptr<const void> owner;
     absl::Span<const absl::Span<const char>> runs;  // the list is valid as long as this object

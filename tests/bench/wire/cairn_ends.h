@@ -18,7 +18,7 @@
 #include "client/transport/request.h"
 #include "client/transport/server_session.h"
 #include "common/memory/aligned_buffer.h"
-#include "common/net/data_channel/shared_buffer.h"
+#include "common/net/data_channel/shared_memory/shared_buffer.h"
 
 namespace cairn::bench {
 

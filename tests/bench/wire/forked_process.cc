@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "common/net/data_channel/socket.h"
+#include "common/net/data_channel/socket/socket.h"
 #include "common/net/grpc/grpc_util.h"
 
 namespace cairn::bench {

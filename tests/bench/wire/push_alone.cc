@@ -12,9 +12,9 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
-#include "common/net/data_channel/fragments.h"
 #include "common/net/data_channel/listeners.h"
-#include "common/net/data_channel/stream.h"
+#include "common/net/data_channel/stream/fragments.h"
+#include "common/net/data_channel/stream/stream.h"
 #include "common/system/thread.h"
 
 namespace cairn::bench {

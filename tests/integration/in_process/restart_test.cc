@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/job_end.h"
-#include "common/net/data_channel/shared_buffer.h"
+#include "common/net/data_channel/shared_memory/shared_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"
