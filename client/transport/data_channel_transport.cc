@@ -96,17 +96,14 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
  private:
   explicit DataFrameStream(FrameHandler& handler) : handler_(handler) {}
 
-  absl::Span<char> DestinationFor(absl::Span<const char> header, size_t bytes) override {
-    v1::ServerHeader parsed;
-    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) return {};
-    return handler_.DestinationFor(parsed, bytes);
-  }
-  absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
-    v1::ServerHeader parsed;
-    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) override {
+    if (!header_.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
       return absl::InvalidArgumentError("frame: malformed header");
     }
-    handler_.OnFrame(parsed, payload);
+    return handler_.BeginFrame(header_, bytes);
+  }
+  absl::Status Complete(net::Payload payload) override {
+    handler_.CompleteFrame(payload);
     return absl::OkStatus();
   }
   void OnEnd(const absl::Status& status) override {
@@ -114,6 +111,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
   }
 
   FrameHandler& handler_;
+  v1::ServerHeader header_;  // of the message that is being received
   std::unique_ptr<net::DataStream> stream_;
 };
 

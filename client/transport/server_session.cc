@@ -43,34 +43,39 @@ absl::Status ServerSession::status() const {
   return status_;
 }
 
-absl::Span<char> ServerSession::DestinationFor(const v1::ServerHeader& header, size_t bytes) {
-  if (!header.has_chunk() || bytes == 0 || bytes % sizeof(float) != 0) return {};
-  MutexLock lock(mutex_);
-  const auto found = requests_.find(header.request_id());
-  if (found == requests_.end() || found->second.values == nullptr) return {};
-  const absl::Span<float> place =
-      found->second.values->DestinationFor(header.chunk(), static_cast<int64_t>(bytes / sizeof(float)));
-  return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
-}
-
-void ServerSession::OnFrame(const v1::ServerHeader& header, net::Payload payload) {
-  OnDone on_done;
-  absl::StatusOr<v1::Done> result = header.done();
+absl::Span<char> ServerSession::BeginFrame(const v1::ServerHeader& header, size_t bytes) {
+  frame_ = &header;
   {
     MutexLock lock(mutex_);
     const auto found = requests_.find(header.request_id());
-    if (found == requests_.end()) return;  // the request failed here before its last frame arrived
-    if (header.has_chunk()) {
-      ChunkSink* const values = found->second.values.get();
-      absl::Status status = values != nullptr ? values->Add(header.chunk(), payload)
-                                              : absl::InternalError("values that were not requested");
-      if (status.ok()) return;
-      result = std::move(status);
-    } else if (header.done().code() != 0) {
-      result = absl::Status(static_cast<absl::StatusCode>(header.done().code()), header.done().message());
-    }
-    on_done = std::move(found->second.on_done);
-    requests_.erase(found);
+    frame_request_ = found == requests_.end() ? nullptr : &found->second;
+  }
+  if (frame_request_ == nullptr || frame_request_->values == nullptr) return {};
+  if (!header.has_chunk() || bytes == 0 || bytes % sizeof(float) != 0) return {};
+  const absl::Span<float> place =
+      frame_request_->values->DestinationFor(header.chunk(), static_cast<int64_t>(bytes / sizeof(float)));
+  return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
+}
+
+void ServerSession::CompleteFrame(net::Payload payload) {
+  if (frame_request_ == nullptr) return;
+  absl::StatusOr<v1::Done> result;
+  if (frame_->has_chunk()) {
+    ChunkSink* const values = frame_request_->values.get();
+    absl::Status status = values != nullptr ? values->Add(frame_->chunk(), payload)
+                                            : absl::InternalError("values that were not requested");
+    if (status.ok()) return;
+    result = std::move(status);
+  } else if (const v1::Done& done = frame_->done(); done.code() != 0) {
+    result = absl::Status(static_cast<absl::StatusCode>(done.code()), done.message());
+  } else {
+    result = done;
+  }
+  OnDone on_done = std::move(frame_request_->on_done);
+  frame_request_ = nullptr;
+  {
+    MutexLock lock(mutex_);
+    requests_.erase(frame_->request_id());
   }
   on_done(std::move(result));
 }

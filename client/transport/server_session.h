@@ -61,14 +61,19 @@ class ServerSession final : private FrameHandler {
     std::unique_ptr<ChunkSink> values;  // null when the answer has ended
     OnDone on_done;
   };
-  absl::Span<char> DestinationFor(const v1::ServerHeader& header, size_t bytes) override;
-  void OnFrame(const v1::ServerHeader& header, net::Payload payload) override;
+  absl::Span<char> BeginFrame(const v1::ServerHeader& header, size_t bytes) override;
+  void CompleteFrame(net::Payload payload) override;
   void OnClosed(const absl::Status& status) override;
 
   mutable Mutex mutex_;
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  // A request is added by any thread, and removed and used by the thread that receives only.
   std::map<uint64_t, Request> requests_ ABSL_GUARDED_BY(mutex_);
+  // The frame that is being received; used by the thread that receives. Null request: it has failed here
+  // before its last frame arrived.
+  const v1::ServerHeader* frame_ = nullptr;
+  Request* frame_request_ = nullptr;
   std::unique_ptr<FrameStream> stream_;  // constant after construction; destroyed first
 };
 

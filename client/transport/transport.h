@@ -22,12 +22,18 @@ using Timeout = std::chrono::milliseconds;
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // Returns the memory in which the payload of `bytes` bytes that follows this header should be received, so
-  // that it need not be copied; empty: any memory. The next call is OnFrame() with the payload in this
-  // memory. Not every transport calls this.
-  virtual absl::Span<char> DestinationFor(const v1::ServerHeader& /*header*/, size_t /*bytes*/) { return {}; }
+  // Each frame is one call of BeginFrame(), then one of CompleteFrame(), unless the stream ends in between.
+  // `header` is valid until the end of the second call. `bytes`: the size of the payload, if the transport can
+  // receive it in any memory, else 0. Returns the memory in which to receive those bytes, so that they need
+  // not be copied; empty: any memory.
+  virtual absl::Span<char> BeginFrame(const v1::ServerHeader& header, size_t bytes) = 0;
   // `payload` is valid during the call.
-  virtual void OnFrame(const v1::ServerHeader& header, net::Payload payload) = 0;
+  virtual void CompleteFrame(net::Payload payload) = 0;
+  // A whole frame.
+  void OnFrame(const v1::ServerHeader& header, net::Payload payload) {
+    BeginFrame(header, 0);
+    CompleteFrame(payload);
+  }
   // The last call. OK only when the client closed the stream.
   virtual void OnClosed(const absl::Status& status) = 0;
 };

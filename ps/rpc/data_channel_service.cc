@@ -73,18 +73,13 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
     session_ = std::make_unique<Session>(*server, self_.lock());
     return absl::OkStatus();
   }
-  absl::Span<char> DestinationFor(absl::Span<const char> header, size_t bytes) override {
-    v1::ClientHeader parsed;
-    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) return {};
-    return session_->DestinationFor(parsed, bytes);
-  }
-  absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
-    v1::ClientHeader parsed;
-    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) override {
+    if (!header_.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
       return absl::InvalidArgumentError("frame: malformed header");
     }
-    return session_->OnFrame(parsed, payload);
+    return session_->BeginFrame(header_, bytes);
   }
+  absl::Status Complete(net::Payload payload) override { return session_->CompleteFrame(payload); }
   bool OwesAnswer() override { return session_ != nullptr && session_->owes_answer(); }
   void OnEnd(const absl::Status&) override { session_.reset(); }
 
@@ -96,6 +91,7 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
   // Used by the stream's thread, from the handshake to the end. Session and sink refer to each other
   // until then.
   std::unique_ptr<Session> session_;
+  v1::ClientHeader header_;  // of the message that is being received
   std::unique_ptr<net::DataStream> stream_;
 };
 

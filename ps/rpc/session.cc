@@ -129,8 +129,32 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
 }  // namespace
 
 absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload payload) {
+  CAIRN_RETURN_IF_ERROR(BeginFrame(header, 0).status());
+  return CompleteFrame(payload);
+}
+
+absl::StatusOr<absl::Span<char>> Session::BeginFrame(const v1::ClientHeader& header, size_t bytes) {
+  frame_ = &header;
+  if (!header.has_chunk()) return absl::Span<char>();
+  const auto found = open_.find(header.request_id());
+  if (found == open_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame: chunk of request ", header.request_id(), ", which is not open"));
+  }
+  frame_request_ = &found->second;
+  const Open& open = *frame_request_;
+  if (bytes == 0 || bytes % sizeof(float) != 0 || !open.failure.ok() || open.push == nullptr) {
+    return absl::Span<char>();
+  }
+  const auto count = static_cast<int64_t>(bytes / sizeof(float));
+  const absl::Span<float> destination = open.push->DestinationFor(header.chunk(), count);
+  return absl::MakeSpan(reinterpret_cast<char*>(destination.data()), destination.size() * sizeof(float));
+}
+
+absl::Status Session::CompleteFrame(net::Payload payload) {
+  const v1::ClientHeader& header = *frame_;
   const uint64_t id = header.request_id();
-  if (header.kind_case() == v1::ClientHeader::kChunk) return OnChunk(id, header.chunk(), payload);
+  if (header.has_chunk()) return AddChunk(*frame_request_, header.chunk(), payload);
   if (!payload.empty()) return absl::InvalidArgumentError("frame: only chunks carry a payload");
 
   if (header.kind_case() == v1::ClientHeader::kEnd) {
@@ -301,23 +325,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
       });
 }
 
-absl::Span<char> Session::DestinationFor(const v1::ClientHeader& header, size_t bytes) {
-  const auto found = open_.find(header.request_id());
-  if (!header.has_chunk() || found == open_.end() || bytes == 0 || bytes % sizeof(float) != 0) return {};
-  const Open& open = found->second;
-  if (!open.failure.ok() || open.push == nullptr) return {};
-  const auto count = static_cast<int64_t>(bytes / sizeof(float));
-  const absl::Span<float> destination = open.push->DestinationFor(header.chunk(), count);
-  return {reinterpret_cast<char*>(destination.data()), destination.size() * sizeof(float)};
-}
-
-absl::Status Session::OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload) {
-  const auto found = open_.find(request_id);
-  if (found == open_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame: chunk of request ", request_id, ", which is not open"));
-  }
-  Open& open = found->second;
+absl::Status Session::AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload) {
   server_.metrics().received_bytes.Add(net::PayloadBytes(payload));
   open.received.bytes += net::PayloadBytes(payload);
   if (!open.failure.ok()) return absl::OkStatus();

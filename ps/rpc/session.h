@@ -1,7 +1,7 @@
 // One client's stream of frames (session.proto), over any transport.
 //
-// Owned by the transport for the lifetime of the stream; incomplete requests are discarded with it. OnFrame()
-// is called by one thread at a time. Answers go to the sink from any thread, even after the session is gone:
+// Owned by the transport for the lifetime of the stream; incomplete requests are discarded with it. Frames
+// are received by one thread at a time. Answers go to the sink from any thread, even after the session is gone:
 // they refer to the sink only.
 #pragma once
 
@@ -11,6 +11,8 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "common/net/wire/frame.h"
 #include "common/trace/trace.h"
@@ -51,13 +53,18 @@ class Session {
       : server_(server), sink_(std::move(sink)), permissions_(std::move(permissions)) {}
   ~Session();
 
-  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the frame breaks the protocol: the stream must end. If
-  // only the request fails, the client gets the error in the request's `done`.
+  // Each frame is one call of BeginFrame(), then one of CompleteFrame(), unless the stream ends in between.
+  // INVALID_ARGUMENT or RESOURCE_EXHAUSTED from either if the frame breaks the protocol: the stream must end.
+  // If only the request fails, the client gets the error in the request's `done`.
+  //
+  // `header` must be valid until the end of the second call. `bytes`: the size of the payload, if the
+  // transport can receive it in any memory, else 0. Returns the memory in which to receive those bytes;
+  // empty: any memory.
+  absl::StatusOr<absl::Span<char>> BeginFrame(const v1::ClientHeader& header, size_t bytes);
+  absl::Status CompleteFrame(net::Payload payload);
+  // A whole frame.
   absl::Status OnFrame(const v1::ClientHeader& header, net::Payload payload);
-  // Returns the memory in which to receive a payload of `bytes` bytes, if the next call is OnFrame() with
-  // this header; empty: any memory.
-  absl::Span<char> DestinationFor(const v1::ClientHeader& header, size_t bytes);
-  // Whether a request waits for its answer. Called from the thread of OnFrame().
+  // Whether a request waits for its answer. Called from the thread that receives.
   bool owes_answer() const { return unanswered_.use_count() > 1; }
 
  private:
@@ -77,7 +84,7 @@ class Session {
   void BeginPush(uint64_t request_id, const v1::PushBegin& begin);
   void BeginWrite(uint64_t request_id, const v1::WriteBegin& begin);
   void Read(uint64_t request_id, const v1::ReadBegin& begin);
-  absl::Status OnChunk(uint64_t request_id, const v1::Chunk& chunk, net::Payload payload);
+  absl::Status AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload);
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
 
@@ -95,6 +102,9 @@ class Session {
   const Permissions permissions_;
   Pusher pusher_;
   std::map<uint64_t, Open> open_;  // [request_id]
+  // The frame that is being received, and the request of a chunk.
+  const v1::ClientHeader* frame_ = nullptr;
+  Open* frame_request_ = nullptr;
   // Every pending answer holds a copy, so use_count() - 1 is the number of pending answers.
   const std::shared_ptr<const std::monostate> unanswered_ = std::make_shared<const std::monostate>();
 };

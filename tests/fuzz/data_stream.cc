@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "common/core/status.h"
 #include "common/net/data_channel/socket/socket.h"
@@ -19,7 +20,14 @@ using namespace cairn;
 // Reads all that it is given.
 class Reader final : public net::DataReceiver {
  public:
-  absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t) override {
+    FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
+    sum_ += std::count(header.begin(), header.end(), '\0');
+    FUZZ_CHECK(!std::exchange(begun_, true));
+    return absl::Span<char>();
+  }
+  absl::Status Complete(net::Payload payload) override {
+    FUZZ_CHECK(std::exchange(begun_, false));
     std::string borrowed(payload.borrowed() != nullptr ? payload.borrowed()->size() : 0, '\0');
     if (!borrowed.empty()) CAIRN_RETURN_IF_ERROR(net::CopyPayload(payload, borrowed.data()));
     const auto kept = payload.borrowed() != nullptr ? payload.borrowed()->Keep() : std::nullopt;
@@ -29,16 +37,15 @@ class Reader final : public net::DataReceiver {
       FUZZ_CHECK(together.size() == borrowed.size());
       sum_ += std::count(together.begin(), together.end(), '\0');
     }
-    FUZZ_CHECK(header.size() <= static_cast<size_t>(net::kMaxHeaderBytes));
     FUZZ_CHECK(net::PayloadBytes(payload) <= net::kMaxPayloadBytes);
     for (const auto& run : payload.runs()) sum_ += std::count(run.begin(), run.end(), '\0');
-    sum_ += std::count(header.begin(), header.end(), '\0');
     return absl::OkStatus();
   }
   void OnEnd(const absl::Status& status) override { FUZZ_CHECK(!status.ok() && !status.message().empty()); }
 
  private:
   int64_t sum_ = 0;
+  bool begun_ = false;  // a message has begun and is not complete
 };
 
 }  // namespace

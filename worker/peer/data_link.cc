@@ -68,13 +68,15 @@ class DataOutgoing final : public RingStream, net::DataReceiver {
  private:
   explicit DataOutgoing(RingHandler& handler) : handler_(handler) {}
 
-  absl::Status OnMessage(absl::Span<const char> bytes, net::Payload payload) override {
-    v1::RingHeader header;
-    CAIRN_RETURN_IF_ERROR(Parse(bytes, &header));
-    if (!header.has_broken()) return handler_.OnFrame(header, payload);
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t) override {
+    CAIRN_RETURN_IF_ERROR(Parse(header, &header_));
+    return absl::Span<char>();
+  }
+  absl::Status Complete(net::Payload payload) override {
+    if (!header_.has_broken()) return handler_.OnFrame(header_, payload);
     // End() at the other end was called with this status.
-    const auto code = static_cast<absl::StatusCode>(header.broken().code());
-    return code == absl::StatusCode::kOk ? Closed() : absl::Status(code, header.broken().message());
+    const auto code = static_cast<absl::StatusCode>(header_.broken().code());
+    return code == absl::StatusCode::kOk ? Closed() : absl::Status(code, header_.broken().message());
   }
   void OnEnd(const absl::Status& status) override {
     absl::Status why = absl::IsCancelled(status) ? Closed() : status;
@@ -86,6 +88,7 @@ class DataOutgoing final : public RingStream, net::DataReceiver {
   }
 
   RingHandler& handler_;
+  v1::RingHeader header_;  // of the message that is being received
   std::unique_ptr<net::DataStream> stream_;
   Mutex mutex_;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);  // the reason, if this end ended the stream
@@ -148,11 +151,11 @@ class DataRingSession final : public net::DataReceiver {
     return session;
   }
 
-  absl::Status OnMessage(absl::Span<const char> bytes, net::Payload payload) override {
-    v1::RingHeader header;
-    CAIRN_RETURN_IF_ERROR(Parse(bytes, &header));
-    return handler_->OnFrame(header, payload);
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t) override {
+    CAIRN_RETURN_IF_ERROR(Parse(header, &header_));
+    return absl::Span<char>();
   }
+  absl::Status Complete(net::Payload payload) override { return handler_->OnFrame(header_, payload); }
   void OnEnd(const absl::Status& status) override {
     handler_->OnClosed(absl::IsCancelled(status) ? Closed() : status);
   }
@@ -177,6 +180,7 @@ class DataRingSession final : public net::DataReceiver {
   };
 
   std::shared_ptr<RingHandler> handler_;
+  v1::RingHeader header_;                    // of the message that is being received
   std::unique_ptr<net::DataStream> stream_;  // its thread calls the methods above: destroyed first
 };
 

@@ -38,23 +38,19 @@ class Keeper final : public net::DataReceiver {
   }
   explicit Keeper(int64_t elements) : room_(elements) {}
 
-  absl::Span<char> DestinationFor(absl::Span<const char> header, size_t bytes) override {
-    v1::ClientHeader parsed;
-    if (!parsed.ParseFromArray(header.data(), static_cast<int>(header.size())) || !parsed.has_chunk()) {
-      return {};
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) override {
+    if (!header_.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+      return absl::InvalidArgumentError("malformed header");
     }
-    const auto begin = static_cast<size_t>(parsed.chunk().offset()) * sizeof(float);
-    const size_t size = static_cast<size_t>(room_.size()) * sizeof(float);
-    if (begin > size || bytes > size - begin) return {};
-    return {reinterpret_cast<char*>(room_.data()) + begin, bytes};
+    return PlaceOf(bytes);
   }
-  absl::Status OnMessage(absl::Span<const char> header, net::Payload payload) override {
+  absl::Status Complete(net::Payload payload) override {
     if (payload.empty()) {
-      stream_->Send(header, {}, nullptr);
+      stream_->Send(header_.SerializeAsString(), {}, nullptr);
       return absl::OkStatus();
     }
     const auto bytes = static_cast<size_t>(net::PayloadBytes(payload));
-    const absl::Span<char> place = DestinationFor(header, bytes);
+    const absl::Span<char> place = PlaceOf(bytes);
     if (place.size() != bytes) return absl::InvalidArgumentError("a chunk that belongs nowhere");
     if (payload.borrowed() == nullptr && payload.runs()[0].data() == place.data()) return absl::OkStatus();
     return net::CopyPayload(payload, place.data());
@@ -62,7 +58,17 @@ class Keeper final : public net::DataReceiver {
   void OnEnd(const absl::Status&) override {}
 
  private:
+  // Where the chunk that is being received belongs.
+  absl::Span<char> PlaceOf(size_t bytes) {
+    if (!header_.has_chunk()) return {};
+    const auto begin = static_cast<size_t>(header_.chunk().offset()) * sizeof(float);
+    const size_t size = static_cast<size_t>(room_.size()) * sizeof(float);
+    if (begin > size || bytes > size - begin) return {};
+    return {reinterpret_cast<char*>(room_.data()) + begin, bytes};
+  }
+
   AlignedBuffer room_;
+  v1::ClientHeader header_;
   std::unique_ptr<net::DataStream> stream_;
 };
 
@@ -94,7 +100,10 @@ class StreamToKeeper final : public PushAlone, net::DataReceiver {
   }
 
  private:
-  absl::Status OnMessage(absl::Span<const char>, net::Payload) override {
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char>, size_t) override {
+    return absl::Span<char>();
+  }
+  absl::Status Complete(net::Payload) override {
     MutexLock lock(mutex_);
     ++answers_;
     changed_.NotifyAll();

@@ -199,19 +199,19 @@ TEST_F(ExtentsTest, RequestedValuesAreReceivedInPlace) {
   const uint64_t other = session.Begin({}, nullptr, other_done.Callback()).value();
   v1::ServerHeader header;
   header.set_request_id(id);
-  EXPECT_TRUE(stub.opened->DestinationFor(header, 4).empty()) << "an answer's end has no payload";
+  EXPECT_TRUE(stub.opened->BeginFrame(header, 4).empty()) << "an answer's end has no payload";
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  const absl::Span<char> place = stub.opened->DestinationFor(header, 4);
+  const absl::Span<char> place = stub.opened->BeginFrame(header, 4);
   EXPECT_EQ(place.data(), reinterpret_cast<char*>(buffer.data() + layout_.extents_on(0)[0].local_offset));
   EXPECT_EQ(place.size(), 4u);
-  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->DestinationFor(header, bytes).empty());
+  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->BeginFrame(header, bytes).empty());
   header.set_request_id(other);
-  EXPECT_TRUE(stub.opened->DestinationFor(header, 4).empty()) << "this request asked for no values";
+  EXPECT_TRUE(stub.opened->BeginFrame(header, 4).empty()) << "this request asked for no values";
   header.set_request_id(id);
   header.mutable_done();
   stub.opened->OnFrame(header, {});
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  EXPECT_TRUE(stub.opened->DestinationFor(header, 4).empty()) << "this request has been answered";
+  EXPECT_TRUE(stub.opened->BeginFrame(header, 4).empty()) << "this request has been answered";
 }
 
 TEST_F(ExtentsTest, ExtentsAdjacentOnTheServerShareAChunk) {

@@ -38,11 +38,15 @@ constexpr uint64_t kRequests = 400;
 // Reads nothing until it is opened; then counts the answers.
 class StandingReader final : public client::FrameHandler {
  public:
-  void OnFrame(const v1::ServerHeader& header, net::Payload payload) override {
+  absl::Span<char> BeginFrame(const v1::ServerHeader& header, size_t) override {
+    header_ = &header;
+    return {};
+  }
+  void CompleteFrame(net::Payload payload) override {
     MutexLock lock(mutex_);
     while (!open_) changed_.Wait(mutex_);  // until the test opens it
-    if (header.has_chunk()) bytes_ += net::PayloadBytes(payload);
-    if (header.has_done()) done_.push_back(header.request_id());
+    if (header_->has_chunk()) bytes_ += net::PayloadBytes(payload);
+    if (header_->has_done()) done_.push_back(header_->request_id());
     changed_.NotifyAll();
   }
   void OnClosed(const absl::Status& status) override {
@@ -83,6 +87,7 @@ class StandingReader final : public client::FrameHandler {
  private:
   Mutex mutex_;
   CondVar changed_;
+  const v1::ServerHeader* header_ = nullptr;  // of the frame that has begun
   bool open_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<uint64_t> done_ ABSL_GUARDED_BY(mutex_);

@@ -112,17 +112,17 @@ TEST_F(SessionTest, APushIsAnsweredWithTheUpdatedValues) {
 TEST_F(SessionTest, OnlyChunksOfAnOpenPushHaveADestination) {
   v1::ClientHeader chunk = Header(1);
   chunk.mutable_chunk()->set_offset(1);
-  EXPECT_TRUE(session_.DestinationFor(chunk, 4).empty());
+  EXPECT_EQ(session_.BeginFrame(chunk, 4).status().code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(BeginPush(1).ok());
-  EXPECT_EQ(session_.DestinationFor(chunk, 4).size(), 4u);
-  EXPECT_TRUE(session_.DestinationFor(chunk, 0).empty());
-  EXPECT_TRUE(session_.DestinationFor(chunk, 5).empty());
-  EXPECT_TRUE(session_.DestinationFor(chunk, 8).empty());
-  EXPECT_TRUE(session_.DestinationFor(PushHeader(1), 4).empty());
+  EXPECT_EQ(session_.BeginFrame(chunk, 4)->size(), 4u);
+  EXPECT_TRUE(session_.BeginFrame(chunk, 0)->empty());
+  EXPECT_TRUE(session_.BeginFrame(chunk, 5)->empty());
+  EXPECT_TRUE(session_.BeginFrame(chunk, 8)->empty());
+  EXPECT_TRUE(session_.BeginFrame(PushHeader(1), 4)->empty());
   ASSERT_TRUE(Chunk(1, 0, {1, 2}).ok());
-  EXPECT_TRUE(session_.DestinationFor(chunk, 4).empty());
+  EXPECT_TRUE(session_.BeginFrame(chunk, 4)->empty());
   ASSERT_TRUE(End(1).ok());
-  EXPECT_TRUE(session_.DestinationFor(chunk, 4).empty());
+  EXPECT_EQ(session_.BeginFrame(chunk, 4).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(SessionTest, APushAndItsAnswerMayBeSentIn16Bits) {

@@ -67,12 +67,14 @@ class DataReceiver {
   // The server's end: called once, before the first message, with the client's Options::shard. A status other
   // than OK refuses the client.
   virtual absl::Status OnHandshake(int64_t /*shard*/) { return absl::OkStatus(); }
-  // Returns the memory into which the payload of `bytes` that follows this header on the socket is received,
-  // to save a copy: the next call, OnMessage(), finds it there. Empty: any memory will do.
-  virtual absl::Span<char> DestinationFor(absl::Span<const char> /*header*/, size_t /*bytes*/) { return {}; }
-  // `header` and `payload` are valid during the call. A status other than OK ends the stream and is sent to
-  // the other end.
-  virtual absl::Status OnMessage(absl::Span<const char> header, Payload payload) = 0;
+  // Each message is one call of Begin(), then one of Complete(), unless the stream ends in between. A status
+  // other than OK from either ends the stream and is sent to the other end.
+  //
+  // `header` is valid during the call. `bytes`: the size of the payload, if it has yet to arrive on the
+  // socket, else 0. Returns the memory in which to receive those bytes, to save a copy; empty: any memory.
+  virtual absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) = 0;
+  // `payload` is valid during the call. It is in the memory that Begin() returned, if that had `bytes` bytes.
+  virtual absl::Status Complete(Payload payload) = 0;
   // Whether the other end may be silent because it waits for an answer. If so, Options::idle_limit does not
   // apply.
   virtual bool OwesAnswer() { return false; }
@@ -244,7 +246,9 @@ class DataStream {
   bool StepBack(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Receive();
   absl::StatusOr<bool> ReceiveInto(char* to, size_t count, size_t* got);
-  void FindDestination(const DataPrologue& prologue, absl::Span<const char> front);
+  absl::Status FindDestination(const DataPrologue& prologue, absl::Span<const char> front);
+  // Passes a message to the receiver.
+  absl::Status Pass(absl::Span<const char> header, Payload payload);
   absl::Status Deliver(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status DeliverBorrowed(const DataPrologue& prologue, absl::Span<const char> front);
   absl::Status MapRegion(absl::Span<const char> told) ABSL_LOCKS_EXCLUDED(mutex_);

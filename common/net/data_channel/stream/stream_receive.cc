@@ -155,7 +155,7 @@ absl::Status DataStream::Receive() {
     if (follows && prologue.payload_bytes > 0) {
       // The header stays in in_ until its payload is complete. The bytes behind it are the beginning of the
       // payload.
-      if (payload_got_ == 0) FindDestination(prologue, front);
+      if (payload_got_ == 0) CAIRN_RETURN_IF_ERROR(FindDestination(prologue, front));
       const size_t here = std::min(in_end_ - in_begin_ - needed, prologue.payload_bytes - payload_got_);
       if (here > 0) {
         std::memcpy(destination_.data() + payload_got_, in_.data() + in_begin_ + needed, here);
@@ -185,11 +185,18 @@ absl::Status DataStream::Receive() {
 }
 
 // Decides where a payload from the socket is assembled.
-void DataStream::FindDestination(const DataPrologue& prologue, absl::Span<const char> front) {
-  destination_ = receiver_.DestinationFor(front.first(prologue.header_bytes), prologue.payload_bytes);
-  if (destination_.size() == prologue.payload_bytes) return;
+absl::Status DataStream::FindDestination(const DataPrologue& prologue, absl::Span<const char> front) {
+  CAIRN_ASSIGN_OR_RETURN(destination_,
+                         receiver_.Begin(front.first(prologue.header_bytes), prologue.payload_bytes));
+  if (destination_.size() == prologue.payload_bytes) return absl::OkStatus();
   payload_.resize(std::max<size_t>(payload_.size(), prologue.payload_bytes));
   destination_ = absl::MakeSpan(payload_);
+  return absl::OkStatus();
+}
+
+absl::Status DataStream::Pass(absl::Span<const char> header, Payload payload) {
+  CAIRN_RETURN_IF_ERROR(receiver_.Begin(header, 0).status());
+  return receiver_.Complete(payload);
 }
 
 absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const char> front) {
@@ -215,8 +222,9 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
       CAIRN_RETURN_IF_ERROR(CheckOtherEnd(socket_.get()));  // otherwise the memory may have changed
       ++to_release_;
     }
+    if (prologue.payload_bytes == 0) return Pass(header, Payload());
     const absl::Span<const char> run = destination_.first(prologue.payload_bytes);
-    return receiver_.OnMessage(header, run.empty() ? Payload() : Payload(&run, 1));
+    return receiver_.Complete(Payload(&run, 1));
   }
   if (prologue.kind != DataPrologue::kInRing || reader_ == nullptr) {
     return absl::InvalidArgumentError(
@@ -227,7 +235,7 @@ absl::Status DataStream::Deliver(const DataPrologue& prologue, absl::Span<const 
     return absl::InvalidArgumentError(absl::StrCat("frame: payload of ", prologue.payload_bytes, " bytes at ",
                                                    prologue.position, ", which is not in the ring"));
   }
-  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(&*run, 1)));
+  CAIRN_RETURN_IF_ERROR(Pass(header, Payload(&*run, 1)));
   if (reader_->Release()) (void)send(ring_wake_.get(), "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   return absl::OkStatus();
 }
@@ -245,7 +253,7 @@ absl::Status DataStream::DeliverBorrowed(const DataPrologue& prologue, absl::Spa
   const absl::Span<const char> header = front.subspan(0, prologue.header_bytes);
   if (prologue.position == 0) {
     const BorrowedPayload payload(*peer_, runs, bytes);
-    CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
+    CAIRN_RETURN_IF_ERROR(Pass(header, Payload(payload)));
     ++to_release_;
     return payload.status();
   }
@@ -255,7 +263,7 @@ absl::Status DataStream::DeliverBorrowed(const DataPrologue& prologue, absl::Spa
         absl::StrCat("frame: a payload in region ", prologue.position, ", which was not announced"));
   }
   CAIRN_ASSIGN_OR_RETURN(const MappedBytes payload, MappedBytes::Of(region->second, runs, socket_.get()));
-  CAIRN_RETURN_IF_ERROR(receiver_.OnMessage(header, Payload(payload)));
+  CAIRN_RETURN_IF_ERROR(Pass(header, Payload(payload)));
   ++to_release_;
   return absl::OkStatus();
 }

@@ -32,7 +32,12 @@ struct KeptPayload {
 // Records what arrives. StandStill() blocks it until Open().
 class Receiver final : public DataReceiver {
  public:
-  absl::Status OnMessage(absl::Span<const char> header, Payload payload) override {
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) override {
+    MutexLock lock(mutex_);
+    header_.assign(header.begin(), header.end());
+    return absl::MakeSpan(destination_).first(std::min(bytes, destination_.size()));
+  }
+  absl::Status Complete(Payload payload) override {
     MutexLock lock(mutex_);
     ++begun_;
     changed_.NotifyAll();
@@ -48,7 +53,7 @@ class Receiver final : public DataReceiver {
       const auto kept = payload.borrowed()->Keep();
       if (kept.has_value() && kept->runs.size() == 1) kept_.push_back({kept->owner, kept->runs[0]});
     }
-    messages_.emplace_back(std::string(header.begin(), header.end()), std::move(bytes));
+    messages_.emplace_back(std::exchange(header_, {}), std::move(bytes));
     by_.push_back(std::this_thread::get_id());
     changed_.NotifyAll();
     return answer_;
@@ -57,11 +62,6 @@ class Receiver final : public DataReceiver {
     MutexLock lock(mutex_);
     end_ = status;
     changed_.NotifyAll();
-  }
-
-  absl::Span<char> DestinationFor(absl::Span<const char>, size_t bytes) override {
-    MutexLock lock(mutex_);
-    return absl::MakeSpan(destination_).first(std::min(bytes, destination_.size()));
   }
 
   bool OwesAnswer() override {
@@ -104,7 +104,7 @@ class Receiver final : public DataReceiver {
     open_ = true;
     changed_.NotifyAll();
   }
-  // Waits, at most a minute, for the first call of OnMessage().
+  // Waits, at most a minute, for the first call of Complete().
   bool AwaitBegun() {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -167,6 +167,7 @@ class Receiver final : public DataReceiver {
   std::vector<KeptPayload> kept_ ABSL_GUARDED_BY(mutex_);
   int in_place_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<char> destination_ ABSL_GUARDED_BY(mutex_);
+  std::string header_ ABSL_GUARDED_BY(mutex_);  // of the message that has begun
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status answer_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, std::string>> messages_ ABSL_GUARDED_BY(mutex_);
