@@ -27,9 +27,10 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
   };
   int64_t left = 0;
   for (const auto& run : payload) left += static_cast<int64_t>(run.size());
-  const int64_t most = stream.FragmentSizeOf(payload);
-  if (left <= most || stream.OffersMemory(payload)) {
-    stream.Send(header.SerializeAsString(), payload, owner, rank(header));
+  const PayloadRoute route = stream.RouteOf(payload);
+  const int64_t most = route.fragment_floats;
+  if (left <= most) {
+    stream.Send(header.SerializeAsString(), payload, owner, route, rank(header));
     return;
   }
   Header fragment_header = header;
@@ -52,7 +53,7 @@ void SendInFragments(DataStream& stream, const Header& header, FloatSpans payloa
         at = 0;
       }
     }
-    stream.Send(fragment_header.SerializeAsString(), fragment, owner, rank(fragment_header));
+    stream.Send(fragment_header.SerializeAsString(), fragment, owner, route, rank(fragment_header));
     fragment_header.mutable_chunk()->set_offset(fragment_header.chunk().offset() + elements);
     left -= floats;
     count -= elements;

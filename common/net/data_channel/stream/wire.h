@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "common/net/data_channel/shared_memory/peer_memory.h"
+#include "common/net/wire/frame.h"
 
 namespace cairn::net {
 
@@ -22,13 +23,19 @@ absl::Span<const char> BytesOf(const T& said) {
 // The size of DataHandshake::key.
 inline constexpr size_t kDataKeyBytes = 16;
 
+// How many regions one end maps during the life of a stream. Payloads in other regions are borrowed.
+inline constexpr size_t kMaxRegions = 8;
+// The smallest average size of a borrowed or mapped run, in bytes, and the most runs of one payload.
+inline constexpr size_t kMinBorrowedRun = 4096;
+inline constexpr size_t kMaxBorrowedRuns = kMaxPayloadBytes / kMinBorrowedRun;
+
 struct DataHandshake {
   static constexpr uint64_t kMagic = 0x366e726961632d6c;
 
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;               // the server's; both ends must agree
   std::array<char, kDataKeyBytes> key{};  // client: the key that the server announced over gRPC
-  int64_t shard = -1;                     // client: DataStream::Options::shard
+  int64_t shard = -1;                     // client: StreamOptions::shard
   uint64_t shared = 0;                    // client: it passes shared memory; the server repeats the value
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // server: it can read the client's memory

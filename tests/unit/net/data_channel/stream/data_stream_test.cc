@@ -354,7 +354,7 @@ TEST(DataStream, PayloadsAreCopiedIfTheSystemRefusesPinning) {
   ASSERT_EQ(got.size(), 3u);
   for (const auto& message : got) EXPECT_TRUE(message.second == TextOf(*payload));
   // Nothing is pinned from then on.
-  EXPECT_EQ(client->FragmentSizeOf({&run, 1}), DataStream::kFragmentFloats);
+  EXPECT_EQ(client->RouteOf({&run, 1}).fragment_floats, DataStream::kFragmentFloats);
 }
 
 class BorrowingTest : public DataStreamTest {};
