@@ -149,7 +149,7 @@ absl::StatusOr<Release> ReadRelease(const v1::PushKey& proto) {
   return release;
 }
 
-absl::StatusOr<LogEntry::What> ReadWhat(const v1::Decision& decision) {
+absl::StatusOr<LogEntry::Action> ReadAction(const v1::Decision& decision) {
   switch (decision.kind_case()) {
     case v1::Decision::kApply:
       return FromProto(decision.apply());
@@ -194,36 +194,36 @@ v1::Decision ToProto(const LogEntry& entry) {
   for (const auto& [variable, squares] : entry.known) {
     *decision.add_known() = ToProto(variable, 0, {&squares, 1});
   }
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) {
+  if (const auto* apply = std::get_if<Apply>(&entry.action)) {
     decision.mutable_apply()->set_version(apply->version);
     decision.mutable_apply()->set_deferred(apply->deferred);
     decision.mutable_apply()->set_last(apply->last);
     for (const Gradient& gradient : apply->contributors) {
       *decision.mutable_apply()->add_contributors() = ToProto(gradient);
     }
-  } else if (const auto* refuse = std::get_if<Refuse>(&entry.what)) {
+  } else if (const auto* refuse = std::get_if<Refuse>(&entry.action)) {
     *decision.mutable_refuse()->mutable_key() = ToProto(refuse->key);
     decision.mutable_refuse()->set_outcome(OutcomeOf(refuse->reason));
     decision.mutable_refuse()->set_staleness(refuse->staleness);
-  } else if (const auto* release = std::get_if<Release>(&entry.what)) {
+  } else if (const auto* release = std::get_if<Release>(&entry.action)) {
     *decision.mutable_release() = ToProto(release->key);
-  } else if (const auto* measure = std::get_if<Measure>(&entry.what)) {
+  } else if (const auto* measure = std::get_if<Measure>(&entry.action)) {
     decision.mutable_measure()->set_version(measure->version);
     for (const Gradient& gradient : measure->contributors) {
       *decision.mutable_measure()->add_contributors() = ToProto(gradient);
     }
     decision.mutable_measure()->set_norms(measure->norms == optim::Norms::kGradient ? v1::NORMS_GRADIENT
                                                                                     : v1::NORMS_LAYER);
-  } else if (const auto* marker = std::get_if<Marker>(&entry.what)) {
+  } else if (const auto* marker = std::get_if<Marker>(&entry.action)) {
     *decision.mutable_marker() = ToProto(*marker);
   } else {
-    *decision.mutable_config_change() = ToProto(std::get<ConfigChange>(entry.what));
+    *decision.mutable_config_change() = ToProto(std::get<ConfigChange>(entry.action));
   }
   return decision;
 }
 
 absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
-  LogEntry entry = {.index = decision.index(), .what = {}};
+  LogEntry entry = {.index = decision.index(), .action = {}};
   const auto refuse = [&](const absl::Status& why) {
     return Annotate(why, absl::StrCat("decision ", entry.index));
   };
@@ -232,9 +232,9 @@ absl::StatusOr<LogEntry> FromProto(const v1::Decision& decision) {
     if (!variable.ok()) return refuse(variable.status());
     entry.known[variable->variable] = Total(variable->bands);
   }
-  absl::StatusOr<LogEntry::What> what = ReadWhat(decision);
-  if (!what.ok()) return refuse(what.status());
-  entry.what = *std::move(what);
+  absl::StatusOr<LogEntry::Action> action = ReadAction(decision);
+  if (!action.ok()) return refuse(action.status());
+  entry.action = *std::move(action);
   return entry;
 }
 

@@ -47,9 +47,9 @@ struct ConfigChange {
 };
 
 struct LogEntry {
-  using What = std::variant<Apply, Refuse, Release, Marker, Measure, ConfigChange>;
+  using Action = std::variant<Apply, Refuse, Release, Marker, Measure, ConfigChange>;
   int64_t index = 0;  // the first entry has index 1
-  What what;
+  Action action;
   // In an entry that follows a Measure: the totals of that Measure over all servers.
   optim::VariableSquares known{};
 };

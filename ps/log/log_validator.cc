@@ -8,14 +8,14 @@
 namespace cairn::ps {
 
 absl::Span<const Gradient> ContributorsOf(const LogEntry& entry) {
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->contributors;
-  if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->contributors;
+  if (const auto* apply = std::get_if<Apply>(&entry.action)) return apply->contributors;
+  if (const auto* measure = std::get_if<Measure>(&entry.action)) return measure->contributors;
   return {};
 }
 
 int64_t VersionOf(const LogEntry& entry) {
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) return apply->version;
-  if (const auto* measure = std::get_if<Measure>(&entry.what)) return measure->version;
+  if (const auto* apply = std::get_if<Apply>(&entry.action)) return apply->version;
+  if (const auto* measure = std::get_if<Measure>(&entry.action)) return measure->version;
   return 0;
 }
 
@@ -26,8 +26,8 @@ absl::Status LogValidator::CheckWorker(int worker) const {
 }
 
 absl::Status LogValidator::CheckWorkers(const LogEntry& entry) const {
-  if (const auto* refuse = std::get_if<Refuse>(&entry.what)) return CheckWorker(refuse->key.worker);
-  if (const auto* release = std::get_if<Release>(&entry.what)) return CheckWorker(release->key.worker);
+  if (const auto* refuse = std::get_if<Refuse>(&entry.action)) return CheckWorker(refuse->key.worker);
+  if (const auto* release = std::get_if<Release>(&entry.action)) return CheckWorker(release->key.worker);
   for (const Gradient& gradient : ContributorsOf(entry))
     CAIRN_RETURN_IF_ERROR(CheckWorker(gradient.key.worker));
   return absl::OkStatus();
@@ -37,8 +37,8 @@ absl::Status LogValidator::Admit(const LogEntry& entry) {
   const auto refuse = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " of the log ", what...));
   };
-  const auto* measure = std::get_if<Measure>(&entry.what);
-  const bool apply = std::holds_alternative<Apply>(entry.what);
+  const auto* measure = std::get_if<Measure>(&entry.action);
+  const bool apply = std::holds_alternative<Apply>(entry.action);
   if (const absl::Status known = CheckWorkers(entry); !known.ok())
     return refuse("is about ", known.message());
   if ((apply || measure != nullptr) && VersionOf(entry) - 1 != version_) {

@@ -11,8 +11,8 @@ namespace cairn::ps {
 namespace {
 
 // A decision without an index in the log.
-v1::Decision Unnumbered(const LogEntry::What& what) {
-  return ToProto(LogEntry{.index = 0, .what = what});
+v1::Decision Unnumbered(const LogEntry::Action& action) {
+  return ToProto(LogEntry{.index = 0, .action = action});
 }
 
 v1::SequencerState::Measuring Save(const SequencerData::Measuring& measuring) {
@@ -28,7 +28,7 @@ absl::StatusOr<SequencerData::Measuring> Read(const v1::SequencerState::Measurin
   v1::Decision decision;
   *decision.mutable_apply() = proto.apply();
   CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
-  SequencerData::Measuring measuring = {.apply = std::get<Apply>(std::move(entry.what)),
+  SequencerData::Measuring measuring = {.apply = std::get<Apply>(std::move(entry.action)),
                                         .norms = static_cast<size_t>(proto.norms()),
                                         .index = proto.index()};
   for (const auto& [server, sums] : proto.sums()) {
@@ -88,7 +88,7 @@ v1::SequencerState ToProto(const SequencerData& data) {
   for (const LogEntry& entry : data.log) *proto.add_log() = ToProto(entry);
   proto.set_next_index(data.next_index);
   if (data.measuring.has_value()) *proto.mutable_measuring() = Save(*data.measuring);
-  for (const LogEntry::What& what : data.behind) *proto.add_behind() = Unnumbered(what);
+  for (const LogEntry::Action& action : data.behind) *proto.add_behind() = Unnumbered(action);
   return proto;
 }
 
@@ -112,7 +112,7 @@ absl::StatusOr<SequencerData> FromProto(const v1::SequencerState& proto) {
   }
   for (const v1::Decision& decision : proto.behind()) {
     CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
-    data.behind.push_back(std::move(entry.what));
+    data.behind.push_back(std::move(entry.action));
   }
   CAIRN_RETURN_IF_ERROR(CheckConsistent(data));
   return data;

@@ -45,7 +45,7 @@ struct SequencerData {
   int64_t next_index = 1;
   std::optional<Measuring> measuring{};
   // Decisions that wait until the measured update has been applied.
-  std::deque<LogEntry::What> behind{};
+  std::deque<LogEntry::Action> behind{};
 
   bool HasServer(int server) const { return server >= 0 && server < static_cast<int>(executed.size()); }
 };

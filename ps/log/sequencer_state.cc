@@ -107,7 +107,7 @@ void SequencerState::On(SumsReported&& reported) {
   ++data_.measuring->norms;
   WriteMeasured(AddUp(std::move(slices)));
   while (!data_.measuring.has_value() && !data_.behind.empty()) {
-    LogEntry::What next = std::move(data_.behind.front());
+    LogEntry::Action next = std::move(data_.behind.front());
     data_.behind.pop_front();
     Append(std::move(next));
   }
@@ -181,14 +181,14 @@ void SequencerState::Decide(std::vector<Decision> decisions) {
   }
 }
 
-void SequencerState::Append(LogEntry::What what) {
+void SequencerState::Append(LogEntry::Action action) {
   if (data_.measuring.has_value()) {
-    data_.behind.push_back(std::move(what));
-  } else if (auto* apply = std::get_if<Apply>(&what); apply != nullptr && !norms_.empty()) {
+    data_.behind.push_back(std::move(action));
+  } else if (auto* apply = std::get_if<Apply>(&action); apply != nullptr && !norms_.empty()) {
     data_.measuring = SequencerData::Measuring{.apply = std::move(*apply)};
     WriteMeasured({});
   } else {
-    Write(std::move(what), {});
+    Write(std::move(action), {});
   }
 }
 
@@ -206,8 +206,8 @@ void SequencerState::WriteMeasured(optim::VariableSquares known) {
         std::move(known));
 }
 
-void SequencerState::Write(LogEntry::What what, optim::VariableSquares known) {
-  data_.log.push_back({data_.next_index++, std::move(what), std::move(known)});
+void SequencerState::Write(LogEntry::Action action, optim::VariableSquares known) {
+  data_.log.push_back({data_.next_index++, std::move(action), std::move(known)});
 }
 
 void SequencerState::DropPartials(int worker, Refuse::Reason reason) {

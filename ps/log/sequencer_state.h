@@ -88,8 +88,8 @@ class SequencerState {
   Worker Find(int worker) const;
   void Decide(std::vector<Decision> decisions);
   // Appends a decision: at once or, while an update is being measured, after that update's Apply.
-  void Append(LogEntry::What what);
-  void Write(LogEntry::What what, optim::VariableSquares known);
+  void Append(LogEntry::Action action);
+  void Write(LogEntry::Action action, optim::VariableSquares known);
   // Writes the next entry of the update that is being measured: a Measure, or finally the Apply.
   void WriteMeasured(optim::VariableSquares known);
   void DropPartials(int worker, Refuse::Reason reason);

@@ -76,16 +76,16 @@ void Shard::ExecuteQueue() {
 }
 
 void Shard::Execute(const LogEntry& entry, Replies& replies) {
-  if (const auto* measure = std::get_if<Measure>(&entry.what)) {
+  if (const auto* measure = std::get_if<Measure>(&entry.action)) {
     ExecuteMeasure(entry, *measure);
-  } else if (const auto* apply = std::get_if<Apply>(&entry.what)) {
+  } else if (const auto* apply = std::get_if<Apply>(&entry.action)) {
     ExecuteApply(entry, *apply, replies);
   } else {
     SendEntry(entry, /*with_mean=*/false);
-    if (const auto* refuse = std::get_if<Refuse>(&entry.what)) ExecuteRefuse(*refuse, replies);
-    if (const auto* release = std::get_if<Release>(&entry.what)) ExecuteRelease(*release, replies);
-    if (const auto* marker = std::get_if<Marker>(&entry.what)) ExecuteMarker(*marker, replies);
-    if (const auto* config_change = std::get_if<ConfigChange>(&entry.what))
+    if (const auto* refuse = std::get_if<Refuse>(&entry.action)) ExecuteRefuse(*refuse, replies);
+    if (const auto* release = std::get_if<Release>(&entry.action)) ExecuteRelease(*release, replies);
+    if (const auto* marker = std::get_if<Marker>(&entry.action)) ExecuteMarker(*marker, replies);
+    if (const auto* config_change = std::get_if<ConfigChange>(&entry.action))
       ExecuteConfigChange(*config_change);
   }
 }

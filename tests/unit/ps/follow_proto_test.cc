@@ -24,17 +24,17 @@ TEST(FollowProto, AnApplyKeepsItsContributorsAndTheirOrder) {
           {.key = {.worker = 0, .incarnation = uint64_t{1} << 63, .step = 3},
            .base_version = 8,
            .examples = 0}}};
-  const LogEntry back = ThroughTheWire({.index = 5, .what = apply});
+  const LogEntry back = ThroughTheWire({.index = 5, .action = apply});
   EXPECT_EQ(back.index, 5);
-  EXPECT_EQ(std::get<Apply>(back.what), apply);
+  EXPECT_EQ(std::get<Apply>(back.action), apply);
 }
 
 TEST(FollowProto, ADeferredApplyAndItsReleaseSurviveTheRoundTrip) {
   const Gradient gradient = {
       .key = {.worker = 2, .incarnation = 7, .step = 11}, .base_version = 8, .examples = 64};
   const Apply apply = {.version = 9, .contributors = {gradient}, .deferred = true};
-  EXPECT_EQ(std::get<Apply>(ThroughTheWire({.index = 5, .what = apply}).what), apply);
-  EXPECT_EQ(std::get<Release>(ThroughTheWire({.index = 6, .what = Release{gradient.key}}).what).key,
+  EXPECT_EQ(std::get<Apply>(ThroughTheWire({.index = 5, .action = apply}).action), apply);
+  EXPECT_EQ(std::get<Release>(ThroughTheWire({.index = 6, .action = Release{gradient.key}}).action).key,
             gradient.key);
 }
 
@@ -44,7 +44,7 @@ TEST(FollowProto, ARefusalKeepsItsOutcomeAndStaleness) {
                         Reason::kSecondInRound, Reason::kFinished}) {
     const Refuse refuse = {
         .key = {.worker = 1, .incarnation = 2, .step = 3}, .reason = reason, .staleness = 4};
-    const auto back = std::get<Refuse>(ThroughTheWire({.index = 1, .what = refuse}).what);
+    const auto back = std::get<Refuse>(ThroughTheWire({.index = 1, .action = refuse}).action);
     EXPECT_EQ(back.key, refuse.key);
     EXPECT_EQ(back.staleness, 4);
     EXPECT_EQ(OutcomeOf(back.reason), OutcomeOf(reason));
@@ -52,7 +52,7 @@ TEST(FollowProto, ARefusalKeepsItsOutcomeAndStaleness) {
 }
 
 TEST(FollowProto, AMarkerKeepsItsToken) {
-  EXPECT_EQ(std::get<Marker>(ThroughTheWire({.index = 2, .what = Marker{"worker/1#4.7"}}).what).token,
+  EXPECT_EQ(std::get<Marker>(ThroughTheWire({.index = 2, .action = Marker{"worker/1#4.7"}}).action).token,
             "worker/1#4.7");
 }
 
@@ -65,10 +65,10 @@ TEST(FollowProto, AMeasureKeepsItsGradientsNormsAndTotals) {
                              .norms = norms};
     const optim::VariableSquares known = {{"a", {.gradient = 0.1, .values = 0, .direction = 1e-300}},
                                           {"b", {}}};
-    const LogEntry back = ThroughTheWire({.index = 6, .what = measure, .known = known});
-    EXPECT_EQ(std::get<Measure>(back.what).version, 4);
-    EXPECT_EQ(std::get<Measure>(back.what).contributors, measure.contributors);
-    EXPECT_EQ(std::get<Measure>(back.what).norms, norms);
+    const LogEntry back = ThroughTheWire({.index = 6, .action = measure, .known = known});
+    EXPECT_EQ(std::get<Measure>(back.action).version, 4);
+    EXPECT_EQ(std::get<Measure>(back.action).contributors, measure.contributors);
+    EXPECT_EQ(std::get<Measure>(back.action).norms, norms);
     EXPECT_EQ(back.known, known);
   }
 }
@@ -91,12 +91,12 @@ TEST(FollowProto, SumsKeepTheirSlicesAndBandsToTheBit) {
 }
 
 TEST(FollowProto, AConfigChangeKeepsSetAndUnsetFields) {
-  const auto rate =
-      std::get<ConfigChange>(ThroughTheWire({.index = 2, .what = ConfigChange{.learning_rate = 0.0f}}).what);
+  const auto rate = std::get<ConfigChange>(
+      ThroughTheWire({.index = 2, .action = ConfigChange{.learning_rate = 0.0f}}).action);
   EXPECT_EQ(rate.learning_rate, 0.0f);
   EXPECT_FALSE(rate.end);
   const auto end =
-      std::get<ConfigChange>(ThroughTheWire({.index = 3, .what = ConfigChange{.end = true}}).what);
+      std::get<ConfigChange>(ThroughTheWire({.index = 3, .action = ConfigChange{.end = true}}).action);
   EXPECT_EQ(end.learning_rate, std::nullopt);
   EXPECT_TRUE(end.end);
 }

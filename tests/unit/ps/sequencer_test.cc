@@ -27,21 +27,21 @@ std::string ToText(const LogEntry& entry) {
   for (const auto& [variable, sums] : entry.known) {
     absl::StrAppend(&known, ", ", variable, " ", sums.gradient, " ", sums.values, " ", sums.direction);
   }
-  if (const auto* apply = std::get_if<Apply>(&entry.what)) {
+  if (const auto* apply = std::get_if<Apply>(&entry.action)) {
     return absl::StrCat(entry.index, ": v", apply->version, " of ", ToText(apply->contributors), known);
   }
-  if (const auto* measure = std::get_if<Measure>(&entry.what)) {
+  if (const auto* measure = std::get_if<Measure>(&entry.action)) {
     return absl::StrCat(entry.index, ": measure ",
                         measure->norms == optim::Norms::kLayer ? "layer" : "gradient", " v", measure->version,
                         " of ", ToText(measure->contributors), known);
   }
-  if (const auto* refuse = std::get_if<Refuse>(&entry.what)) {
+  if (const auto* refuse = std::get_if<Refuse>(&entry.action)) {
     return absl::StrCat(entry.index, ": refuse ", refuse->key.worker, ".", refuse->key.incarnation, ".",
                         refuse->key.step);
   }
-  if (const auto* marker = std::get_if<Marker>(&entry.what))
+  if (const auto* marker = std::get_if<Marker>(&entry.action))
     return absl::StrCat(entry.index, ": marker ", marker->token);
-  const auto& config_change = std::get<ConfigChange>(entry.what);
+  const auto& config_change = std::get<ConfigChange>(entry.action);
   return absl::StrCat(entry.index, ": ",
                       config_change.end ? "end" : absl::StrCat("rate ", *config_change.learning_rate));
 }

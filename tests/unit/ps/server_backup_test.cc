@@ -84,7 +84,7 @@ class PromotedServer : public testing::Test {
     });
     shard_->Append(
         {.index = 1,
-         .what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
+         .action = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
     shard_->Flush();
   }
 

@@ -41,7 +41,7 @@ class ClippingShardTest : public testing::Test {
 };
 
 TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesTheTotals) {
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
+  Decide({.action = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
   ASSERT_EQ(port_.sums.size(), 1u);
   EXPECT_EQ(port_.sums[0].index, 1);
   ASSERT_EQ(port_.sums[0].slices.size(), 1u);
@@ -49,7 +49,7 @@ TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesTheTotals) {
   EXPECT_FALSE(answer_.has_value());
   EXPECT_EQ(shard_.store().current().version, 0);
   // Another server has three times this sum, so the total norm is 20.
-  Decide({.what = Apply{.version = 1, .contributors = {gradient_}},
+  Decide({.action = Apply{.version = 1, .contributors = {gradient_}},
           .known = {{"a", {.gradient = 100}}, {"b", {.gradient = 300}}}});
   EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_THAT(ToVector((*answer_)->values), ElementsAre(-1.5f, -2));
@@ -57,23 +57,23 @@ TEST_F(ClippingShardTest, AMeasureReportsSumsAndTheApplyUsesTheTotals) {
 
 TEST_F(ClippingShardTest, UnansweredSumsCanBeReportedAgain) {
   EXPECT_FALSE(shard_.UnansweredSums().has_value());
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
+  Decide({.action = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kGradient}});
   ASSERT_TRUE(shard_.UnansweredSums().has_value());
   EXPECT_EQ(shard_.UnansweredSums()->index, 1);
   EXPECT_EQ(shard_.UnansweredSums()->slices[0].bands, port_.sums[0].slices[0].bands);
-  Decide({.what = Apply{.version = 1, .contributors = {gradient_}}, .known = {{"a", {.gradient = 100}}}});
+  Decide({.action = Apply{.version = 1, .contributors = {gradient_}}, .known = {{"a", {.gradient = 100}}}});
   EXPECT_FALSE(shard_.UnansweredSums().has_value());
 }
 
 TEST_F(ClippingShardTest, AnUpdateThatWasNotMeasuredFailsTheJob) {
-  Decide({.what = Apply{.version = 1, .contributors = {gradient_}}});
+  Decide({.action = Apply{.version = 1, .contributors = {gradient_}}});
   EXPECT_EQ(answer_->status(),
             absl::InternalError("ps/0 made an invalid decision: entry 1 of the log comes after 0 of the 1 "
                                 "norms of an update"));
 }
 
 TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {
-  Decide({.what = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kLayer}});
+  Decide({.action = Measure{.version = 1, .contributors = {gradient_}, .norms = optim::Norms::kLayer}});
   EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(port_.sums, IsEmpty());
 }
@@ -81,7 +81,7 @@ TEST_F(ClippingShardTest, AMeasureOfOtherNormsFailsTheJob) {
 TEST_F(ClippingShardTest, AMeasureOfAMissingPushFailsTheJob) {
   Gradient other = gradient_;
   other.key.worker = 4;
-  Decide({.what = Measure{.version = 1, .contributors = {other}, .norms = optim::Norms::kGradient}});
+  Decide({.action = Measure{.version = 1, .contributors = {other}, .norms = optim::Norms::kGradient}});
   EXPECT_EQ(shard_.failure().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(port_.sums, IsEmpty());
   EXPECT_EQ(answer_->status(), shard_.failure());

@@ -33,11 +33,11 @@ class ReplicatedShard {
                .most_workers = 2}) {}
 
   LogEntry MeasureOf(optim::Norms norms, optim::VariableSquares known = {}) {
-    return {.what = Measure{.version = 1, .contributors = {gradient}, .norms = norms},
+    return {.action = Measure{.version = 1, .contributors = {gradient}, .norms = norms},
             .known = std::move(known)};
   }
   LogEntry TheApply() {
-    return {.what = Apply{.version = 1, .contributors = {gradient}},
+    return {.action = Apply{.version = 1, .contributors = {gradient}},
             .known = {{"a", {.values = 8, .direction = 2}}}};
   }
   // An entry from the primary.
@@ -130,7 +130,7 @@ TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
               HasSubstr("entry 1 of the log comes after 0 of the 2 norms of an update"));
   EXPECT_FALSE(backup.Replicate(layer, /*with_mean=*/true).ok());
   ASSERT_EQ(backup.Replicate(gradient, /*with_mean=*/true), absl::OkStatus());
-  EXPECT_FALSE(backup.Replicate({.what = Marker{.token = "between"}}, /*with_mean=*/false).ok());
+  EXPECT_FALSE(backup.Replicate({.action = Marker{.token = "between"}}, /*with_mean=*/false).ok());
   EXPECT_FALSE(backup.Replicate(gradient, /*with_mean=*/false).ok());
   EXPECT_FALSE(backup.Replicate(backup.TheApply(), /*with_mean=*/false).ok());
   ASSERT_EQ(backup.Replicate(layer, /*with_mean=*/false), absl::OkStatus());
@@ -142,7 +142,7 @@ TEST(ReplicatedShard, RefusesEntriesOutsideTheMeasuredUpdate) {
 TEST(ReplicatedShard, RefusesAnUpdateThatIsNotTheNextOne) {
   ReplicatedShard backup;
   LogEntry later = backup.MeasureOf(optim::Norms::kGradient);
-  std::get<Measure>(later.what).version = 2;
+  std::get<Measure>(later.action).version = 2;
   EXPECT_THAT(std::string(backup.Replicate(later, /*with_mean=*/true).message()),
               HasSubstr("entry 1 of the log belongs to the update to version 2, but follows version 0"));
 }
@@ -155,17 +155,17 @@ TEST(ReplicatedShard, ContinuesFromTheVersionOfTheReceivedState) {
   ASSERT_EQ(backup.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
   LogEntry next = backup.MeasureOf(optim::Norms::kGradient);
   EXPECT_FALSE(backup.Replicate(next, /*with_mean=*/true).ok());
-  std::get<Measure>(next.what).version = 6;
+  std::get<Measure>(next.action).version = 6;
   EXPECT_EQ(backup.Replicate(next, /*with_mean=*/true), absl::OkStatus());
 }
 
 TEST(ReplicatedShard, RefusesEntriesAboutWorkersThatTheJobLacks) {
   ReplicatedShard backup;
   LogEntry strange = backup.MeasureOf(optim::Norms::kGradient);
-  std::get<Measure>(strange.what).contributors[0].key.worker = 2;
-  const PushKey key = std::get<Measure>(strange.what).contributors[0].key;
+  std::get<Measure>(strange.action).contributors[0].key.worker = 2;
+  const PushKey key = std::get<Measure>(strange.action).contributors[0].key;
   for (const LogEntry& entry :
-       {strange, LogEntry{.what = Refuse{.key = key}}, LogEntry{.what = Release{.key = key}}}) {
+       {strange, LogEntry{.action = Refuse{.key = key}}, LogEntry{.action = Release{.key = key}}}) {
     EXPECT_THAT(std::string(backup.Replicate(entry, /*with_mean=*/true).message()),
                 HasSubstr("entry 1 of the log is about worker 2, but the number of workers is 2"));
   }

@@ -44,8 +44,8 @@ class ShardTest : public testing::Test {
   void Read(const std::string& marker, ReadAnswer& answer) {
     shard_.Read(marker, [&answer](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
   }
-  void Decide(LogEntry::What what) {
-    shard_.Append({shard_.next_index(), std::move(what)});
+  void Decide(LogEntry::Action action) {
+    shard_.Append({shard_.next_index(), std::move(action)});
     shard_.Flush();
   }
   void ApplyRound(int64_t version, const std::vector<PushKey>& keys) {
@@ -398,8 +398,8 @@ class SmallShard {
     shard.Read(marker, [&](absl::StatusOr<ReadResult> result) { answer = std::move(result); });
     return answer;
   }
-  void Decide(LogEntry::What what) {
-    shard.Append({shard.next_index(), std::move(what)});
+  void Decide(LogEntry::Action action) {
+    shard.Append({shard.next_index(), std::move(action)});
     shard.Flush();
   }
 

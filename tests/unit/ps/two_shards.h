@@ -94,8 +94,8 @@ class Side {
     for (int64_t begin = 0; begin < kSize; begin += kChunk) Chunk(push, begin);
     End(push);
   }
-  void Decide(LogEntry::What what) {
-    shard_.Append({shard_.next_index(), std::move(what)});
+  void Decide(LogEntry::Action action) {
+    shard_.Append({shard_.next_index(), std::move(action)});
     shard_.Flush();
   }
   std::vector<float> values() { return ToVector(shard_.store().current()); }
