@@ -375,12 +375,13 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
               replicator_->SendState(Replicator::Component::kSequencer, ReplicationItem());
             }
             host_.capture_members(*replicator_);
-            shard_->Capture();
+            shard_feed_->SendState();
           },
       .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
       .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
       .clock = host_.backups_clock});
-  shard_->ReplicateTo(replicator_.get());
+  shard_feed_ = std::make_unique<ShardFeed>(*shard_, *replicator_);
+  shard_->SendEffectsTo(shard_feed_.get());
   if (sequencer_ == nullptr) return;
   sequencer_feed_ = std::make_unique<SequencerFeed>(*sequencer_, *replicator_);
   sequencer_->ReplicateTo(sequencer_feed_.get(), /*own_server=*/0);
@@ -395,7 +396,7 @@ std::string ActiveJob::backup_name() const {
 }
 
 absl::Status ActiveJob::Promote(int64_t epoch) {
-  shard_->Promote();
+  shard_->AwaitMissingPushes();
   MakeReplicator(epoch);
   CAIRN_RETURN_IF_ERROR(Serve(shard_->next_index(), epoch));
   StartReplicating();

@@ -15,8 +15,9 @@
 #include "cairn/v1/job.pb.h"
 #include "common/net/cluster/placement.h"
 #include "ps/log/sequencer.h"
-#include "ps/log/sequencer_feed.h"
 #include "ps/replication/replicator.h"
+#include "ps/replication/sequencer_feed.h"
+#include "ps/replication/shard_feed.h"
 #include "ps/shard/shard.h"
 
 namespace cairn::ps {
@@ -126,6 +127,7 @@ class ActiveJob {
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;
   std::unique_ptr<Replicator> replicator_;
+  std::unique_ptr<ShardFeed> shard_feed_;          // with a replicator
   std::unique_ptr<SequencerFeed> sequencer_feed_;  // with a sequencer and a replicator
   std::unique_ptr<SequencerPort> port_;
 };

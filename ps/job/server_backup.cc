@@ -11,6 +11,7 @@
 #include "ps/job/incarnation.h"
 #include "ps/job/server.h"
 #include "ps/log/follow_proto.h"
+#include "ps/replication/shard_backup.h"
 
 namespace cairn::ps {
 namespace {
@@ -198,7 +199,7 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
   };
   switch (body.what_case()) {
     case v1::ReplicationBody::kShard:
-      CAIRN_RETURN_IF_ERROR(job_->shard().RestoreReplica(body.shard(), floats));
+      CAIRN_RETURN_IF_ERROR(job_->shard().Restore(body.shard(), floats));
       backup_.has_shard = true;
       return absl::OkStatus();
     case v1::ReplicationBody::kSequencer:
@@ -217,10 +218,8 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
       backup_.in_sync = true;
       LogInfo("the backup of ", name(), "'s shard is in sync");
       return absl::OkStatus();
-    case v1::ReplicationBody::kEntry: {
-      CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(body.entry().decision()));
-      return job_->shard().AppendReplicated(entry, body.entry(), floats);
-    }
+    case v1::ReplicationBody::kEntry:
+      return AppendReplicated(body.entry(), floats, job_->shard());
     case v1::ReplicationBody::kInput: {
       if (job_->sequencer() == nullptr) break;
       CAIRN_ASSIGN_OR_RETURN(SequencerInput input, FromProto(body.input()));
@@ -229,7 +228,7 @@ absl::Status Server::Restore(const v1::ReplicationBody& body,
     case v1::ReplicationBody::kMember:
       return put(body.member());
     case v1::ReplicationBody::kWritten:
-      return job_->shard().WriteReplicated(floats);
+      return WriteReplicated(floats, job_->shard());
     case v1::ReplicationBody::kEcho:
       while (!backup_.beats.empty() && backup_.beats.front().first <= body.echo()) {
         backup_.heard = backup_.beats.front().second;

@@ -2,7 +2,7 @@
 //
 // A push is identified by (worker, incarnation, step); the steps of an incarnation rise. The ledger keeps
 // each worker's newest incarnation, its staged step and the last decision. Not thread-safe: guarded by the
-// shard's lock.
+// PushTable's lock.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // a backup, from its primary; either may be faulty or malicious. follow_proto.h checks what is independent of
 // the shard's state.
 //
-// One per shard, guarded by the shard's lock.
+// One per shard, guarded by the LogExecutor's lock.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // The values at the markers of the log. Readers may arrive before or after the log reaches their marker. Part
-// of a shard; not thread-safe: guarded by the shard's lock.
+// of a ReadTable; not thread-safe: guarded by its lock.
 #pragma once
 
 #include <cstddef>

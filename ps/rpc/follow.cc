@@ -145,7 +145,7 @@ class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage,
 
 // The follower's side: one attempt, from the opening of a stream to its end. While ps/0 makes no progress,
 // nothing is decided. Therefore the outgoing queue is bounded: it holds reports of the pushes that this shard
-// may stage (Shard::kMaxStaged) and of the entries received before.
+// may stage (PushTable::kMaxStaged) and of the entries received before.
 class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::LeaderMessage> {
  public:
   LeaderStream(v1::ParameterServer::Stub& stub, Shard& shard) : shard_(shard) {

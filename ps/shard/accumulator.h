@@ -48,7 +48,9 @@ class Accumulator {
 
   // Elements received so far.
   int64_t received() const { return received_; }
-  bool complete() const { return received_ == pool_.buffer_size(); }
+  // Elements of a complete push.
+  int64_t size() const { return pool_.buffer_size(); }
+  bool complete() const { return received_ == size(); }
 
   // The received runs: begin -> end.
   const std::map<int64_t, int64_t>& runs() const { return runs_; }

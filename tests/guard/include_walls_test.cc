@@ -71,6 +71,8 @@ TEST(IncludeWalls, EveryWallHolds) {
       {"ps/a.cc", "\"worker/options/options.h\""},
       {"ps/a.cc", "\"cli/launcher/ports.h\""},
       {"ps/log/a.cc", "\"ps/shard/shard.h\""},
+      {"ps/log/a.cc", "\"ps/replication/replicator.h\""},
+      {"ps/shard/a.cc", "\"ps/replication/replicator.h\""},
       {"ps/shard/a.cc", "\"ps/job/server.h\""},
       {"ps/job/a.cc", "\"ps/rpc/service.h\""},
       {"ps/policy/a.cc", "\"ps/log/sequencer.h\""},

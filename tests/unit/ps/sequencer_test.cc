@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/log/follow_proto.h"
-#include "ps/log/sequencer_feed.h"
 #include "ps/replication/replicator.h"
+#include "ps/replication/sequencer_feed.h"
 
 namespace cairn::ps {
 namespace {

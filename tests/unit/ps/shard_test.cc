@@ -329,7 +329,7 @@ TEST_F(ShardTest, WaitingReadersOfMarkersAreBounded) {
 
 TEST_F(ShardTest, WaitingRepeatsOfAPushAreBounded) {
   Push(Key(0, 1), {1, 2}, first_);
-  std::vector<PushAnswer> repeats(Shard::kMaxRepeats);
+  std::vector<PushAnswer> repeats(PushTable::kMaxRepeats);
   for (PushAnswer& repeat : repeats) Push(Key(0, 1), {1, 2}, repeat);
   Push(Key(0, 1), {1, 2}, second_);
   ASSERT_TRUE(second_.has_value());
@@ -345,7 +345,7 @@ TEST_F(ShardTest, UndecidedPushesAreBounded) {
     shard_.FinishPush(std::move(push),
                       [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   };
-  std::vector<PushAnswer> answers(Shard::kMaxStaged);
+  std::vector<PushAnswer> answers(PushTable::kMaxStaged);
   for (size_t i = 0; i < answers.size(); ++i) push_nothing(static_cast<int64_t>(i) + 1, answers[i]);
   push_nothing(static_cast<int64_t>(answers.size()) + 1, first_);
   ASSERT_TRUE(first_.has_value());

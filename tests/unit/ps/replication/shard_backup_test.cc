@@ -1,5 +1,5 @@
-// A shard that is a backup, in the middle of an update with norms.
-#include <algorithm>
+#include "ps/replication/shard_backup.h"
+
 #include <memory>
 #include <optional>
 #include <utility>
@@ -7,9 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/replication/replicator.h"
+#include "ps/log/follow_proto.h"
 #include "ps/shard/shard.h"
-#include "tests/support/fake_clock.h"
 #include "tests/unit/ps/pieces.h"
 #include "tests/unit/ps/recording_port.h"
 
@@ -44,6 +43,7 @@ class ReplicatedShard {
   absl::Status Replicate(LogEntry entry, bool with_mean) {
     entry.index = shard.next_index();
     v1::ReplicatedEntry replicated;
+    *replicated.mutable_decision() = ToProto(entry);
     replicated.set_mean(with_mean);
     replicated.set_examples(with_mean);
     std::shared_ptr<AlignedBuffer> mean;
@@ -52,12 +52,12 @@ class ReplicatedShard {
       mean->data()[0] = 6;
       mean->data()[1] = 8;
     }
-    const absl::Status status = shard.AppendReplicated(entry, replicated, mean);
+    const absl::Status status = AppendReplicated(replicated, mean, shard);
     shard.Flush();
     return status;
   }
   void Promote() {
-    shard.Promote();
+    shard.AwaitMissingPushes();
     shard.ConnectTo(&port);
   }
   // An entry from the log.
@@ -152,7 +152,7 @@ TEST(ReplicatedShard, ContinuesFromTheVersionOfTheReceivedState) {
   v1::ReplicatedShard state;
   state.set_next_index(7);
   state.set_version(5);
-  ASSERT_EQ(backup.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
+  ASSERT_EQ(backup.shard.Restore(state, std::make_shared<AlignedBuffer>(6)), absl::OkStatus());
   LogEntry next = backup.MeasureOf(optim::Norms::kGradient);
   EXPECT_FALSE(backup.Replicate(next, /*with_mean=*/true).ok());
   std::get<Measure>(next.action).version = 6;
@@ -206,91 +206,9 @@ TEST_P(StrangeStateTest, IsRefused) {
   state.set_next_index(7);
   state.set_version(5);
   GetParam().change(state);
-  EXPECT_THAT(std::string(backup.shard.RestoreReplica(state, std::make_shared<AlignedBuffer>(6)).message()),
+  EXPECT_THAT(std::string(backup.shard.Restore(state, std::make_shared<AlignedBuffer>(6)).message()),
               HasSubstr(GetParam().refusal));
   EXPECT_EQ(backup.shard.next_index(), 1);
-}
-
-// Records what a backup is sent.
-class SentToBackup {
- public:
-  std::unique_ptr<ReplicationStream> Dial(ReplicationStreamHandler& handler) {
-    handler_ = &handler;
-    return std::make_unique<Stream>(*this);
-  }
-  void Hold() {
-    v1::ReplicationAck answer;
-    answer.set_replicated(last_);
-    answer.set_keeper(1);
-    handler_->OnAnswer(answer);
-  }
-  std::vector<ReplicationItem>& items() { return items_; }
-
- private:
-  class Stream final : public ReplicationStream {
-   public:
-    explicit Stream(SentToBackup& sent) : sent_(sent) {}
-    ~Stream() override { sent_.handler_->OnClosed(absl::CancelledError("closed")); }
-    void Send(uint64_t number, ReplicationItem item) override {
-      sent_.last_ = number;
-      sent_.items_.push_back(std::move(item));
-    }
-
-   private:
-    SentToBackup& sent_;
-  };
-  ReplicationStreamHandler* handler_ = nullptr;
-  uint64_t last_ = 0;
-  std::vector<ReplicationItem> items_;
-};
-
-// The item may still be in flight when the push has been answered and the client writes to its memory again.
-TEST(ReplicatedShard, SendsACopyOfASingleBorrowedGradient) {
-  SentToBackup sent;
-  test::FakeClock clock;
-  RecordingPort port;
-  Shard shard({.slices = Vectors({{"a", 2}}), .optimizer = Sgd(1)});
-  shard.ConnectTo(&port);
-  Replicator replicator({.shard = "ps/0",
-                         .backup = "ps/1 at host:2",
-                         .origin = {},
-                         .dial = [&](ReplicationStreamHandler& handler) { return sent.Dial(handler); },
-                         .capture =
-                             [&] {
-                               shard.Capture();
-                               replicator.SendState(Replicator::Component::kSequencer, {});
-                               replicator.SendState(Replicator::Component::kMembers, {});
-                             },
-                         .clock = &clock});
-  shard.ReplicateTo(&replicator);
-  replicator.Start();
-  for (int i = 0; i < 2; ++i) {
-    replicator.Step();
-    sent.Hold();
-  }
-  replicator.Step();
-  ASSERT_TRUE(replicator.was_in_sync());
-
-  std::vector<float> at_client = {6, 8};
-  const Gradient gradient = {
-      .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
-  auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
-  ASSERT_EQ(push->AddChunk(At(0), net::Borrowed(at_client)), absl::OkStatus());
-  std::optional<absl::StatusOr<PushResult>> answer;
-  shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
-  shard.Append({shard.next_index(), Apply{.version = 1, .contributors = {gradient}}});
-  shard.Flush();
-  EXPECT_THAT(ToVector(shard.store().current()), ElementsAre(-6, -8));
-
-  at_client = {0, 0};
-  const auto update = std::find_if(sent.items().begin(), sent.items().end(),
-                                   [](const ReplicationItem& item) { return item.body.has_entry(); });
-  ASSERT_NE(update, sent.items().end());
-  ASSERT_EQ(update->floats.size(), 1u);
-  EXPECT_THAT(update->floats[0]->span(), ElementsAre(6, 8));
-  sent.Hold();
-  EXPECT_TRUE(answer.has_value() && answer->ok());
-  replicator.Stop();
 }
 
 }  // namespace

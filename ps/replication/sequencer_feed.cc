@@ -1,4 +1,4 @@
-#include "ps/log/sequencer_feed.h"
+#include "ps/replication/sequencer_feed.h"
 
 namespace cairn::ps {
 namespace {

@@ -1,0 +1,42 @@
+#include "ps/replication/shard_backup.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "ps/log/follow_proto.h"
+#include "ps/log/log_validator.h"
+
+namespace cairn::ps {
+namespace {
+
+absl::Status CheckValues(const AlignedBuffer* values, const Shard& shard) {
+  const int64_t size = values == nullptr ? 0 : values->size();
+  if (size == shard.store().size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(size, " replicated values do not fit a server that has ", shard.store().size()));
+}
+
+}  // namespace
+
+absl::Status AppendReplicated(const v1::ReplicatedEntry& replicated,
+                              std::shared_ptr<const AlignedBuffer> mean, Shard& shard) {
+  CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(replicated.decision()));
+  if (replicated.mean() && replicated.examples() && mean == nullptr && shard.store().size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " arrived without its mean"));
+  }
+  if (mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckValues(mean.get(), shard));
+  if (!replicated.mean()) return shard.AppendWithMean(entry, std::nullopt);
+  // The mean of a shard without elements is an empty buffer.
+  if (mean == nullptr && replicated.examples()) mean = shard.store().pool().Acquire();
+  return shard.AppendWithMean(entry, UpdateMean{VersionOf(entry), std::move(mean)});
+}
+
+absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, Shard& shard) {
+  CAIRN_RETURN_IF_ERROR(CheckValues(values.get(), shard));
+  shard.Overwrite(std::move(values));
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,65 @@
+// The effects of the execution of a log that others must know of, in the order of execution.
+//
+//   LogExecutor ── entry, mean; written values; "may this be revealed?" ──► EffectSink
+//
+// This is the only way out of the executor: a reply or a report that reveals the state of the shard passes
+// through WhenReceived(). With a backup, the sink is a ShardFeed (ps/replication/shard_feed.h); otherwise a
+// NoEffects.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/memory/aligned_buffer.h"
+#include "optim/store/variable_store.h"
+#include "ps/log/log_entry.h"
+
+namespace cairn::ps {
+
+// The mean of the gradients of the update to `version`.
+struct UpdateMean {
+  int64_t version = 0;
+  std::shared_ptr<const AlignedBuffer> data{};  // null: no contributor has examples
+};
+
+// OnEntry() and OnWrite() are called by the executing thread, outside all locks; WhenReceived() by any thread.
+// No call blocks.
+class EffectSink {
+ public:
+  // `lost` is not OK if it will never be known whether the effects have been received; clients get this error.
+  using Callback = absl::AnyInvocable<void(const absl::Status& lost)>;
+  virtual ~EffectSink() = default;
+
+  // Whether OnEntry() is wanted. If so, the mean of an update is computed into a buffer of its own.
+  virtual bool WantsEntries() const = 0;
+  // `entry` is about to be executed. `mean`: the mean that this entry is the first to use; otherwise null.
+  virtual void OnEntry(const LogEntry& entry, const UpdateMean* mean) = 0;
+  // A client has overwritten the values, between two entries.
+  virtual void OnWrite(const optim::Values& values) = 0;
+  // Calls `then` when all effects so far have been received; at once if nothing needs to wait for that.
+  virtual void WhenReceived(Callback then) = 0;
+};
+
+// Calls `reply` with `answer`, or with the reason why it is lost.
+template <typename Result>
+EffectSink::Callback Answered(absl::AnyInvocable<void(absl::StatusOr<Result>)> reply,
+                              absl::StatusOr<Result> answer) {
+  return [reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
+    reply(lost.ok() ? std::move(answer) : absl::StatusOr<Result>(lost));
+  };
+}
+
+// For a shard without a backup.
+class NoEffects final : public EffectSink {
+ public:
+  bool WantsEntries() const override { return false; }
+  void OnEntry(const LogEntry&, const UpdateMean*) override {}
+  void OnWrite(const optim::Values&) override {}
+  void WhenReceived(Callback then) override { then(absl::OkStatus()); }
+};
+
+}  // namespace cairn::ps
