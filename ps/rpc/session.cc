@@ -354,12 +354,17 @@ void Session::End(uint64_t request_id, Open open) {
     server_.trace()->Record(open.received);
   }
   // The answer, even to a repeated push, contains the worker's current assignment.
-  std::weak_ptr<ActiveJob> hands_out;
-  if (open.job->hands_out_data()) hands_out = open.job;
+  WorkSource work;
+  if (open.job->hands_out_data()) {
+    work = [job = std::weak_ptr<ActiveJob>(open.job), worker = open.worker]() -> std::optional<Work> {
+      const auto current = job.lock();
+      return current == nullptr ? std::nullopt : current->sequencer()->WorkOf(worker);
+    };
+  }
   open.job->shard().FinishPush(
       std::move(open.push),
       [answer = Answer(sink_, request_id, unanswered_), &sent = server_.metrics().sent_bytes,
-       hands_out = std::move(hands_out), worker = open.worker, encoding = open.values_encoding,
+       encoding = open.values_encoding,
        encoded = open.job->shard().store().encoded()](absl::StatusOr<PushResult> result) mutable {
         if (!result.ok()) {
           answer.SendFailure(result.status());
@@ -372,30 +377,16 @@ void Session::End(uint64_t request_id, Open open) {
         done.set_staleness(result->staleness);
         done.set_finished(result->finished);
         done.set_has_values(result->sent_early);
-        const auto job = hands_out.lock();
-        if (job != nullptr) *done.mutable_work() = ToProto(*job->sequencer()->WorkOf(worker));
-        auto send = [answer = std::move(answer), &sent, done = std::move(done),
-                     values = std::move(result->values.data), encoding,
-                     encoded = std::move(encoded)](const absl::Status& lost) mutable {
-          if (!lost.ok()) {
-            answer.SendFailure(lost);
-            return;
-          }
-          // If there is no room for encoded values, the worker reads the values later.
-          if (values != nullptr) {
-            const auto bytes = answer.SendValues(values, encoding, *encoded);
-            if (bytes.ok()) sent.Add(*bytes);
-            done.set_has_values(bytes.ok());
-          }
-          answer.SendDone(std::move(done));
-        };
-        // The assignment may depend on events that the backup has not received yet.
-        if (job != nullptr && job->replicator() != nullptr) {
-          job->replicator()->WhenReplicated(std::move(send));
-        } else {
-          send(absl::OkStatus());
+        if (result->work.has_value()) *done.mutable_work() = ToProto(*result->work);
+        // If there is no room for encoded values, the worker reads the values later.
+        if (result->values.data != nullptr) {
+          const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
+          if (bytes.ok()) sent.Add(*bytes);
+          done.set_has_values(bytes.ok());
         }
-      });
+        answer.SendDone(std::move(done));
+      },
+      std::move(work));
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {

@@ -247,7 +247,7 @@ void LogExecutor::Settle(const PushKey& key, const Decision& decision, Replies& 
                          .finished = parts_.final_version.IsReached(values.version),
                          .sent_early = waiting.speculative && decision.sent_early};
     if (waiting.read_values && !result.sent_early && room) result.values = values;
-    replies.push_back(Answered<PushResult>(std::move(waiting.reply), std::move(result)));
+    replies.push_back(waiting.Answer(std::move(result)));
   }
 }
 

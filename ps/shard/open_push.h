@@ -38,8 +38,11 @@ struct PushResult {
   optim::Values values{};  // data is null unless requested
   // `values` is null, because all of the values have already been passed to send_values().
   bool sent_early = false;
+  std::optional<Work> work{};  // from the WorkSource, if there is one
 };
 
+// Returns the work items of the worker that pushes.
+using WorkSource = absl::AnyInvocable<std::optional<Work>()>;
 using PushReply = absl::AnyInvocable<void(absl::StatusOr<PushResult>)>;
 
 // Owned by the session; one thread. The shard outlives it.

@@ -8,6 +8,11 @@
 
 namespace cairn::ps {
 
+EffectSink::Callback PushTable::Waiting::Answer(absl::StatusOr<PushResult> answer) {
+  if (answer.ok() && work != nullptr) answer->work = work();
+  return Answered<PushResult>(std::move(reply), std::move(answer));
+}
+
 bool PushTable::IsKnown(const PushKey& key) const {
   MutexLock lock(mutex_);
   return ledger_.Admit(key).admission != Ledger::Admission::kNew;

@@ -27,6 +27,7 @@
 #include "common/core/mutex.h"
 #include "optim/store/variable_store.h"
 #include "ps/log/ledger.h"
+#include "ps/shard/effect_sink.h"
 #include "ps/shard/final_version.h"
 #include "ps/shard/gradient_view.h"
 #include "ps/shard/open_push.h"
@@ -45,7 +46,12 @@ class PushTable {
     bool read_values = false;
     bool speculative = false;  // receives the values chunk by chunk if the update is speculative
     PushReply reply{};
+    WorkSource work{};  // may be null
     bool duplicate = false;
+
+    // The reply with `answer`, and with the work items as they are now. They may depend on events that the
+    // backup has not received; the wait of the reply covers these events too.
+    EffectSink::Callback Answer(absl::StatusOr<PushResult> answer);
   };
   struct Staged {
     Gradient gradient{};

@@ -71,7 +71,7 @@ std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
   return std::make_unique<OpenPush>(request, store_.pool(), discard, speculative);
 }
 
-void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
+void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply, WorkSource work) {
   if (absl::Status complete = push->CheckComplete(); !complete.ok()) {
     reply(std::move(complete));
     return;
@@ -81,15 +81,15 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply) {
                                       .data = push->Take(),
                                       .waiting = {.read_values = request.read_values,
                                                   .speculative = push->MaySendEarly(),
-                                                  .reply = std::move(reply)}};
+                                                  .reply = std::move(reply),
+                                                  .work = std::move(work)}};
   PushTable::Added added = pushes_.Add(complete);
   if (added.staged) {
     push->Keep();
     executor_.port()->ReportStaged(request.gradient);
     if (added.was_awaited) executor_.Flush();
   } else if (added.answer.has_value()) {
-    executor_.effects().WhenReceived(
-        Answered<PushResult>(std::move(complete.waiting.reply), *std::move(added.answer)));
+    executor_.effects().WhenReceived(complete.waiting.Answer(*std::move(added.answer)));
   }
 }
 

@@ -88,8 +88,9 @@ class Shard final : public LogSink {
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request);
   // The reply is INVALID_ARGUMENT if chunks are missing, RESOURCE_EXHAUSTED if too many pushes wait.
   // Otherwise the reply is sent after the decision. It lacks the requested values if the memory has no room
-  // for both these values and the next version.
-  void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply);
+  // for both these values and the next version. `work`, unless null, is called once before an OK reply, by the
+  // thread that makes the reply, outside all locks.
+  void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply, WorkSource work = nullptr);
 
   // --- Reads and writes ---
   // As ReadTable::Read(). With a marker, the reply comes when the log has reached it.
