@@ -42,8 +42,15 @@ if(cuda_lacks)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Turing, Ampere, Hopper; for Hopper also intermediate code, which the drivers of later GPUs compile.
-  set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "GPU architectures that kernels are compiled for")
+  # Turing, Ampere, Hopper; for Hopper also intermediate code, which the drivers of later GPUs compile. On a machine
+  # without a GPU, where the kernels will hardly be used, only intermediate code, which takes half the time to build: the
+  # driver of any GPU from Turing on compiles it when it first loads the kernels.
+  if(EXISTS /dev/nvidiactl)
+    set(architectures "75-real;80-real;90")
+  else()
+    set(architectures 75-virtual)
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING "GPU architectures that kernels are compiled for")
 endif()
 if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})

@@ -53,23 +53,26 @@ function(cairn_compiles_headers target)
   set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 
-# cairn_precompile_headers(NAME [LIBS... HEADERS more...]): precompiles the headers that most sources include, which
-# otherwise dominate the time of sanitizer builds. Applies to the libraries that this folder declares afterwards.
-# Release builds do not use it, so that they detect missing includes.
+# cairn_precompile_headers(NAME [LIBS... HEADERS more...] [OPTIONS...]): precompiles the headers that most sources
+# include; parsing them for each source would take more time than everything else. Applies to the libraries that this
+# folder declares afterwards. OPTIONS: the compiler options of those libraries.
+# The preset tsan goes without, so that it detects missing includes.
 function(cairn_precompile_headers name)
-  if(NOT CAIRN_SANITIZE)
+  if(NOT CAIRN_PRECOMPILE_HEADERS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS;HEADERS;OPTIONS" ${ARGN})
   file(WRITE ${CMAKE_BINARY_DIR}/${name}.cc "")
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
   target_link_libraries(${name} PRIVATE cairn_options absl::statusor absl::strings ${ARG_LIBS})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
   cairn_compiles_headers(${name})
   target_precompile_headers(${name} PRIVATE
     <algorithm> <array> <atomic> <chrono> <cstdint> <functional> <map> <memory> <optional> <string> <utility>
     <vector> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h> ${ARG_HEADERS})
   set(CAIRN_HEADERS ${name} PARENT_SCOPE)
+  set(CAIRN_HEADERS_OPTIONS ${ARG_OPTIONS} PARENT_SCOPE)
 endfunction()
 
 # The protocol headers that half of the sources include, directly or indirectly.
@@ -87,5 +90,6 @@ function(cairn_library name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(CAIRN_HEADERS AND NOT ARG_OWN_OPTIONS)
     target_precompile_headers(${name} REUSE_FROM ${CAIRN_HEADERS})
+    target_compile_options(${name} PRIVATE ${CAIRN_HEADERS_OPTIONS})
   endif()
 endfunction()
