@@ -17,7 +17,7 @@
 
 namespace cairn::net {
 
-// What the ends of a stream have agreed on.
+// The agreement of the two ends of a stream.
 struct StreamTerms {
   // Null: payloads go over the socket.
   std::unique_ptr<SharedRings> rings{};

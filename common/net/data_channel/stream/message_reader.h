@@ -47,7 +47,7 @@ class MessageReader {
   // The next descriptor that was passed; invalid if there is none, or if one was lost, because it is then
   // unknown which message each of them belongs to.
   FileDescriptor TakeDescriptor();
-  // After the last message: closes all descriptors that nobody has taken.
+  // After the last message: closes the descriptors that were not taken.
   void Close() { passed_.clear(); }
 
  private:

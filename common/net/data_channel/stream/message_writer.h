@@ -36,7 +36,7 @@ struct OutgoingMessage {
   size_t sent = 0;                               // sent bytes of prologue, header and payload
 };
 
-// What the front of the queue waits for.
+// The reason why the front of the queue waits.
 enum class Blocked { kNot, kBySocket, kByRing, kByCreditLimit };
 
 class MessageWriter {

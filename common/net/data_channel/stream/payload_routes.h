@@ -28,7 +28,7 @@ class PayloadRoutes {
     std::shared_ptr<const SharedRegion> announce;
   };
 
-  // What the other end is able to do, as soon as that is known.
+  // The abilities of the other end, as soon as they are known.
   void SetMaps(bool maps) { maps_ = maps; }
   void SetBorrows(bool borrows) { borrows_ = borrows; }
 

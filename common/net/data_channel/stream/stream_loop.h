@@ -27,7 +27,7 @@ namespace cairn::net {
 class StreamLoop {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  // What the loop drives. All must outlive it.
+  // The parts that the loop drives. All must outlive it.
   struct Parts {
     const FileDescriptor& socket;
     const StreamOptions& options;
@@ -64,7 +64,7 @@ class StreamLoop {
   // Decides who receives while the stream's thread waits. Returns the time to wait, `timeout_ms` or less.
   absl::StatusOr<int> BeginWait(const StreamSender::Outlook& outlook, int timeout_ms)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // What happened during a wait.
+  // The events of one wait.
   struct Events {
     uint32_t socket = 0;
     bool ring = false;  // the ring has room

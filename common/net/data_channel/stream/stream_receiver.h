@@ -34,7 +34,7 @@ class StreamReceiver {
   StreamReceiver(const FileDescriptor& socket, bool server, const StreamOptions& options,
                  DataReceiver& receiver, StreamSender& sender);
 
-  // What the handshake has agreed on, before the first message. Takes `terms.peer`; the rest must outlive this
+  // Uses the result of the handshake, before the first message. Takes `terms.peer`; the rest must outlive this
   // object.
   void Begin(StreamTerms& terms);
 

@@ -46,7 +46,7 @@ class StreamSender {
   // The arguments must outlive the sender. `wake` wakes the stream's thread.
   StreamSender(const FileDescriptor& socket, const StreamOptions& options, const EventFd& wake);
 
-  // What the handshake has agreed on; `terms` must outlive this object. Until then, messages are only queued.
+  // Uses the result of the handshake, which must outlive this object. Until then, messages are only queued.
   void Begin(const StreamTerms& terms, bool server);
   PayloadRoutes& routes() { return routes_; }
 
@@ -60,7 +60,7 @@ class StreamSender {
     Queue({.prologue = {.kind = kind, .position = position}}, std::nullopt);
   }
 
-  // What the other end has sent, for the thread that receives. TakeBack(): it has read `count` payloads.
+  // Messages of the other end, for the thread that receives. TakeBack(): it has read `count` payloads.
   // INVALID_ARGUMENT if fewer are outstanding.
   absl::Status TakeBack(uint64_t count) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetCreditLimit(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -69,7 +69,7 @@ class StreamSender {
 
   // Sends queued messages until something blocks, at most `most` of them.
   absl::Status Pump(int most) ABSL_LOCKS_EXCLUDED(mutex_) { return PumpUpTo(most).status; }
-  // What the stream's thread has to wait for.
+  // The reasons for the stream's thread to wait.
   struct Outlook {
     Blocked blocked = Blocked::kNot;
     bool rests = false;   // StreamOptions::rest_above is exceeded
