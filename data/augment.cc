@@ -99,11 +99,11 @@ absl::Status Validate(const Augmentation& augmentation, const Shape& shape) {
   return absl::OkStatus();
 }
 
-void Augment(const Augmentation& augmentation, const Shape& shape, uint64_t seed, int64_t epoch,
-             int64_t example, absl::Span<float> image) {
+void Augment(const Augmentation& augmentation, const Shape& shape, const Variation& variation,
+             absl::Span<float> image) {
   CAIRN_CHECK(shape.rank() == 3 && static_cast<int64_t>(image.size()) == shape.num_elements());
   const Extents extents = {shape[0], shape[1], shape[2]};
-  Random random(seed, absl::StrCat("data/augment/", epoch, "/", example));
+  Random random(variation.seed, absl::StrCat("data/augment/", variation.epoch, "/", variation.example));
   if (augmentation.flip && random.NextBelow(2) == 1) Flip(extents, image.data());
   const auto move = [&](int64_t down_reach, int64_t right_reach) {
     const int64_t down = Draw(random, down_reach);

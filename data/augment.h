@@ -29,8 +29,15 @@ absl::StatusOr<Augmentation> ParseAugmentation(absl::string_view text);
 // crop's padding.
 absl::Status Validate(const Augmentation& augmentation, const Shape& shape);
 
+// Identifies one variation of one example.
+struct Variation {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  int64_t example = 0;  // index in the data set
+};
+
 // Varies `image` [shape], row-major, in place. `augmentation` must be valid for `shape`.
-void Augment(const Augmentation& augmentation, const Shape& shape, uint64_t seed, int64_t epoch,
-             int64_t example, absl::Span<float> image);
+void Augment(const Augmentation& augmentation, const Shape& shape, const Variation& variation,
+             absl::Span<float> image);
 
 }  // namespace cairn::data

@@ -139,7 +139,7 @@ void BatchLoader::Fill(const Piece& piece, Batch& batch) {
     const float weight =
         dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));
     if (!augmentation_.empty()) {
-      Augment(augmentation_, dataset_.example_shape(), seed_, batch.epoch, examples[row], inputs);
+      Augment(augmentation_, dataset_.example_shape(), {seed_, batch.epoch, examples[row]}, inputs);
     }
     if (dataset_.weighted()) batch.weights.data()[row] = weight;
   }

@@ -42,6 +42,69 @@ std::string Boot() {
   return length > 0 ? absl::StrCat(boot, " ", space) : boot;
 }
 
+using Rows = std::map<std::pair<TraceLane, int>, std::vector<Row>>;
+
+// Sorts the events by lane and time; an event that contains others precedes them.
+void SortEvents(std::vector<TraceEvent>& events) {
+  const auto order = [](const TraceEvent& event) {
+    return std::tuple(event.lane, event.index, event.begin, -event.end);
+  };
+  std::sort(events.begin(), events.end(),
+            [&](const TraceEvent& a, const TraceEvent& b) { return order(a) < order(b); });
+}
+
+// Adds the slices to `trace`, in rows in which they do not overlap, and a lane for each row.
+Rows AddSlices(const std::vector<TraceEvent>& events, TaskTrace& trace) {
+  Rows rows;
+  for (const TraceEvent& event : events) {
+    if (event.kind != TraceEvent::Kind::kSlice) continue;
+    auto& candidates = rows[{event.lane, event.index}];
+    auto row = std::find_if(candidates.begin(), candidates.end(),
+                            [&](Row& candidate) { return candidate.Takes(event.begin, event.end); });
+    if (row == candidates.end()) {
+      std::string name = NameOf(event.lane, event.index);
+      if (!candidates.empty()) absl::StrAppend(&name, " (", candidates.size() + 1, ")");
+      row = candidates.insert(candidates.end(), {.lane = trace.lanes.size()});
+      trace.lanes.push_back({.name = std::move(name)});
+    }
+    row->ends.push_back(event.end);
+    trace.slices.push_back({.lane = row->lane,
+                            .name = event.name,
+                            .begin = event.begin - trace.clock.steady_nanos,
+                            .duration = event.end - event.begin,
+                            .step = event.step,
+                            .bytes = event.bytes});
+  }
+  int place = 0;
+  for (const auto& [kind, of_kind] : rows) {
+    for (const Row& row : of_kind) trace.lanes[row.lane].place = ++place;
+  }
+  std::stable_sort(trace.slices.begin(), trace.slices.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.lane, a.begin) < std::tuple(b.lane, b.begin);
+  });
+  return rows;
+}
+
+// Adds one end of an arrow to `trace`. It belongs to the slice that contains its time, in whichever of `rows`
+// that is.
+void AddFlow(const TraceEvent& event, const std::vector<Row>& rows, TaskTrace& trace) {
+  const int64_t at = event.begin - trace.clock.steady_nanos;
+  for (const Row& row : rows) {
+    const auto after = std::upper_bound(trace.slices.begin(), trace.slices.end(), std::tuple(row.lane, at),
+                                        [](const auto& key, const TaskTrace::Slice& slice) {
+                                          return key < std::tuple(slice.lane, slice.begin);
+                                        });
+    if (after == trace.slices.begin()) continue;
+    const TaskTrace::Slice& before = *std::prev(after);
+    if (before.lane != row.lane || at >= before.begin + before.duration) continue;
+    trace.flows.push_back({.lane = row.lane,
+                           .out = event.kind == TraceEvent::Kind::kFlowOut,
+                           .at = at,
+                           .id = IdOf(event.flow)});
+    return;
+  }
+}
+
 }  // namespace
 
 TaskTrace LayOut(const TraceRecorder& recorder) {
@@ -57,63 +120,16 @@ TaskTrace LayOut(const TraceRecorder& recorder) {
   for (TraceEvent& event : events) {
     if (event.kind == TraceEvent::Kind::kSlice) event.end = std::max(event.end, event.begin + 1);
   }
-  const auto order = [](const TraceEvent& event) {
-    return std::tuple(event.lane, event.index, event.begin, -event.end);
-  };
-  std::sort(events.begin(), events.end(),
-            [&](const TraceEvent& a, const TraceEvent& b) { return order(a) < order(b); });
+  SortEvents(events);
 
   int64_t origin = TraceNanos(std::chrono::steady_clock::now());
   for (const TraceEvent& event : events) origin = std::min(origin, event.begin);
   trace.clock.steady_nanos = origin;
   trace.clock.unix_nanos = recorder.UnixNanos(TimePoint(std::chrono::nanoseconds(origin)));
 
-  std::map<std::pair<TraceLane, int>, std::vector<Row>> rows;
+  Rows rows = AddSlices(events, trace);
   for (const TraceEvent& event : events) {
-    if (event.kind != TraceEvent::Kind::kSlice) continue;
-    auto& candidates = rows[{event.lane, event.index}];
-    auto row = std::find_if(candidates.begin(), candidates.end(),
-                            [&](Row& candidate) { return candidate.Takes(event.begin, event.end); });
-    if (row == candidates.end()) {
-      std::string name = NameOf(event.lane, event.index);
-      if (!candidates.empty()) absl::StrAppend(&name, " (", candidates.size() + 1, ")");
-      row = candidates.insert(candidates.end(), {.lane = trace.lanes.size()});
-      trace.lanes.push_back({.name = std::move(name)});
-    }
-    row->ends.push_back(event.end);
-    trace.slices.push_back({.lane = row->lane,
-                            .name = event.name,
-                            .begin = event.begin - origin,
-                            .duration = event.end - event.begin,
-                            .step = event.step,
-                            .bytes = event.bytes});
-  }
-  int place = 0;
-  for (const auto& [kind, of_kind] : rows) {
-    for (const Row& row : of_kind) trace.lanes[row.lane].place = ++place;
-  }
-  std::stable_sort(trace.slices.begin(), trace.slices.end(), [](const auto& a, const auto& b) {
-    return std::tuple(a.lane, a.begin) < std::tuple(b.lane, b.begin);
-  });
-
-  // An arrow belongs to the slice that contains its time, in whichever row that is.
-  for (const TraceEvent& event : events) {
-    if (event.kind == TraceEvent::Kind::kSlice) continue;
-    const int64_t at = event.begin - origin;
-    for (const Row& row : rows[{event.lane, event.index}]) {
-      const auto after = std::upper_bound(trace.slices.begin(), trace.slices.end(), std::tuple(row.lane, at),
-                                          [](const auto& key, const TaskTrace::Slice& slice) {
-                                            return key < std::tuple(slice.lane, slice.begin);
-                                          });
-      if (after == trace.slices.begin()) continue;
-      const TaskTrace::Slice& before = *std::prev(after);
-      if (before.lane != row.lane || at >= before.begin + before.duration) continue;
-      trace.flows.push_back({.lane = row.lane,
-                             .out = event.kind == TraceEvent::Kind::kFlowOut,
-                             .at = at,
-                             .id = IdOf(event.flow)});
-      break;
-    }
+    if (event.kind != TraceEvent::Kind::kSlice) AddFlow(event, rows[{event.lane, event.index}], trace);
   }
   return trace;
 }

@@ -6,7 +6,6 @@
 
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
-#include "nn/pipeline/pipeline.h"
 
 namespace cairn::nn {
 namespace {
@@ -67,18 +66,10 @@ class PipelineReplica final : public Replica {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
-                                                             absl::Span<DeviceThread* const> threads,
-                                                             absl::Span<const int> device_of,
-                                                             int64_t micro_batches, TraceRecorder* trace) {
-  CAIRN_ASSIGN_OR_RETURN(auto pipeline,
-                         Pipeline::Create({.model = model,
-                                           .loss = loss,
-                                           .threads = threads,
-                                           .locations = PipelineLocations::OfDevices(device_of),
-                                           .micro_batches = micro_batches,
-                                           .trace = trace}));
-  return std::unique_ptr<Replica>(std::make_unique<PipelineReplica>(model, loss, std::move(pipeline)));
+absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Pipeline::Options& options) {
+  CAIRN_ASSIGN_OR_RETURN(auto pipeline, Pipeline::Create(options));
+  return std::unique_ptr<Replica>(
+      std::make_unique<PipelineReplica>(options.model, options.loss, std::move(pipeline)));
 }
 
 }  // namespace cairn::nn

@@ -8,26 +8,17 @@
 // means over the micro-batches.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "nn/loss.h"
-#include "nn/model.h"
-#include "nn/replica/device_thread.h"
+#include "nn/pipeline/pipeline.h"
 #include "nn/replica/replica.h"
 
 namespace cairn::nn {
 
-// `device_of` [node of the model] is an index into `threads`; every thread must have a node. A batch is
-// divided into `micro_batches`, or fewer if it has fewer examples. `model`, the threads and `trace` (may be
-// null) must outlive the replica. Errors are those of Replica::Create(), and UNIMPLEMENTED for devices that
-// compute in float16, since their loss scaling needs the whole model.
-absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Model& model, const LossSpec& loss,
-                                                             absl::Span<DeviceThread* const> threads,
-                                                             absl::Span<const int> device_of,
-                                                             int64_t micro_batches,
-                                                             TraceRecorder* trace = nullptr);
+// `options.remote_stages` must be null, and the locations those of one process. Model, threads and trace must
+// outlive the replica. Errors are those of Replica::Create(), and UNIMPLEMENTED for devices that compute in
+// float16, since their loss scaling needs the whole model.
+absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Pipeline::Options& options);
 
 }  // namespace cairn::nn

@@ -36,16 +36,22 @@ struct Prepared {
   float loss_scale = 0;  // the loss scale that was last set in the plan
 };
 
+// Copies of the model's flat arrays on the device.
+struct FlatCopies {
+  DeviceCopy parameters;
+  std::optional<DeviceCopy> gradients{};  // nullopt: gradients are written to the caller's device memory
+};
+
 class DeviceReplica final : public Replica {
  public:
-  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, DeviceCopy parameters,
-                std::optional<DeviceCopy> gradients, DeviceTrace trace)
+  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, FlatCopies copies,
+                DeviceTrace trace)
       : model_(model),
         loss_(loss),
         device_(device),
         trace_(trace),
-        parameters_(std::move(parameters)),
-        gradients_(std::move(gradients)),
+        parameters_(std::move(copies.parameters)),
+        gradients_(std::move(copies.gradients)),
         inputs_(model),
         values_(model.variables().size()),
         targets_(model.variables().size()),
@@ -329,7 +335,7 @@ class DeviceReplica final : public Replica {
   kernels::Device& device_;
   const DeviceTrace trace_;
   DeviceCopy parameters_;
-  std::optional<DeviceCopy> gradients_;  // nullopt: gradients are written to the caller's device memory
+  std::optional<DeviceCopy> gradients_;  // see FlatCopies
   LossScale loss_scale_;
   InputSplitter inputs_;
   // [variable] Set at each call, like the next two members.
@@ -350,12 +356,11 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, con
                                                          GradientMemory gradients) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
-  std::optional<DeviceCopy> copied;
+  FlatCopies copies = {.parameters = std::move(parameters)};
   if (gradients == GradientMemory::kHost) {
-    CAIRN_ASSIGN_OR_RETURN(copied, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
+    CAIRN_ASSIGN_OR_RETURN(copies.gradients, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
   }
-  return std::make_unique<DeviceReplica>(model, loss, device, std::move(parameters), std::move(copied),
-                                         trace);
+  return std::make_unique<DeviceReplica>(model, loss, device, std::move(copies), trace);
 }
 
 }  // namespace cairn::nn

@@ -32,6 +32,41 @@ int Fault(absl::string_view text) {
   return static_cast<int>(UsageError(kProgram, text));
 }
 
+struct Flags {
+  net::ClusterFlags cluster{};
+  PsOptions options{};
+  std::string log_level = "info", log_format = "text";
+};
+
+void AddPsFlags(CLI::App& app, Flags& flags) {
+  PsOptions& options = flags.options;
+  net::AddClusterFlags(app, flags.cluster);
+  net::AddAccessFlags(app, options.access);
+  monitor::AddMetricsFlags(app, options.metrics);
+  AddTraceFlags(app, options.trace);
+  AddFlags(
+      app, kNetworkGroup,
+      {{"--listen HOST:PORT", &options.listen, "Address to listen on [0.0.0.0 and the port of this task]"}});
+  AddFlags(app, "", {{"--reuse_port", &options.reuse_port}});
+  AddFlags(app, "Resources",
+           {{"--memory_limit SIZE", &options.memory_limit,
+             "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its control "
+             "group]",
+             ParsedBy(&ParseMemorySize)}});
+  AddFlags(app, kNetworkGroup,
+           {{"--transport", &options.transport,
+             "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP and "
+             "gRPC; grpc: only gRPC [auto]",
+             OneOf(net::kTransportWords), kDefaultInText}});
+  net::AddDataPortFlag(app, options.data_port);
+  AddFlags(app, "Resources",
+           {{"--threads N", &options.threads,
+             "Threads that apply a large update; 0: one per core, at most 4. Results do not depend on it",
+             WholeNumberBetween(0, kMaxThreads), kDefaultInText}});
+  AddLogFlags(app, flags.log_level, flags.log_format);
+  AddFaultFlag(app, options.fault);
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -41,50 +76,24 @@ int Main(int argc, char** argv) {
   SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
   net::TuneMalloc();
   net::LogRefusedPeers();
-  net::ClusterFlags cluster_flags;
-  PsOptions flags;
-  std::string log_level = "info", log_format = "text";
+  Flags flags;
   CLI::App app("Runs one parameter server of a Cairn cluster", kProgram);
-  net::AddClusterFlags(app, cluster_flags);
-  net::AddAccessFlags(app, flags.access);
-  monitor::AddMetricsFlags(app, flags.metrics);
-  AddTraceFlags(app, flags.trace);
-  AddFlags(
-      app, kNetworkGroup,
-      {{"--listen HOST:PORT", &flags.listen, "Address to listen on [0.0.0.0 and the port of this task]"}});
-  AddFlags(app, "", {{"--reuse_port", &flags.reuse_port}});
-  AddFlags(app, "Resources",
-           {{"--memory_limit SIZE", &flags.memory_limit,
-             "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its control "
-             "group]",
-             ParsedBy(&ParseMemorySize)}});
-  AddFlags(app, kNetworkGroup,
-           {{"--transport", &flags.transport,
-             "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP and "
-             "gRPC; grpc: only gRPC [auto]",
-             OneOf(net::kTransportWords), kDefaultInText}});
-  net::AddDataPortFlag(app, flags.data_port);
-  AddFlags(app, "Resources",
-           {{"--threads N", &flags.threads,
-             "Threads that apply a large update; 0: one per core, at most 4. Results do not depend on it",
-             WholeNumberBetween(0, kMaxThreads), kDefaultInText}});
-  AddLogFlags(app, log_level, log_format);
-  AddFaultFlag(app, flags.fault);
+  AddPsFlags(app, flags);
   if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
 
-  const auto cluster = net::ResolveCluster(cluster_flags, std::getenv("TF_CONFIG"));
+  const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (cluster->self.job != "ps") {
     return Fault(absl::StrCat("--job_name: this program is a ps, not ", WithArticle(cluster->self.job)));
   }
-  if (const absl::Status status = net::CheckAccess(flags.access, std::getenv(net::kTokenVariable));
+  if (const absl::Status status = net::CheckAccess(flags.options.access, std::getenv(net::kTokenVariable));
       !status.ok()) {
     return Fault(status.message());
   }
-  if (const absl::Status status = CheckTraceFlags(flags.trace); !status.ok()) {
+  if (const absl::Status status = CheckTraceFlags(flags.options.trace); !status.ok()) {
     return Fault(status.message());
   }
-  StartLogging(cluster->self.ToString(), LogLevelOf(log_level), LogFormatOf(log_format));
+  StartLogging(cluster->self.ToString(), LogLevelOf(flags.log_level), LogFormatOf(flags.log_format));
   const int workers = static_cast<int>(cluster->spec.trainers().size());
   const absl::Status limits = EnterLimits({.files = net::kTaskDescriptors,
                                            .threads = net::kTaskThreads,
@@ -94,7 +103,7 @@ int Main(int argc, char** argv) {
     LogError(limits.message());
     return static_cast<int>(ExitCodeOf(limits));
   }
-  PsTask task(flags, *cluster, signals);
+  PsTask task(flags.options, *cluster, signals);
   return static_cast<int>(task.Run());
 }
 

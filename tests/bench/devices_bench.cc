@@ -75,7 +75,11 @@ absl::StatusOr<bool> Run(const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(auto alone, nn::MakeMirroredReplica(model, kLoss, {first.get()}));
   ways.push_back({"one device", std::move(alone)});
   CAIRN_ASSIGN_OR_RETURN(auto pipeline,
-                         nn::MakePipelineReplica(model, kLoss, both, halves, options.micro_batches));
+                         nn::MakePipelineReplica({.model = model,
+                                                  .loss = kLoss,
+                                                  .threads = both,
+                                                  .locations = nn::PipelineLocations::OfDevices(halves),
+                                                  .micro_batches = options.micro_batches}));
   ways.push_back({"pipeline of two", std::move(pipeline)});
   CAIRN_ASSIGN_OR_RETURN(auto mirrored, nn::MakeMirroredReplica(model, kLoss, both));
   ways.push_back({"mirrored on two", std::move(mirrored)});

@@ -27,17 +27,15 @@ std::vector<nn::DeviceThread*> Pointers(const std::vector<std::unique_ptr<nn::De
 
 class Maker {
  public:
-  Maker(const TrainOptions& options, const nn::Model& model, const nn::LossSpec& loss,
-        const DeviceRequest& request, CoreRange cores, const DeviceMakers& makers, TraceRecorder* trace,
-        const Assignment* assignment)
-      : options_(options),
-        model_(model),
-        loss_(loss),
-        request_(request),
-        cores_(cores),
-        makers_(makers),
-        trace_(trace),
-        assignment_(assignment) {}
+  explicit Maker(const ComputeArgs& args)
+      : options_(args.options),
+        model_(args.model),
+        loss_(args.loss),
+        request_(args.request),
+        cores_(args.cores),
+        makers_(args.makers),
+        trace_(args.trace),
+        assignment_(args.assignment) {}
 
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
@@ -135,9 +133,14 @@ class Maker {
     const int64_t micro_batches = MicroBatchesOf(options_, model_, lane_count);
     compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,
                                             micro_batches == 1 ? " micro-batch" : " micro-batches"));
-    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
-                           nn::MakePipelineReplica(model_, loss_, Pointers(compute_.threads),
-                                                   placement.device_of, micro_batches, trace_));
+    CAIRN_ASSIGN_OR_RETURN(
+        compute_.replica,
+        nn::MakePipelineReplica({.model = model_,
+                                 .loss = loss_,
+                                 .threads = Pointers(compute_.threads),
+                                 .locations = nn::PipelineLocations::OfDevices(placement.device_of),
+                                 .micro_batches = micro_batches,
+                                 .trace = trace_}));
     compute_.placement = DescribeLayers(model_, placement);
     return absl::OkStatus();
   }
@@ -244,11 +247,8 @@ int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int6
   return normalizes ? 1 : 4 * devices;
 }
 
-absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
-                                    const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers, TraceRecorder* trace,
-                                    const Assignment* assignment) {
-  return Maker(options, model, loss, request, cores, makers, trace, assignment).Make();
+absl::StatusOr<Compute> MakeCompute(const ComputeArgs& args) {
+  return Maker(args).Make();
 }
 
 }  // namespace cairn::worker

@@ -43,13 +43,21 @@ struct CoreRange {
 // The number of micro-batches per batch for a pipeline of `devices` devices, unless --micro_batches sets it.
 int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int64_t devices);
 
-// `assignment`: this worker's position in a model that is divided over workers; null if the model is not
-// divided. `model` and `trace` (which may be null) must outlive the result. `request.device` is used unless
-// other flags name devices; the rest of `request` applies to every device. INVALID_ARGUMENT naming the flag
-// or the layer that requests a missing device.
-absl::StatusOr<Compute> MakeCompute(const TrainOptions& options, const nn::Model& model,
-                                    const nn::LossSpec& loss, const DeviceRequest& request, CoreRange cores,
-                                    const DeviceMakers& makers, TraceRecorder* trace = nullptr,
-                                    const Assignment* assignment = nullptr);
+// The arguments of MakeCompute(). Model and trace must outlive the result.
+struct ComputeArgs {
+  const TrainOptions& options;
+  const nn::Model& model;
+  const nn::LossSpec& loss;
+  // `device` is used unless other flags name devices; the other fields apply to every device.
+  DeviceRequest request;
+  CoreRange cores{};
+  DeviceMakers makers;
+  TraceRecorder* trace = nullptr;  // may be null
+  // This worker's position in a model that is divided over workers; null if the model is not divided.
+  const Assignment* assignment = nullptr;
+};
+
+// INVALID_ARGUMENT naming the flag or the layer that requests a missing device.
+absl::StatusOr<Compute> MakeCompute(const ComputeArgs& args);
 
 }  // namespace cairn::worker

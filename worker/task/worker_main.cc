@@ -38,6 +38,39 @@ int Fault(absl::string_view text) {
   return static_cast<int>(UsageError(kProgram, text));
 }
 
+struct Flags {
+  TrainOptions options;
+  net::ClusterFlags cluster;
+  net::Access access;
+  monitor::MetricsFlags pages;
+  TraceFlags trace;
+  ListenFlags listen;
+  FaultPoints::Fault fault;
+};
+
+void AddWorkerFlags(CLI::App& app, Flags& flags) {
+  net::AddClusterFlags(app, flags.cluster);
+  net::AddAccessFlags(app, flags.access);
+  monitor::AddMetricsFlags(app, flags.pages);
+  AddTraceFlags(app, flags.trace);
+  AddTrainOptions(app, flags.options);
+  AddFlags(app, kNetworkGroup,
+           {{"--listen HOST:PORT", &flags.listen.address,
+             "Address to listen on, if other workers connect to this one (--mode allreduce, --place across "
+             "workers) [0.0.0.0 and the port of this task]"}});
+  net::AddDataPortFlag(app, flags.listen.data_port);
+  AddFlags(app, "", {{"--reuse_port", &flags.listen.reuse_port}});
+  AddFaultFlag(app, flags.fault);
+}
+
+// Checks the flags that do not depend on the cluster.
+absl::Status CheckFlags(Flags& flags) {
+  CAIRN_RETURN_IF_ERROR(Validate(flags.options));
+  if (flags.options.model.empty()) return absl::InvalidArgumentError("--model is missing");
+  CAIRN_RETURN_IF_ERROR(net::CheckAccess(flags.access, std::getenv(net::kTokenVariable)));
+  return CheckTraceFlags(flags.trace);
+}
+
 // OpenMP's threads spin while they wait, and take cores from other processes. Only an environment variable
 // that is read before main() prevents it, so a worker that shares its host or may have more threads than
 // cores sets the variable and restarts itself.
@@ -74,41 +107,19 @@ int Main(int argc, char** argv) {
   SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
   net::TuneMalloc();
   net::QuietGrpc();
-  TrainOptions options;
-  net::ClusterFlags flags;
-  net::Access access;
-  monitor::MetricsFlags watched;
-  TraceFlags traced;
-  ListenFlags listen;
-  FaultPoints::Fault fault;
+  Flags flags;
+  const TrainOptions& options = flags.options;
   CLI::App app("Runs one worker of a Cairn cluster", kProgram);
-  net::AddClusterFlags(app, flags);
-  net::AddAccessFlags(app, access);
-  monitor::AddMetricsFlags(app, watched);
-  AddTraceFlags(app, traced);
-  AddTrainOptions(app, options);
-  AddFlags(app, kNetworkGroup,
-           {{"--listen HOST:PORT", &listen.address,
-             "Address to listen on, if other workers connect to this one (--mode allreduce, --place across "
-             "workers) [0.0.0.0 and the port of this task]"}});
-  net::AddDataPortFlag(app, listen.data_port);
-  AddFlags(app, "", {{"--reuse_port", &listen.reuse_port}});
-  AddFaultFlag(app, fault);
+  AddWorkerFlags(app, flags);
   if (const auto exit = ParseCommandLine(app, argc, argv, BuildInfo())) return static_cast<int>(*exit);
-  if (const absl::Status status = Validate(options); !status.ok()) return Fault(status.message());
-  if (options.model.empty()) return Fault("--model is missing");
-  if (const absl::Status status = net::CheckAccess(access, std::getenv(net::kTokenVariable)); !status.ok()) {
-    return Fault(status.message());
-  }
+  if (const absl::Status status = CheckFlags(flags); !status.ok()) return Fault(status.message());
 
-  if (const absl::Status status = CheckTraceFlags(traced); !status.ok()) return Fault(status.message());
-
-  flags.unlisted_workers = options.elastic;
-  flags.needs_servers = !options.all_reduce();
-  const auto cluster = net::ResolveCluster(flags, std::getenv("TF_CONFIG"));
+  flags.cluster.unlisted_workers = options.elastic;
+  flags.cluster.needs_servers = !options.all_reduce();
+  const auto cluster = net::ResolveCluster(flags.cluster, std::getenv("TF_CONFIG"));
   if (!cluster.ok()) return Fault(cluster.status().message());
   if (const absl::Status status = CheckTask(options, *cluster); !status.ok()) return Fault(status.message());
-  if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), access);
+  if (cluster->spec.num_tasks("ps") > 0) net::TakeLocalToken(cluster->spec.servers().front(), flags.access);
   if (cluster->spec.tasks_on_host_of(cluster->self) > 1 || options.deterministic ||
       options.devices.cpu_devices > 1) {
     WaitPassively(argv);
@@ -125,13 +136,13 @@ int Main(int argc, char** argv) {
     return static_cast<int>(ExitCodeOf(limits));
   }
   data::ExplainTruncatedFiles();
-  FaultPoints faults(fault);
+  FaultPoints faults(flags.fault);
   WorkerTask task({.options = options,
                    .cluster = *cluster,
-                   .access = access,
-                   .listen = listen,
-                   .pages = watched,
-                   .traced = traced,
+                   .access = flags.access,
+                   .listen = flags.listen,
+                   .pages = flags.pages,
+                   .traced = flags.trace,
                    .signals = signals,
                    .faults = faults});
   return static_cast<int>(task.Run());

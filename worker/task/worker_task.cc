@@ -139,17 +139,23 @@ absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::LossSpec&
   const int local_rank = cluster_.spec.local_rank_of(cluster_.self);
   CAIRN_ASSIGN_OR_RETURN(
       compute_,
-      MakeCompute(
-          options_, model, loss,
-          {.device = options_.devices.device,
-           .allow_soft_placement = options_.devices.allow_soft_placement,
-           .cuda = options_.devices.cuda,
-           .cpu_devices = options_.devices.cpu_devices,
-           .threads = options_.deterministic ? kDeterministicThreads * options_.devices.cpu_devices : cores,
-           .task = cluster_.self,
-           .trainer_on_host = local_rank},
-          options_.deterministic ? CoreRange{.first = local_rank * cores, .count = cores} : CoreRange(),
-          TheBackends(), trace(), assignment_.has_value() ? &*assignment_ : nullptr));
+      MakeCompute({.options = options_,
+                   .model = model,
+                   .loss = loss,
+                   .request = {.device = options_.devices.device,
+                               .allow_soft_placement = options_.devices.allow_soft_placement,
+                               .cuda = options_.devices.cuda,
+                               .cpu_devices = options_.devices.cpu_devices,
+                               .threads = options_.deterministic
+                                              ? kDeterministicThreads * options_.devices.cpu_devices
+                                              : cores,
+                               .task = cluster_.self,
+                               .trainer_on_host = local_rank},
+                   .cores = options_.deterministic ? CoreRange{.first = local_rank * cores, .count = cores}
+                                                   : CoreRange(),
+                   .makers = TheBackends(),
+                   .trace = trace(),
+                   .assignment = assignment_.has_value() ? &*assignment_ : nullptr}));
   return absl::OkStatus();
 }
 
@@ -174,8 +180,13 @@ absl::Status WorkerTask::MakeStageLeader() {
 }
 
 absl::Status WorkerTask::MakeSnapshots() {
-  CAIRN_ASSIGN_OR_RETURN(snapshots_, Snapshots::Create(options_, inputs_->model, job_, clock_, &args_.faults,
-                                                       &*metrics_, trace()));
+  CAIRN_ASSIGN_OR_RETURN(snapshots_, Snapshots::Create({.options = options_,
+                                                        .model = inputs_->model,
+                                                        .job = job_,
+                                                        .clock = clock_,
+                                                        .faults = &args_.faults,
+                                                        .metrics = &*metrics_,
+                                                        .trace = trace()}));
   if (options_.train_dir.empty()) return absl::OkStatus();
   DataRecord record = inputs_->record;
   record.directory = options_.train_dir;

@@ -119,17 +119,16 @@ absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& mo
 
 }  // namespace
 
-Snapshots::Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job,
-                     const Clock& clock, FaultPoints* faults, WorkerMetrics* metrics, TraceRecorder* trace)
-    : options_(options),
-      model_(model),
-      job_(job),
-      clock_(clock),
-      faults_(faults),
-      metrics_(metrics),
-      trace_(trace),
-      variables_(VariablesOf(model)),
-      marked_at_(clock.Now()) {
+Snapshots::Snapshots(const Args& args)
+    : options_(args.options),
+      model_(args.model),
+      job_(args.job),
+      clock_(args.clock),
+      faults_(args.faults),
+      metrics_(args.metrics),
+      trace_(args.trace),
+      variables_(VariablesOf(model_)),
+      marked_at_(clock_.Now()) {
   if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
 }
 
@@ -142,10 +141,8 @@ Snapshots::~Snapshots() {
   thread_.Join();
 }
 
-absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions& options,
-                                                             const nn::Model& model, const v1::Job& job,
-                                                             const Clock& clock, FaultPoints* faults,
-                                                             WorkerMetrics* metrics, TraceRecorder* trace) {
+absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const Args& args) {
+  const TrainOptions& options = args.options;
   std::optional<TrainDirLock> lock;
   if (!options.train_dir.empty()) {
     std::error_code error;
@@ -162,8 +159,8 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const TrainOptions&
     if (!taken.ok()) return Annotate(taken.status(), "--train_dir");
     lock.emplace(*std::move(taken));
   }
-  CAIRN_RETURN_IF_ERROR(CheckInitialValues(options, model));
-  std::unique_ptr<Snapshots> snapshots(new Snapshots(options, model, job, clock, faults, metrics, trace));
+  CAIRN_RETURN_IF_ERROR(CheckInitialValues(options, args.model));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(args));
   if (lock.has_value()) snapshots->lock_.emplace(*std::move(lock));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;

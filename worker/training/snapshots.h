@@ -31,18 +31,21 @@ namespace cairn::worker {
 
 class Snapshots final : public client::StateSource {
  public:
+  // All of it must outlive the object.
+  struct Args {
+    const TrainOptions& options;
+    const nn::Model& model;
+    const v1::Job& job;
+    const Clock& clock;
+    FaultPoints* faults = nullptr;  // may be null; passes "snapshot" between reading and writing a snapshot
+    WorkerMetrics* metrics = nullptr;  // may be null; counts saved checkpoints
+    TraceRecorder* trace = nullptr;    // may be null; records durations
+  };
   // Checks --train_dir and --resume against the disk. INVALID_ARGUMENT: --resume=never with a directory that
   // has checkpoints; a directory that is not writable; --resume=DIR without a checkpoint. UNAVAILABLE:
   // another chief uses the directory and did not end within 10 s. FAILED_PRECONDITION: the checkpoint to
-  // resume has another model or optimizer than `job`. DATA_LOSS: every checkpoint is damaged. All arguments
-  // must outlive the object. `faults`, `metrics` and `trace` may be null. The fault point "snapshot" is
-  // passed between the reading and the writing of a snapshot. `metrics` counts saved checkpoints, `trace`
-  // records durations.
-  static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const TrainOptions& options,
-                                                           const nn::Model& model, const v1::Job& job,
-                                                           const Clock& clock, FaultPoints* faults = nullptr,
-                                                           WorkerMetrics* metrics = nullptr,
-                                                           TraceRecorder* trace = nullptr);
+  // resume has another model or optimizer than the job. DATA_LOSS: every checkpoint is damaged.
+  static absl::StatusOr<std::unique_ptr<Snapshots>> Create(const Args& args);
   // Waits for the snapshot that is being written, if there is one.
   ~Snapshots() override;
 
@@ -66,8 +69,7 @@ class Snapshots final : public client::StateSource {
   int64_t newest_version() const { return newest_version_; }
 
  private:
-  Snapshots(const TrainOptions& options, const nn::Model& model, const v1::Job& job, const Clock& clock,
-            FaultPoints* faults, WorkerMetrics* metrics, TraceRecorder* trace);
+  explicit Snapshots(const Args& args);
   absl::Status FindFirst();
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;

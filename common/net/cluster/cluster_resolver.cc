@@ -157,18 +157,18 @@ bool IsOfKubeflow(const json& document) {
 }
 
 absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std::string& source,
-                                             const PartialTask& flags, bool require_task,
-                                             bool unlisted_workers, bool needs_servers) {
+                                             const PartialTask& flagged, const ClusterFlags& flags,
+                                             bool require_task) {
   CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text, source));
   const bool is_tf_config =
       document.is_object() && (document.contains("cluster") || document.contains("task") ||
                                document.contains("sparseCluster") || document.empty());
   const json* jobs = &document;
-  PartialTask task = flags, named;
+  PartialTask task = flagged, named;
   if (is_tf_config) {
     CAIRN_ASSIGN_OR_RETURN(jobs, ClusterOfDocument(document, source));
     CAIRN_ASSIGN_OR_RETURN(named, TaskOfDocument(document, source));
-    task = Override(named, flags);
+    task = Override(named, flagged);
   }
   std::optional<TaskId> self;
   if (!task.job.empty() && task.index) self = TaskId{task.job, *task.index};
@@ -188,10 +188,10 @@ absl::StatusOr<ResolvedCluster> FromDocument(const std::string& text, const std:
   const bool may_list_itself = !is_server || !dense_servers || (names_self && IsOfKubeflow(document));
   CAIRN_ASSIGN_OR_RETURN(
       resolved.spec,
-      ClusterSpec::FromJobs(*jobs, source, may_list_itself ? self : std::nullopt, needs_servers));
+      ClusterSpec::FromJobs(*jobs, source, may_list_itself ? self : std::nullopt, flags.needs_servers));
   if (!require_task) return resolved;
   CAIRN_RETURN_IF_ERROR(CheckComplete(task, source));
-  CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source, unlisted_workers));
+  CAIRN_RETURN_IF_ERROR(CheckMembership(resolved.spec, *self, source, flags.unlisted_workers));
   resolved.self = *self;
   return resolved;
 }
@@ -253,16 +253,16 @@ absl::StatusOr<ResolvedCluster> ResolveCluster(const ClusterFlags& flags, const 
   if (!flags.cluster_file.empty()) {
     const auto text = ReadFile(flags.cluster_file);
     if (!text.ok()) return Annotate(text.status(), "--cluster");
-    return FromDocument(*text, flags.cluster_file, task, require_task, flags.unlisted_workers,
-                        flags.needs_servers);
+    return FromDocument(*text, flags.cluster_file, task, flags, require_task);
   }
   const absl::string_view environment = tf_config == nullptr ? "" : absl::StripAsciiWhitespace(tf_config);
   if (!environment.empty()) {
-    return FromDocument(std::string(environment), "TF_CONFIG", task, require_task, flags.unlisted_workers,
-                        flags.needs_servers);
+    return FromDocument(std::string(environment), "TF_CONFIG", task, flags, require_task);
   }
   if (task.job == "evaluator" && task.index) {
-    return FromDocument("{}", "flags", task, require_task, false, /*needs_servers=*/false);
+    ClusterFlags alone;
+    alone.needs_servers = false;
+    return FromDocument("{}", "flags", task, alone, require_task);
   }
   return absl::InvalidArgumentError(
       "no cluster: give --ps_hosts and --worker_hosts, or --cluster=FILE, or set TF_CONFIG");

@@ -240,13 +240,44 @@ std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> va
   return slices;
 }
 
+namespace {
+
+struct SliceOnServer {
+  int server;
+  const Slice* slice;
+};
+
+// Sorts the slices of one variable by row. FAILED_PRECONDITION if its rows are not each on one server, or if a
+// server has another shape for it.
+absl::Status SortRows(const VariableInfo& variable, std::vector<SliceOnServer>& slices) {
+  std::sort(slices.begin(), slices.end(), [](const SliceOnServer& a, const SliceOnServer& b) {
+    return a.slice->row_begin < b.slice->row_begin;
+  });
+  int64_t next_row = 0;
+  for (const auto& [server, slice] : slices) {
+    if (slice->shape != variable.shape) {
+      return absl::FailedPreconditionError(absl::StrCat("variable '", variable.name, "' has shape ",
+                                                        variable.shape.ToString(), " here and ",
+                                                        slice->shape.ToString(), " on ps/", server));
+    }
+    if (slice->row_begin != next_row) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("variable '", variable.name, "': row ", std::min(next_row, slice->row_begin),
+                       slice->row_begin > next_row ? " is on no server" : " is on two servers"));
+    }
+    next_row = slice->row_end;
+  }
+  if (next_row == RowsOf(variable.shape)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      slices.empty() ? absl::StrCat("variable '", variable.name, "' is on no server")
+                     : absl::StrCat("variable '", variable.name, "': row ", next_row, " is on no server"));
+}
+
+}  // namespace
+
 absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
                                       absl::Span<const std::vector<Slice>> slices) {
-  struct Place {
-    int server;
-    const Slice* slice;
-  };
-  std::map<std::string, std::vector<Place>> places;
+  std::map<std::string, std::vector<SliceOnServer>> slices_of;  // [variable]
   Layout layout;
   for (size_t server = 0; server < slices.size(); ++server) {
     int64_t size = 0;
@@ -256,7 +287,7 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
                                                           slice.offset, " of ps/", server,
                                                           ", but the variables before it end at ", size));
       }
-      places[slice.name].push_back({static_cast<int>(server), &slice});
+      slices_of[slice.name].push_back({static_cast<int>(server), &slice});
       size += slice.elements();
     }
     layout.arena_sizes_.push_back(size);
@@ -268,33 +299,15 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
     if (!names.insert(variable.name).second) {
       return absl::InvalidArgumentError(absl::StrCat("variable '", variable.name, "' is listed twice"));
     }
-    auto& found = places[variable.name];
-    std::sort(found.begin(), found.end(),
-              [](const Place& a, const Place& b) { return a.slice->row_begin < b.slice->row_begin; });
+    std::vector<SliceOnServer>& found = slices_of[variable.name];
+    CAIRN_RETURN_IF_ERROR(SortRows(variable, found));
     std::vector<Extent> extents;
-    int64_t next_row = 0;
     for (const auto& [server, slice] : found) {
-      if (slice->shape != variable.shape) {
-        return absl::FailedPreconditionError(absl::StrCat("variable '", variable.name, "' has shape ",
-                                                          variable.shape.ToString(), " here and ",
-                                                          slice->shape.ToString(), " on ps/", server));
-      }
-      if (slice->row_begin != next_row) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("variable '", variable.name, "': row ", std::min(next_row, slice->row_begin),
-                         slice->row_begin > next_row ? " is on no server" : " is on two servers"));
-      }
-      next_row = slice->row_end;
       const Extent extent = {server, slice->offset,
                              variable.offset + slice->row_begin * variable.shape.row_elements(),
                              slice->elements()};
       extents.push_back(extent);
       layout.extents_by_server_[static_cast<size_t>(server)].push_back(extent);
-    }
-    if (next_row != RowsOf(variable.shape)) {
-      return absl::FailedPreconditionError(
-          found.empty() ? absl::StrCat("variable '", variable.name, "' is on no server")
-                        : absl::StrCat("variable '", variable.name, "': row ", next_row, " is on no server"));
     }
     layout.extents_by_variable_.push_back(std::move(extents));
   }

@@ -250,7 +250,8 @@ class TrainerTest : public testing::Test {
         }
         Progress progress({.fd = null_.fd}, clock);
         Callbacks callbacks = *Callbacks::Create(options.callbacks, model, metrics, options.validation);
-        const auto snapshots = *Snapshots::Create(options, model, job, clock);
+        const auto snapshots =
+            *Snapshots::Create({.options = options, .model = model, .job = job, .clock = clock});
         Chief chief(trainer, {.progress = progress,
                               .callbacks = callbacks,
                               .snapshots = *snapshots,

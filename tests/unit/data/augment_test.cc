@@ -39,7 +39,7 @@ std::set<Image> Variants(const Augmentation& augmentation, const Shape& shape, c
   std::set<Image> variants;
   for (int64_t epoch = 0; epoch < 400; ++epoch) {
     Image varied = image;
-    Augment(augmentation, shape, /*seed=*/1, epoch, /*example=*/0, absl::MakeSpan(varied));
+    Augment(augmentation, shape, {.seed = 1, .epoch = epoch, .example = 0}, absl::MakeSpan(varied));
     variants.insert(varied);
   }
   return variants;
@@ -85,7 +85,7 @@ TEST(Augment, DependsOnlyOnSeedEpochAndExample) {
   const auto varied = [&](uint64_t seed, int64_t epoch, int64_t example) {
     Image image(64);
     for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i);
-    Augment(augmentation, {8, 8, 1}, seed, epoch, example, absl::MakeSpan(image));
+    Augment(augmentation, {8, 8, 1}, {seed, epoch, example}, absl::MakeSpan(image));
     return image;
   };
   EXPECT_EQ(varied(1, 2, 3), varied(1, 2, 3));

@@ -28,7 +28,12 @@ class PipelineReplicaTest : public testing::Test {
       if (fresh) place->second = count % static_cast<int>(devices.pointers().size());
       device_of.push_back(place->second);
     }
-    return MakePipelineReplica(*model_, kLogits, devices.pointers(), device_of, micro_batches).value();
+    return MakePipelineReplica({.model = *model_,
+                                .loss = kLogits,
+                                .threads = devices.pointers(),
+                                .locations = PipelineLocations::OfDevices(device_of),
+                                .micro_batches = micro_batches})
+        .value();
   }
 
   std::unique_ptr<Model> model_;
@@ -128,8 +133,11 @@ TEST_F(PipelineReplicaTest, TheGradientIsThatOfTheWholeBatchsMean) {
       {"class_name": "Dense", "config": {"name": "b", "units": 1, "use_bias": false,
                                          "kernel_initializer": "ones"}}]}})");
   const Devices devices("nn");
-  const auto divided = MakePipelineReplica(*model_, {.kind = kernels::LossKind::kMeanSquaredError},
-                                           devices.pointers(), {0, 1}, 3)
+  const auto divided = MakePipelineReplica({.model = *model_,
+                                            .loss = {.kind = kernels::LossKind::kMeanSquaredError},
+                                            .threads = devices.pointers(),
+                                            .locations = PipelineLocations::OfDevices({0, 1}),
+                                            .micro_batches = 3})
                            .value();
   const std::vector<float> inputs = {1, 2, 3, 4, 5}, targets(5);
   const StepResult step = RunStep(*divided, *model_, std::vector<float>{1, 1},
@@ -150,8 +158,13 @@ TEST_F(PipelineReplicaTest, ADeviceWithItsOwnMemoryStoresOnlyItsLayersVariables)
                         return absl::StatusOr<std::unique_ptr<kernels::Device>>(std::move(device));
                       }).value());
   }
-  const auto divided =
-      MakePipelineReplica(*model_, kLogits, {threads[0].get(), threads[1].get()}, {0, 1, 1, 1}, 2).value();
+  DeviceThread* const pointers[] = {threads[0].get(), threads[1].get()};
+  const auto divided = MakePipelineReplica({.model = *model_,
+                                            .loss = kLogits,
+                                            .threads = pointers,
+                                            .locations = PipelineLocations::OfDevices({0, 1, 1, 1}),
+                                            .micro_batches = 2})
+                           .value();
   const Examples examples(*model_, 4);
   RunStep(*divided, *model_, model_->InitialParameters(1), examples.Batch());
   // Up: layer a's 12 x 16 + 16 values, the inputs, and the gradients of a's outputs.

@@ -22,17 +22,21 @@ class MirroredCompute : public testing::Test {
   Compute Make(std::vector<std::string> devices) {
     options_.devices.replicas = std::move(devices);
     auto compute = MakeCompute(
-        options_, model_, nn::kLogits, {.cpu_devices = 2, .threads = 2, .task = {"worker", 0}}, {},
-        {.count_gpus = [] { return 2; },
-         .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
-         .make_gpu = [](const kernels::CudaOptions&) { return std::make_unique<kernels::FarDevice>(); },
-         .make_cpu = &kernels::CreateCpuDevice,
-         .group_gpus =
-             [this](absl::Span<const int> indices) -> absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>> {
-           grouped_.assign(indices.begin(), indices.end());
-           if (!fault_.ok()) return fault_;
-           return std::make_unique<kernels::FakeDeviceGroup>(log_);
-         }});
+        {.options = options_,
+         .model = model_,
+         .loss = nn::kLogits,
+         .request = {.cpu_devices = 2, .threads = 2, .task = {"worker", 0}},
+         .makers = {
+             .count_gpus = [] { return 2; },
+             .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
+             .make_gpu = [](const kernels::CudaOptions&) { return std::make_unique<kernels::FarDevice>(); },
+             .make_cpu = &kernels::CreateCpuDevice,
+             .group_gpus = [this](absl::Span<const int> indices)
+                 -> absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>> {
+               grouped_.assign(indices.begin(), indices.end());
+               if (!fault_.ok()) return fault_;
+               return std::make_unique<kernels::FakeDeviceGroup>(log_);
+             }}});
     EXPECT_TRUE(compute.ok()) << compute.status();
     return *std::move(compute);
   }
@@ -92,20 +96,24 @@ class PeerCompute : public testing::Test {
  protected:
   Compute Make(const std::string& device) {
     auto compute = MakeCompute(
-        options_, model_, nn::kLogits, {.device = device, .threads = 1, .task = {"worker", 0}}, {},
-        {.count_gpus = [] { return 2; },
-         .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
-         .make_gpu =
-             [](const kernels::CudaOptions& options) {
-               return std::make_unique<NamedFarDevice>(absl::StrCat("/gpu:", options.index));
-             },
-         .make_cpu = &kernels::CreateCpuDevice,
-         .group_gpus = nullptr,
-         .peer_gpu = [this](int index) -> absl::StatusOr<std::unique_ptr<kernels::PeerDevice>> {
-           asked_.push_back(index);
-           if (!fault_.ok()) return fault_;
-           return std::make_unique<NoPeer>();
-         }});
+        {.options = options_,
+         .model = model_,
+         .loss = nn::kLogits,
+         .request = {.device = device, .threads = 1, .task = {"worker", 0}},
+         .makers = {
+             .count_gpus = [] { return 2; },
+             .describe_gpu = [](int) { return kernels::CudaDeviceInfo{.name = "NVIDIA H200", .major = 9}; },
+             .make_gpu =
+                 [](const kernels::CudaOptions& options) {
+                   return std::make_unique<NamedFarDevice>(absl::StrCat("/gpu:", options.index));
+                 },
+             .make_cpu = &kernels::CreateCpuDevice,
+             .group_gpus = nullptr,
+             .peer_gpu = [this](int index) -> absl::StatusOr<std::unique_ptr<kernels::PeerDevice>> {
+               asked_.push_back(index);
+               if (!fault_.ok()) return fault_;
+               return std::make_unique<NoPeer>();
+             }}});
     EXPECT_TRUE(compute.ok()) << compute.status();
     return *std::move(compute);
   }
