@@ -131,7 +131,7 @@ absl::Status Client::Create(const std::string& name, const Shape& shape, absl::S
     *request.add_slices() = net::Slice{name, shape, 0, rows, 0}.ToProto();
     request.mutable_values()->Add(values.begin(), values.end());
     v1::CreateResponse response;
-    return connection_->stub(server).Create(request, &response, kCallTimeout);
+    return connection_->stub(server).Call(request, &response, kCallTimeout);
   });
 }
 
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<float>> Client::Read(const std::string& name) {
       header.mutable_read()->set_offset(extent.server_offset);
       header.mutable_read()->set_count(extent.count);
       PendingDone done;
-      ServerSession session(connection_->stub(extent.server));
+      ServerSession session(connection_->stub(extent.server).streams());
       CAIRN_RETURN_IF_ERROR(session.Begin(
           std::move(header), ReceiveInto({&extent, 1}, absl::MakeSpan(values)), done.Callback()));
       CAIRN_RETURN_IF_ERROR(
@@ -200,7 +200,7 @@ absl::Status VariableReader::RefreshOnce(bool* changed) {
     if (extent.count == 0) continue;
     const auto server = static_cast<size_t>(extent.server);
     if (sessions_[server] == nullptr || !sessions_[server]->status().ok()) {
-      sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server));
+      sessions_[server] = std::make_unique<ServerSession>(client_.connection_->stub(extent.server).streams());
       // A different process may answer on the new stream. Therefore all of this server's values are read
       // again.
       for (size_t j = 0; j < located_.extents.size(); ++j) {
@@ -240,7 +240,7 @@ absl::Status Client::Write(const std::string& name, absl::Span<const float> valu
       v1::ClientHeader header;
       header.mutable_write()->set_layout(located.layouts[static_cast<size_t>(extent.server)]);
       PendingDone done;
-      ServerSession session(connection_->stub(extent.server));
+      ServerSession session(connection_->stub(extent.server).streams());
       CAIRN_ASSIGN_OR_RETURN(const uint64_t id, session.Begin(std::move(header), nullptr, done.Callback()));
       SendExtents(session, id, {&extent, 1}, values);
       session.SendEnd(id);

@@ -78,7 +78,7 @@ void Heartbeats::Beat(int server, const v1::HeartbeatRequest& request, std::chro
   v1::HeartbeatResponse response;
   const int moves = connection_.moves(server);
   const TimePoint sent = std::chrono::steady_clock::now();
-  absl::Status status = connection_.stub(server).Heartbeat(request, &response, timeout);
+  absl::Status status = connection_.stub(server).Call(request, &response, timeout);
   bool failed = false;
   if (status.ok()) {
     connection_.NoteClock(server, sent, response.clock_unix_nanos());

@@ -59,7 +59,7 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
   int64_t version = 0;  // the sum over all servers
   for (;;) {
     v1::WaitResponse response;
-    const absl::Status waited = connection.stub(0).Wait(request, &response, kCallTimeout);
+    const absl::Status waited = connection.stub(0).Call(request, &response, kCallTimeout);
     if (waited.ok() && response.holds()) return absl::OkStatus();
     int64_t sum = 0;
     bool answered = false;
@@ -90,7 +90,7 @@ absl::Status EndServers(Connection& connection) {
     absl::Status status;
     for (;;) {
       v1::FinishResponse response;
-      status = stub.Finish(v1::FinishRequest(), &response, kCallTimeout);
+      status = stub.Call(v1::FinishRequest(), &response, kCallTimeout);
       // An unreachable server may be restarted, and would wait for work if it were not notified.
       if (!absl::IsUnavailable(status) || Now() >= deadline) break;
       std::this_thread::sleep_for(backoff.Next());

@@ -180,7 +180,7 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
   std::vector<std::unique_ptr<ServerSession>> sessions;
   int64_t bytes = 0;
   for (int server = 0; server < connection.num_servers(); ++server) {
-    sessions.push_back(std::make_unique<ServerSession>(connection.stub(server)));
+    sessions.push_back(std::make_unique<ServerSession>(connection.stub(server).streams()));
     bytes += BytesOf(learnt.layout.arena_size(server)) * static_cast<int64_t>(parts.size());
     v1::ClientHeader header;
     header.mutable_write()->set_layout(learnt.layout_ids[static_cast<size_t>(server)]);
@@ -259,7 +259,7 @@ absl::Status CreateOn(Connection& connection, int server, const v1::Job& job,
   }
   const Timeout limit = kCallTimeout + net::TimeForBytes(bytes);
   v1::CreateResponse response;
-  const absl::Status status = connection.stub(server).Create(request, &response, limit);
+  const absl::Status status = connection.stub(server).Call(request, &response, limit);
   if (!absl::IsDeadlineExceeded(status)) return status;
   return absl::DeadlineExceededError(absl::StrCat("creating ", bytes >> 20, " MiB of variables on ",
                                                   connection.NameOf(server), ": no answer within ",
@@ -336,8 +336,11 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
         const absl::Status status = connection.Describe(server).status();
         return absl::IsAborted(status) ? status : absl::OkStatus();
       };
-      CAIRN_RETURN_IF_ERROR(connection.WaitUntil(server, v1::CONDITION_READY, /*worker=*/0,
-                                                 connection.options().connect_timeout, restarted));
+      const Duration timeout = connection.options().connect_timeout;
+      CAIRN_RETURN_IF_ERROR(
+          connection
+              .WaitUntil({.server = server, .condition = v1::CONDITION_READY, .timeout = timeout}, restarted)
+              .status());
     }
     CAIRN_ASSIGN_OR_RETURN(auto described, connection.DescribeAll());
     const v1::ConnectResponse* different = nullptr;

@@ -28,7 +28,7 @@ absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const
   const int sequencers = job.one_log ? 1 : connection.num_servers();
   for (int server = 0; server < sequencers; ++server) {
     v1::PlaceMarkerResponse response;
-    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).PlaceMarker(request, &response, kCallTimeout),
+    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).Call(request, &response, kCallTimeout),
                                    absl::StrCat("snapshot: ", connection.NameOf(server))));
     if (server == 0) {
       progress = response.progress();
@@ -66,7 +66,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
     limit += net::TimeForBytes(elements * static_cast<int64_t>(sizeof(float)));
   }
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
-    sessions.push_back(std::make_unique<ServerSession>(connection.stub(static_cast<int>(i))));
+    sessions.push_back(std::make_unique<ServerSession>(connection.stub(static_cast<int>(i)).streams()));
     v1::ClientHeader header;
     header.mutable_read()->set_layout(marked.job.layout_ids[i]);
     header.mutable_read()->set_marker(marked.marker);

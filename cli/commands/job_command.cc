@@ -103,7 +103,7 @@ class JobCommand final : public Command {
     request.set_cluster_hash(cluster_hash);
     request.set_server(index);
     request.set_client(kProgram);
-    server.reached = server.stub->Connect(request, &server.described, timeout());
+    server.reached = server.stub->Call(request, &server.described, timeout());
     if (absl::IsUnavailable(server.reached) || absl::IsDeadlineExceeded(server.reached)) {
       server.reached = absl::UnavailableError(net::WhyUnreachable(server.reached));
     }
@@ -121,7 +121,7 @@ class JobCommand final : public Command {
     v1::FinishRequest finish;
     finish.set_cancelled_by(UserAndHost());
     v1::FinishResponse finished;
-    CAIRN_RETURN_IF_ERROR(server.stub->Finish(finish, &finished, timeout()));
+    CAIRN_RETURN_IF_ERROR(server.stub->Call(finish, &finished, timeout()));
     const std::string job =
         described.job().run_id().empty() ? "its job" : absl::StrCat("job ", described.job().run_id());
     std::printf("%s: %s %s at step %s\n", server.name.c_str(), job.c_str(), HowItEnds(described.state()),

@@ -112,7 +112,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
   request.set_epoch_seal(known.epoch_seal);
   v1::ConnectResponse response;
   const TimePoint sent = Now();
-  CAIRN_RETURN_IF_ERROR(shard(server).at(away).Connect(request, &response, timeout));
+  CAIRN_RETURN_IF_ERROR(shard(server).at(away).Call(request, &response, timeout));
   NoteClock(server, sent, response.clock_unix_nanos());
   if (response.job().ps_replication() > 0) replicated_ = true;
   return response;
@@ -147,7 +147,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Search(int server, const ShardSe
       v1::PromoteRequest request;
       request.set_incarnation(options.known.incarnation);
       v1::PromoteResponse response;
-      search.OnPromoted(shard(server).at(question->away).Promote(request, &response, timeout));
+      search.OnPromoted(shard(server).at(question->away).Call(request, &response, timeout));
     }
   }
   CAIRN_RETURN_IF_ERROR(search.result());
@@ -197,24 +197,22 @@ absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
   return responses;
 }
 
-absl::Status Connection::WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
-                                   absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer) {
+absl::StatusOr<v1::WaitResponse> Connection::WaitUntil(const Awaited& awaited,
+                                                       absl::FunctionRef<absl::Status()> watch) {
+  const int server = awaited.server;
   const TimePoint start = Now();
-  const TimePoint deadline = start + timeout;
+  const TimePoint deadline = start + awaited.timeout;
   TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
   for (;;) {
     v1::WaitRequest request;
-    request.set_condition(condition);
-    request.set_worker(worker);
+    request.set_condition(awaited.condition);
+    request.set_worker(awaited.worker);
     request.set_wait_seconds(1);
     v1::WaitResponse response;
-    const absl::Status status = stub(server).Wait(request, &response, kCallTimeout);
+    const absl::Status status = stub(server).Call(request, &response, kCallTimeout);
     std::string missing = absl::StrCat(NameOf(server), ": ", response.missing());
-    if (status.ok() && response.holds()) {
-      if (answer != nullptr) *answer = std::move(response);
-      return absl::OkStatus();
-    }
+    if (status.ok() && response.holds()) return response;
     if (replicated_) (void)Describe(server);  // its backup may have been promoted
     if (IsTransient(status)) {
       missing = absl::StrCat(NameOf(server), ": ", net::WhyUnreachable(status));
@@ -225,12 +223,13 @@ absl::Status Connection::WaitUntil(int server, v1::Condition condition, int work
     CAIRN_RETURN_IF_ERROR(watch());
     if (stopped()) return absl::CancelledError("stopped");
     if (Now() >= deadline) {
-      return absl::UnavailableError(absl::StrCat(
-          "waited ", std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), " s for ", missing));
+      return absl::UnavailableError(
+          absl::StrCat("waited ", std::chrono::duration_cast<std::chrono::seconds>(awaited.timeout).count(),
+                       " s for ", missing));
     }
     if (Now() >= next_said) {
       next_said += kLogEvery;
-      Report(absl::StrCat("waiting for ", missing, " (", HowLong(start, timeout), ")"));
+      Report(absl::StrCat("waiting for ", missing, " (", HowLong(start, awaited.timeout), ")"));
     }
   }
 }

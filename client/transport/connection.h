@@ -77,11 +77,15 @@ class Connection {
   // Describes all servers; retries while one is unreachable, at most for connect_timeout.
   absl::StatusOr<std::vector<v1::ConnectResponse>> DescribeAll();
 
-  // Waits until the condition holds on `server`, at most for `timeout`; reports every 10 s what is missing.
-  // `watch` is called between polls; its error ends the wait. `answer`, unless null, receives the server's
-  // last answer.
-  absl::Status WaitUntil(int server, v1::Condition condition, int worker, Duration timeout,
-                         absl::FunctionRef<absl::Status()> watch, v1::WaitResponse* answer = nullptr);
+  struct Awaited {
+    int server = 0;
+    v1::Condition condition = v1::CONDITION_UNSPECIFIED;
+    int worker = 0;  // WaitRequest.worker
+    Duration timeout;
+  };
+  // Waits until the condition holds on the server, at most for the timeout; reports every 10 s what is missing.
+  // `watch` is called between polls; its error ends the wait. Returns the server's last answer.
+  absl::StatusOr<v1::WaitResponse> WaitUntil(const Awaited& awaited, absl::FunctionRef<absl::Status()> watch);
 
   // Records a sample of the server's clock: the server answered a request that was sent at `sent`, and its
   // clock showed `clock_unix_nanos`. Records nothing if `clock_unix_nanos` is 0.

@@ -115,55 +115,17 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
   std::unique_ptr<net::DataStream> stream_;
 };
 
-class DataChannelStub final : public ServerStub {
+class DataChannelStreams final : public StreamFactory {
  public:
-  DataChannelStub(std::unique_ptr<ServerStub> other, const DataChannelOptions& options)
-      : other_(std::move(other)), shard_(options.shard), endpoint_(options) {}
+  // `server`: the server's address for gRPC.
+  DataChannelStreams(std::string server, std::unique_ptr<StreamFactory> other,
+                     const DataChannelOptions& options)
+      : server_(std::move(server)), other_(std::move(other)), shard_(options.shard), endpoint_(options) {}
 
-  absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
-                       Timeout timeout) override {
-    absl::Status status = other_->Connect(request, response, timeout);
-    if (status.ok()) endpoint_.Learn(*response);
-    return status;
-  }
-  absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
-                      Timeout timeout) override {
-    return other_->Create(request, response, timeout);
-  }
-  absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, Timeout timeout) override {
-    return other_->Wait(request, response, timeout);
-  }
-  absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response, Timeout timeout) override {
-    return other_->Join(request, response, timeout);
-  }
-  absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
-                         Timeout timeout) override {
-    return other_->Heartbeat(request, response, timeout);
-  }
-  absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response, Timeout timeout) override {
-    return other_->Leave(request, response, timeout);
-  }
-  absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
-                           Timeout timeout) override {
-    return other_->PlaceMarker(request, response, timeout);
-  }
-  absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
-                            Timeout timeout) override {
-    return other_->ChangeConfig(request, response, timeout);
-  }
-  absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
-                      Timeout timeout) override {
-    return other_->Finish(request, response, timeout);
-  }
-  absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
-                       Timeout timeout) override {
-    return other_->Promote(request, response, timeout);
-  }
-  std::string address() const override { return other_->address(); }
-
-  std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
+  void Learn(const v1::ConnectResponse& response) override { endpoint_.Learn(response); }
+  std::unique_ptr<FrameStream> Open(FrameHandler& handler) override {
     for (Way way = endpoint_.way(); way.transport != net::Transport::kGrpc; way = endpoint_.way()) {
-      auto stream = DataFrameStream::Open(address(), way, shard_, handler);
+      auto stream = DataFrameStream::Open(server_, way, shard_, handler);
       if (stream.ok()) {
         endpoint_.LogTransport(way.transport);
         return *std::move(stream);
@@ -173,11 +135,12 @@ class DataChannelStub final : public ServerStub {
       endpoint_.Fail(way);
     }
     endpoint_.LogTransport(net::Transport::kGrpc);
-    return other_->OpenStream(handler);
+    return other_->Open(handler);
   }
 
  private:
-  const std::unique_ptr<ServerStub> other_;
+  const std::string server_;
+  const std::unique_ptr<StreamFactory> other_;
   const std::optional<int> shard_;
   Endpoint endpoint_;
 };
@@ -186,7 +149,9 @@ class DataChannelStub final : public ServerStub {
 
 std::unique_ptr<ServerStub> MakeDataChannelStub(std::unique_ptr<ServerStub> other,
                                                 const DataChannelOptions& options) {
-  return std::make_unique<DataChannelStub>(std::move(other), options);
+  ServerStub::Parts parts = std::move(*other).Release();
+  parts.streams = std::make_unique<DataChannelStreams>(parts.address, std::move(parts.streams), options);
+  return std::make_unique<ServerStub>(std::move(parts));
 }
 
 }  // namespace cairn::client

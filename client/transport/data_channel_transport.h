@@ -1,5 +1,5 @@
 // Streams to servers over the data channel: shared memory or a Unix socket within a host, TCP between hosts.
-// All other calls use another stub.
+// Calls use another transport.
 //
 // Names and addresses do not show whether a server is on this host. Instead, the server's answer to Connect()
 // names an abstract socket with 128 random bits: a client that can connect to it is on the same host, any

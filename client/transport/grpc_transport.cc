@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cairn/v1/parameter_server.grpc.pb.h"
+#include "cairn/v1/parameter_server.grpc.pb.h"  // how messages are serialized
 #include "common/core/status.h"
 #include "common/net/grpc/grpc_streams.h"
 #include "common/net/grpc/grpc_util.h"
@@ -51,83 +51,63 @@ class GrpcStream final : public FrameStream, net::ClientStream<grpc::ByteBuffer,
   std::atomic<bool> closed_by_us_{false};
 };
 
-class GrpcStub final : public ServerStub {
+class GrpcStreams final : public StreamFactory {
  public:
-  GrpcStub(const std::string& address, const net::Credentials& credentials, std::optional<int> shard)
-      : address_(address),
-        shard_(shard.has_value() ? absl::StrCat(*shard) : ""),
-        channel_(net::MakeChannel(address, credentials)),
-        stub_(v1::ParameterServer::NewStub(channel_)),
-        generic_stub_(channel_) {}
+  GrpcStreams(const std::shared_ptr<grpc::Channel>& channel, std::string shard)
+      : shard_(std::move(shard)), stub_(channel) {}
 
-  absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
-                       Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Connect, request, response, timeout);
+  std::unique_ptr<FrameStream> Open(FrameHandler& handler) override {
+    return std::make_unique<GrpcStream>(stub_, shard_, handler);
   }
-  absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
-                      Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Create, request, response, timeout);
-  }
-  absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Wait, request, response, timeout);
-  }
-  absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response, Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Join, request, response, timeout);
-  }
-  absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
-                         Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Heartbeat, request, response, timeout);
-  }
-  absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response, Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Leave, request, response, timeout);
-  }
-  absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
-                           Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::PlaceMarker, request, response, timeout);
-  }
-  absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
-                            Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::ChangeConfig, request, response, timeout);
-  }
-  absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
-                      Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Finish, request, response, timeout);
-  }
-  absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
-                       Timeout timeout) override {
-    return Call(&v1::ParameterServer::Stub::Promote, request, response, timeout);
-  }
-  std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
-    return std::make_unique<GrpcStream>(generic_stub_, shard_, handler);
-  }
-  std::string address() const override { return address_; }
 
  private:
-  template <typename Request, typename Response>
-  absl::Status Call(grpc::Status (v1::ParameterServer::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                                      Response*),
-                    const Request& request, Response* response, Timeout timeout) {
+  const std::string shard_;
+  grpc::GenericStub stub_;
+};
+
+class GrpcControl final : public ControlStub {
+ public:
+  GrpcControl(const std::shared_ptr<grpc::Channel>& channel, std::string shard)
+      : shard_(std::move(shard)), stub_(channel) {}
+
+  absl::Status Call(const google::protobuf::MethodDescriptor& method,
+                    const google::protobuf::Message& request, google::protobuf::Message* response,
+                    Timeout timeout) override {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
     if (!shard_.empty()) context.AddMetadata(net::kShardMetadata, shard_);
-    absl::Status status = net::FromGrpc((stub_.get()->*method)(&context, request, response));
+    grpc::CompletionQueue queue;
+    grpc::Status ended;
+    const auto call = stub_.PrepareUnaryCall(
+        &context, absl::StrCat("/", method.service()->full_name(), "/", method.name()), request, &queue);
+    call->StartCall();
+    call->Finish(response, &ended, nullptr);
+    queue.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue.Next(&tag, &ok)) {
+    }
+    absl::Status status = net::FromGrpc(ended);
     // The client cancels no call, but a server that stops cancels the calls that it has not answered.
     if (absl::IsCancelled(status)) status = absl::UnavailableError("the server ended the call");
     return status;
   }
 
-  const std::string address_;
+ private:
   const std::string shard_;  // empty: the called server's own shard
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::ParameterServer::Stub> stub_;
-  grpc::GenericStub generic_stub_;
+  grpc::TemplatedGenericStub<google::protobuf::MessageLite, google::protobuf::MessageLite> stub_;
 };
 
 }  // namespace
 
 std::unique_ptr<ServerStub> MakeGrpcStub(const std::string& address, const net::Credentials& credentials,
                                          std::optional<int> shard) {
-  return std::make_unique<GrpcStub>(address, credentials, shard);
+  const std::shared_ptr<grpc::Channel> channel = net::MakeChannel(address, credentials);
+  const std::string name = shard.has_value() ? absl::StrCat(*shard) : "";
+  return std::make_unique<ServerStub>(
+      ServerStub::Parts{.address = address,
+                        .control = std::make_unique<GrpcControl>(channel, name),
+                        .streams = std::make_unique<GrpcStreams>(channel, name)});
 }
 
 }  // namespace cairn::client

@@ -6,7 +6,7 @@
 
 namespace cairn::client {
 
-ServerSession::ServerSession(ServerStub& stub) : stream_(stub.OpenStream(*this)) {}
+ServerSession::ServerSession(StreamFactory& streams) : stream_(streams.Open(*this)) {}
 
 ServerSession::~ServerSession() {
   stream_.reset();

@@ -34,8 +34,8 @@ class ServerSession final : private FrameHandler {
   // code in Done, an error of the ChunkSink, or the status of the ended stream (usually UNAVAILABLE).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
 
-  // `stub` must outlive the session.
-  explicit ServerSession(ServerStub& stub);
+  // `streams` must outlive the session.
+  explicit ServerSession(StreamFactory& streams);
   ~ServerSession() override;
 
   // Begins a request; sets `header`'s request_id. Returns the id for SendChunk() and SendEnd() (a read uses

@@ -1,10 +1,12 @@
-// How a client reaches the servers: calls, and one stream of frames per server. Transports implement this
-// interface: gRPC, the data channel, and one within the process for tests.
+// How a client reaches the servers: unary calls, and one stream of frames per server. gRPC carries both, the
+// data channel only streams; tests have a transport within the process.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -12,6 +14,8 @@
 #include "cairn/v1/parameter_server.pb.h"
 #include "common/core/clock.h"
 #include "common/net/wire/frame.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace cairn::client {
 
@@ -54,35 +58,48 @@ class FrameStream {
   virtual void Nudge() {}
 };
 
-// One server. Calls block until the answer or the timeout (DEADLINE_EXCEEDED); UNAVAILABLE while the server
-// is unreachable. Thread-safe.
+// The unary calls of the service v1.ParameterServer to one server. Thread-safe.
+class ControlStub {
+ public:
+  virtual ~ControlStub() = default;
+  // Makes the call `method`, whose request and response have the types of `request` and `response`. Blocks
+  // until the answer or the timeout (DEADLINE_EXCEEDED); UNAVAILABLE while the server is unreachable.
+  virtual absl::Status Call(const google::protobuf::MethodDescriptor& method,
+                            const google::protobuf::Message& request, google::protobuf::Message* response,
+                            Timeout timeout) = 0;
+};
+
+// Opens the streams to one server, which carry pushes and reads. Thread-safe.
+class StreamFactory {
+ public:
+  virtual ~StreamFactory() = default;
+  // `handler` must outlive the stream.
+  virtual std::unique_ptr<FrameStream> Open(FrameHandler& handler) = 0;
+  // Takes the server's answer to Connect, which announces the address of its data channel.
+  virtual void Learn(const v1::ConnectResponse& /*response*/) {}
+};
+
+// One server: its calls and its streams. Thread-safe.
 class ServerStub {
  public:
-  virtual ~ServerStub() = default;
-  virtual absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
-                               Timeout timeout) = 0;
-  virtual absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
-                              Timeout timeout) = 0;
-  virtual absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response, Timeout timeout) = 0;
-  virtual absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response, Timeout timeout) = 0;
-  virtual absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
-                                 Timeout timeout) = 0;
-  virtual absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
-                             Timeout timeout) = 0;
-  virtual absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
-                                   Timeout timeout) = 0;
-  virtual absl::Status ChangeConfig(const v1::ChangeConfigRequest& request,
-                                    v1::ChangeConfigResponse* response, Timeout timeout) = 0;
-  virtual absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
-                              Timeout timeout) = 0;
-  virtual absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
-                               Timeout timeout) = 0;
+  struct Parts {
+    std::string address;  // for messages: "127.0.0.1:2222"
+    std::unique_ptr<ControlStub> control;
+    std::unique_ptr<StreamFactory> streams;
+  };
+  explicit ServerStub(Parts parts) : parts_(std::move(parts)) {}
 
-  // `handler` must outlive the stream.
-  virtual std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) = 0;
+  // Makes the call of v1.ParameterServer that takes this request: Join for a v1::JoinRequest. `response` must
+  // be of the type that the call returns. Blocks and fails as ControlStub::Call() does.
+  absl::Status Call(const google::protobuf::Message& request, google::protobuf::Message* response,
+                    Timeout timeout);
+  StreamFactory& streams() { return *parts_.streams; }
+  const std::string& address() const { return parts_.address; }
+  // Gives up the parts; no call may follow.
+  Parts Release() && { return std::move(parts_); }
 
-  // For messages: "127.0.0.1:2222".
-  virtual std::string address() const = 0;
+ private:
+  Parts parts_;
 };
 
 }  // namespace cairn::client

@@ -102,9 +102,9 @@ absl::Status Join(Ours& ours, const Options& options) {
 }
 
 absl::Status Step(client::TrainingClient& worker, int variables, absl::Span<const float> gradient) {
-  worker.BeginStep(gradient, 1);
-  for (int variable = variables - 1; variable >= 0; --variable) worker.Announce(variable);
-  return worker.FinishStep().status();
+  client::Step& step = worker.steps().BeginStep(gradient, 1);
+  for (int variable = variables - 1; variable >= 0; --variable) step.Announce(variable);
+  return step.Finish().status();
 }
 
 absl::Status Run(const Options& options) {

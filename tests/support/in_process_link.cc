@@ -1,5 +1,7 @@
 #include "tests/support/in_process_link.h"
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -200,54 +202,38 @@ class InProcessStream final : public client::FrameStream {
   Thread up_, down_;
 };
 
-class InProcessStub final : public client::ServerStub {
+class InProcessStreams final : public client::StreamFactory {
  public:
-  explicit InProcessStub(Link& link) : link_(link) {}
-
-  absl::Status Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
-                       client::Timeout timeout) override {
-    return Call(&ps::Server::Connect, request, response, timeout);
-  }
-  absl::Status Create(const v1::CreateRequest& request, v1::CreateResponse* response,
-                      client::Timeout timeout) override {
-    return Call(&ps::Server::Create, request, response, timeout);
-  }
-  absl::Status Wait(const v1::WaitRequest& request, v1::WaitResponse* response,
-                    client::Timeout timeout) override {
-    return Call(&ps::Server::Wait, request, response, timeout);
-  }
-  absl::Status Join(const v1::JoinRequest& request, v1::JoinResponse* response,
-                    client::Timeout timeout) override {
-    return Call(&ps::Server::Join, request, response, timeout);
-  }
-  absl::Status Heartbeat(const v1::HeartbeatRequest& request, v1::HeartbeatResponse* response,
-                         client::Timeout timeout) override {
-    return Call(&ps::Server::Heartbeat, request, response, timeout);
-  }
-  absl::Status Leave(const v1::LeaveRequest& request, v1::LeaveResponse* response,
-                     client::Timeout timeout) override {
-    return Call(&ps::Server::Leave, request, response, timeout);
-  }
-  absl::Status PlaceMarker(const v1::PlaceMarkerRequest& request, v1::PlaceMarkerResponse* response,
-                           client::Timeout timeout) override {
-    return Call(&ps::Server::PlaceMarker, request, response, timeout);
-  }
-  absl::Status ChangeConfig(const v1::ChangeConfigRequest& request, v1::ChangeConfigResponse* response,
-                            client::Timeout timeout) override {
-    return Call(&ps::Server::ChangeConfig, request, response, timeout);
-  }
-  absl::Status Finish(const v1::FinishRequest& request, v1::FinishResponse* response,
-                      client::Timeout timeout) override {
-    return Call(&ps::Server::Finish, request, response, timeout);
-  }
-  absl::Status Promote(const v1::PromoteRequest& request, v1::PromoteResponse* response,
-                       client::Timeout timeout) override {
-    return Call(&ps::Server::Promote, request, response, timeout);
-  }
-  std::unique_ptr<client::FrameStream> OpenStream(client::FrameHandler& handler) override {
+  explicit InProcessStreams(Link& link) : link_(link) {}
+  std::unique_ptr<client::FrameStream> Open(client::FrameHandler& handler) override {
     return std::make_unique<InProcessStream>(link_, handler);
   }
-  std::string address() const override { return link_.address_; }
+
+ private:
+  Link& link_;
+};
+
+// Executes calls on the link's server.
+class InProcessControl final : public client::ControlStub {
+ public:
+  explicit InProcessControl(Link& link) : link_(link) {
+    Add(&ps::Server::Connect);
+    Add(&ps::Server::Create);
+    Add(&ps::Server::Wait);
+    Add(&ps::Server::Join);
+    Add(&ps::Server::Heartbeat);
+    Add(&ps::Server::Leave);
+    Add(&ps::Server::PlaceMarker);
+    Add(&ps::Server::ChangeConfig);
+    Add(&ps::Server::Finish);
+    Add(&ps::Server::Promote);
+  }
+
+  absl::Status Call(const google::protobuf::MethodDescriptor& method,
+                    const google::protobuf::Message& request, google::protobuf::Message* response,
+                    client::Timeout timeout) override {
+    return calls_.at(method.input_type())(request, response, timeout);
+  }
 
  private:
   template <typename Response>
@@ -258,8 +244,18 @@ class InProcessStub final : public client::ServerStub {
   };
 
   template <typename Request, typename Response>
-  absl::Status Call(void (ps::Server::*method)(const Request&, ps::Reply<Response>), const Request& request,
-                    Response* response, client::Timeout timeout) {
+  void Add(void (ps::Server::*method)(const Request&, ps::Reply<Response>)) {
+    calls_[Request::descriptor()] = [this, method](const google::protobuf::Message& request,
+                                                   google::protobuf::Message* response,
+                                                   client::Timeout timeout) {
+      return Execute(method, dynamic_cast<const Request&>(request), dynamic_cast<Response*>(response),
+                     timeout);
+    };
+  }
+
+  template <typename Request, typename Response>
+  absl::Status Execute(void (ps::Server::*method)(const Request&, ps::Reply<Response>),
+                       const Request& request, Response* response, client::Timeout timeout) {
     link_.OnCall(Request::descriptor()->name());
     const std::shared_ptr<ps::Server> server = link_.Reach();
     if (server == nullptr) return Refused(link_.address_);
@@ -283,10 +279,18 @@ class InProcessStub final : public client::ServerStub {
   }
 
   Link& link_;
+  // The call of each type of request.
+  std::map<const google::protobuf::Descriptor*,
+           std::function<absl::Status(const google::protobuf::Message&, google::protobuf::Message*,
+                                      client::Timeout)>>
+      calls_;
 };
 
 std::unique_ptr<client::ServerStub> Link::NewStub() {
-  return std::make_unique<InProcessStub>(*this);
+  return std::make_unique<client::ServerStub>(
+      client::ServerStub::Parts{.address = address_,
+                                .control = std::make_unique<InProcessControl>(*this),
+                                .streams = std::make_unique<InProcessStreams>(*this)});
 }
 
 void Link::Break() {

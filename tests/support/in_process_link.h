@@ -74,7 +74,7 @@ class Link {
   int streams_opened() const { return streams_opened_; }
 
  private:
-  friend class InProcessStub;
+  friend class InProcessControl;
   friend class InProcessStream;
   std::shared_ptr<ps::Server> Reach() const { return reachable_ ? slot_.Get() : nullptr; }
   void OnCall(const std::string& message);

@@ -19,7 +19,7 @@ class SnapshotMemory final : public client::StateSource {
   explicit SnapshotMemory(const ToyJob& toy) : toy_(toy) {}
 
   void Take(client::TrainingClient& client) {
-    const auto marked = client.PlaceSnapshotMarker();
+    const auto marked = client.control().PlaceSnapshotMarker();
     ASSERT_TRUE(marked.ok()) << marked.status();
     auto snapshot = client::ReadSnapshot(client.connection(), *marked, std::chrono::seconds(10));
     ASSERT_TRUE(snapshot.ok()) << snapshot.status();

@@ -48,14 +48,14 @@ ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
                .split_bytes = toy.split_bytes}) {}
 
 absl::StatusOr<client::StepResult> ToyWorker::Push(absl::Span<const float> gradient, int64_t examples) {
-  client_.BeginStep(gradient, examples);
-  for (int variable = num_variables_ - 1; variable >= 0; --variable) client_.Announce(variable);
+  client::Step& step = client_.steps().BeginStep(gradient, examples);
+  for (int variable = num_variables_ - 1; variable >= 0; --variable) step.Announce(variable);
   std::vector<float> coming;
-  const absl::Span<const float> values = client_.ComingParameters();
+  const absl::Span<const float> values = step.ComingParameters();
   int here = 0;
-  while (here < num_variables_ && client_.AwaitComing(here)) ++here;
+  while (here < num_variables_ && step.AwaitComing(here)) ++here;
   if (here == num_variables_) coming.assign(values.begin(), values.end());
-  auto result = client_.FinishStep();
+  auto result = step.Finish();
   if (result.ok() && result->as_awaited && !coming.empty()) {
     ++steps_as_awaited_;
     EXPECT_TRUE(coming == Values()) << "what came was not what the step left";

@@ -9,7 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
-#include "client/training_client.h"
+#include "client/training/training_client.h"
 #include "tests/support/in_process_cluster.h"
 
 namespace cairn::test {
@@ -43,7 +43,9 @@ class ToyWorker {
 
   client::TrainingClient& client() { return client_; }
   // The values that the client has: all variables, one after another.
-  std::vector<float> Values() const { return {client_.parameters().begin(), client_.parameters().end()}; }
+  std::vector<float> Values() {
+    return {client_.steps().parameters().begin(), client_.steps().parameters().end()};
+  }
   // One step: `gradient` [all variables] from the values that the client has; the last variable is announced
   // first. New values are read as they arrive, and must be those at the end of the step.
   absl::StatusOr<client::StepResult> Push(absl::Span<const float> gradient, int64_t examples = 1);

@@ -34,7 +34,7 @@ class AllReduceTask {
   };
   // INVALID_ARGUMENT if the worker cannot listen on its address, or if the optimizer is unknown.
   static absl::StatusOr<std::unique_ptr<AllReduceTask>> Start(const Args& args);
-  client::Exchange& exchange() { return *exchange_; }
+  client::Exchange exchange() { return exchange_->exchange(); }
 
  private:
   explicit AllReduceTask(int threads) : thread_pool_(threads) {}

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
-#include "client/training_client.h"
+#include "client/training/training_client.h"
 #include "common/net/cluster/cluster_spec.h"
 #include "common/net/security/access.h"
 #include "common/trace/trace.h"

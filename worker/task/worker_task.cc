@@ -277,27 +277,30 @@ absl::Status WorkerTask::Assemble() {
                   .job = job_,
                   .device = compute_.name},
         .replica = *compute_.replica,
-        .client = exchange(),
+        .membership = exchange().membership,
+        .steps = exchange().steps,
         .clock = clock_,
         .instruments = {.metrics = &*metrics_, .trace = trace(), .faults = &args_.faults}});
     if (!chief_) {
-      hooks_ = std::make_unique<NonChief>(exchange());
+      hooks_ = std::make_unique<NonChief>(exchange().membership);
       return absl::OkStatus();
     }
     hooks_ = std::make_unique<Chief>(
-        *trainer_, Chief::Dependencies{.progress = *progress_,
+        *trainer_, Chief::Dependencies{.control = exchange().control,
+                                       .progress = *progress_,
                                        .callbacks = *callbacks_,
                                        .snapshots = *snapshots_,
                                        .tensorboard = tensorboard_.has_value() ? &*tensorboard_ : nullptr,
                                        .publish = [this](const Summary& summary) {
-                                         return Publish(summary, options_, *inputs_, exchange().parameters());
+                                         return Publish(summary, options_, *inputs_,
+                                                        exchange().steps.parameters());
                                        }});
     return absl::OkStatus();
   });
 }
 
 ExitCode WorkerTask::Train() {
-  if (leader_ != nullptr) leader_->SetStep([this] { return exchange().version() + 1; });
+  if (leader_ != nullptr) leader_->SetStep([this] { return exchange().steps.version() + 1; });
   stop_->SetTrainer(&*trainer_);
   if (options_.deterministic) {
     // Compute threads are created from here on; communication threads exist already.

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "cairn/v1/job.pb.h"
-#include "client/training_client.h"
+#include "client/training/training_client.h"
 #include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/monitor/http_server.h"
@@ -106,7 +106,7 @@ class WorkerTask {
   void OpenDisplays();
   void LogDevices() const;
   void LogJob() const;
-  client::Exchange& exchange() { return ring_ != nullptr ? ring_->exchange() : *servers_; }
+  client::Exchange exchange() { return ring_ != nullptr ? ring_->exchange() : servers_->exchange(); }
   TraceRecorder* trace() { return trace_->recorder(); }
   SplitArgs SplitArgsFor(const nn::Model& model, const nn::LossSpec& loss);
   // Logs the error of the running task, if any, and returns its exit code, which is the signal's after a

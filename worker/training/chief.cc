@@ -39,11 +39,13 @@ Chief::Chief(const Trainer& trainer, const Dependencies& deps)
     : trainer_(trainer),
       training_(trainer.deps()),
       setup_(training_.setup),
-      client_(training_.client),
+      membership_(training_.membership),
+      steps_(training_.steps),
+      control_(deps.control),
       deps_(deps),
       run_id_(DrawRunId()),
       validation_(trainer),
-      display_(trainer, deps.progress, deps.tensorboard) {}
+      display_(trainer, deps.control, deps.progress, deps.tensorboard) {}
 
 absl::Status Chief::Initialise() {
   v1::Job job = setup_.job;
@@ -54,14 +56,14 @@ absl::Status Chief::Initialise() {
         absl::StrCat("training metrics cover only the examples of ", job.workers(0), ", one of ",
                      job.workers_size(), " workers; validation metrics cover all examples"));
   }
-  return client_.Initialise(job, deps_.snapshots);
+  return membership_.Initialise(job, deps_.snapshots);
 }
 
 absl::Status Chief::OnJoined() {
-  deps_.snapshots.CountFrom(client_.version());
+  deps_.snapshots.CountFrom(steps_.version());
   if (start_ != TimePoint()) return absl::OkStatus();
   start_ = training_.clock.Now();
-  CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, client_.ServerCounters());
+  CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, control_.ServerCounters());
   display_.StartRun(counters);
   return absl::OkStatus();
 }
@@ -102,14 +104,14 @@ absl::Status Chief::OnEpochEnd() {
   last_ended_epoch_ = trainer_.epoch();
   display_.Record(*metrics);
   CAIRN_ASSIGN_OR_RETURN(const Callbacks::Orders orders,
-                         deps_.callbacks.OnEpochEnd(trainer_.epoch(), *metrics, client_.parameters()));
+                         deps_.callbacks.OnEpochEnd(trainer_.epoch(), *metrics, steps_.parameters()));
   return CarryOut(orders);
 }
 
 absl::StatusOr<std::optional<int64_t>> Chief::EpochJustTrained() {
   int64_t done = trainer_.position(), epoch_length = trainer_.batches_per_epoch();
   if (setup_.dynamic()) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, client_.UsedData());
+    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, control_.UsedData());
     if (used.open_size() > 0) return std::nullopt;
     done = used.next();
     epoch_length = setup_.sampler.num_examples;
@@ -125,7 +127,7 @@ absl::Status Chief::EvaluateInterruptedEpoch() {
     return absl::OkStatus();
   }
   CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues validation, validation_.Evaluate());
-  deps_.tensorboard->AddValidation(*epoch, client_.version(), {validation.begin(), validation.end()});
+  deps_.tensorboard->AddValidation(*epoch, steps_.version(), {validation.begin(), validation.end()});
   last_ended_epoch_ = *epoch;
   std::string text = absl::StrCat("Epoch ", *epoch + 1, ", evaluated now");
   for (const auto& [name, value] : validation) absl::StrAppendFormat(&text, " - val_%s: %.4f", name, value);
@@ -135,28 +137,28 @@ absl::Status Chief::EvaluateInterruptedEpoch() {
 
 absl::Status Chief::CarryOut(const Callbacks::Orders& orders) {
   for (const std::string& message : orders.messages) deps_.progress.Say(message);
-  if (client_.finished()) return absl::OkStatus();  // after the last epoch, orders have no effect
+  if (steps_.finished()) return absl::OkStatus();  // after the last epoch, orders have no effect
   if (orders.learning_rate.has_value()) {
-    CAIRN_RETURN_IF_ERROR(client_.SetLearningRate(*orders.learning_rate));
+    CAIRN_RETURN_IF_ERROR(control_.SetLearningRate(*orders.learning_rate));
   }
   if (!orders.stop) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(client_.EndTraining());
+  CAIRN_RETURN_IF_ERROR(control_.EndTraining());
   validation_.Forget();  // moving averages may have replaced the parameters
   return absl::OkStatus();
 }
 
 absl::Status Chief::AgreeOnLearningRate() {
   if (!deps_.callbacks.needs_learning_rate()) return absl::OkStatus();
-  CAIRN_ASSIGN_OR_RETURN(const float rate, client_.LearningRate());
+  CAIRN_ASSIGN_OR_RETURN(const float rate, control_.LearningRate());
   deps_.callbacks.set_learning_rate(rate);
-  return client_.SetLearningRate(rate);
+  return control_.SetLearningRate(rate);
 }
 
 absl::Status Chief::RestoreBest() {
   if (deps_.callbacks.best_parameters().empty()) return absl::OkStatus();
   deps_.progress.Say(absl::StrCat(
       "Restoring model weights from the end of the best epoch: ", *deps_.callbacks.best_epoch(), "."));
-  CAIRN_RETURN_IF_ERROR(client_.Write(deps_.callbacks.best_parameters()));
+  CAIRN_RETURN_IF_ERROR(control_.Write(deps_.callbacks.best_parameters()));
   validation_.Forget();
   return absl::OkStatus();
 }
@@ -174,7 +176,7 @@ absl::StatusOr<ShownMetrics> Chief::AllMetrics() {
 
 absl::Status Chief::FillInDeviations(Summary& summary) {
   if (setup_.dynamic()) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, client_.UsedData());
+    CAIRN_ASSIGN_OR_RETURN(const v1::DataPosition used, control_.UsedData());
     summary.examples_missed = used.missed();
     summary.examples_repeated = used.repeated();
     summary.epochs = (used.next() + setup_.sampler.num_examples - 1) / setup_.sampler.num_examples;
@@ -187,7 +189,7 @@ absl::Status Chief::FillInDeviations(Summary& summary) {
     if (setup_.options.train_steps > 0) return absl::OkStatus();
     const int64_t end = setup_.options.epochs * trainer_.batches_per_epoch();
     const int64_t final_version = net::FinalVersionOf(setup_.job);
-    const bool complete = final_version > 0 && client_.version() >= final_version;
+    const bool complete = final_version > 0 && steps_.version() >= final_version;
     if (!complete && position < end) {  // each worker ended early at its own position: nothing was missed
       PrintWhatWasNotShown(summary);
       return absl::OkStatus();
@@ -197,7 +199,7 @@ absl::Status Chief::FillInDeviations(Summary& summary) {
   int64_t missed = data::Sampler(setup_.sampler).ExamplesBefore(position) - summary.examples;
   // If the epochs of the resumed run had another length, its partial epoch was rounded down, so some examples
   // are in two updates.
-  if (client_.version_offset() != 0) missed = std::max<int64_t>(0, missed);
+  if (membership_.start().version_offset != 0) missed = std::max<int64_t>(0, missed);
   summary.examples_missed = missed;
   return absl::OkStatus();
 }
@@ -214,32 +216,32 @@ absl::Status Chief::AfterTraining() {
   const Duration limit = FromSeconds(setup_.options.step_timeout_seconds);
   // A synchronous job makes no more updates. Once its last version is saved, a server failure cannot undo any
   // work.
-  if (setup_.sync()) CAIRN_RETURN_IF_ERROR(deps_.snapshots.SaveNow(client_, limit));
-  CAIRN_RETURN_IF_ERROR(client_.WaitForOthers(limit));
+  if (setup_.sync()) CAIRN_RETURN_IF_ERROR(deps_.snapshots.SaveNow(control_, steps_.version(), limit));
+  CAIRN_RETURN_IF_ERROR(control_.WaitForOthers(limit));
   // Only ps/0 knows when the data is used up, so this call ends the job on all servers.
-  if (setup_.dynamic() && setup_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(client_.EndTraining());
+  if (setup_.dynamic() && setup_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(control_.EndTraining());
   // Pull the updates that other workers pushed after the chief's last step, so that the last evaluation uses
   // the final parameters.
-  CAIRN_RETURN_IF_ERROR(client_.Pull());
-  CAIRN_RETURN_IF_ERROR(deps_.snapshots.SaveNow(client_, limit));
+  CAIRN_RETURN_IF_ERROR(steps_.Pull());
+  CAIRN_RETURN_IF_ERROR(deps_.snapshots.SaveNow(control_, steps_.version(), limit));
   CAIRN_RETURN_IF_ERROR(OnEpochEnd());
   CAIRN_RETURN_IF_ERROR(RestoreBest());
   CAIRN_ASSIGN_OR_RETURN(const Summary summary, Summarise());
   const absl::Status published = deps_.publish(summary);
-  client_.Leave(v1::LEAVE_REASON_FINISHED, "");
-  CAIRN_RETURN_IF_ERROR(client_.Finish());
+  membership_.Leave(v1::LEAVE_REASON_FINISHED, "");
+  CAIRN_RETURN_IF_ERROR(control_.Finish());
   return published;
 }
 
 absl::StatusOr<Summary> Chief::Summarise() {
-  CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, client_.ServerCounters());
+  CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, control_.ServerCounters());
 
   Summary summary;
   summary.mode = setup_.options.mode;
   summary.ps = setup_.job.servers_size();
   summary.workers = summary.workers_max = setup_.job.workers_size();
   summary.batch_size = setup_.options.batch_size;
-  summary.global_step = client_.version();
+  summary.global_step = steps_.version();
   summary.epochs = (trainer_.position() + trainer_.batches_per_epoch() - 1) / trainer_.batches_per_epoch();
   summary.examples = counters.examples();
   CAIRN_RETURN_IF_ERROR(FillInDeviations(summary));
@@ -264,7 +266,7 @@ absl::StatusOr<Summary> Chief::Summarise() {
   summary.best_epoch = deps_.callbacks.best_epoch();
   summary.device = setup_.device;
   summary.parameters = setup_.model.num_parameters();
-  summary.parameters_sha256 = ParametersSha256(setup_.model, client_.parameters());
+  summary.parameters_sha256 = ParametersSha256(setup_.model, steps_.parameters());
   return summary;
 }
 
@@ -282,9 +284,9 @@ void Chief::SaveAtStop() {
   const auto say = [](int64_t version, const auto&... what) {
     LogWarning("stopped at step ", version, "; ", what...);
   };
-  const int64_t version = client_.version();
+  const int64_t version = steps_.version();
   if (setup_.options.train_dir.empty()) return say(version, "nothing is saved without --train_dir");
-  const absl::Status status = deps_.snapshots.SaveNow(client_, kSaveAtStop);
+  const absl::Status status = deps_.snapshots.SaveNow(control_, version, kSaveAtStop);
   if (!status.ok()) return say(version, "saving failed: ", status.message());
   // Logs the saved version, since other workers may have made steps in the meantime.
   say(deps_.snapshots.newest_version(), "saved in ", setup_.options.train_dir,

@@ -12,6 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/training/job_control.h"
+#include "client/training/membership.h"
+#include "client/training/step_exchange.h"
 #include "common/core/clock.h"
 #include "worker/report/progress.h"
 #include "worker/report/summary.h"
@@ -29,6 +32,7 @@ class Chief final : public TrainingHooks {
  public:
   // Everything here must outlive the chief.
   struct Dependencies {
+    client::JobControl& control;
     Progress& progress;
     Callbacks& callbacks;
     Snapshots& snapshots;
@@ -53,7 +57,7 @@ class Chief final : public TrainingHooks {
     display_.OnBatch(batch, view, result);
   }
   void OnStep() override { display_.OnStep(); }
-  void AfterStep() override { deps_.snapshots.AfterStep(client_); }
+  void AfterStep() override { deps_.snapshots.AfterStep(control_, steps_.version()); }
   // Evaluates the final parameters, publishes the summary, and ends the servers.
   absl::Status AfterTraining() override;
   // After Trainer::Stop(): saves a checkpoint. CANCELLED if another chief has ended the job.
@@ -88,7 +92,9 @@ class Chief final : public TrainingHooks {
   const Trainer& trainer_;
   const Trainer::Dependencies& training_;
   const TrainingSetup& setup_;
-  client::Exchange& client_;
+  client::Membership& membership_;
+  client::StepExchange& steps_;
+  client::JobControl& control_;
   const Dependencies deps_;
   const std::string run_id_;
   Validation validation_;

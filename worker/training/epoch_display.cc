@@ -11,9 +11,11 @@ constexpr auto kReportEvery = std::chrono::seconds(2);
 
 }  // namespace
 
-EpochDisplay::EpochDisplay(const Trainer& trainer, Progress& progress, TensorBoardWriter* tensorboard)
+EpochDisplay::EpochDisplay(const Trainer& trainer, client::JobControl& control, Progress& progress,
+                           TensorBoardWriter* tensorboard)
     : trainer_(trainer),
       training_(trainer.deps()),
+      control_(control),
       progress_(progress),
       tensorboard_(tensorboard),
       metrics_(training_.setup.metrics) {}
@@ -37,7 +39,7 @@ void EpochDisplay::Start(int members) {
   // The progress line counts batches, and each update takes one batch from every current member.
   if (setup.options.train_steps > 0 && setup.sync() && setup.dynamic()) steps_in_all *= members;
   const int64_t epochs = (steps_in_all + batches - 1) / batches;
-  if (tensorboard_ != nullptr) tensorboard_->Begin(epoch, training_.client.version(), examples_before_);
+  if (tensorboard_ != nullptr) tensorboard_->Begin(epoch, training_.steps.version(), examples_before_);
   progress_.StartEpoch(epoch + 1, std::max(epochs, epoch + 1), batches);
 }
 
@@ -51,7 +53,7 @@ void EpochDisplay::OnStep() {
   const TraceSpan report(training_.instruments.trace, TraceLane::kStep, "report");
   if (progress_.redraws() && training_.clock.Now() >= report_at_) ReportCluster();
   progress_.Update(steps_, [this] { return metrics_.Values(); });
-  const int64_t version = training_.client.version();
+  const int64_t version = training_.steps.version();
   if (tensorboard_ != nullptr && tensorboard_->WantsStep(version)) {
     tensorboard_->OnStep(version, metrics_.Values());
   }
@@ -69,7 +71,7 @@ void EpochDisplay::End(const ShownMetrics& metrics) {
 void EpochDisplay::ReportCluster() {
   const TimePoint now = training_.clock.Now();
   report_at_ = now + kReportEvery;
-  const auto counters = training_.client.ServerCounters();
+  const auto counters = control_.ServerCounters();
   if (!counters.ok()) return;  // a server failed: the next step reports it
   last_counters_ = *counters;
   progress_.SetCluster(
@@ -81,19 +83,18 @@ void EpochDisplay::ReportCluster() {
 
 void EpochDisplay::Record(const ShownMetrics& metrics) {
   if (tensorboard_ == nullptr) return;
-  client::Exchange& client = training_.client;
-  const auto counters = client.ServerCounters();
-  const auto rate = client.LearningRate();
+  const auto counters = control_.ServerCounters();
+  const auto rate = control_.LearningRate();
   if (!counters.ok() || !rate.ok()) return;  // a server failed: the next step reports it
   tensorboard_->OnEpochEnd({.epoch = trainer_.epoch(),
-                            .version = client.version(),
+                            .version = training_.steps.version(),
                             .examples = counters->examples(),
                             .gradients_stale = counters->stale(),
                             .gradients_rejected = counters->rejected(),
                             .staleness_max = counters->staleness_max(),
                             .learning_rate = *rate,
                             .metrics = metrics,
-                            .parameters = client.parameters(),
+                            .parameters = training_.steps.parameters(),
                             .last_gradients = trainer_.last_gradients()});
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cairn/v1/job.pb.h"
+#include "client/training/job_control.h"
 #include "common/core/clock.h"
 #include "data/batch_loader.h"
 #include "nn/metrics.h"
@@ -20,7 +21,8 @@ namespace cairn::worker {
 class EpochDisplay {
  public:
   // `tensorboard` may be null. All arguments must outlive the object.
-  EpochDisplay(const Trainer& trainer, Progress& progress, TensorBoardWriter* tensorboard);
+  EpochDisplay(const Trainer& trainer, client::JobControl& control, Progress& progress,
+               TensorBoardWriter* tensorboard);
 
   // Sets the counters at the start of the run.
   void StartRun(const v1::Counters& counters);
@@ -45,6 +47,7 @@ class EpochDisplay {
 
   const Trainer& trainer_;
   const Trainer::Dependencies& training_;
+  client::JobControl& control_;
   Progress& progress_;
   TensorBoardWriter* const tensorboard_;
 

@@ -351,18 +351,18 @@ void Snapshots::CountFrom(int64_t version) {
   if (counted_version_ < 0) counted_version_ = version;
 }
 
-void Snapshots::AfterStep(client::Exchange& client) {
-  if (!Due(client.version())) return;
+void Snapshots::AfterStep(client::JobControl& control, int64_t version) {
+  if (!Due(version)) return;
   {
     MutexLock lock(mutex_);
     if (work_.has_value()) return;
   }
-  if (const absl::Status status = Mark(client); !status.ok()) LogWarning(status.message());
+  if (const absl::Status status = Mark(control); !status.ok()) LogWarning(status.message());
 }
 
-absl::Status Snapshots::Mark(client::Exchange& client) {
+absl::Status Snapshots::Mark(client::JobControl& control) {
   marked_at_ = clock_.Now();
-  CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, client.TakeSnapshot());
+  CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, control.TakeSnapshot());
   counted_version_ = taken.version;
   newest_version_ = taken.version;
   MutexLock lock(mutex_);
@@ -371,7 +371,7 @@ absl::Status Snapshots::Mark(client::Exchange& client) {
   return absl::OkStatus();
 }
 
-absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
+absl::Status Snapshots::SaveNow(client::JobControl& control, int64_t version, Duration limit) {
   if (options_.train_dir.empty()) return absl::OkStatus();
   const TimePoint deadline = std::chrono::steady_clock::now() + limit;
   const auto wait = [&]() -> absl::Status {
@@ -386,12 +386,12 @@ absl::Status Snapshots::SaveNow(client::Exchange& client, Duration limit) {
   };
   const absl::Status before = wait();
   if (absl::IsDeadlineExceeded(before)) return before;
-  if (before.ok() && client.version() == newest_version_) return absl::OkStatus();
+  if (before.ok() && version == newest_version_) return absl::OkStatus();
   for (;;) {
-    absl::Status status = Mark(client);
+    absl::Status status = Mark(control);
     if (status.ok()) status = wait();
     if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
-    CAIRN_RETURN_IF_ERROR(client.CheckSnapshotMayBeRetried(status));
+    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
   }
 }
 

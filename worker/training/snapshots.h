@@ -14,7 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/exchange.h"
+#include "client/job_setup.h"
+#include "client/training/job_control.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/net/cluster/placement.h"
@@ -60,11 +61,11 @@ class Snapshots final : public client::StateSource {
   // Sets the version at which training begins, from which --save_steps counts. Later calls have no effect.
   void CountFrom(int64_t version);
   // Takes a snapshot if one is due by --save_steps or --save_secs and the previous one has been written.
-  // Failures are logged, and a later step tries again.
-  void AfterStep(client::Exchange& client);
-  // Takes a snapshot now, unless this version is saved already, and waits up to `limit` until it is on the
-  // disk. OK without --train_dir.
-  absl::Status SaveNow(client::Exchange& client, Duration limit);
+  // Failures are logged, and a later step tries again. `version`: the current one.
+  void AfterStep(client::JobControl& control, int64_t version);
+  // Takes a snapshot now, unless `version`, the current one, is saved already, and waits up to `limit` until
+  // it is on the disk. OK without --train_dir.
+  absl::Status SaveNow(client::JobControl& control, int64_t version, Duration limit);
   // The version of the newest snapshot; -1: none.
   int64_t newest_version() const { return newest_version_; }
 
@@ -84,7 +85,7 @@ class Snapshots final : public client::StateSource {
   // Sets the position in `progress` to the checkpoint's position, converted to this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
-  absl::Status Mark(client::Exchange& client) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Mark(client::JobControl& control) ABSL_LOCKS_EXCLUDED(mutex_);
   void Run();
   absl::Status Save(const client::TakenSnapshot& taken) const;
 

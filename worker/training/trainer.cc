@@ -45,7 +45,7 @@ Trainer::~Trainer() {
 void Trainer::PinBuffers() {
   std::vector<absl::Span<const float>> buffers = loader_.buffers();
   buffers.push_back(gradients_.span());
-  for (const absl::Span<const float> buffer : deps_.client.parameter_buffers()) buffers.push_back(buffer);
+  for (const absl::Span<const float> buffer : deps_.steps.parameter_buffers()) buffers.push_back(buffer);
   // Smaller buffers share their memory page with others, and copying them takes negligible time.
   constexpr size_t kSmallestFloats = 1024;
   absl::Status first;
@@ -59,7 +59,7 @@ void Trainer::PinBuffers() {
 
 void Trainer::Stop() {
   stop_ = true;
-  deps_.client.Interrupt(absl::CancelledError("stopped by a signal"));
+  deps_.membership.Interrupt(absl::CancelledError("stopped by a signal"));
 }
 
 absl::Status Trainer::Run(TrainingHooks& hooks) {
@@ -67,19 +67,18 @@ absl::Status Trainer::Run(TrainingHooks& hooks) {
   const bool over = client::IsOver(result);
   if (!result.ok() && !over && stop_) result = absl::CancelledError("stopped by a signal");
   const absl::Status end = hooks.OnEnd(result);
-  if (!result.ok() && !over) deps_.client.Leave(ReasonFor(result), std::string(result.message()));
+  if (!result.ok() && !over) deps_.membership.Leave(ReasonFor(result), std::string(result.message()));
   return end;
 }
 
 absl::Status Trainer::TrainAndRecover(TrainingHooks& hooks) {
-  client::Exchange& client = deps_.client;
   int recoveries = 0;  // rejoins without a step in between
   absl::Status entered = Enter(hooks);
   for (;;) {
-    const int64_t entered_at = client.version();
+    const int64_t entered_at = deps_.steps.version();
     absl::Status result = entered.ok() ? TrainToTheEnd(hooks) : entered;
-    if (result.ok() || stop_ || !client.CanReconnectAfter(result)) return result;
-    recoveries = client.version() > entered_at ? 0 : recoveries + 1;
+    if (result.ok() || stop_ || !deps_.membership.CanReconnectAfter(result)) return result;
+    recoveries = deps_.steps.version() > entered_at ? 0 : recoveries + 1;
     if (recoveries > kMaxRecoveries) return result;
     LogWarning(result.message(), "; joining again");
     if (deps_.instruments.metrics != nullptr) deps_.instruments.metrics->rejoins.Add();
@@ -88,15 +87,15 @@ absl::Status Trainer::TrainAndRecover(TrainingHooks& hooks) {
 }
 
 absl::Status Trainer::Enter(TrainingHooks& hooks) {
-  client::Exchange& client = deps_.client;
-  CAIRN_RETURN_IF_ERROR(client.WaitReady(setup_.job));
-  CAIRN_RETURN_IF_ERROR(client.Join());
+  CAIRN_RETURN_IF_ERROR(deps_.membership.WaitReady(setup_.job));
+  CAIRN_RETURN_IF_ERROR(deps_.membership.Join());
   CAIRN_RETURN_IF_ERROR(hooks.OnJoined());
-  LogInfo("joined the job at step ", client.version());
+  LogInfo("joined the job at step ", deps_.steps.version());
   Pass("joined");
   // With bounded staleness, a returning worker continues at least at the slowest worker's clock. All clocks
   // must reach the same end, or the others would wait for this worker.
-  position_ = setup_.ssp() ? client.clock_at_join() : client.position();
+  const client::StartingPoint start = deps_.membership.start();
+  position_ = setup_.ssp() ? start.clock : start.position;
   epoch_ = -1;
   ahead_ = nullptr;
   deps_.replica.DropForward();
@@ -104,7 +103,7 @@ absl::Status Trainer::Enter(TrainingHooks& hooks) {
 }
 
 absl::Status Trainer::Reenter(TrainingHooks& hooks) {
-  CAIRN_RETURN_IF_ERROR(deps_.client.Reconnect());
+  CAIRN_RETURN_IF_ERROR(deps_.membership.Reconnect());
   CAIRN_RETURN_IF_ERROR(hooks.Initialise());
   return Enter(hooks);
 }
@@ -113,7 +112,7 @@ absl::Status Trainer::TrainToTheEnd(TrainingHooks& hooks) {
   while (!done()) {
     if (setup_.dynamic()) {
       CAIRN_RETURN_IF_ERROR(AwaitWork());
-      hooks.OnMembers(deps_.client.work().members());
+      hooks.OnMembers(deps_.steps.work().members());
     }
     if (done()) break;
     if (const int64_t epoch = NextEpoch(); setup_.dynamic() ? epoch > epoch_ : epoch != epoch_) {
@@ -129,7 +128,7 @@ absl::Status Trainer::TrainToTheEnd(TrainingHooks& hooks) {
 }
 
 bool Trainer::done() const {
-  if (deps_.client.finished()) return true;
+  if (deps_.steps.finished()) return true;
   if (setup_.dynamic()) return false;
   // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
   return !setup_.sync() && setup_.options.train_steps == 0 &&
@@ -137,15 +136,15 @@ bool Trainer::done() const {
 }
 
 absl::Status Trainer::AwaitWork() {
-  return deps_.client.work().work_items().empty() ? deps_.client.AwaitWork() : absl::OkStatus();
+  return deps_.steps.work().work_items().empty() ? deps_.steps.AwaitWork() : absl::OkStatus();
 }
 
 int64_t Trainer::position() const {
-  return setup_.sync() ? PositionAt(deps_.client.version()) : position_;
+  return setup_.sync() ? PositionAt(deps_.steps.version()) : position_;
 }
 
 int64_t Trainer::NextEpoch() const {
-  if (setup_.dynamic()) return deps_.client.work().work_items(0).epoch();
+  if (setup_.dynamic()) return deps_.steps.work().work_items(0).epoch();
   return position() / loader_.batches_per_epoch();
 }
 
@@ -157,7 +156,7 @@ const data::Batch& Trainer::NextBatch() {
     ++position_;
     return batch;
   }
-  const auto& work_items = deps_.client.work().work_items();
+  const auto& work_items = deps_.steps.work().work_items();
   std::vector<data::Run> runs;
   for (const v1::WorkItem& work_item : work_items)
     runs.push_back({work_item.epoch(), work_item.first(), work_item.count()});
@@ -176,13 +175,12 @@ nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
           .seed = StepSeed(setup_.options.seed, setup_.sampler.worker, batch.epoch, batch.index)};
 }
 
-double Trainer::StartNextForward() {
-  client::Exchange& client = deps_.client;
-  const int64_t next = setup_.sync() ? PositionAt(client.version() + 1) : position_;
+double Trainer::StartNextForward(client::Step& step) {
+  const int64_t next = setup_.sync() ? PositionAt(deps_.steps.version() + 1) : position_;
   const bool in_epoch =
       next / loader_.batches_per_epoch() == epoch_ && (!setup_.sync() || next < setup_.job.final_version());
   if (!deps_.replica.starts_early() || setup_.dynamic() || !in_epoch || stop_) return 0;
-  const absl::Span<const float> coming = client.ComingParameters();
+  const absl::Span<const float> coming = step.ComingParameters();
   if (coming.empty()) return 0;
   const TraceSpan span(deps_.instruments.trace, TraceLane::kStep, "look ahead");
   ahead_ = &loader_.Next(next);
@@ -191,29 +189,27 @@ double Trainer::StartNextForward() {
   Duration waited{};
   deps_.replica.StartForward(coming, ViewOf(*ahead_), [&](int variable) {
     const TimePoint asked = deps_.clock.Now();
-    const bool here = client.AwaitComing(variable);
+    const bool here = step.AwaitComing(variable);
     waited += deps_.clock.Now() - asked;
     return here;
   });
   return ToSeconds(deps_.clock.Now() - began - waited);
 }
 
-absl::Span<float> Trainer::BeginStep(int64_t examples) {
-  client::Exchange& client = deps_.client;
-  if (!client.adds_up_on_device()) {
-    client.BeginStep(gradients_.span(), examples, position_);
-    return gradients_.span();
+Trainer::BegunStep Trainer::BeginStep(int64_t examples) {
+  client::StepExchange& steps = deps_.steps;
+  if (!steps.adds_up_on_device()) {
+    return {steps.BeginStep(gradients_.span(), examples, position_), gradients_.span()};
   }
   // The device sums gradients, and their mean arrives in the host's buffer.
   const absl::Span<float> gradients = deps_.replica.device_gradients();
-  client.BeginStepOnDevice(gradients, gradients_.span(), examples);
-  return gradients;
+  return {steps.BeginStepOnDevice(gradients, gradients_.span(), examples), gradients};
 }
 
 absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
-  client::Exchange& client = deps_.client;
-  if (deps_.instruments.trace != nullptr) deps_.instruments.trace->AtStep(client.version() + 1);
-  const TraceSpan step(deps_.instruments.trace, TraceLane::kStep, "step");
+  const client::StepExchange& steps = deps_.steps;
+  if (deps_.instruments.trace != nullptr) deps_.instruments.trace->AtStep(steps.version() + 1);
+  const TraceSpan step_span(deps_.instruments.trace, TraceLane::kStep, "step");
   const TimePoint began = deps_.clock.Now();
   TraceSpan input(deps_.instruments.trace, TraceLane::kStep, "input");
   const data::Batch& batch = NextBatch();
@@ -225,24 +221,24 @@ absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
 
   const nn::BatchView view = ViewOf(batch);
   TraceSpan compute(deps_.instruments.trace, TraceLane::kStep, "compute");
-  const absl::Span<float> gradients = BeginStep(view.examples);
+  const auto [step, gradients] = BeginStep(view.examples);
   CAIRN_ASSIGN_OR_RETURN(
       const nn::BatchResult result,
-      deps_.replica.ForwardBackward(client.parameters(), view, gradients, [&](int variable) {
-        client.Announce(variable);
+      deps_.replica.ForwardBackward(steps.parameters(), view, gradients, [&step = step, this](int variable) {
+        step.Announce(variable);
         Pass("announced");
       }));
   if (!std::isfinite(result.sums.loss)) {
     return absl::InvalidArgumentError(absl::StrCat("the loss is ", result.sums.loss, " at version ",
-                                                   client.version(), ": ", WhyNotFinite(batch, view)));
+                                                   steps.version(), ": ", WhyNotFinite(batch, view)));
   }
   compute.End();
   Pass("computed");
   const TimePoint computed = deps_.clock.Now();
   hooks.OnBatch(batch, view, result);  // before StartNextForward() overwrites the result
-  const double forward_seconds = StartNextForward();
+  const double forward_seconds = StartNextForward(step);
   TraceSpan awaiting(deps_.instruments.trace, TraceLane::kStep, "answer");
-  CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, client.FinishStep());
+  CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, step.Finish());
   if (!answer.as_awaited) deps_.replica.DropForward();
   awaiting.End();
   Pass("answered");
@@ -256,7 +252,7 @@ absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
          .outcome = answer.outcome,
          .duplicate = answer.duplicate,
          .staleness = answer.staleness,
-         .version = client.version(),
+         .version = steps.version(),
          .epoch = epoch_ + 1});
   }
   hooks.OnStep();
@@ -265,7 +261,7 @@ absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
 
 std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView& view) {
   return Explain({.model = setup_.model,
-                  .parameters = deps_.client.parameters(),
+                  .parameters = deps_.steps.parameters(),
                   .batch = view,
                   .rows = batch.rows,
                   .data = setup_.options.data.path,

@@ -11,7 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "client/exchange.h"
+#include "client/training/membership.h"
+#include "client/training/step_exchange.h"
 #include "common/core/clock.h"
 #include "common/net/data_channel/shared_memory/shared_buffer.h"
 #include "common/system/fault_points.h"
@@ -54,7 +55,8 @@ class Trainer {
   struct Dependencies {
     TrainingSetup setup;
     nn::Replica& replica;
-    client::Exchange& client;
+    client::Membership& membership;
+    client::StepExchange& steps;
     const Clock& clock;
     Instruments instruments{};
   };
@@ -97,16 +99,20 @@ class Trainer {
   absl::Status AwaitWork();
   const data::Batch& NextBatch();
   nn::BatchView ViewOf(const data::Batch& batch) const;
-  // Begins a step with the gradients of `examples` examples. Returns where they are to be computed.
-  absl::Span<float> BeginStep(int64_t examples);
+  // A step of the exchange, and where its gradients are to be computed.
+  struct BegunStep {
+    client::Step& step;
+    absl::Span<float> gradients;
+  };
+  BegunStep BeginStep(int64_t examples);
   // Called after a step's last gradient was computed and before the answer to the step: computes the forward
   // pass of the next batch with the new values as they arrive. Returns the seconds of computation, without
   // the time spent waiting.
-  double StartNextForward();
+  double StartNextForward(client::Step& step);
   // The epoch of the next batch. A work item that another worker returned may belong to the previous epoch.
   int64_t NextEpoch() const;
   // The data position of a synchronous job at version `version`.
-  int64_t PositionAt(int64_t version) const { return version - deps_.client.version_offset(); }
+  int64_t PositionAt(int64_t version) const { return version - deps_.membership.start().version_offset; }
   bool done() const;
   // Explains why a step's loss is not finite. Must be called right after that step.
   std::string WhyNotFinite(const data::Batch& batch, const nn::BatchView& view);

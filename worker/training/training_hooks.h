@@ -14,7 +14,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "client/exchange.h"
+#include "client/training/membership.h"
 #include "data/batch_loader.h"
 #include "nn/replica/replica.h"
 
@@ -52,15 +52,15 @@ class TrainingHooks {
 
 class NonChief final : public TrainingHooks {
  public:
-  // `client` must outlive the object.
-  explicit NonChief(client::Exchange& client) : client_(client) {}
+  // `membership` must outlive the object.
+  explicit NonChief(client::Membership& membership) : membership_(membership) {}
 
   absl::Status AfterTraining() override;
   // OK if the job has ended without this worker, which was paused or joined late.
   absl::Status OnEnd(const absl::Status& result) override;
 
  private:
-  client::Exchange& client_;
+  client::Membership& membership_;
 };
 
 }  // namespace cairn::worker

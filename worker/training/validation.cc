@@ -11,13 +11,13 @@ Validation::Validation(const Trainer& trainer) : trainer_(trainer) {
 }
 
 absl::StatusOr<nn::MetricValues> Validation::Evaluate() {
-  const client::Exchange& client = trainer_.deps().client;
-  if (version_ != client.version()) {
+  const client::StepExchange& steps = trainer_.deps().steps;
+  if (version_ != steps.version()) {
     const TraceSpan span(trainer_.deps().instruments.trace, TraceLane::kEvaluate, "evaluate",
-                         {.step = client.version()});
+                         {.step = steps.version()});
     CAIRN_ASSIGN_OR_RETURN(metrics_,
-                           evaluator_->Run(client.parameters(), [this] { return trainer_.stopped(); }));
-    version_ = client.version();
+                           evaluator_->Run(steps.parameters(), [this] { return trainer_.stopped(); }));
+    version_ = steps.version();
   }
   return metrics_;
 }

@@ -145,7 +145,7 @@ WireWorker::WireWorker(std::unique_ptr<client::Connection> connection, client::L
                                                                 job_.job.topk_fraction(), nullptr);
   }
   for (int server = 0; server < connection_->num_servers(); ++server) {
-    sessions_.push_back(std::make_unique<client::ServerSession>(connection_->stub(server)));
+    sessions_.push_back(std::make_unique<client::ServerSession>(connection_->stub(server).streams()));
     const bool short_numbers = net::CodecOf(encoding_) != nullptr;
     rooms_.emplace_back(short_numbers ? job_.layout.arena_size(server) : 0);
   }
@@ -162,7 +162,7 @@ absl::StatusOr<std::unique_ptr<WireWorker>> WireWorker::Join(std::unique_ptr<cli
   request.set_task(task);
   for (int server = 0; server < connection->num_servers(); ++server) {
     v1::JoinResponse response;
-    CAIRN_RETURN_IF_ERROR(connection->stub(server).Join(request, &response, kTimeout));
+    CAIRN_RETURN_IF_ERROR(connection->stub(server).Call(request, &response, kTimeout));
     request.set_incarnation(response.incarnation());
     request.set_incarnation_seal(response.incarnation_seal());
   }

@@ -13,7 +13,7 @@
 #include "cairn/v1/session.pb.h"
 #include "client/gradients/compressed_gradients.h"
 #include "client/job_setup.h"
-#include "client/training_client.h"
+#include "client/training/training_client.h"
 #include "client/transport/connection.h"
 #include "client/transport/request.h"
 #include "client/transport/server_session.h"

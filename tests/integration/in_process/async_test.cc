@@ -26,7 +26,7 @@ TEST(AsyncCluster, APushIsAppliedWithoutWaitingForOthers) {
   ToyWorkers workers = StartAll(cluster, AsyncJob(2, {{"a", {1}, {0}}, {"b", {1}, {0}}}));
   for (int step = 1; step <= 3; ++step) {
     EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 2})->outcome, v1::OUTCOME_ACCEPTED);
-    EXPECT_EQ(workers[0]->client().version(), step);
+    EXPECT_EQ(workers[0]->client().steps().version(), step);
   }
   EXPECT_THAT(workers[0]->Values(), ElementsAre(-3, -6));
 }
@@ -43,8 +43,8 @@ TEST(AsyncCluster, EveryPushCountsExactlyOnce) {
       ASSERT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
     }
   });
-  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
-  EXPECT_EQ(workers[0]->client().version(), kWorkers * kSteps);
+  ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
+  EXPECT_EQ(workers[0]->client().steps().version(), kWorkers * kSteps);
   EXPECT_THAT(workers[0]->Values(), Each(kSteps * (1 + 64 + 4096 + 262144)));
 }
 
@@ -67,7 +67,7 @@ TEST(AsyncCluster, StalenessIsRecordedUpToItsLimitAndRefusedBeyond) {
   EXPECT_THAT(workers[0]->Values(), ElementsAre(-3)) << "it continues from the current version";
   EXPECT_EQ(workers[0]->Push(one)->outcome, v1::OUTCOME_ACCEPTED);
 
-  const v1::Counters counters = workers[0]->client().ServerCounters().value();
+  const v1::Counters counters = workers[0]->client().control().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), 4);
   EXPECT_EQ(counters.stale(), 1);
   EXPECT_EQ(counters.staleness_max(), 1);
@@ -91,15 +91,15 @@ TEST(AsyncCluster, ServersMayBeAtDifferentVersions) {
               [&] { EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED); });
   ASSERT_TRUE(held.Wait());
   do {  // until ps/0 has applied its part of the push
-    ASSERT_EQ(workers[1]->client().Pull(), absl::OkStatus());
-  } while (workers[1]->client().version() < 1);
+    ASSERT_EQ(workers[1]->client().steps().Pull(), absl::OkStatus());
+  } while (workers[1]->client().steps().version() < 1);
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-1, 0));
   const auto result = workers[1]->Push(std::vector<float>{2, 2});
   EXPECT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->staleness, 0);
   go.Open();
   slow.Join();
-  ASSERT_EQ(workers[1]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers[1]->client().steps().Pull(), absl::OkStatus());
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-3, -3));
 }
 
@@ -119,9 +119,9 @@ TEST(AsyncCluster, APullSeesOnlyWholeUpdatesOfAVariable) {
       return;
     }
     while (busy > 0) {
-      ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
-      const absl::Span<const float> values = worker.client().parameters();
-      const auto version = static_cast<float>(worker.client().version());
+      ASSERT_EQ(worker.client().steps().Pull(), absl::OkStatus());
+      const absl::Span<const float> values = worker.client().steps().parameters();
+      const auto version = static_cast<float>(worker.client().steps().version());
       ASSERT_TRUE(std::all_of(values.begin(), values.end(), [=](float value) { return value == version; }));
     }
   });

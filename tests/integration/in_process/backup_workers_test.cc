@@ -29,9 +29,9 @@ TEST(BackupWorkers, ALateGradientIsReportedAsStale) {
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_EQ(late->outcome, v1::OUTCOME_STALE);
   EXPECT_EQ(late->staleness, 1);
-  EXPECT_EQ(workers[2]->client().version(), 1) << "it continues from the current version";
+  EXPECT_EQ(workers[2]->client().steps().version(), 1) << "it continues from the current version";
   EXPECT_THAT(workers[2]->Values(), ElementsAre(-2, -4));
-  const v1::Counters counters = workers[0]->client().ServerCounters().value();
+  const v1::Counters counters = workers[0]->client().control().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), 2);
   EXPECT_EQ(counters.stale(), 1);
 }
@@ -57,10 +57,11 @@ TEST(BackupWorkers, ARoundHasTheSameContributorsOnAllServers) {
     ToyWorker& worker = *workers[static_cast<size_t>(w)];
     // Three times 2^w, since the mean divides by three, so the update is exactly the sum of the powers.
     const std::vector<float> gradient(3, -static_cast<float>(kContributors * (1 << w)));
-    while (!worker.client().finished()) {
+    while (!worker.client().steps().finished()) {
       const auto result = worker.Push(gradient);
       ASSERT_TRUE(result.ok()) << result.status();
-      seen[static_cast<size_t>(w)].push_back({worker.client().version(), worker.Values(), result->outcome});
+      seen[static_cast<size_t>(w)].push_back(
+          {worker.client().steps().version(), worker.Values(), result->outcome});
     }
   });
 
@@ -90,7 +91,7 @@ TEST(BackupWorkers, ARoundHasTheSameContributorsOnAllServers) {
     }
   }
   EXPECT_EQ(accepted, kContributors * kRounds) << "exactly the contributors' pushes were accepted";
-  const v1::Counters counters = workers[0]->client().ServerCounters().value();
+  const v1::Counters counters = workers[0]->client().control().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), accepted);
   EXPECT_EQ(counters.stale(), stale);
   EXPECT_EQ(counters.duplicate(), 0);

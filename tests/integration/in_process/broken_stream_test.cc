@@ -58,10 +58,10 @@ class BrokenStream : public testing::Test {
       EXPECT_EQ(results[0]->duplicate, *duplicate);
     }
     EXPECT_THAT(workers_[0]->Values(), Each(-2));
-    EXPECT_EQ(workers_[0]->client().version(), 1);
+    EXPECT_EQ(workers_[0]->client().steps().version(), 1);
     PushAll(workers_, {{1, 1}, {3, 3}});
     EXPECT_THAT(workers_[0]->Values(), Each(-4));
-    EXPECT_EQ(workers_[0]->client().ServerCounters()->accepted(), 4);
+    EXPECT_EQ(workers_[0]->client().control().ServerCounters()->accepted(), 4);
   }
 
   Link& link() { return cluster_.link("worker/0", 1); }
@@ -117,7 +117,7 @@ TEST_F(BrokenStream, InTheReadAfterALostAnswer) {
 
 TEST_F(BrokenStream, ALostAnswerToAMarkerIsRequestedAgain) {
   cluster_.link("worker/0", 0).DropReplyTo("PlaceMarkerRequest");
-  EXPECT_EQ(workers_[0]->client().Pull(), absl::OkStatus());
+  EXPECT_EQ(workers_[0]->client().steps().Pull(), absl::OkStatus());
 }
 
 TEST(BrokenJoin, ALostAnswerIsRequestedAgain) {
@@ -149,7 +149,7 @@ TEST(BrokenStreamWithBackups, AWorkerCatchesUpWithMissedRounds) {
   Thread others("others", [&] {
     EXPECT_TRUE(workers[1]->Push(std::vector<float>{-1, -1}).ok());  // in a round with worker 0
     EXPECT_TRUE(down.Wait());
-    EXPECT_EQ(workers[2]->client().Pull(), absl::OkStatus());
+    EXPECT_EQ(workers[2]->client().steps().Pull(), absl::OkStatus());
     for (int round = 2; round <= 6; ++round) {
       InParallel(2, [&](int w) {
         EXPECT_EQ(workers[static_cast<size_t>(1 + w)]->Push(std::vector<float>{-1, -1})->outcome,
@@ -163,7 +163,7 @@ TEST(BrokenStreamWithBackups, AWorkerCatchesUpWithMissedRounds) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_TRUE(result->duplicate);
-  EXPECT_EQ(workers[0]->client().version(), 6);
+  EXPECT_EQ(workers[0]->client().steps().version(), 6);
   EXPECT_THAT(workers[0]->Values(), ElementsAre(6, 6));
 }
 
@@ -202,7 +202,7 @@ TEST(BrokenStreams, DoNotChangeSynchronousValues) {
       for (auto& worker : workers) ASSERT_THAT(worker->Values(), Each(-7 * round));
     }
   });
-  EXPECT_EQ(workers[0]->client().ServerCounters()->accepted(), kWorkers * kRounds);
+  EXPECT_EQ(workers[0]->client().control().ServerCounters()->accepted(), kWorkers * kRounds);
 }
 
 TEST(AwaitedValues, ArriveBeforeTheEndOfTheStepAndStayValid) {
@@ -247,7 +247,7 @@ TEST_P(BrokenStreamsWithSpeculation, DoNotChangeValues) {
         }
       },
       std::chrono::milliseconds(50));
-  EXPECT_EQ(workers[0]->client().ServerCounters()->accepted(), kWorkers * kRounds);
+  EXPECT_EQ(workers[0]->client().control().ServerCounters()->accepted(), kWorkers * kRounds);
 }
 
 TEST(BrokenStreams, AsynchronousPushesCountOnceEach) {
@@ -266,7 +266,7 @@ TEST(BrokenStreams, AsynchronousPushesCountOnceEach) {
       }
     });
   });
-  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
   EXPECT_THAT(workers[0]->Values(), Each(kSteps * (1 + 64 + 4096)));
 }
 

@@ -41,13 +41,13 @@ TEST(EarlyEnd, RefusesPushesUnderWayOnEveryServer) {
     absl::StatusOr<client::StepResult> late;
     std::thread other([&] { late = workers[1]->Push(std::vector<float>{100, 100}); });
     AwaitPushOfTheOthers(cluster, toy);
-    EXPECT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+    EXPECT_EQ(workers[0]->client().control().EndTraining(), absl::OkStatus());
     other.join();
     ASSERT_TRUE(late.ok()) << late.status();
     EXPECT_EQ(late->outcome, v1::OUTCOME_FINISHED);
     for (auto& worker : workers) {
-      EXPECT_TRUE(worker->client().finished());
-      EXPECT_EQ(worker->client().version(), 1);
+      EXPECT_TRUE(worker->client().steps().finished());
+      EXPECT_EQ(worker->client().steps().version(), 1);
       EXPECT_THAT(worker->Values(), ElementsAre(-2, -3));
     }
   }
@@ -58,13 +58,13 @@ TEST(EarlyEnd, IsKnownToARestartedWorker) {
     InProcessCluster cluster({.servers = 2});
     const ToyJob toy = TwoVariables(1, mode);
     ToyWorkers workers = StartAll(cluster, toy);
-    EXPECT_FALSE(workers[0]->client().finished());
-    ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+    EXPECT_FALSE(workers[0]->client().steps().finished());
+    ASSERT_EQ(workers[0]->client().control().EndTraining(), absl::OkStatus());
     cluster.server(0)->PushStreamBroke(0, 1);  // it was killed
     ToyWorker again(cluster, toy, 0);
     ASSERT_EQ(again.client().WaitReady(JobFor(cluster, toy)), absl::OkStatus());
     ASSERT_EQ(again.client().Join(), absl::OkStatus());
-    EXPECT_TRUE(again.client().finished());
+    EXPECT_TRUE(again.client().steps().finished());
     EXPECT_EQ(again.Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_FINISHED);
     EXPECT_THAT(again.Values(), ElementsAre(0, 0));
   }
@@ -74,10 +74,10 @@ TEST(EarlyEnd, StopsAsynchronousWorkersAtTheirNextPush) {
   InProcessCluster cluster({.servers = 2});
   ToyWorkers workers = StartAll(cluster, TwoVariables(2, v1::MODE_ASYNC));
   ASSERT_TRUE(workers[1]->Push(std::vector<float>{1, 1}).ok());
-  ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
-  EXPECT_FALSE(workers[1]->client().finished());
+  ASSERT_EQ(workers[0]->client().control().EndTraining(), absl::OkStatus());
+  EXPECT_FALSE(workers[1]->client().steps().finished());
   EXPECT_EQ(workers[1]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_FINISHED);
-  EXPECT_TRUE(workers[1]->client().finished());
+  EXPECT_TRUE(workers[1]->client().steps().finished());
   EXPECT_THAT(workers[1]->Values(), ElementsAre(-1, -1));
 }
 
@@ -86,12 +86,12 @@ TEST(LearningRate, ChangesFromOneVersionOnOnEveryServer) {
     InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
     ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
     client::TrainingClient& chief = workers[0]->client();
-    EXPECT_EQ(chief.LearningRate().value(), 1);
+    EXPECT_EQ(chief.control().LearningRate().value(), 1);
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 2}).ok());
-    ASSERT_EQ(chief.SetLearningRate(0.25f), absl::OkStatus());
+    ASSERT_EQ(chief.control().SetLearningRate(0.25f), absl::OkStatus());
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{4, 8}).ok());
     EXPECT_THAT(workers[0]->Values(), ElementsAre(-2, -4));
-    EXPECT_EQ(chief.LearningRate().value(), 0.25f);
+    EXPECT_EQ(chief.control().LearningRate().value(), 0.25f);
   }
 }
 
@@ -101,12 +101,12 @@ TEST(ConfigChanges, ALostAnswerIsRequestedAgain) {
     ToyWorkers workers = StartAll(cluster, TwoVariables(1, mode));
     client::TrainingClient& chief = workers[0]->client();
     for (int server : {0, 1}) cluster.link("worker/0", server).DropReplyTo("ChangeConfigRequest");
-    ASSERT_EQ(chief.SetLearningRate(0.5f), absl::OkStatus());
+    ASSERT_EQ(chief.control().SetLearningRate(0.5f), absl::OkStatus());
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{2, 4}).ok());
     EXPECT_THAT(workers[0]->Values(), ElementsAre(-1, -2));
     cluster.link("worker/0", 0).DropReplyTo("ChangeConfigRequest");
-    ASSERT_EQ(chief.EndTraining(), absl::OkStatus());
-    EXPECT_TRUE(chief.finished());
+    ASSERT_EQ(chief.control().EndTraining(), absl::OkStatus());
+    EXPECT_TRUE(chief.steps().finished());
   }
 }
 
@@ -115,11 +115,11 @@ TEST(Write, ReplacesValuesOnEveryServer) {
   ToyWorkers workers = StartAll(cluster, TwoVariables(1));
   ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
   client::TrainingClient& chief = workers[0]->client();
-  ASSERT_EQ(chief.EndTraining(), absl::OkStatus());
-  ASSERT_EQ(chief.Write(std::vector<float>{7, 8}), absl::OkStatus());
+  ASSERT_EQ(chief.control().EndTraining(), absl::OkStatus());
+  ASSERT_EQ(chief.control().Write(std::vector<float>{7, 8}), absl::OkStatus());
   EXPECT_THAT(workers[0]->Values(), ElementsAre(7, 8));
-  EXPECT_EQ(chief.version(), 1);
-  EXPECT_TRUE(chief.finished());
+  EXPECT_EQ(chief.steps().version(), 1);
+  EXPECT_TRUE(chief.steps().finished());
 }
 
 }  // namespace

@@ -57,27 +57,29 @@ class Hand {
   }
   // Computes one work item. False: there are no more.
   absl::StatusOr<bool> Step() {
-    if (client().finished()) return false;
-    if (client().work().work_items().empty()) {
-      if (absl::Status status = client().AwaitWork(); !status.ok()) return status;
-      return !client().finished();
+    if (client().steps().finished()) return false;
+    if (client().steps().work().work_items().empty()) {
+      if (absl::Status status = client().steps().AwaitWork(); !status.ok()) return status;
+      return !client().steps().finished();
     }
     Begin();
-    const auto result = client().FinishStep();
+    const auto result = step_->Finish();
     if (!result.ok()) return result.status();
     return true;
   }
   void Begin() {
-    const v1::WorkItem work_item = client().work().work_items(0);
+    const v1::WorkItem work_item = client().steps().work().work_items(0);
     gradient_.assign(static_cast<size_t>(toy_.variables[0].shape.num_elements() * 2), 0);
     const auto begin = static_cast<size_t>(work_item.epoch() * kExamples + work_item.first());
     for (size_t i = begin; i < begin + static_cast<size_t>(work_item.count()); ++i) {
       gradient_[i] = gradient_[i + gradient_.size() / 2] = of_example(static_cast<int64_t>(i));
     }
-    client().BeginStep(gradient_, work_item.count(), static_cast<int64_t>(begin));
-    client().Announce(1);
-    client().Announce(0);
+    step_ = &client().steps().BeginStep(gradient_, work_item.count(), static_cast<int64_t>(begin));
+    step_->Announce(1);
+    step_->Announce(0);
   }
+  // The step that Begin() has begun.
+  client::Step& step() { return *step_; }
   // Works to the end, or until `enough` returns true after a step.
   void Work(const std::function<bool(int steps)>& enough = nullptr) {
     int recoveries = 0;
@@ -94,7 +96,7 @@ class Hand {
   }
   void Leave() { client().Leave(v1::LEAVE_REASON_STOPPED, ""); }
   std::vector<float> Values() {
-    EXPECT_EQ(client().Pull(), absl::OkStatus());
+    EXPECT_EQ(client().steps().Pull(), absl::OkStatus());
     return worker_.Values();
   }
 
@@ -106,6 +108,7 @@ class Hand {
   client::StateSource* const chiefs_;
   ToyWorker worker_;
   std::vector<float> gradient_;
+  client::Step* step_ = nullptr;
 };
 
 // The missed and repeated examples in the values of both servers are those that the servers report.
@@ -115,7 +118,7 @@ void ExpectDeviations(Hand& chief, bool rounds) {
     missed += value == 0 ? 1 : 0;
     if (!rounds) repeated += value > 1 ? static_cast<int64_t>(value) - 1 : 0;
   }
-  const auto used = chief.client().UsedData();
+  const auto used = chief.client().control().UsedData();
   ASSERT_TRUE(used.ok()) << used.status();
   EXPECT_EQ(used->missed(), missed);
   EXPECT_EQ(used->repeated(), repeated);
@@ -128,7 +131,7 @@ void ExpectEachOnce(Hand& chief, bool rounds) {
   if (!rounds) {
     EXPECT_THAT(chief.Values(), Each(1));
   }
-  EXPECT_EQ(chief.client().ServerCounters()->examples(), kExamples * kEpochs);
+  EXPECT_EQ(chief.client().control().ServerCounters()->examples(), kExamples * kEpochs);
   ExpectDeviations(chief, rounds);
 }
 
@@ -163,12 +166,12 @@ TEST_P(DynamicSharding, UsesEachExampleOnceWhileWorkersComeAndGo) {
   auto dies = std::make_unique<Hand>(cluster, toy, 5);
   ASSERT_EQ(chief.Enter(), absl::OkStatus());
   chief.Work([](int steps) { return steps == 2; });
-  EXPECT_EQ(chief.client().work().members(), 1);
+  EXPECT_EQ(chief.client().steps().work().members(), 1);
   int most = 0;
   // They step in the order in which they have joined, because a round waits for all members.
   for (Hand* hand : {&stays, &leaves, dies.get()}) {
     ASSERT_EQ(hand->Enter(), absl::OkStatus());
-    most = std::max(most, hand->client().work().members());
+    most = std::max(most, hand->client().steps().work().members());
   }
   EXPECT_EQ(most, 4);
   InParallel(4, [&](int worker) {
@@ -184,7 +187,7 @@ TEST_P(DynamicSharding, UsesEachExampleOnceWhileWorkersComeAndGo) {
     }
   });
   stays.Leave();
-  EXPECT_EQ(chief.client().WaitForOthers(std::chrono::seconds(10)), absl::OkStatus());
+  EXPECT_EQ(chief.client().control().WaitForOthers(std::chrono::seconds(10)), absl::OkStatus());
   // On a busy machine other workers may lose their leases too, in asynchronous jobs when a push has reached
   // only one server.
   if (GetParam() == v1::MODE_ASYNC) {
@@ -298,7 +301,7 @@ TEST(DynamicShardingInRounds, ARolledBackJobEndsWithTheSameBits) {
       });
     });
     results.push_back(chief.Values());
-    EXPECT_EQ(chief.client().ServerCounters()->examples(), kExamples * kEpochs);
+    EXPECT_EQ(chief.client().control().ServerCounters()->examples(), kExamples * kEpochs);
   }
   EXPECT_EQ(results[0], results[1]);
 }
@@ -310,7 +313,7 @@ void TearAPush(InProcessCluster& cluster, const ToyJob& toy, Hand& chief, int co
   ASSERT_EQ(torn.Enter(), absl::OkStatus());
   cluster.link("worker/1", 1 - comes_to).SetReachable(false);
   torn.Begin();
-  Thread pushes("pushes", [&] { EXPECT_FALSE(torn.client().FinishStep().ok()); });
+  Thread pushes("pushes", [&] { EXPECT_FALSE(torn.step().Finish().ok()); });
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (int64_t version = 0; version == 0;) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
@@ -331,7 +334,7 @@ TEST(DynamicShardingAsync, ExamplesThatAPartialPushRepeatsAreCounted) {
   ASSERT_EQ(chief.Enter(), absl::OkStatus());
   TearAPush(cluster, toy, chief, /*comes_to=*/1);
   chief.Work();
-  EXPECT_EQ(chief.client().UsedData()->repeated(), kBatch);
+  EXPECT_EQ(chief.client().control().UsedData()->repeated(), kBatch);
   ExpectDeviations(chief, /*rounds=*/false);
 }
 
@@ -343,7 +346,7 @@ TEST(DynamicShardingAsync, ExamplesThatAPartialPushMissesAreCounted) {
   ASSERT_EQ(chief.Enter(), absl::OkStatus());
   TearAPush(cluster, toy, chief, /*comes_to=*/0);
   chief.Work();
-  EXPECT_EQ(chief.client().UsedData()->missed(), kBatch);
+  EXPECT_EQ(chief.client().control().UsedData()->missed(), kBatch);
   ExpectDeviations(chief, /*rounds=*/false);
 }
 
@@ -364,8 +367,8 @@ TEST(DynamicShardingAsync, PushesThatASnapshotSplitsAreCounted) {
     Hand chief(cluster, toy, 0, &memory);
     ASSERT_EQ(chief.Enter(), absl::OkStatus());
     chief.Work();
-    EXPECT_EQ(chief.client().UsedData()->missed(), comes_to == 0 ? kBatch : 0);
-    EXPECT_EQ(chief.client().UsedData()->repeated(), comes_to == 1 ? kBatch : 0);
+    EXPECT_EQ(chief.client().control().UsedData()->missed(), comes_to == 0 ? kBatch : 0);
+    EXPECT_EQ(chief.client().control().UsedData()->repeated(), comes_to == 1 ? kBatch : 0);
     ExpectDeviations(chief, /*rounds=*/false);
   }
 }
@@ -380,13 +383,13 @@ TEST(Elastic, TrainingPausesBelowTheMinimumOfWorkers) {
   v1::WaitRequest request;
   request.set_condition(v1::CONDITION_WORK);
   v1::WaitResponse response;
-  ASSERT_EQ(chief.client().connection().stub(0).Wait(request, &response, std::chrono::seconds(10)),
+  ASSERT_EQ(chief.client().connection().stub(0).Call(request, &response, std::chrono::seconds(10)),
             absl::OkStatus());
   EXPECT_FALSE(response.holds());
   EXPECT_EQ(response.missing(), "workers: 1 of at least 2 have joined");
   ASSERT_EQ(other.Enter(), absl::OkStatus());
-  EXPECT_EQ(chief.client().AwaitWork(), absl::OkStatus());
-  EXPECT_EQ(chief.client().work().work_items_size(), 2);
+  EXPECT_EQ(chief.client().steps().AwaitWork(), absl::OkStatus());
+  EXPECT_EQ(chief.client().steps().work().work_items_size(), 2);
 }
 
 TEST(Elastic, AWorkerBeyondTheMaximumWaits) {

@@ -28,7 +28,7 @@ class MembershipTest : public testing::Test {
         request.set_worker(worker);
         request.set_incarnation(1);
         v1::HeartbeatResponse response;
-        EXPECT_EQ(stub->Heartbeat(request, &response, std::chrono::seconds(10)), absl::OkStatus());
+        EXPECT_EQ(stub->Call(request, &response, std::chrono::seconds(10)), absl::OkStatus());
       }
     }
     clock_.Advance(std::chrono::seconds(20));
@@ -105,7 +105,7 @@ TEST_F(MembershipTest, ARestartedWorkerPushesAgainInTheOpenRound) {
     request.set_worker(0);
     request.set_incarnation(1);
     v1::HeartbeatResponse response;
-    ASSERT_EQ(cluster_.Stubs("worker/0")[0]->Heartbeat(request, &response, std::chrono::seconds(10)),
+    ASSERT_EQ(cluster_.Stubs("worker/0")[0]->Call(request, &response, std::chrono::seconds(10)),
               absl::OkStatus());
     waiting_for = response.waiting_for();
   } while (waiting_for != "worker/0, worker/1");
@@ -149,7 +149,7 @@ TEST_F(MembershipTest, TheChiefLearnsThatAllOthersHaveLeft) {
   workers[1]->client().Leave(v1::LEAVE_REASON_FINISHED, "");
   Pass20sHearing({0});
   Pass20sHearing({0});  // worker 2's lease has run out
-  EXPECT_EQ(workers[0]->client().WaitForOthers(std::chrono::seconds(5)), absl::OkStatus());
+  EXPECT_EQ(workers[0]->client().control().WaitForOthers(std::chrono::seconds(5)), absl::OkStatus());
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ std::vector<float> Train(const Training& training, int servers, bool break_links
     }
     busy = false;
   }
-  EXPECT_EQ(workers.back()->client().version(), 5);
+  EXPECT_EQ(workers.back()->client().steps().version(), 5);
   return workers.back()->Values();
 }
 
@@ -145,7 +145,7 @@ TEST(OptimizersOfNorms, EachAsynchronousPushHasTheNormOfItsOwnGradient) {
       ASSERT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
     }
   });
-  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
   EXPECT_THAT(workers[0]->Values(), ElementsAre(3 * kWorkers * kSteps, 4 * kWorkers * kSteps));
 }
 
@@ -160,14 +160,15 @@ TEST(OptimizersOfNorms, AnAsynchronousJobIsReadAndChangedThroughOneServerForAll)
     for (int step = 0; step < 20; ++step) EXPECT_TRUE(workers[1]->Push(gradient).ok());
   });
   for (int read = 0; read < 20; ++read) {
-    ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
-    EXPECT_THAT(workers[0]->Values(), Each(workers[0]->client().version())) << "a mix of two versions";
+    ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
+    EXPECT_THAT(workers[0]->Values(), Each(workers[0]->client().steps().version()))
+        << "a mix of two versions";
   }
   other.Join();
-  ASSERT_EQ(workers[0]->client().SetLearningRate(4), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().control().SetLearningRate(4), absl::OkStatus());
   ASSERT_TRUE(workers[0]->Push(gradient).ok());
   EXPECT_THAT(workers[0]->Values(), Each(24));
-  ASSERT_EQ(workers[0]->client().EndTraining(), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().control().EndTraining(), absl::OkStatus());
   EXPECT_EQ(workers[1]->Push(gradient)->outcome, v1::OUTCOME_FINISHED);
 }
 
@@ -215,7 +216,7 @@ TEST_F(SumsThatDoNotCome, AreSentAgainOnANewLink) {
   cluster_.BreakFollower(1);
   for (const auto& result : Results()) EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED) << result.status();
   EXPECT_THAT(workers_[0]->Values(), ElementsAre(-3, -4));
-  EXPECT_EQ(workers_[0]->client().version(), 1);
+  EXPECT_EQ(workers_[0]->client().steps().version(), 1);
 }
 
 TEST_F(SumsThatDoNotCome, EndTheJobAfterAMinuteNamingTheServer) {

@@ -50,7 +50,7 @@ TEST(OverloadedCluster, APushRefusedForMemoryIsSentAgainAndCountsOnce) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_FALSE(result->duplicate);
-  EXPECT_EQ(workers[0]->client().version(), 1);
+  EXPECT_EQ(workers[0]->client().steps().version(), 1);
   EXPECT_THAT(workers[0]->Values(), ElementsAre(-1));
 }
 
@@ -58,7 +58,7 @@ TEST(OverloadedCluster, AReadRefusedForMemoryIsRepeated) {
   InProcessCluster cluster({.memory_limit = kNeeds});
   ToyWorkers workers = StartAll(cluster, ToyJob(1, {{"a", {1}, {7}}}));
   absl::Status pulled = absl::UnknownError("not pulled");
-  RunWithoutMemory(cluster, [&] { pulled = workers[0]->client().Pull(); });
+  RunWithoutMemory(cluster, [&] { pulled = workers[0]->client().steps().Pull(); });
   EXPECT_EQ(pulled, absl::OkStatus());
   EXPECT_THAT(workers[0]->Values(), ElementsAre(7));
 }

@@ -63,11 +63,11 @@ TEST(PublishedClusterNumbers, ElasticDlSync) {
              [&](int w) { (void)workers[static_cast<size_t>(w)]->Push(gradients[static_cast<size_t>(w)]); });
   const std::vector<float> expected = {9.95f, 19.9f, 29.5f, 19.45f, 39.35f, 59.4f};
   EXPECT_THAT(workers[0]->Values(), Pointwise(FloatNear(4e-6f), expected));  // 1 ulp at 60
-  EXPECT_EQ(workers[0]->client().version(), 1);
+  EXPECT_EQ(workers[0]->client().steps().version(), 1);
 
   const auto refused = workers[2]->Push(std::vector<float>(6, 1));  // from version 0
   EXPECT_EQ(refused->outcome, v1::OUTCOME_STALE);
-  EXPECT_EQ(workers[2]->client().version(), 1);
+  EXPECT_EQ(workers[2]->client().steps().version(), 1);
   EXPECT_THAT(workers[2]->Values(), Pointwise(FloatNear(4e-6f), expected));
 }
 
@@ -82,7 +82,7 @@ TEST(PublishedClusterNumbers, ElasticDlAsyncAppliesEachPushAtOnce) {
   EXPECT_THAT(workers[0]->Values(), Pointwise(FloatNear(2e-6f), std::vector<float>{9.9f, 19.8f, 29.7f}));
   EXPECT_EQ(workers[1]->Push(std::vector<float>{0, 0, 7})->outcome, v1::OUTCOME_ACCEPTED);  // from version 0
   EXPECT_THAT(workers[1]->Values(), Pointwise(FloatNear(2e-6f), std::vector<float>{9.9f, 19.8f, 29.0f}));
-  EXPECT_EQ(workers[1]->client().version(), 2);
+  EXPECT_EQ(workers[1]->client().steps().version(), 2);
 }
 
 // Adam at rate 0.1 from p = 1 with gradients 0.1 and 0.3.
@@ -108,8 +108,8 @@ TEST(PublishedClusterNumbers, AsyncAdamIsOneOfTheSerialOrdersOfItsPushes) {
     toy.job.set_mode(v1::MODE_ASYNC);
     ToyWorkers workers = StartAll(cluster, toy);
     PushAll(workers, {{0.1f}, {0.3f}});
-    ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
-    EXPECT_EQ(workers[0]->client().version(), 2);
+    ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
+    EXPECT_EQ(workers[0]->client().steps().version(), 2);
     EXPECT_THAT(workers[0]->Values()[0],
                 AnyOf(FloatNear(0.8082222961f, 1e-6f), FloatNear(0.8128937975f, 1e-6f)));
   }

@@ -27,8 +27,8 @@ TEST(Reader, SeesAllVariablesOnAllServersAtOneVersion) {
   InParallel(3, [&](int w) {
     if (w == 2) {
       for (int read = 0; read < kReads; ++read) {
-        ASSERT_EQ(reader.client().Pull(), absl::OkStatus());
-        versions.push_back(reader.client().version());
+        ASSERT_EQ(reader.client().steps().Pull(), absl::OkStatus());
+        versions.push_back(reader.client().steps().version());
         EXPECT_THAT(reader.Values(), Each(static_cast<float>(versions.back())));
       }
       stop = true;
@@ -50,7 +50,7 @@ TEST(Reader, DoesNotReceiveUnchangedValuesAgain) {
   ToyWorkers workers = StartAll(cluster, toy);
   ToyWorker& worker = *workers[0];
   ASSERT_TRUE(worker.Push(std::vector<float>(4, -3)).ok());  // the two buffers differ now
-  ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
+  ASSERT_EQ(worker.client().steps().Pull(), absl::OkStatus());
   const auto sent = [&] {
     return cluster.server(0)->metrics().sent_bytes.value() + cluster.server(1)->metrics().sent_bytes.value();
   };
@@ -58,19 +58,19 @@ TEST(Reader, DoesNotReceiveUnchangedValuesAgain) {
   EXPECT_THAT(values, Each(3));
   const int64_t before = sent();
   for (int pull = 0; pull < 3; ++pull) {
-    ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
+    ASSERT_EQ(worker.client().steps().Pull(), absl::OkStatus());
     EXPECT_EQ(worker.Values(), values);
   }
   EXPECT_EQ(sent(), before);
   // The values are replaced without a new version.
   auto others = values;
   for (float& value : others) value += 1;
-  ASSERT_EQ(worker.client().Write(others), absl::OkStatus());
+  ASSERT_EQ(worker.client().control().Write(others), absl::OkStatus());
   EXPECT_EQ(worker.Values(), others);
   const std::vector<float> gradient(values.size(), 1);
   ASSERT_TRUE(worker.Push(gradient).ok());
   const std::vector<float> after = worker.Values();
-  ASSERT_EQ(worker.client().Pull(), absl::OkStatus());
+  ASSERT_EQ(worker.client().steps().Pull(), absl::OkStatus());
   EXPECT_EQ(worker.Values(), after);
 }
 

@@ -76,9 +76,9 @@ TEST_P(Replication, AKilledServerLosesNoUpdate) {
     if (worker == 0 && step == kSteps / 2) cluster.Kill(GetParam().killed);
   });
   const int updates = GetParam().mode == v1::MODE_SYNC ? kSteps : kSteps * kWorkers;
-  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
   EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(updates)));
-  EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
+  EXPECT_EQ(workers[0]->client().control().ServerCounters().value().accepted(), kSteps * kWorkers);
 }
 
 // Speculative updates are made and sent while gradients arrive; values of an update that was not decided are
@@ -92,7 +92,7 @@ TEST(ReplicationOfLargeValues, AKilledServerLosesNoUpdate) {
     if (worker == 0 && step == kSteps / 2) cluster.Kill(1);
   });
   EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(kSteps)));
-  EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
+  EXPECT_EQ(workers[0]->client().control().ServerCounters().value().accepted(), kSteps * kWorkers);
 }
 
 struct NormsCase {
@@ -126,8 +126,8 @@ class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
       }
     });
     killer.Join();
-    EXPECT_EQ(workers[0]->client().Pull(), absl::OkStatus());
-    EXPECT_EQ(workers[0]->client().ServerCounters().value().accepted(), kSteps * kWorkers);
+    EXPECT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
+    EXPECT_EQ(workers[0]->client().control().ServerCounters().value().accepted(), kSteps * kWorkers);
     return workers[0]->Values();
   }
 };
@@ -166,7 +166,7 @@ TEST_P(Replication, ARestartedServerBecomesTheBackupAndThenTheOtherMayBeKilled) 
   cluster.Kill(other);
   train();
   const int updates = 4 * kSteps * (GetParam().mode == v1::MODE_SYNC ? 1 : kWorkers);
-  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
   EXPECT_EQ(workers[0]->Values(), std::vector<float>(toy.initial.size(), static_cast<float>(updates)));
 }
 

@@ -82,7 +82,7 @@ TEST(ChiefRestart, DoesNotRollBackServersThatTrain) {
   }
   toy.job.set_run_id("second");
   ToyWorkers again = StartAll(cluster, toy);
-  EXPECT_EQ(again[0]->client().version(), 1);
+  EXPECT_EQ(again[0]->client().steps().version(), 1);
   EXPECT_THAT(again[0]->Values(), ElementsAre(4, 5));
   EXPECT_EQ(again[0]->Push(std::vector<float>{1, 1})->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_THAT(again[0]->Values(), ElementsAre(3, 4));
@@ -155,7 +155,7 @@ TEST(ServerRestart, IsNoticedByAPull) {
   InProcessCluster cluster;
   ToyWorkers workers = StartAll(cluster, TwoVariables(1));
   cluster.Restart(0);
-  EXPECT_EQ(workers[0]->client().Pull().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(workers[0]->client().steps().Pull().code(), absl::StatusCode::kAborted);
 }
 
 TEST(ServerRestart, AServerThatDoesNotReturnIsNamed) {
@@ -226,7 +226,7 @@ TEST(EndOfTraining, LateWorkersLearnThatTheJobIsDone) {
   ToyJob toy = TwoVariables(1);
   ToyWorkers workers = StartAll(cluster, toy);
   workers[0]->client().Leave(v1::LEAVE_REASON_FINISHED, "");
-  EXPECT_EQ(workers[0]->client().Finish(), absl::OkStatus());
+  EXPECT_EQ(workers[0]->client().control().Finish(), absl::OkStatus());
   for (int server : {0, 1}) EXPECT_EQ(cluster.server(server)->ended(), ExitCode::kDone);
   ToyWorker late(cluster, toy, 0);
   EXPECT_TRUE(client::IsOver(late.client().WaitReady(JobFor(cluster, toy))));
@@ -238,10 +238,10 @@ TEST(EndOfTraining, AMemberThatWasAwayLearnsOfItInAnyCall) {
   toy.job.set_mode(v1::MODE_ASYNC);
   toy.job.set_lease_seconds(0.2);  // heartbeats each 50 ms
   ToyWorkers workers = StartAll(cluster, toy);
-  EXPECT_EQ(workers[0]->client().Finish(), absl::OkStatus());
+  EXPECT_EQ(workers[0]->client().control().Finish(), absl::OkStatus());
   for (int server : {0, 1}) cluster.server(server)->Shutdown();
   EXPECT_TRUE(client::IsOver(workers[1]->Push(std::vector<float>{1, 1}).status()));
-  EXPECT_TRUE(client::IsOver(workers[2]->client().Pull()));
+  EXPECT_TRUE(client::IsOver(workers[2]->client().steps().Pull()));
 }
 
 class AWorkerThatIsDone : public testing::Test {
@@ -280,8 +280,8 @@ TEST_F(AWorkerThatIsDone, WaitsForTheChief) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_FALSE(ended_);
-  EXPECT_EQ(workers_[0]->client().WaitForOthers(std::chrono::seconds(10)), absl::OkStatus());
-  EXPECT_EQ(workers_[0]->client().Finish(), absl::OkStatus());
+  EXPECT_EQ(workers_[0]->client().control().WaitForOthers(std::chrono::seconds(10)), absl::OkStatus());
+  EXPECT_EQ(workers_[0]->client().control().Finish(), absl::OkStatus());
   EXPECT_EQ(End(), absl::OkStatus());
 }
 

@@ -48,8 +48,8 @@ std::vector<float> GradientOf(int64_t version, int worker) {
 void TrainTo(int64_t version, const v1::Job& job, ToyWorker& worker, int index, Memory& source) {
   client::TrainingClient& client = worker.client();
   int recoveries = 0;
-  while (client.version() < version) {
-    const auto result = worker.Push(GradientOf(client.version(), index));
+  while (client.steps().version() < version) {
+    const auto result = worker.Push(GradientOf(client.steps().version(), index));
     if (result.ok()) continue;
     ASSERT_TRUE(client.CanReconnectAfter(result.status())) << result.status();
     ASSERT_LT(++recoveries, 20) << result.status();
@@ -93,7 +93,7 @@ TEST_P(RestoredServers, EndAtTheSameBitsAsUndisturbedOnes) {
   TrainAllTo(20, job, workers, memory);
   killer.Join();
   EXPECT_EQ(workers[0]->Values(), undisturbed);
-  const auto counters = workers[0]->client().ServerCounters();
+  const auto counters = workers[0]->client().control().ServerCounters();
   ASSERT_TRUE(counters.ok());
   EXPECT_EQ(counters->accepted(), 3 * 20) << "those before the snapshot and those after it";
 }
@@ -160,7 +160,7 @@ TEST(RestoredJob, ContinuesInAnotherClusterWithOtherServers) {
     InProcessCluster cluster({.servers = 2});
     ToyWorkers workers = StartAll(cluster, toy);
     TrainAllTo(5, JobFor(cluster, toy), workers, memory);
-    ASSERT_EQ(workers[0]->client().SetLearningRate(0.25), absl::OkStatus());
+    ASSERT_EQ(workers[0]->client().control().SetLearningRate(0.25), absl::OkStatus());
     memory.Take(workers[0]->client());
     TrainAllTo(9, JobFor(cluster, toy), workers, memory);
     expected = workers[0]->Values();
@@ -177,7 +177,7 @@ TEST(RestoredJob, ContinuesInAnotherClusterWithOtherServers) {
       }
       ASSERT_EQ(client.WaitReady(job), absl::OkStatus());
       ASSERT_EQ(client.Join(), absl::OkStatus());
-      EXPECT_EQ(client.version(), 5);
+      EXPECT_EQ(client.steps().version(), 5);
     }
     TrainAllTo(9, job, workers, memory);
     EXPECT_EQ(workers[0]->Values(), expected) << servers << " servers";
@@ -190,10 +190,9 @@ TEST(RestoredJob, RestoresThePositionOfEachAsynchronousWorker) {
   ToyWorkers workers = StartAll(cluster, toy);
   const std::vector<float> gradient(7, 1.0f);
   const auto push = [&](size_t worker, int64_t position) {
-    client::TrainingClient& client = workers[worker]->client();
-    client.BeginStep(gradient, 1, position);
-    for (int variable : {2, 1, 0}) client.Announce(variable);
-    return client.FinishStep().status();
+    client::Step& step = workers[worker]->client().steps().BeginStep(gradient, 1, position);
+    for (int variable : {2, 1, 0}) step.Announce(variable);
+    return step.Finish().status();
   };
   for (int64_t position : {1, 2, 3}) ASSERT_EQ(push(0, position), absl::OkStatus());
   ASSERT_EQ(push(1, 1), absl::OkStatus());
@@ -213,8 +212,8 @@ TEST(RestoredJob, RestoresThePositionOfEachAsynchronousWorker) {
     }
     ASSERT_EQ(client.WaitReady(job), absl::OkStatus());
     ASSERT_EQ(client.Join(), absl::OkStatus());
-    EXPECT_EQ(client.version(), 4);
-    EXPECT_EQ(client.position(), worker == 0 ? 3 : 1);
+    EXPECT_EQ(client.steps().version(), 4);
+    EXPECT_EQ(client.start().position, worker == 0 ? 3 : 1);
   }
 }
 
@@ -224,11 +223,10 @@ TEST(RestartedWorker, DoesNotRepeatAnAsynchronousPushThatReachedOnlySomeServers)
   toy.step_timeout = std::chrono::seconds(1);
   ToyWorkers workers = StartAll(cluster, toy);
   cluster.link("worker/1", 0).SetReachable(false);
-  client::TrainingClient& before = workers[1]->client();
   const std::vector<float> gradient(7, 1.0f);
-  before.BeginStep(gradient, 1, /*position=*/1);
+  client::Step& before = workers[1]->client().steps().BeginStep(gradient, 1, /*position=*/1);
   for (int variable : {2, 1, 0}) before.Announce(variable);
-  EXPECT_EQ(before.FinishStep().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(before.Finish().status().code(), absl::StatusCode::kUnavailable);
   const auto reached = workers[0]->client().connection().Describe(1);
   ASSERT_TRUE(reached.ok()) << reached.status();
   EXPECT_EQ(reached->version(), 1);
@@ -238,7 +236,7 @@ TEST(RestartedWorker, DoesNotRepeatAnAsynchronousPushThatReachedOnlySomeServers)
   ToyWorker restarted(cluster, toy, 1);
   ASSERT_EQ(restarted.client().WaitReady(JobFor(cluster, toy)), absl::OkStatus());
   ASSERT_EQ(restarted.client().Join(), absl::OkStatus());
-  EXPECT_EQ(restarted.client().position(), 1);
+  EXPECT_EQ(restarted.client().start().position, 1);
 }
 
 TEST(Snapshot, HasOneVersionWhileUpdatesContinue) {
@@ -254,7 +252,7 @@ TEST(Snapshot, HasOneVersionWhileUpdatesContinue) {
   });
   Memory memory(toy);
   for (int step = 0; step < 30; ++step) {
-    const auto marked = workers[0]->client().PlaceSnapshotMarker();
+    const auto marked = workers[0]->client().control().PlaceSnapshotMarker();
     ASSERT_TRUE(marked.ok()) << marked.status();
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{-1, -1, -1}).ok());
     const auto snapshot = client::ReadSnapshot(workers[0]->client().connection(), *marked, kLimit);
@@ -271,7 +269,7 @@ TEST(Snapshot, IsRefusedWhenTheNextOneHasBegun) {
   InProcessCluster cluster;
   ToyWorkers workers = StartAll(cluster, Job(1));
   client::TrainingClient& client = workers[0]->client();
-  const auto first = client.PlaceSnapshotMarker(), second = client.PlaceSnapshotMarker();
+  const auto first = client.control().PlaceSnapshotMarker(), second = client.control().PlaceSnapshotMarker();
   ASSERT_TRUE(first.ok() && second.ok());
   const auto late = client::ReadSnapshot(client.connection(), *first, kLimit);
   EXPECT_EQ(late.status().code(), absl::StatusCode::kUnavailable);
@@ -296,7 +294,7 @@ TEST(LostLease, IsRecoveredByJoiningAgain) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kAborted);
   ASSERT_TRUE(workers[1]->client().CanReconnectAfter(result.status()));
   TrainAllTo(5, job, workers, none);
-  EXPECT_EQ(workers[0]->client().version(), 5);
+  EXPECT_EQ(workers[0]->client().steps().version(), 5);
   EXPECT_EQ(workers[0]->Values(), workers[1]->Values());
 }
 

@@ -41,7 +41,7 @@ class SspCluster : public testing::Test {
     request.set_worker(0);
     request.set_incarnation(1);
     v1::HeartbeatResponse response;
-    EXPECT_EQ(cluster_.Stubs("worker/0")[0]->Heartbeat(request, &response, std::chrono::seconds(10)),
+    EXPECT_EQ(cluster_.Stubs("worker/0")[0]->Call(request, &response, std::chrono::seconds(10)),
               absl::OkStatus());
     return response.waiting_for();
   }
@@ -52,7 +52,7 @@ class SspCluster : public testing::Test {
     ASSERT_TRUE(answer_.has_value() && answer_->ok());
     EXPECT_EQ((*answer_)->outcome, v1::OUTCOME_ACCEPTED);
     EXPECT_THAT(workers_[0]->Values(), Each(-7));
-    EXPECT_EQ(workers_[0]->client().version(), 3);
+    EXPECT_EQ(workers_[0]->client().steps().version(), 3);
     EXPECT_EQ(WaitingFor(), "");
   }
 
@@ -65,10 +65,10 @@ class SspCluster : public testing::Test {
 
 TEST_F(SspCluster, AWorkerTooFarAheadBlocksAndOthersSeeItsPush) {
   Block();
-  ASSERT_EQ(workers_[1]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers_[1]->client().steps().Pull(), absl::OkStatus());
   EXPECT_THAT(workers_[1]->Values(), Each(-3));
   Unblock();
-  const v1::Counters counters = workers_[0]->client().ServerCounters().value();
+  const v1::Counters counters = workers_[0]->client().control().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), 3);
   ASSERT_EQ(counters.staleness_histogram_size(), 16);
   EXPECT_EQ(counters.staleness_histogram(0), 3) << "the slow one had pulled meanwhile";
@@ -78,7 +78,7 @@ TEST_F(SspCluster, ARepeatedPushDoesNotPassTheBound) {
   Block();
   cluster_.link("worker/0", 0).Break();
   cluster_.link("worker/0", 1).Break();
-  while (workers_[1]->client().ServerCounters()->duplicate() == 0) {
+  while (workers_[1]->client().control().ServerCounters()->duplicate() == 0) {
   }
   EXPECT_EQ(WaitingFor(), "worker/1");
   Unblock();
@@ -107,13 +107,13 @@ TEST_F(SspCluster, ADeadWorkerDoesNotCountForTheMinimum) {
 TEST_F(SspCluster, ARestartedWorkerBeginsAtTheClockOfTheSlowest) {
   Block();
   Unblock();
-  EXPECT_EQ(workers_[1]->client().clock_at_join(), 0);
+  EXPECT_EQ(workers_[1]->client().start().clock, 0);
   ASSERT_TRUE(workers_[1]->Push(std::vector<float>{1, 1}).ok());
   cluster_.server(0)->PushStreamBroke(1, 1);  // it was killed
   ToyWorker again(cluster_, SspJob(2, 1), 1);
   ASSERT_EQ(again.client().WaitReady(JobFor(cluster_, SspJob(2, 1))), absl::OkStatus());
   ASSERT_EQ(again.client().Join(), absl::OkStatus());
-  EXPECT_EQ(again.client().clock_at_join(), 2);
+  EXPECT_EQ(again.client().start().clock, 2);
 }
 
 TEST(Ssp, AtZeroAllWorkersContinueFromTheSameValues) {
@@ -122,7 +122,7 @@ TEST(Ssp, AtZeroAllWorkersContinueFromTheSameValues) {
   for (int round = 1; round <= 10; ++round) {
     for (const auto& result : PushAll(workers, {{1, 1}, {2, 2}, {4, 4}})) ASSERT_TRUE(result.ok());
     for (const auto& worker : workers) {
-      EXPECT_EQ(worker->client().version(), 3 * round);
+      EXPECT_EQ(worker->client().steps().version(), 3 * round);
       EXPECT_THAT(worker->Values(), Each(-7 * round));
     }
   }
@@ -154,8 +154,8 @@ TEST(Ssp, TheBoundIsNeverExceededAndReadsContainAllPromisedPushes) {
         }
       }
     });
-    ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
-    EXPECT_EQ(workers[0]->client().version(), kWorkers * kSteps);
+    ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
+    EXPECT_EQ(workers[0]->client().steps().version(), kWorkers * kSteps);
   }
 }
 
@@ -171,7 +171,7 @@ TEST(StalenessAwareRate, AnUpdateMovesByTheRateOverItsStaleness) {
     float expected = 0;
     for (const auto& [staleness, moved] :
          std::vector<std::pair<int, float>>{{0, 1}, {1, 1}, {2, 0.5f}, {4, 0.25f}, {8, 0.125f}}) {
-      ASSERT_EQ(workers[1]->client().Pull(), absl::OkStatus());
+      ASSERT_EQ(workers[1]->client().steps().Pull(), absl::OkStatus());
       for (int i = 0; i < staleness; ++i) ASSERT_EQ(workers[0]->Push(one)->staleness, i == 0 ? 1 : 0);
       EXPECT_EQ(workers[1]->Push(one)->staleness, staleness);
       expected -= static_cast<float>(staleness) + moved;

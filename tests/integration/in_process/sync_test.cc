@@ -28,7 +28,7 @@ TEST(SyncCluster, ARoundAppliesTheMeanOnceAndTheVersionRisesByOne) {
     EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
   }
   for (auto& worker : workers) {
-    EXPECT_EQ(worker->client().version(), 1);
+    EXPECT_EQ(worker->client().steps().version(), 1);
     EXPECT_THAT(worker->Values(), ElementsAre(8, 17, 26));
   }
 }
@@ -38,7 +38,7 @@ TEST(SyncCluster, TheFirstRoundCounts) {
   ToyJob toy(3, {{"a", {1}, {0}}});
   ToyWorkers workers = StartAll(cluster, toy);
   PushAll(workers, {{1}, {1}, {1}});
-  const v1::Counters counters = workers[0]->client().ServerCounters().value();
+  const v1::Counters counters = workers[0]->client().control().ServerCounters().value();
   EXPECT_EQ(counters.accepted(), 3);
   EXPECT_EQ(counters.stale(), 0);
 }
@@ -73,7 +73,7 @@ std::vector<float> TrainOnEightExamples(int num_workers, int servers) {
     }
     PushAll(workers, gradients, std::vector<int64_t>(workers.size(), static_cast<int64_t>(batch)));
   }
-  EXPECT_EQ(workers[0]->client().version(), 6);
+  EXPECT_EQ(workers[0]->client().steps().version(), 6);
   return workers.back()->Values();
 }
 
@@ -132,7 +132,7 @@ TEST(SyncCluster, AWorkerWithoutExamplesTakesPartInTheRound) {
   ToyWorkers workers = StartAll(cluster, toy);
   PushAll(workers, {{8, 4}, {99, 99}}, /*examples=*/{2, 0});
   for (auto& worker : workers) {
-    EXPECT_EQ(worker->client().version(), 1);
+    EXPECT_EQ(worker->client().steps().version(), 1);
     EXPECT_THAT(worker->Values(), ElementsAre(-8, -4));
   }
 }
@@ -151,12 +151,12 @@ TEST(SyncCluster, NoUpdateIsMadeBeyondTheFinalVersion) {
   toy.job.set_final_version(2);
   ToyWorkers workers = StartAll(cluster, toy);
   PushAll(workers, {{1, 1}, {1, 1}});
-  EXPECT_FALSE(workers[0]->client().finished());
+  EXPECT_FALSE(workers[0]->client().steps().finished());
   PushAll(workers, {{1, 1}, {1, 1}});
-  EXPECT_TRUE(workers[0]->client().finished());
+  EXPECT_TRUE(workers[0]->client().steps().finished());
   for (const auto& result : PushAll(workers, {{1, 1}, {1, 1}}))
     EXPECT_EQ(result->outcome, v1::OUTCOME_FINISHED);
-  EXPECT_EQ(workers[1]->client().version(), 2);
+  EXPECT_EQ(workers[1]->client().steps().version(), 2);
   EXPECT_THAT(workers[1]->Values(), Each(-2));
 }
 
@@ -191,7 +191,7 @@ TEST(SyncCluster, RoundsGoOnWhileFollowersLoseTheirLinkToTheSequencer) {
     }
   }
   stop = true;
-  EXPECT_EQ(workers[0]->client().version(), kRounds);
+  EXPECT_EQ(workers[0]->client().steps().version(), kRounds);
   EXPECT_THAT(workers[0]->Values(), Each(-2 * kRounds));
 }
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/training_client.h"
+#include "client/training/training_client.h"
 #include "common/core/status.h"
 #include "data/array/synthetic_mnist.h"
 #include "kernels/cpu/device.h"
@@ -80,71 +80,49 @@ class WatchedReplica final : public nn::Replica {
 
 // Claims to add up gradients in device memory, and does so through servers: it copies them from the device to
 // the buffer of the mean, and sends them from there.
-class ExchangeOnDevice final : public client::Exchange {
+class StepsOnDevice final : public client::StepExchange, public client::Step {
  public:
-  ExchangeOnDevice(client::Exchange& servers, const nn::Model& model) : servers_(servers), model_(model) {}
+  StepsOnDevice(client::StepExchange& servers, const nn::Model& model) : servers_(servers), model_(model) {}
 
   bool adds_up_on_device() const override { return true; }
-  void BeginStep(absl::Span<const float>, int64_t, int64_t) override {
+  client::Step& BeginStep(absl::Span<const float>, int64_t, int64_t) override {
     ADD_FAILURE() << "a step of gradients on the host";
+    return *this;
   }
-  void BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean, int64_t examples) override {
+  client::Step& BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean,
+                                  int64_t examples) override {
     gradients_ = gradients;
     mean_ = mean;
-    servers_.BeginStep(mean, examples, servers_.version());
+    step_ = &servers_.BeginStep(mean, examples, servers_.version());
+    return *this;
   }
   void Announce(int variable) override {
     const nn::ModelVariable& of = model_.variables()[static_cast<size_t>(variable)];
     const auto begin = static_cast<size_t>(of.offset), count = static_cast<size_t>(of.shape.num_elements());
     const absl::Span<const float> from = gradients_.subspan(begin, count);
     std::copy(from.begin(), from.end(), mean_.subspan(begin, count).begin());
-    servers_.Announce(variable);
+    step_->Announce(variable);
   }
-  absl::StatusOr<client::StepResult> FinishStep() override {
-    CAIRN_ASSIGN_OR_RETURN(client::StepResult result, servers_.FinishStep());
+  absl::StatusOr<client::StepResult> Finish() override {
+    CAIRN_ASSIGN_OR_RETURN(client::StepResult result, step_->Finish());
     std::fill(gradients_.begin(), gradients_.end(), std::nanf(""));  // not defined after the step
     return result;
   }
 
-  absl::Status Initialise(const v1::Job& job, client::StateSource& source) override {
-    return servers_.Initialise(job, source);
-  }
-  absl::Status WaitReady(const v1::Job& job) override { return servers_.WaitReady(job); }
-  absl::Status Join() override { return servers_.Join(); }
-  absl::Status Reconnect() override { return servers_.Reconnect(); }
-  bool CanReconnectAfter(const absl::Status& failure) const override {
-    return servers_.CanReconnectAfter(failure);
-  }
   absl::Span<const float> parameters() const override { return servers_.parameters(); }
   std::array<absl::Span<const float>, 2> parameter_buffers() const override {
     return servers_.parameter_buffers();
   }
   int64_t version() const override { return servers_.version(); }
-  int64_t position() const override { return servers_.position(); }
-  int64_t clock_at_join() const override { return servers_.clock_at_join(); }
   bool finished() const override { return servers_.finished(); }
   const v1::Work& work() const override { return servers_.work(); }
   absl::Status AwaitWork() override { return servers_.AwaitWork(); }
   absl::Status Pull() override { return servers_.Pull(); }
-  absl::StatusOr<float> LearningRate() override { return servers_.LearningRate(); }
-  absl::Status SetLearningRate(float rate) override { return servers_.SetLearningRate(rate); }
-  absl::Status EndTraining() override { return servers_.EndTraining(); }
-  absl::Status Write(absl::Span<const float> values) override { return servers_.Write(values); }
-  absl::StatusOr<client::TakenSnapshot> TakeSnapshot() override { return servers_.TakeSnapshot(); }
-  absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) override {
-    return servers_.CheckSnapshotMayBeRetried(failure);
-  }
-  void Interrupt(absl::Status reason) override { servers_.Interrupt(std::move(reason)); }
-  void Leave(v1::LeaveReason reason, const std::string& message) override { servers_.Leave(reason, message); }
-  absl::Status WaitForOthers(Duration timeout) override { return servers_.WaitForOthers(timeout); }
-  absl::Status AwaitEnd() override { return servers_.AwaitEnd(); }
-  absl::Status Finish() override { return servers_.Finish(); }
-  absl::StatusOr<v1::Counters> ServerCounters() override { return servers_.ServerCounters(); }
-  absl::StatusOr<v1::DataPosition> UsedData() override { return servers_.UsedData(); }
 
  private:
-  client::Exchange& servers_;
+  client::StepExchange& servers_;
   const nn::Model& model_;
+  client::Step* step_ = nullptr;  // of servers_
   absl::Span<float> gradients_, mean_;
 };
 
@@ -230,18 +208,20 @@ class TrainerTest : public testing::Test {
             *client::Connection::Open(cluster.Stubs(task),
                                       {.task = task, .connect_timeout = std::chrono::seconds(60)}),
             VariablesOf(model), {.worker = worker, .task = task});
-        ExchangeOnDevice on_device(client, model);
+        StepsOnDevice on_device(client.steps(), model);
         const SteadyClock clock;
-        Trainer trainer({.setup = {.options = options,
-                                   .model = model,
-                                   .metrics = metrics,
-                                   .data = data,
-                                   .sampler = sampler,
-                                   .job = job,
-                                   .device = device->name()},
-                         .replica = replica,
-                         .client = how.adds_up_on_device ? static_cast<client::Exchange&>(on_device) : client,
-                         .clock = clock});
+        Trainer trainer(
+            {.setup = {.options = options,
+                       .model = model,
+                       .metrics = metrics,
+                       .data = data,
+                       .sampler = sampler,
+                       .job = job,
+                       .device = device->name()},
+             .replica = replica,
+             .membership = client,
+             .steps = how.adds_up_on_device ? static_cast<client::StepExchange&>(on_device) : client.steps(),
+             .clock = clock});
         if (worker != 0) {
           NonChief hooks(client);
           const absl::Status end = trainer.Run(hooks);
@@ -252,7 +232,8 @@ class TrainerTest : public testing::Test {
         Callbacks callbacks = *Callbacks::Create(options.callbacks, model, metrics, options.validation);
         const auto snapshots =
             *Snapshots::Create({.options = options, .model = model, .job = job, .clock = clock});
-        Chief chief(trainer, {.progress = progress,
+        Chief chief(trainer, {.control = client.control(),
+                              .progress = progress,
                               .callbacks = callbacks,
                               .snapshots = *snapshots,
                               .publish = [&](const Summary& summary) {
@@ -264,7 +245,8 @@ class TrainerTest : public testing::Test {
         const absl::Status end = trainer.Run(hooks);
         EXPECT_TRUE(end.ok()) << end;
         result.evaluations = replica.evaluations();
-        result.parameters.assign(client.parameters().begin(), client.parameters().end());
+        const absl::Span<const float> parameters = client.steps().parameters();
+        result.parameters.assign(parameters.begin(), parameters.end());
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -26,7 +26,7 @@ TEST_P(WireTest, ServersKeepExactSumsAndWorkersReceiveRoundedValues) {
   PushAll(workers, {{-1, -1, -1, -1}, {-1, -1, -1, -1}});
   PushAll(workers, {{-0x1p-12f, -0x1p-12f, 0, 0}, {-0x1p-12f, -0x1p-12f, 0, 0}});
   for (auto& worker : workers) EXPECT_THAT(worker->Values(), ElementsAre(1, 1, 1, 1));
-  ASSERT_EQ(workers[0]->client().Pull(), absl::OkStatus());
+  ASSERT_EQ(workers[0]->client().steps().Pull(), absl::OkStatus());
   EXPECT_THAT(workers[0]->Values(), ElementsAre(1 + 0x1p-12f, 1 + 0x1p-12f, 1, 1)) << "what is kept is exact";
 }
 

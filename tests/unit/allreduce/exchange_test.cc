@@ -18,9 +18,10 @@ TEST(RingExchange, AllWorkersEndWithTheValuesOfTheOptimizer) {
     InitialiseChief(workers);
     workers.Each([&](int worker) { EXPECT_TRUE(Train(workers[worker], worker).ok()); });
     for (int worker = 0; worker < count; ++worker) {
-      EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(count, 4)));
-      EXPECT_EQ(workers[worker].version(), 4);
-      EXPECT_EQ(workers[worker].ServerCounters()->examples(), 4 * 4 * count);
+      EXPECT_THAT(workers[worker].steps().parameters(),
+                  testing::Pointwise(testing::FloatEq(), Expected(count, 4)));
+      EXPECT_EQ(workers[worker].steps().version(), 4);
+      EXPECT_EQ(workers[worker].control().ServerCounters()->examples(), 4 * 4 * count);
     }
   }
 }
@@ -33,7 +34,8 @@ TEST(RingExchange, TheDataChannelGivesTheSameValues) {
     workers.Each([&](int worker) { EXPECT_TRUE(Train(workers[worker], worker).ok()); });
     EXPECT_THAT(workers.said(), testing::ElementsAre(net::InWords(transport)));
     for (int worker = 0; worker < 3; ++worker) {
-      EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 4)));
+      EXPECT_THAT(workers[worker].steps().parameters(),
+                  testing::Pointwise(testing::FloatEq(), Expected(3, 4)));
     }
   }
 }
@@ -58,7 +60,7 @@ void LoseAndTrain(Workers& workers, int lost) {
     EXPECT_TRUE(Train(workers[worker], worker).ok());
   });
   for (int worker = 0; worker < workers.count(); ++worker) {
-    EXPECT_THAT(workers[worker].parameters(),
+    EXPECT_THAT(workers[worker].steps().parameters(),
                 testing::Pointwise(testing::FloatEq(), Expected(workers.count(), 6)));
   }
 }
@@ -76,10 +78,10 @@ TEST(RingExchange, NormsAreThoseOfTheWholeMean) {
   workers.Each([&](int worker) { EXPECT_TRUE(Train(workers[worker], worker).ok()); });
   double moved = 0;
   for (size_t i = 0; i < kSize; ++i) {
-    const double change = workers[0].parameters()[i] - First()[i];
+    const double change = workers[0].steps().parameters()[i] - First()[i];
     moved += change * change;
     for (int worker = 1; worker < 3; ++worker)
-      EXPECT_EQ(workers[worker].parameters()[i], workers[0].parameters()[i]);
+      EXPECT_EQ(workers[worker].steps().parameters()[i], workers[0].steps().parameters()[i]);
   }
   EXPECT_NEAR(std::sqrt(moved), 1.5, 0.05);  // three steps of length 0.5, nearly one way
 }
@@ -89,7 +91,7 @@ TEST(RingExchange, ALostWorkerGetsTheValuesOfTheOthersAndNoStepIsRepeated) {
   InitialiseChief(workers);
   LoseAndTrain(workers, 1);
   for (int worker = 0; worker < 3; ++worker)
-    EXPECT_EQ(workers[worker].ServerCounters()->examples(), 6 * 3 * 4);
+    EXPECT_EQ(workers[worker].control().ServerCounters()->examples(), 6 * 3 * 4);
 }
 
 TEST(RingExchange, ASenderThatEndsWhileItsMemoryIsReadIsLost) {
@@ -98,7 +100,7 @@ TEST(RingExchange, ASenderThatEndsWhileItsMemoryIsReadIsLost) {
   workers.LoseSenderTo(1);
   workers.Each([&](int worker) { EXPECT_EQ(Train(workers[worker], worker), absl::OkStatus()); });
   for (int worker = 0; worker < 3; ++worker)
-    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
+    EXPECT_THAT(workers[worker].steps().parameters(), testing::Pointwise(testing::FloatEq(), Expected(3, 6)));
 }
 
 TEST(RingExchange, ALostChiefContinuesWithTheValuesOfTheOthers) {
@@ -113,7 +115,7 @@ TEST(RingExchange, ALostChiefContinuesWithTheValuesOfTheOthers) {
   InitialiseChief(workers);
   workers.Each([&](int worker) { EXPECT_TRUE(Train(workers[worker], worker).ok()); });
   for (int worker = 0; worker < 2; ++worker) {
-    EXPECT_THAT(workers[worker].parameters(), testing::Pointwise(testing::FloatEq(), Expected(2, 4)));
+    EXPECT_THAT(workers[worker].steps().parameters(), testing::Pointwise(testing::FloatEq(), Expected(2, 4)));
   }
 }
 
@@ -124,14 +126,14 @@ TEST(RingExchange, TheChiefEndsTrainingForAll) {
     ASSERT_TRUE(workers[worker].Join().ok());
     ASSERT_TRUE(Step(workers[worker], worker).ok());
     if (worker == 0) {
-      EXPECT_TRUE(workers[0].EndTraining().ok());
+      EXPECT_TRUE(workers[0].control().EndTraining().ok());
     } else {
       EXPECT_TRUE(Step(workers[worker], worker).ok());
     }
-    EXPECT_TRUE(workers[worker].finished());
-    EXPECT_TRUE((worker == 0 ? workers[worker].Finish() : workers[worker].AwaitEnd()).ok());
+    EXPECT_TRUE(workers[worker].steps().finished());
+    EXPECT_TRUE((worker == 0 ? workers[worker].control().Finish() : workers[worker].AwaitEnd()).ok());
   });
-  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].version(), 1);
+  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].steps().version(), 1);
 }
 
 TEST(RingExchange, AFailedWorkerEndsAllWorkers) {
@@ -156,9 +158,9 @@ TEST(RingExchange, AllWorkersNameAMeanThatIsNotFinite) {
   workers.Each([&](int worker) {
     ASSERT_TRUE(workers[worker].Join().ok());
     std::vector<float> gradient(kSize, worker == 1 ? INFINITY : 0.0f);
-    workers[worker].BeginStep(gradient, 1, 0);
-    workers[worker].Announce(0), workers[worker].Announce(1);
-    const absl::Status status = workers[worker].FinishStep().status();
+    client::Step& step = workers[worker].steps().BeginStep(gradient, 1, 0);
+    step.Announce(0), step.Announce(1);
+    const absl::Status status = step.Finish().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("the gradient of 'w' is not finite in the update to version 1"));
@@ -227,9 +229,10 @@ TEST(RingExchange, ASnapshotHasTheVersionAtWhichItWasTaken) {
   InitialiseChief(workers);
   ASSERT_TRUE(workers[0].Join().ok());
   ASSERT_TRUE(Step(workers[0], 0).ok());
-  const auto taken = workers[0].TakeSnapshot();
+  const auto taken = workers[0].control().TakeSnapshot();
   ASSERT_TRUE(taken.ok());
-  const std::vector<float> values(workers[0].parameters().begin(), workers[0].parameters().end());
+  const std::vector<float> values(workers[0].steps().parameters().begin(),
+                                  workers[0].steps().parameters().end());
   ASSERT_TRUE(Step(workers[0], 0).ok());
   const auto snapshot = taken->read(std::chrono::seconds(1));
   ASSERT_TRUE(snapshot.ok());

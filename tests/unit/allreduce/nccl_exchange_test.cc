@@ -44,8 +44,8 @@ class NcclExchange : public testing::Test {
   void ExpectTrained(int steps) {
     const int count = workers_->count();
     for (int worker = 0; worker < count; ++worker) {
-      EXPECT_THAT((*workers_)[worker].parameters(), Pointwise(FloatEq(), Expected(count, steps)));
-      EXPECT_EQ((*workers_)[worker].ServerCounters()->examples(), 4 * count * steps);
+      EXPECT_THAT((*workers_)[worker].steps().parameters(), Pointwise(FloatEq(), Expected(count, steps)));
+      EXPECT_EQ((*workers_)[worker].control().ServerCounters()->examples(), 4 * count * steps);
     }
   }
 
@@ -108,7 +108,7 @@ TEST_F(NcclExchange, AWorkerLostDuringASumReturnsAndTheStepIsRepeated) {
   workers.Each([&](int worker) {
     if (worker == 1) {
       std::vector<float> gradient(kSize), mean(kSize);
-      workers[1].BeginStepOnDevice(absl::MakeSpan(gradient), absl::MakeSpan(mean), 4);
+      workers[1].steps().BeginStepOnDevice(absl::MakeSpan(gradient), absl::MakeSpan(mean), 4);
       nccl_.AwaitWaiting(2);
       workers.Kill(1);
       workers.Start(1, workers.job());
@@ -160,7 +160,7 @@ TEST_F(NcclExchange, AFailedSumIsRepeatedAroundTheRing) {
     EXPECT_TRUE(absl::IsAborted(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("the device of worker/1 at host1:1 cannot sum"));
     EXPECT_TRUE(Train(workers[worker], worker).ok());
-    EXPECT_FALSE(workers[worker].adds_up_on_device());
+    EXPECT_FALSE(workers[worker].steps().adds_up_on_device());
   });
   ExpectTrained(5);
 }
@@ -170,7 +170,7 @@ TEST_F(NcclExchange, AWorkerWithoutExamplesAddsNothing) {
   Workers& workers = *workers_;
   workers.Each([&](int worker) {
     ASSERT_TRUE(workers[worker].Join().ok());
-    ASSERT_TRUE(workers[worker].adds_up_on_device());
+    ASSERT_TRUE(workers[worker].steps().adds_up_on_device());
     // The mean is that of worker 1 and, four times, worker 2.
     const int64_t examples[] = {0, 3, 12};
     ASSERT_TRUE(Step(workers[worker], worker, examples[worker]).ok());
@@ -178,7 +178,7 @@ TEST_F(NcclExchange, AWorkerWithoutExamplesAddsNothing) {
   for (int worker = 0; worker < 3; ++worker) {
     for (size_t i = 0; i < kSize; ++i) {
       const float first = First()[i];
-      EXPECT_FLOAT_EQ(workers[worker].parameters()[i],
+      EXPECT_FLOAT_EQ(workers[worker].steps().parameters()[i],
                       first - 0.5f * ((first * 0.25f + 1) + 4 * (first * 0.25f + 2)) / 5);
     }
   }
@@ -190,11 +190,11 @@ TEST_F(NcclExchange, TheChiefEndsTrainingForAll) {
   workers.Each([&](int worker) {
     ASSERT_TRUE(workers[worker].Join().ok());
     ASSERT_TRUE(Step(workers[worker], worker).ok());
-    EXPECT_TRUE((worker == 0 ? workers[0].EndTraining() : Step(workers[worker], worker)).ok());
-    EXPECT_TRUE(workers[worker].finished());
-    EXPECT_TRUE((worker == 0 ? workers[worker].Finish() : workers[worker].AwaitEnd()).ok());
+    EXPECT_TRUE((worker == 0 ? workers[0].control().EndTraining() : Step(workers[worker], worker)).ok());
+    EXPECT_TRUE(workers[worker].steps().finished());
+    EXPECT_TRUE((worker == 0 ? workers[worker].control().Finish() : workers[worker].AwaitEnd()).ok());
   });
-  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].version(), 1);
+  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(workers[worker].steps().version(), 1);
 }
 
 TEST_F(NcclExchange, AWorkerThatFailsDuringASumEndsAllWorkers) {
@@ -204,7 +204,7 @@ TEST_F(NcclExchange, AWorkerThatFailsDuringASumEndsAllWorkers) {
     ASSERT_TRUE(workers[worker].Join().ok());
     if (worker == 2) {
       std::vector<float> gradient(kSize), mean(kSize);
-      workers[2].BeginStepOnDevice(absl::MakeSpan(gradient), absl::MakeSpan(mean), 4);
+      workers[2].steps().BeginStepOnDevice(absl::MakeSpan(gradient), absl::MakeSpan(mean), 4);
       nccl_.AwaitWaiting(2);
       workers[2].Leave(v1::LEAVE_REASON_FAILED, "the loss is nan");
       return;
@@ -236,31 +236,29 @@ class NcclReplicas : public NcclExchange {
       const auto replica = nn::Replica::Create(model, nn::kLogits, *device).value();
       RingExchange& exchange = workers[worker];
       ASSERT_TRUE(exchange.Join().ok());
-      EXPECT_EQ(exchange.adds_up_on_device(), on_devices);
+      EXPECT_EQ(exchange.steps().adds_up_on_device(), on_devices);
       AlignedBuffer host(model.num_parameters());
       EXPECT_TRUE(replica->Pin(host.span()).ok());
       // Recorded from the second step on. One batch has another size, and one worker has none.
       for (const int count : {12, 12, 12, 7, 0, 12}) {
         const nn::Examples examples(model, worker == 0 ? 12 : count);
         const absl::Span<float> gradients = on_devices ? replica->device_gradients() : host.span();
-        const nn::BatchView batch = examples.Batch(static_cast<uint64_t>(exchange.version()));
-        if (on_devices) {
-          exchange.BeginStepOnDevice(gradients, host.span(), batch.examples);
-        } else {
-          exchange.BeginStep(gradients, batch.examples, 0);
-        }
-        const auto result = replica->ForwardBackward(exchange.parameters(), batch, gradients,
-                                                     [&](int variable) { exchange.Announce(variable); });
+        const nn::BatchView batch = examples.Batch(static_cast<uint64_t>(exchange.steps().version()));
+        client::Step& step = on_devices
+                                 ? exchange.steps().BeginStepOnDevice(gradients, host.span(), batch.examples)
+                                 : exchange.steps().BeginStep(gradients, batch.examples, 0);
+        const auto result = replica->ForwardBackward(exchange.steps().parameters(), batch, gradients,
+                                                     [&](int variable) { step.Announce(variable); });
         ASSERT_TRUE(result.ok()) << result.status();
-        const absl::Status finished = exchange.FinishStep().status();
+        const absl::Status finished = step.Finish().status();
         ASSERT_TRUE(finished.ok()) << finished;
       }
       exchange.Leave(v1::LEAVE_REASON_FINISHED, "");
-      EXPECT_TRUE((worker == 0 ? exchange.Finish() : exchange.AwaitEnd()).ok());
+      EXPECT_TRUE((worker == 0 ? exchange.control().Finish() : exchange.AwaitEnd()).ok());
       replica->Unpin();
     });
-    EXPECT_THAT(workers[0].parameters(), Pointwise(testing::Eq(), workers[1].parameters()));
-    return {workers[0].parameters().begin(), workers[0].parameters().end()};
+    EXPECT_THAT(workers[0].steps().parameters(), Pointwise(testing::Eq(), workers[1].steps().parameters()));
+    return {workers[0].steps().parameters().begin(), workers[0].steps().parameters().end()};
   }
 };
 

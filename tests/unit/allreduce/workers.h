@@ -303,22 +303,22 @@ inline std::vector<float> GradientAt(absl::Span<const float> parameters, int wor
 }
 
 inline absl::Status Step(RingExchange& exchange, int worker, int64_t examples = 4) {
-  std::vector<float> gradient = GradientAt(exchange.parameters(), worker), mean(gradient.size());
-  if (exchange.adds_up_on_device()) {
-    if (examples == 0) std::fill(gradient.begin(), gradient.end(), 0.0f);
-    exchange.BeginStepOnDevice(absl::MakeSpan(gradient), absl::MakeSpan(mean), examples);
-  } else {
-    exchange.BeginStep(gradient, examples, 0);
-  }
-  exchange.Announce(1);
-  exchange.Announce(0);
-  return exchange.FinishStep().status();
+  RingSteps& steps = exchange.steps();
+  std::vector<float> gradient = GradientAt(steps.parameters(), worker), mean(gradient.size());
+  const bool on_device = steps.adds_up_on_device();
+  if (on_device && examples == 0) std::fill(gradient.begin(), gradient.end(), 0.0f);
+  client::Step& step = on_device
+                           ? steps.BeginStepOnDevice(absl::MakeSpan(gradient), absl::MakeSpan(mean), examples)
+                           : steps.BeginStep(gradient, examples, 0);
+  step.Announce(1);
+  step.Announce(0);
+  return step.Finish().status();
 }
 
 // Joins and trains to the end, and joins again whenever a worker is lost.
 inline absl::Status Train(RingExchange& exchange, int worker) {
   absl::Status status = exchange.Join();
-  while (!exchange.finished()) {
+  while (!exchange.steps().finished()) {
     if (absl::IsAborted(status)) {
       status = exchange.Join();
     } else if (!status.ok()) {
@@ -328,7 +328,7 @@ inline absl::Status Train(RingExchange& exchange, int worker) {
     }
   }
   exchange.Leave(v1::LEAVE_REASON_FINISHED, "");
-  return worker == 0 ? exchange.Finish() : exchange.AwaitEnd();
+  return worker == 0 ? exchange.control().Finish() : exchange.AwaitEnd();
 }
 
 inline void InitialiseChief(Workers& workers, std::vector<float> values = First()) {

@@ -69,8 +69,11 @@ TEST(Connection, AWaitThatTimesOutReportsWhatIsMissing) {
   test::InProcessCluster cluster;
   const auto connection =
       Connection::Open(cluster.Stubs("worker/0"), Within(std::chrono::seconds(20))).value();
-  const absl::Status status = connection->WaitUntil(0, v1::CONDITION_READY, 0, std::chrono::milliseconds(10),
-                                                    [] { return absl::OkStatus(); });
+  const absl::Status status =
+      connection
+          ->WaitUntil({.condition = v1::CONDITION_READY, .timeout = std::chrono::milliseconds(10)},
+                      [] { return absl::OkStatus(); })
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("ps/0 at host0:2222: the chief has not declared the job"));

@@ -14,47 +14,38 @@ namespace {
 using testing::HasSubstr;
 
 // An empty server that never answers Create, and records the timeout of the call.
-class SlowCreator final : public ServerStub {
+class SlowCreator final : public ControlStub {
  public:
   explicit SlowCreator(Timeout& limit) : limit_(limit) {}
-  absl::Status Connect(const v1::ConnectRequest&, v1::ConnectResponse* response, Timeout) override {
-    response->set_state(v1::STATE_EMPTY);
-    response->set_incarnation(7);
-    return absl::OkStatus();
-  }
-  absl::Status Create(const v1::CreateRequest&, v1::CreateResponse*, Timeout timeout) override {
+  absl::Status Call(const google::protobuf::MethodDescriptor& method, const google::protobuf::Message&,
+                    google::protobuf::Message* response, Timeout timeout) override {
+    if (method.name() == "Connect") {
+      auto& connected = dynamic_cast<v1::ConnectResponse&>(*response);
+      connected.set_state(v1::STATE_EMPTY);
+      connected.set_incarnation(7);
+      return absl::OkStatus();
+    }
+    if (method.name() != "Create") return absl::UnimplementedError("not asked here");
     limit_ = timeout;
     return absl::DeadlineExceededError("Deadline Exceeded");
   }
-  absl::Status Wait(const v1::WaitRequest&, v1::WaitResponse*, Timeout) override { return kNotAsked; }
-  absl::Status Join(const v1::JoinRequest&, v1::JoinResponse*, Timeout) override { return kNotAsked; }
-  absl::Status Heartbeat(const v1::HeartbeatRequest&, v1::HeartbeatResponse*, Timeout) override {
-    return kNotAsked;
-  }
-  absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return kNotAsked; }
-  absl::Status PlaceMarker(const v1::PlaceMarkerRequest&, v1::PlaceMarkerResponse*, Timeout) override {
-    return kNotAsked;
-  }
-  absl::Status ChangeConfig(const v1::ChangeConfigRequest&, v1::ChangeConfigResponse*, Timeout) override {
-    return kNotAsked;
-  }
-  absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return kNotAsked; }
-  absl::Status Promote(const v1::PromoteRequest&, v1::PromoteResponse*, Timeout) override {
-    return kNotAsked;
-  }
-  std::unique_ptr<FrameStream> OpenStream(FrameHandler&) override { return nullptr; }
-  std::string address() const override { return "host:1"; }
 
  private:
-  inline static const absl::Status kNotAsked = absl::UnimplementedError("not asked here");
   Timeout& limit_;
+};
+
+class NoStreams final : public StreamFactory {
+  std::unique_ptr<FrameStream> Open(FrameHandler&) override { return nullptr; }
 };
 
 // Returns how long the chief waits for a server to create a variable of this many elements, and its message.
 std::pair<Timeout, absl::Status> CreateOf(int64_t elements) {
   Timeout limit{};
   std::vector<std::unique_ptr<ServerStub>> stubs;
-  stubs.push_back(std::make_unique<SlowCreator>(limit));
+  stubs.push_back(
+      std::make_unique<ServerStub>(ServerStub::Parts{.address = "host:1",
+                                                     .control = std::make_unique<SlowCreator>(limit),
+                                                     .streams = std::make_unique<NoStreams>()}));
   const auto connection = Connection::Open(std::move(stubs), {.task = "worker/0"}).value();
   const std::vector<net::VariableInfo> variables = {{"table", Shape({elements}), 0}};
   v1::Job job;

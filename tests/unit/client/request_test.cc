@@ -7,10 +7,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/borrowed.h"
+#include "tests/support/recording_streams.h"
 
 namespace cairn::client {
 namespace {
 
+using test::RecordingStreams;
 using testing::Each;
 using testing::ElementsAre;
 
@@ -141,122 +143,74 @@ TEST_F(ExtentsTest, AChunkWithinOneExtentIsReceivedInPlace) {
   EXPECT_THAT(buffer, Each(-1));
 }
 
-// A server that records what it receives.
-class RecordingStub final : public ServerStub {
- public:
-  struct Sent {
-    v1::Chunk chunk;
-    std::vector<float> values;  // of the payload, read as float32
-    size_t runs;
-  };
-  class Stream final : public FrameStream {
-   public:
-    Stream(RecordingStub& stub, FrameHandler& handler) : stub_(stub), handler_(handler) {}
-    ~Stream() override { handler_.OnClosed(absl::OkStatus()); }
-    void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
-      if (!header.has_chunk()) return;
-      Sent sent = {header.chunk(), {}, payload.size()};
-      for (const auto& run : payload) sent.values.insert(sent.values.end(), run.begin(), run.end());
-      stub_.chunks.push_back(std::move(sent));
-    }
-
-   private:
-    RecordingStub& stub_;
-    FrameHandler& handler_;
-  };
-
-  absl::Status Connect(const v1::ConnectRequest&, v1::ConnectResponse*, Timeout) override { return {}; }
-  absl::Status Create(const v1::CreateRequest&, v1::CreateResponse*, Timeout) override { return {}; }
-  absl::Status Wait(const v1::WaitRequest&, v1::WaitResponse*, Timeout) override { return {}; }
-  absl::Status Join(const v1::JoinRequest&, v1::JoinResponse*, Timeout) override { return {}; }
-  absl::Status Heartbeat(const v1::HeartbeatRequest&, v1::HeartbeatResponse*, Timeout) override { return {}; }
-  absl::Status Leave(const v1::LeaveRequest&, v1::LeaveResponse*, Timeout) override { return {}; }
-  absl::Status PlaceMarker(const v1::PlaceMarkerRequest&, v1::PlaceMarkerResponse*, Timeout) override {
-    return {};
-  }
-  absl::Status ChangeConfig(const v1::ChangeConfigRequest&, v1::ChangeConfigResponse*, Timeout) override {
-    return {};
-  }
-  absl::Status Finish(const v1::FinishRequest&, v1::FinishResponse*, Timeout) override { return {}; }
-  absl::Status Promote(const v1::PromoteRequest&, v1::PromoteResponse*, Timeout) override { return {}; }
-  std::unique_ptr<FrameStream> OpenStream(FrameHandler& handler) override {
-    opened = &handler;
-    return std::make_unique<Stream>(*this, handler);
-  }
-  std::string address() const override { return "nowhere:1"; }
-
-  std::vector<Sent> chunks;
-  FrameHandler* opened = nullptr;  // of the last stream
-};
-
 TEST_F(ExtentsTest, RequestedValuesAreReceivedInPlace) {
-  RecordingStub stub;
+  RecordingStreams streams;
   std::vector<float> buffer(10);
   PendingDone done, other_done;  // outlive the session, whose end completes open requests
-  ServerSession session(stub);
+  ServerSession session(streams);
   const uint64_t id =
       session.Begin({}, ReceiveInto(layout_.extents_on(0), absl::MakeSpan(buffer)), done.Callback()).value();
   const uint64_t other = session.Begin({}, nullptr, other_done.Callback()).value();
   v1::ServerHeader header;
   header.set_request_id(id);
-  EXPECT_TRUE(stub.opened->BeginFrame(header, 4).empty()) << "an answer's end has no payload";
+  EXPECT_TRUE(streams.opened->BeginFrame(header, 4).empty()) << "an answer's end has no payload";
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  const absl::Span<char> place = stub.opened->BeginFrame(header, 4);
+  const absl::Span<char> place = streams.opened->BeginFrame(header, 4);
   EXPECT_EQ(place.data(), reinterpret_cast<char*>(buffer.data() + layout_.extents_on(0)[0].local_offset));
   EXPECT_EQ(place.size(), 4u);
-  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(stub.opened->BeginFrame(header, bytes).empty());
+  for (size_t bytes : {0, 2, 5}) EXPECT_TRUE(streams.opened->BeginFrame(header, bytes).empty());
   header.set_request_id(other);
-  EXPECT_TRUE(stub.opened->BeginFrame(header, 4).empty()) << "this request asked for no values";
+  EXPECT_TRUE(streams.opened->BeginFrame(header, 4).empty()) << "this request asked for no values";
   header.set_request_id(id);
   header.mutable_done();
-  stub.opened->OnFrame(header, {});
+  streams.opened->OnFrame(header, {});
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
-  EXPECT_TRUE(stub.opened->BeginFrame(header, 4).empty()) << "this request has been answered";
+  EXPECT_TRUE(streams.opened->BeginFrame(header, 4).empty()) << "this request has been answered";
 }
 
 TEST_F(ExtentsTest, ExtentsAdjacentOnTheServerShareAChunk) {
-  RecordingStub stub;
-  ServerSession session(stub);
+  RecordingStreams streams;
+  ServerSession session(streams);
   std::vector<float> buffer(10);
   std::iota(buffer.begin(), buffer.end(), 0.0f);
   // In the arena, [0, 2) and [2, 3) are adjacent, [5, 6) is separate.
   const net::Extent extents[] = {{0, 0, 4, 2}, {0, 2, 9, 1}, {0, 5, 0, 1}};
   SendExtents(session, 1, extents, buffer);
-  ASSERT_EQ(stub.chunks.size(), 2u);
-  EXPECT_EQ(stub.chunks[0].chunk.offset(), 0);
-  EXPECT_THAT(stub.chunks[0].values, ElementsAre(4, 5, 9));
-  EXPECT_EQ(stub.chunks[0].runs, 2u);
-  EXPECT_EQ(stub.chunks[1].chunk.offset(), 5);
-  EXPECT_THAT(stub.chunks[1].values, ElementsAre(0));
+  ASSERT_EQ(streams.chunks.size(), 2u);
+  EXPECT_EQ(streams.chunks[0].chunk.offset(), 0);
+  EXPECT_THAT(streams.chunks[0].values, ElementsAre(4, 5, 9));
+  EXPECT_EQ(streams.chunks[0].runs, 2u);
+  EXPECT_EQ(streams.chunks[1].chunk.offset(), 5);
+  EXPECT_THAT(streams.chunks[1].values, ElementsAre(0));
 }
 
 TEST(SendExtents, CutsAtTheLargestPayload) {
-  RecordingStub stub;
-  ServerSession session(stub);
+  RecordingStreams streams;
+  ServerSession session(streams);
   const int64_t count = 2 * net::kMaxPayloadFloats + 7;
   const std::vector<float> buffer(static_cast<size_t>(count), 1.0f);
   const net::Extent extent = {0, 10, 0, count};
   SendExtents(session, 1, {&extent, 1}, buffer);
-  ASSERT_EQ(stub.chunks.size(), 3u);
-  EXPECT_EQ(stub.chunks[1].chunk.offset(), 10 + net::kMaxPayloadFloats);
-  EXPECT_EQ(static_cast<int64_t>(stub.chunks[1].values.size()), net::kMaxPayloadFloats);
-  EXPECT_EQ(stub.chunks[2].values.size(), 7u);
+  ASSERT_EQ(streams.chunks.size(), 3u);
+  EXPECT_EQ(streams.chunks[1].chunk.offset(), 10 + net::kMaxPayloadFloats);
+  EXPECT_EQ(static_cast<int64_t>(streams.chunks[1].values.size()), net::kMaxPayloadFloats);
+  EXPECT_EQ(streams.chunks[2].values.size(), 7u);
 }
 
 TEST_F(ExtentsTest, ChunksIn16BitsAreOneRunAndDecodeToTheSameValues) {
-  RecordingStub stub;
-  ServerSession session(stub);
+  RecordingStreams streams;
+  ServerSession session(streams);
   std::vector<float> buffer(10), room(9), received(10, -1.0f);
   std::iota(buffer.begin(), buffer.end(), 0.0f);
   const net::Extent extents[] = {{0, 0, 4, 2}, {0, 2, 9, 1}, {0, 5, 0, 1}};
   SendExtents(session, 1, extents, buffer, {.encoding = v1::ENCODING_BFLOAT16, .room = absl::MakeSpan(room)});
-  ASSERT_EQ(stub.chunks.size(), 2u);
-  EXPECT_EQ(stub.chunks[0].runs, 1u);
-  EXPECT_EQ(stub.chunks[0].chunk.count(), 3);
-  EXPECT_EQ(stub.chunks[0].values.size(), 2u);
-  EXPECT_EQ(stub.chunks[1].chunk.count(), 1);
+  ASSERT_EQ(streams.chunks.size(), 2u);
+  EXPECT_EQ(streams.chunks[0].runs, 1u);
+  EXPECT_EQ(streams.chunks[0].chunk.count(), 3);
+  EXPECT_EQ(streams.chunks[0].values.size(), 2u);
+  EXPECT_EQ(streams.chunks[1].chunk.count(), 1);
   const std::unique_ptr<ChunkSink> sink = ReceiveInto(extents, absl::MakeSpan(received));
-  for (const RecordingStub::Sent& sent : stub.chunks) {
+  for (const RecordingStreams::Sent& sent : streams.chunks) {
     const absl::Span<const char> run(reinterpret_cast<const char*>(sent.values.data()),
                                      sent.values.size() * sizeof(float));
     EXPECT_EQ(sink->Add(sent.chunk, {&run, 1}), absl::OkStatus());

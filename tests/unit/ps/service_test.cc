@@ -159,8 +159,8 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
-  ASSERT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
-  auto stream = stub->OpenStream(reader);
+  ASSERT_EQ(stub->Call(request, &response, std::chrono::seconds(60)), absl::OkStatus());
+  auto stream = stub->streams().Open(reader);
   std::vector<uint64_t> asked;
   for (uint64_t id = 1; id <= kRequests; ++id) {
     v1::ClientHeader header;
@@ -195,9 +195,9 @@ class ClientWith {
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     v1::ConnectResponse response;
-    EXPECT_EQ(stub_->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
+    EXPECT_EQ(stub_->Call(request, &response, std::chrono::seconds(60)), absl::OkStatus());
     StandingReader reader;
-    stub_->OpenStream(reader).reset();
+    stub_->streams().Open(reader).reset();
     return by_;
   }
 
@@ -247,10 +247,10 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
     request.set_protocol(net::kProtocolVersion);
     request.set_server(shard);
     v1::ConnectResponse response;
-    ASSERT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)), absl::OkStatus());
+    ASSERT_EQ(stub->Call(request, &response, std::chrono::seconds(60)), absl::OkStatus());
     StandingReader reader;
     reader.Open();
-    auto stream = stub->OpenStream(reader);
+    auto stream = stub->streams().Open(reader);
     v1::ClientHeader header;
     header.set_request_id(1);
     header.mutable_read()->set_layout(layouts[shard]);
@@ -363,7 +363,7 @@ class TokenTest : public testing::Test {
     v1::ConnectRequest request;
     request.set_protocol(net::kProtocolVersion);
     v1::ConnectResponse response;
-    return front_.Stub({}, token)->Connect(request, &response, std::chrono::seconds(10));
+    return front_.Stub({}, token)->Call(request, &response, std::chrono::seconds(10));
   }
 
   test::FakeClock clock_;
@@ -396,12 +396,14 @@ TEST_F(TokenTest, ACallerWithAnotherTokenLearnsThatItDiffers) {
 TEST_F(TokenTest, EveryCallAndStreamNeedsTheToken) {
   const auto stub = front_.Stub();
   v1::FinishResponse finished;
-  EXPECT_EQ(stub->Finish({}, &finished, std::chrono::seconds(10)).code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(stub->Call(v1::FinishRequest(), &finished, std::chrono::seconds(10)).code(),
+            absl::StatusCode::kUnauthenticated);
   v1::CreateResponse created;
-  EXPECT_EQ(stub->Create({}, &created, std::chrono::seconds(10)).code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(stub->Call(v1::CreateRequest(), &created, std::chrono::seconds(10)).code(),
+            absl::StatusCode::kUnauthenticated);
   StandingReader reader;
   reader.Open();
-  const auto stream = stub->OpenStream(reader);
+  const auto stream = stub->streams().Open(reader);
   EXPECT_EQ(reader.AwaitClosed().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(shards_.own().ended(), std::nullopt) << "no call has ended the server";
 }
@@ -438,7 +440,7 @@ TEST(GrpcStub, ACallCancelledByAStoppingServerMayBeRepeated) {
     front.Stop(std::chrono::milliseconds(0));
   });
   v1::WaitResponse response;
-  const absl::Status status = stub->Wait({}, &response, std::chrono::seconds(60));
+  const absl::Status status = stub->Call(v1::WaitRequest(), &response, std::chrono::seconds(60));
   stops.Join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
@@ -454,12 +456,12 @@ TEST(Service, ACallForAShardThatIsNotHereIsUnavailable) {
   const Front front(*service);
   const auto stub = front.Stub(/*shard=*/0);
   v1::JoinResponse joined;
-  EXPECT_EQ(stub->Join(v1::JoinRequest(), &joined, std::chrono::seconds(60)),
+  EXPECT_EQ(stub->Call(v1::JoinRequest(), &joined, std::chrono::seconds(60)),
             absl::UnavailableError("ps/1 does not serve ps/0's shard now"));
   v1::ConnectRequest request;
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
-  EXPECT_EQ(stub->Connect(request, &response, std::chrono::seconds(60)).code(), absl::StatusCode::kNotFound)
+  EXPECT_EQ(stub->Call(request, &response, std::chrono::seconds(60)).code(), absl::StatusCode::kNotFound)
       << "the answer about the host of the shard";
 }
 

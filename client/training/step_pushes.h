@@ -1,14 +1,13 @@
 // The pushes of one step, one to each server: sends gradients as they are announced, receives the values in
 // the answers into a buffer, and repeats pushes that were lost on the way.
 //
-//   Begin ─► Announce... ─► End ─► Await ─► Settle        Drop: after a step that failed
+//   Begin ─► Announce... ─► [ComingParameters ─► AwaitComing...] ─► Finish      Drop: after a step that failed
 //
 // All calls come from one thread, except Announce and Wake (any thread).
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,23 +15,26 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "client/gradients/arrivals.h"
-#include "client/gradients/compressed_gradients.h"
+#include "client/gradients/outgoing_gradients.h"
 #include "client/gradients/wire_metrics.h"
 #include "client/job_setup.h"
+#include "client/training/push_repeats.h"
+#include "client/training/step_exchange.h"
+#include "client/training/step_trace.h"
 #include "client/transport/connection.h"
 #include "client/transport/server_session.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/memory/aligned_buffer.h"
 #include "common/net/cluster/placement.h"
 #include "common/trace/trace.h"
 
 namespace cairn::client {
 
-class StepPushes {
+class StepPushes final : public Step {
  public:
   struct Options {
     std::string task;  // "worker/0"
@@ -43,8 +45,11 @@ class StepPushes {
     // `waiting_for`: the workers that the round waits for, according to ps/0.
     std::function<absl::Status()> failure;
     std::function<std::string()> waiting_for;
+    // Called by Finish() with the answers of all servers, [server], none of which is a rejection: makes the
+    // values after the step the current ones. Outside the lock.
+    std::function<absl::StatusOr<StepResult>(absl::Span<const v1::Done>)> settle;
   };
-  struct Step {
+  struct Input {
     int worker = 0;
     uint64_t incarnation = 0;
     int64_t number = 0;  // 1 for the first of this client
@@ -58,7 +63,7 @@ class StepPushes {
 
   // `connection` must outlive this object.
   StepPushes(Connection& connection, Options options);
-  ~StepPushes() { Drop(); }
+  ~StepPushes() override { Drop(); }
   StepPushes(const StepPushes&) = delete;
   StepPushes& operator=(const StepPushes&) = delete;
 
@@ -66,100 +71,87 @@ class StepPushes {
   // INVALID_ARGUMENT if an encoding is unknown here or does not suit the variables.
   absl::Status Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Begin(const Input& step) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void Begin(const Step& step) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The gradient of this variable is final. To be called once per variable, between Begin and End.
-  void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
-  // All gradients have been announced.
-  void End() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for the answers, [server]. Reopens broken streams and repeats their pushes until the step's time
-  // limit, which counts from End(). After the limit, DEADLINE_EXCEEDED or UNAVAILABLE; the error names the
-  // server and the workers that the round waits for. ABORTED if a server has been restarted. Otherwise the
-  // error of Options::failure.
-  absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Passes the outcomes to the compression: if a push is in no update, the residual of its shard does not
-  // change.
-  void Settle(absl::Span<const v1::Done> answers) ABSL_LOCKS_EXCLUDED(mutex_);
-  // After End(): waits until the new values of the variable are in Step::values. Returns false if they will
-  // not all arrive before the answers, or if the wait takes long.
-  bool AwaitValues(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether the values that AwaitValues() announced are those of the answers. Otherwise the values are
+  // --- Step ---
+
+  void Announce(int variable) override ABSL_LOCKS_EXCLUDED(mutex_);
+  // All gradients have been announced. Returns Input::values.
+  absl::Span<const float> ComingParameters() override ABSL_LOCKS_EXCLUDED(mutex_);
+  // After ComingParameters(): also returns false if the wait takes long.
+  bool AwaitComing(int variable) override ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for the answers, and settles the step. Reopens broken streams and repeats their pushes until the
+  // step's time limit, which counts from the last Announce(). After the limit, DEADLINE_EXCEEDED or
+  // UNAVAILABLE; the error names the server and the workers that the round waits for. ABORTED if a server has
+  // been restarted or this worker has lost its lease. Otherwise the error of Options::failure or settle. After
+  // an error the streams are closed.
+  absl::StatusOr<StepResult> Finish() override ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether the values that AwaitComing() announced are those of the answers. Otherwise the values are
   // incomplete.
   bool values_intact() const { return arrivals_.intact(); }
   // Closes the streams: no data of the step is sent or received afterwards. Gives a gradient in a
   // SharedBuffer new pages (SharedBuffer::Renew), because a server may still read the old ones.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
-
   // Makes waiting calls check Options::failure again, and whether shards have moved.
   void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  using FirstValuesAt = StepTrace::FirstValuesAt;
   struct Push {
     std::unique_ptr<ServerSession> session;
-    std::map<v1::Encoding, std::vector<net::Extent>> announced;  // not sent yet
-    size_t compressed_sent = 0;                                  // how many of compressed_->ready() were sent
-    int64_t announced_elements = 0;                              // elements of `announced`
     uint64_t request_id = 0;
     int moves = 0;  // Connection::moves() of the session
     std::optional<absl::StatusOr<v1::Done>> done;
-    // When the first gradient and when all gradients were sent, in nanoseconds, if the step is traced; 0: not
-    // yet.
-    int64_t began = 0, sent = 0;
-    int64_t bytes = 0;
   };
-  struct Unanswered {
-    std::vector<int> waiting;  // servers that have not answered
-    std::vector<int> failed;   // servers whose answer is a failure, or whose stream broke
-    // The first failure that is not UNAVAILABLE or, if there is none, the first failure; names the server.
-    absl::Status failure;
-  };
-  // When the first values of an answer arrived: set by one callback of a stream, read by a later one. Null:
-  // not traced.
-  using FirstValuesAt = std::shared_ptr<int64_t>;
+  Push& push(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return pushes_[static_cast<size_t>(server)];
+  }
+  const Push& push(int server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return pushes_[static_cast<size_t>(server)];
+  }
 
   void Start(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  class AnswerSink;  // receives the values of one server's answer
   ServerSession::OnDone OnDone(int server, uint64_t attempt, FirstValuesAt first_values);
   void Answered(int server, absl::StatusOr<v1::Done> result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes waiting calls check again.
   void Rouse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until the server has answered, Rouse() is called, or `deadline`.
   void AwaitChange(int server, TimePoint deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Queues `extent` of a variable to be sent in `encoding`.
-  void Announce(const net::Extent& extent, v1::Encoding encoding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendAnnounced(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Records that all gradients for `server` have been sent: the start of the push's arrow in the trace.
-  void TracePush(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Records the answer. `first_values`: when its values began to arrive, in nanoseconds; 0: it had none.
-  void TraceAnswer(int server, int64_t first_values) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends the gradients that are queued for the server.
+  void Send(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // All gradients have been announced: sends the rest, and the end of each push.
+  void End() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string Name() const { return absl::StrCat("step ", step_.number); }
+
   Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // PushRepeats::Wait.
+  absl::StatusOr<Unanswered> AwaitAnswersOrFailure(TimePoint* next_report) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for the answers, [server], and repeats pushes.
+  absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Repeat(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<StepResult> Conclude() ABSL_LOCKS_EXCLUDED(mutex_);
 
   Connection& connection_;
   const Options options_;
 
   // Set by Learn() and Begin().
   const LearntJob* job_ = nullptr;
-  const std::vector<net::VariableInfo>* variables_ = nullptr;
-  // [variable] The encoding of a gradient that is not compressed. Variables of compressed_ have float32 here:
-  // it is used when one of their gradients cannot be compressed.
-  std::vector<v1::Encoding> encodings_;
-  std::vector<AlignedBuffer> encoded_;  // [server] gradients in 16 bits that are being sent
-  Step step_;
+  Input step_;
+  bool ended_ = true;        // End() has been called for the step
   bool unanswered_ = false;  // a server may still read step_.gradients in place
   std::vector<int64_t> base_versions_;
-  bool traced_ = false;
   TimePoint deadline_;    // the deadline of the answers
   int moves_at_end_ = 0;  // Connection::moves()
   Arrivals arrivals_;     // outlives the sessions
 
   mutable Mutex mutex_;
   CondVar changed_;
+  StepTrace trace_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<OutgoingGradients> outgoing_ ABSL_GUARDED_BY(mutex_);  // set by Learn()
   uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t roused_ ABSL_GUARDED_BY(mutex_) = 0;       // number of calls of Rouse()
   std::vector<Push> pushes_ ABSL_GUARDED_BY(mutex_);  // [server]
-  // Null if no gradient is compressed.
-  std::unique_ptr<CompressedGradients> compressed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::client
