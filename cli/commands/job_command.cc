@@ -76,8 +76,11 @@ class JobCommand final : public Command {
     for (const net::HostPort& address : cluster->spec.servers()) {
       servers.push_back(Find(static_cast<int>(servers.size()), address.ToString(), cluster->spec.Hash()));
     }
-    // Cancels only after all servers are connected: as soon as one server notifies a worker of the
-    // cancellation, the worker also leaves the other servers.
+    // Announces the cancellation to all servers first: as soon as one server notifies a worker of it, the
+    // worker leaves the other servers as failed.
+    for (Found& server : servers) {
+      if (HasJob(server)) server.reached = Finish(server, /*announce=*/true);
+    }
     absl::Status first;
     for (const Found& server : servers) {
       const absl::Status status = Annotate(Cancel(server), server.name);
@@ -110,18 +113,27 @@ class JobCommand final : public Command {
     return server;
   }
 
+  static bool HasJob(const Found& server) {
+    return server.reached.ok() && server.described.state() != v1::STATE_EMPTY;
+  }
+
+  absl::Status Finish(const Found& server, bool announce) const {
+    v1::FinishRequest request;
+    request.set_cancelled_by(UserAndHost());
+    request.set_announce(announce);
+    v1::FinishResponse response;
+    return server.stub->Call(request, &response, timeout());
+  }
+
   // Cancels the job on one server. The answers of the other servers do not depend on this one.
   absl::Status Cancel(const Found& server) const {
     CAIRN_RETURN_IF_ERROR(server.reached);
     const v1::ConnectResponse& described = server.described;
-    if (described.state() == v1::STATE_EMPTY) {
+    if (!HasJob(server)) {
       std::printf("%s has no job\n", server.name.c_str());
       return absl::OkStatus();
     }
-    v1::FinishRequest finish;
-    finish.set_cancelled_by(UserAndHost());
-    v1::FinishResponse finished;
-    CAIRN_RETURN_IF_ERROR(server.stub->Call(finish, &finished, timeout()));
+    CAIRN_RETURN_IF_ERROR(Finish(server, /*announce=*/false));
     const std::string job =
         described.job().run_id().empty() ? "its job" : absl::StrCat("job ", described.job().run_id());
     std::printf("%s: %s %s at step %s\n", server.name.c_str(), job.c_str(), HowItEnds(described.state()),

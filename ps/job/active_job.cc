@@ -1,24 +1,20 @@
 #include "ps/job/active_job.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/status.h"
-#include "common/flags/words.h"
-#include "common/memory/memory_size.h"
 #include "common/memory/out_of_memory.h"
 #include "common/net/grpc/call_limit.h"
 #include "common/net/wire/final_version.h"
 #include "optim/store/optimizer_of.h"
+#include "ps/job/job_check.h"
 #include "ps/log/work_proto.h"
 
 namespace cairn::ps {
 namespace {
 
-// One year: small enough that arithmetic on time points does not overflow.
-constexpr double kLongestLeaseSeconds = 31'536'000;
-constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 // Limit on the workers of an elastic job over its whole life, because each new name takes a number.
 constexpr int kMaxElasticWorkers = 4096;
 
@@ -48,101 +44,6 @@ std::string ModeNameOf(v1::Mode mode) {
     default:
       return "";
   }
-}
-
-// Checks the position at which a job resumes, so that later sums do not overflow.
-absl::Status CheckResumed(const v1::Progress& resumed) {
-  constexpr int64_t kMax = int64_t{1} << 62;
-  const auto fits = [](int64_t count) { return count >= 0 && count <= kMax; };
-  if (!fits(resumed.version())) {
-    return absl::InvalidArgumentError(absl::StrCat("job: cannot resume at version ", resumed.version()));
-  }
-  for (int worker = 0; worker < resumed.positions_size(); ++worker) {
-    if (fits(resumed.positions(worker))) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: cannot resume with worker ", worker, " at position ", resumed.positions(worker)));
-  }
-  if (!fits(resumed.data().next())) {
-    return absl::InvalidArgumentError(absl::StrCat("job: cannot resume at example ", resumed.data().next()));
-  }
-  for (const v1::DataPosition::Run& run : resumed.data().open()) {
-    if (fits(run.begin()) && fits(run.count()) && run.count() <= resumed.data().next()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("job: cannot resume with ", run.count(),
-                                                   " unfinished examples from example ", run.begin(), " on"));
-  }
-  if (!resumed.has_learning_rate() ||
-      (std::isfinite(resumed.learning_rate()) && resumed.learning_rate() >= 0)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("job: cannot resume with a learning rate of ", resumed.learning_rate()));
-}
-
-// Names and shapes do not count against --memory_limit, which covers the values only.
-absl::Status CheckDescriptions(absl::Span<const net::Slice> slices) {
-  constexpr size_t kMaxBytes = size_t{64} << 20;
-  size_t bytes = 0;
-  for (const net::Slice& slice : slices) {
-    bytes += slice.name.size() + static_cast<size_t>(slice.shape.rank()) * sizeof(int64_t);
-  }
-  if (bytes <= kMaxBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the names and shapes of ", slices.size(),
-                                                   " variables take ", bytes, " bytes, at most ", kMaxBytes));
-}
-
-absl::Status CheckJob(const v1::Job& job) {
-  if (job.mode() == v1::MODE_VARIABLES) return absl::OkStatus();
-  if (ModeNameOf(job.mode()).empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("job: unknown mode ", static_cast<int>(job.mode())));
-  }
-  if (job.workers().empty()) return absl::InvalidArgumentError("job: no workers");
-  if (job.servers().empty()) return absl::InvalidArgumentError("job: no servers");
-  if (job.elastic() && !job.dynamic_sharding()) {
-    return absl::InvalidArgumentError("job: an elastic job needs dynamic sharding");
-  }
-  if (job.dynamic_sharding() && job.replicas_to_aggregate() != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: with dynamic sharding a round takes all gradients, not the first ",
-                     job.replicas_to_aggregate()));
-  }
-  if (job.min_workers() < 0 || job.max_workers() < 0 ||
-      (job.max_workers() > 0 && job.max_workers() < job.min_workers())) {
-    return absl::InvalidArgumentError(absl::StrCat("job: invalid range of workers: ", job.min_workers(),
-                                                   " to ", Counted(job.max_workers(), "worker")));
-  }
-  if (job.ps_replication() != 0 && (job.ps_replication() != 1 || job.servers_size() < 2)) {
-    return absl::InvalidArgumentError(absl::StrCat("job: cannot keep ", job.ps_replication(),
-                                                   " backups of each shard on ", job.servers_size(),
-                                                   " servers"));
-  }
-  if (job.generation() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("job: invalid generation ", job.generation()));
-  }
-  CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
-  if (job.resumed().version_offset() > job.resumed().version() ||
-      job.resumed().version_offset() < -kMaxVersionOffset ||
-      (job.final_version() > 0 && net::FinalVersionOf(job) < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "job: cannot resume at version ", job.resumed().version(), ", offset ",
-        job.resumed().version_offset(), ", final version ", job.final_version(), " (without the offset)"));
-  }
-  if (!(job.lease_seconds() > 0 && job.lease_seconds() <= kLongestLeaseSeconds)) {
-    return absl::InvalidArgumentError(absl::StrCat("job: lease of ", job.lease_seconds(),
-                                                   " s, must be above 0 and at most ", kLongestLeaseSeconds));
-  }
-  return absl::OkStatus();
-}
-
-// Slices must not divide a band, because the sum over a divided band depends on where it is divided.
-absl::Status CheckNorms(const Shard::Options& shard) {
-  if (shard.optimizer->norms().empty()) return absl::OkStatus();
-  for (const net::Slice& slice : shard.slices) {
-    if (slice.whole_bands() || slice.moving_average_momentum.has_value()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "job: optimizer ", shard.optimizer->name(), " takes norms, and '", slice.name, "' is split at rows ",
-        slice.row_begin, " and ", slice.row_end, ", not at multiples of ", net::RowsPerBand(slice.shape)));
-  }
-  return absl::OkStatus();
 }
 
 PolicyConfig PolicyOf(const v1::Job& job, int server, int most_workers) {
@@ -192,68 +93,15 @@ bool IsDone(const v1::Job& job) {
          data.next() / job.num_examples() >= job.epochs();
 }
 
-double ValueBytes(const Shard::Options& shard) {
-  double bytes = 0;
-  for (const net::Slice& slice : shard.slices) bytes += static_cast<double>(slice.elements()) * sizeof(float);
-  return bytes;
-}
-
-int NumSlots(const Shard::Options& shard) {
-  return shard.optimizer == nullptr ? 0 : static_cast<int>(shard.optimizer->slot_names().size());
-}
-
-MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
-  const double value_bytes = ValueBytes(shard);
-  MemoryNeeds needs =
-      MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
-                    job.ps_replication() > 0);
-  // Encoded copies of the current version and, for slow receivers, of the previous one: 16 bits per
-  // element each.
-  if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
-  return needs;
-}
-
-// Whether the job's updates are speculative: its rounds take all workers, its optimizer needs no norms, and
-// the memory has room for a version that may be discarded.
-bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard) {
-  const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
-  if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
-      !shard.optimizer->norms().empty()) {
-    return false;
-  }
-  const double speculative_bytes = (1.0 + NumSlots(shard)) * ValueBytes(shard);
-  return NeedsOf(job, shard).total() + speculative_bytes <= static_cast<double>(shard.memory_limit);
-}
-
-// A mistake of the chief, or a malicious request, must not make the server allocate more memory than
-// there is.
-absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
-  const MemoryNeeds needs = NeedsOf(job, shard);
-  if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
-  const bool trains = shard.optimizer != nullptr;
-  const int num_slots = NumSlots(shard);
-  const bool replicated = job.ps_replication() > 0;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the job needs ", InGiB(needs.total()), " and may take ",
-      InGiB(static_cast<double>(shard.memory_limit)),
-      replicated ? " (half of --memory_limit: the other half is for the backup of another shard)"
-                 : " (--memory_limit)",
-      ": two versions of the values ", InGiB(needs.values), ", ", Counted(num_slots, "slot"),
-      trains ? absl::StrCat(" of ", shard.optimizer->name()) : "", " ", InGiB(needs.slots),
-      ", a gradient of each of ", Counted(std::max(job.workers_size(), job.max_workers()), "worker"),
-      " and one that arrives ", InGiB(needs.gradients), ", a snapshot ", InGiB(needs.snapshot),
-      replicated ? absl::StrCat(", data for the backup ", InGiB(needs.replication)) : ""));
-}
-
 }  // namespace
 
-MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated) {
-  return {.values = 2 * value_bytes,
-          .slots = num_slots * value_bytes,
-          .gradients = (num_workers + 1.0) * value_bytes,
-          .snapshot = (1.0 + num_slots) * value_bytes,
-          .replication = replicated ? (3.0 + num_slots) * value_bytes : 0};
-}
+ActiveJob::ActiveJob(v1::Job job, uint64_t layout, Host host)
+    : job_(std::move(job)),
+      layout_(layout),
+      host_(std::move(host)),
+      members_(job_, {.server = absl::StrCat("ps/", host_.index),
+                      .most_workers = most_workers(),
+                      .seal_key = host_.seal_key}) {}
 
 int ActiveJob::most_workers() const {
   return job_.elastic() ? kMaxElasticWorkers : job_.workers_size();
@@ -374,7 +222,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
             } else {
               replicator_->SendState(Replicator::Component::kSequencer, ReplicationItem());
             }
-            host_.capture_members(*replicator_);
+            members_.Capture();
             shard_feed_->SendState();
           },
       .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
@@ -382,6 +230,7 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
       .clock = host_.backups_clock});
   shard_feed_ = std::make_unique<ShardFeed>(*shard_, *replicator_);
   shard_->SendEffectsTo(shard_feed_.get());
+  members_.ReplicateTo(replicator_.get());
   if (sequencer_ == nullptr) return;
   sequencer_feed_ = std::make_unique<SequencerFeed>(*sequencer_, *replicator_);
   sequencer_->ReplicateTo(sequencer_feed_.get(), /*own_server=*/0);
@@ -405,6 +254,18 @@ absl::Status ActiveJob::Promote(int64_t epoch) {
 
 void ActiveJob::StartReplicating() {
   if (replicator_ != nullptr) replicator_->Start();
+}
+
+std::string ActiveJob::ReasonToDrop() {
+  if (replicator_ == nullptr) return "";
+  if (std::string fenced = replicator_->fenced(); !fenced.empty()) return fenced;
+  std::vector<std::string> gone;
+  for (const PushKey& key : shard_->Missing()) {
+    if (!members_.IsLive(key.worker, key.incarnation)) gone.push_back(members_.NameOf(key.worker));
+  }
+  if (gone.empty()) return "";
+  return absl::StrCat("an update needs gradients of ", absl::StrJoin(gone, ", "), ", lost with ps/",
+                      host_.index);
 }
 
 void ActiveJob::ReportWaiting() {

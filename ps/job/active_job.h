@@ -1,4 +1,5 @@
-// A job on one server: its shard, and the job's sequencer or the connection to it.
+// A job on one server: its shard, its members, and the job's sequencer or the connection to it. On the primary
+// of a replicated job: also the replicator, which feeds the backup from all of them.
 //
 // Made by the server for each job that a chief creates, and shared by its sessions. Immutable, except for
 // members that do their own locking.
@@ -15,31 +16,13 @@
 #include "cairn/v1/job.pb.h"
 #include "common/net/cluster/placement.h"
 #include "ps/log/sequencer.h"
+#include "ps/members/job_members.h"
 #include "ps/replication/replicator.h"
 #include "ps/replication/sequencer_feed.h"
 #include "ps/replication/shard_feed.h"
 #include "ps/shard/shard.h"
 
 namespace cairn::ps {
-
-// The memory that a job takes on a server. With V bytes of values on this server, S optimizer slots and
-// W workers:
-//
-//   needed = 2 V        the current values and the next version
-//          + S V        the optimizer slots
-//          + (W + 1) V  one gradient per worker, and one that is arriving
-//          + (1 + S) V  a snapshot: a version that is still read, and its slots
-//          + (3 + S) V  with ps_replication: mean gradients on their way to the backup, and a complete state
-//
-// If there is room for another (1 + S) V, the updates of a synchronous job are speculative
-// (speculative_update.h).
-//
-// With ps_replication a job may take half of the memory: the other half is for the backup of another shard.
-struct MemoryNeeds {
-  double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0;  // bytes
-  double total() const { return values + slots + gradients + snapshot + replication; }
-};
-MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
 
 // Opens a stream to the server with the backup of `shard`.
 using BackupDialer = std::function<std::unique_ptr<ReplicationStream>(const std::string& address, int shard,
@@ -61,12 +44,11 @@ class ActiveJob {
     TraceRecorder* trace = nullptr;       // as in Shard::Options
     std::string seal_key{};               // CreateRequest.seal_key
     // The rest is used if the job has ps_replication.
-    int host_index = 0;                                  // index of the server that serves the shard
-    uint64_t incarnation = 0;                            // the shard's incarnation
-    int64_t epoch = 0;                                   // the shard's epoch
-    BackupDialer connect_to_backup{};                    // required
-    std::function<void(Replicator&)> capture_members{};  // sends the members' state to the replicator
-    const Clock* backups_clock = nullptr;                // Replicator::Options::clock
+    int host_index = 0;                    // index of the server that serves the shard
+    uint64_t incarnation = 0;              // the shard's incarnation
+    int64_t epoch = 0;                     // the shard's epoch
+    BackupDialer connect_to_backup{};      // required
+    const Clock* backups_clock = nullptr;  // Replicator::Options::clock
   };
   // INVALID_ARGUMENT, naming the field, for an invalid job. RESOURCE_EXHAUSTED if MemoryNeeds exceed the
   // limit, naming the limit and each of the needs.
@@ -87,6 +69,9 @@ class ActiveJob {
   // Starts replication; to be called when the shard has values. Does nothing if there is no replicator.
   void StartReplicating();
   Replicator* replicator() { return replicator_.get(); }
+  // The reason why this server must drop the shard; empty if it need not. A primary must if it is fenced, or
+  // lacks gradients that no live worker can send again.
+  std::string ReasonToDrop();
   // Stops waiting for the backup: pending answers fail. Repeated calls have no effect.
   void QuitReplicating();
   // As QuitReplicating(), and blocks like Replicator::Stop(). The destructor calls it too.
@@ -100,16 +85,18 @@ class ActiveJob {
   // All worker numbers of the job are below this limit.
   int most_workers() const;
   uint64_t layout() const { return layout_; }
+  // The shard's index.
+  int index() const { return host_.index; }
   // CreateRequest.seal_key; never sent to a client.
   const std::string& seal_key() const { return host_.seal_key; }
   int64_t memory_limit() const { return host_.memory_limit; }
   Shard& shard() { return *shard_; }
+  JobMembers& members() { return members_; }
   // Null in MODE_VARIABLES, and if the job's sequencer runs on another server.
   Sequencer* sequencer() { return sequencer_.get(); }
 
  private:
-  ActiveJob(v1::Job job, uint64_t layout, Host host)
-      : job_(std::move(job)), layout_(layout), host_(std::move(host)) {}
+  ActiveJob(v1::Job job, uint64_t layout, Host host);
   static absl::StatusOr<std::shared_ptr<ActiveJob>> Make(const v1::Job& job, std::vector<net::Slice> slices,
                                                          uint64_t layout, const Host& host);
   // RESOURCE_EXHAUSTED if the system does not provide the memory.
@@ -124,6 +111,7 @@ class ActiveJob {
   const v1::Job job_;
   const uint64_t layout_;
   const Host host_;
+  JobMembers members_;
   std::shared_ptr<Shard> shard_;
   std::unique_ptr<Sequencer> sequencer_;
   std::unique_ptr<Replicator> replicator_;

@@ -16,11 +16,12 @@ constexpr int kMaxInlineValues = 1 << 16;
 
 }  // namespace
 
-absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request) {
+absl::StatusOr<std::vector<net::Slice>> ReadSlices(
+    const google::protobuf::RepeatedPtrField<v1::VariableSlice>& declared) {
   std::vector<net::Slice> slices;
   std::set<std::pair<std::string, int64_t>> seen;
   int64_t offset = 0;
-  for (const v1::VariableSlice& proto : request.slices()) {
+  for (const v1::VariableSlice& proto : declared) {
     CAIRN_ASSIGN_OR_RETURN(net::Slice slice, net::Slice::FromProto(proto));
     if (!seen.emplace(slice.name, slice.row_begin).second) {
       return absl::InvalidArgumentError(absl::StrCat("variable '", slice.name, "' is declared twice"));
@@ -52,8 +53,9 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> WithVariables(ActiveJob& job, const v
     return absl::InvalidArgumentError(absl::StrCat(request.values_size(), " values do not match the ", fresh,
                                                    " new elements (at most ", kMaxInlineValues, ")"));
   }
-  CAIRN_ASSIGN_OR_RETURN(auto next, ActiveJob::Create(job.job(), std::move(slices), layout,
-                                                      {.memory_limit = job.memory_limit()}));
+  CAIRN_ASSIGN_OR_RETURN(auto next,
+                         ActiveJob::Create(job.job(), std::move(slices), layout,
+                                           {.index = job.index(), .memory_limit = job.memory_limit()}));
   const int64_t size = old_size + fresh;
   AlignedBuffer values(size);
   std::copy_n(old_store.current().data->data(), old_size, values.data());

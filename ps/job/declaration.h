@@ -11,9 +11,10 @@
 
 namespace cairn::ps {
 
-// Returns the slices of the request, with the offsets at which they lie one after another. INVALID_ARGUMENT,
+// Returns the declared slices, with the offsets at which they lie one after another. INVALID_ARGUMENT,
 // naming the variable, if it is invalid or declared twice.
-absl::StatusOr<std::vector<net::Slice>> ReadSlices(const v1::CreateRequest& request);
+absl::StatusOr<std::vector<net::Slice>> ReadSlices(
+    const google::protobuf::RepeatedPtrField<v1::VariableSlice>& declared);
 
 // Makes a job in MODE_VARIABLES that has the variables of `job` and, after them, the slices `added`.
 // `request` contains the values of `added`. ALREADY_EXISTS: a variable of that name exists; the error names

@@ -22,7 +22,7 @@ absl::Status BackupSession::OnFrame(const v1::ReplicationHeader& header, net::Pa
   if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
   // When the sender receives this error, it continues without a backup. Therefore this backup must not be
   // promoted any more.
-  server_.BackupClosed(sink_.get(), /*spoilt=*/true);
+  hosted_.BackupClosed(sink_.get(), /*spoilt=*/true);
   return absl::FailedPreconditionError(status.message());
 }
 
@@ -70,15 +70,15 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
   if (!body.has_origin()) {
     if (job_ == nullptr)
       return absl::InvalidArgumentError("replication: the first message must describe the job (origin)");
-    return server_.OnReplicated(sink_.get(), item.number(), body,
+    return hosted_.OnReplicated(sink_.get(), item.number(), body,
                                 floats == nullptr ? nullptr : floats->Take().buffer());
   }
   if (job_ != nullptr)
     return absl::InvalidArgumentError("replication: one stream described the job twice (origin)");
-  CAIRN_ASSIGN_OR_RETURN(job_, server_.OpenBackup(body.origin(), sink_));
+  CAIRN_ASSIGN_OR_RETURN(job_, hosted_.OpenBackup(body.origin(), sink_));
   v1::ReplicationAck answer;
   answer.set_replicated(item.number());
-  answer.set_keeper(server_.process());
+  answer.set_keeper(hosted_.process());
   sink_->Answer(answer);
   return absl::OkStatus();
 }

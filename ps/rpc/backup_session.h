@@ -12,17 +12,17 @@
 #include "absl/status/status.h"
 #include "cairn/v1/replicate.pb.h"
 #include "common/net/wire/frame.h"
-#include "ps/job/server.h"
+#include "ps/job/hosted_job.h"
 #include "ps/shard/accumulator.h"
 
 namespace cairn::ps {
 
 class BackupSession {
  public:
-  // `server` must outlive the session.
-  BackupSession(Server& server, std::shared_ptr<ReplicationSink> sink)
-      : server_(server), sink_(std::move(sink)) {}
-  ~BackupSession() { server_.BackupClosed(sink_.get()); }
+  // `hosted` must outlive the session.
+  BackupSession(HostedJob& hosted, std::shared_ptr<ReplicationSink> sink)
+      : hosted_(hosted), sink_(std::move(sink)) {}
+  ~BackupSession() { hosted_.BackupClosed(sink_.get()); }
 
   // An error ends the stream. ABORTED: this server has been promoted in place of the sender.
   // FAILED_PRECONDITION: this server has no backup of the sender's shard. CANCELLED: this stream no longer
@@ -33,7 +33,7 @@ class BackupSession {
   absl::Status Take(const v1::ReplicationHeader& header, net::Payload payload);
   absl::Status OnItem(const v1::ReplicationItem& item);
 
-  Server& server_;
+  HostedJob& hosted_;
   const std::shared_ptr<ReplicationSink> sink_;
   std::shared_ptr<ActiveJob> job_;  // set when the origin has arrived
   // The item that is being received.

@@ -36,10 +36,10 @@ absl::StatusOr<v1::ReplicationAck> Decode(const grpc::ByteBuffer& message) {
 class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public ReplicationSink {
  public:
-  static ServerStream* Start(Server& server) {
+  static ServerStream* Start(HostedJob& hosted) {
     auto stream = std::make_shared<ServerStream>();
     stream->self_ = stream;
-    stream->session_ = std::make_unique<BackupSession>(server, stream);
+    stream->session_ = std::make_unique<BackupSession>(hosted, stream);
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
@@ -156,8 +156,8 @@ class ClientStream final : public ReplicationStream, net::ClientStream<grpc::Byt
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(Server& server) {
-  return ServerStream::Start(server);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(HostedJob& hosted) {
+  return ServerStream::Start(hosted);
 }
 
 BackupDialer DialBackupByGrpc(net::Credentials credentials) {

@@ -21,7 +21,7 @@ class Sink final : public ps::ReplicationSink {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto script = fuzz::ParseText<fuzz::BackupScript>(data, size);
   fuzz::ServerPlayer player(0, /*host_index=*/1);
-  auto session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
+  auto session = std::make_unique<ps::BackupSession>(player.server().hosted_job(), std::make_shared<Sink>());
   for (const fuzz::ReplicationStep& step : script.steps()) {
     switch (step.what_case()) {
       case fuzz::ReplicationStep::kItem: {  // well-formed, so that most of it is read
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         break;
       }
       case fuzz::ReplicationStep::kAgain:
-        session = std::make_unique<ps::BackupSession>(player.server(), std::make_shared<Sink>());
+        session = std::make_unique<ps::BackupSession>(player.server().hosted_job(), std::make_shared<Sink>());
         break;
       case fuzz::ReplicationStep::kPromote: {
         bool answered = false;

@@ -31,7 +31,7 @@ void CheckLayout(const net::Layout& layout, absl::Span<const net::VariableInfo> 
 void ReadDeclared(const v1::ConnectResponse& server) {
   v1::CreateRequest create;
   *create.mutable_slices() = server.slices();
-  const auto declared = ps::ReadSlices(create);
+  const auto declared = ps::ReadSlices(create.slices());
   if (!declared.ok()) {
     FUZZ_CHECK(!declared.status().message().empty());
     return;

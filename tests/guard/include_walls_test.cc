@@ -74,6 +74,7 @@ TEST(IncludeWalls, EveryWallHolds) {
       {"ps/log/a.cc", "\"ps/replication/replicator.h\""},
       {"ps/shard/a.cc", "\"ps/replication/replicator.h\""},
       {"ps/shard/a.cc", "\"ps/job/server.h\""},
+      {"ps/members/a.cc", "\"ps/job/server.h\""},
       {"ps/job/a.cc", "\"ps/rpc/service.h\""},
       {"ps/policy/a.cc", "\"ps/log/sequencer.h\""},
       {"data/a.cc", "\"nn/model.h\""},

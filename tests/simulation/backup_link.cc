@@ -28,7 +28,7 @@ class ReplicationWire final : public Link,
     Up([this] {
       const auto server = fleet_.ForBackup(shard_, away_);
       if (server.ok()) {
-        session_ = std::make_unique<ps::BackupSession>(**server, shared_from_this());
+        session_ = std::make_unique<ps::BackupSession>((*server)->hosted_job(), shared_from_this());
       } else {
         End(server.status());
       }

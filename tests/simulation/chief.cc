@@ -10,7 +10,7 @@
 namespace cairn::simulation {
 namespace {
 
-constexpr double kReturn = 30;  // ps/job/server_members.cc
+constexpr double kReturn = 30;  // ps/members/job_members.cc
 
 }  // namespace
 

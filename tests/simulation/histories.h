@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ps/job/incarnation.h"
+#include "ps/members/incarnation.h"
 #include "tests/simulation/checker.h"
 
 namespace cairn::simulation {

@@ -67,7 +67,7 @@ class InProcessReplicationStream final : public ps::ReplicationStream {
  private:
   void CarryUp(DelayOptions delay) {
     if (server_ == nullptr) return;
-    ps::BackupSession session(*server_, wire_);
+    ps::BackupSession session(server_->hosted_job(), wire_);
     Delay wait(delay.seed, 0, delay.longest);
     while (const std::optional<ReplicationWire::Up> up = wire_->up.Pop()) {
       wait.Wait();

@@ -160,7 +160,8 @@ TEST_P(Replication, ARestartedServerBecomesTheBackupAndThenTheOtherMayBeKilled) 
   cluster.Restart(killed);
   const int before = (killed + GetParam().servers - 1) % GetParam().servers;
   Await([&] {  // its own shard, served by the other server, and the backup of the shard before it
-    return cluster.server(killed)->backup_in_sync() && cluster.backup_of(before)->backup_in_sync();
+    return cluster.server(killed)->hosted_job().backup_in_sync() &&
+           cluster.backup_of(before)->hosted_job().backup_in_sync();
   });
   train();
   cluster.Kill(other);

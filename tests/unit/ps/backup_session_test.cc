@@ -7,6 +7,7 @@
 #include "cairn/v1/policy.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/job/server.h"
 #include "ps/policy/policy_proto.h"
 #include "ps/replication/replicator.h"
 #include "tests/support/fake_clock.h"
@@ -71,12 +72,12 @@ class BackupSessionTest : public testing::Test {
   test::FakeClock clock_;
   Server server_;
   std::shared_ptr<QuietSink> sink_ = std::make_shared<QuietSink>();
-  BackupSession session_{server_, sink_};
+  BackupSession session_{server_.hosted_job(), sink_};
   uint64_t number_ = 0;
 };
 
 TEST_F(BackupSessionTest, TextBeforeTheOriginHasItsOwnLimit) {
-  BackupSession stranger(server_, sink_);
+  BackupSession stranger(server_.hosted_job(), sink_);
   v1::ReplicationHeader header;
   header.set_text(std::string(size_t{1} << 20, 't'));
   for (int i = 0; i < 16; ++i) ASSERT_EQ(stranger.OnFrame(header, {}), absl::OkStatus());
@@ -162,14 +163,14 @@ TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllComponents) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_EQ(Whole(), absl::OkStatus());
-  EXPECT_TRUE(server_.backup_in_sync());
+  EXPECT_TRUE(server_.hosted_job().backup_in_sync());
 }
 
 TEST_F(InSyncBackupTest, IsNotInSyncWithoutTheShardsState) {
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_THAT(Whole().message(),
               HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
-  EXPECT_FALSE(server_.backup_in_sync());
+  EXPECT_FALSE(server_.hosted_job().backup_in_sync());
 }
 
 TEST_F(InSyncBackupTest, IsNotInSyncWithoutTheSequencersState) {
@@ -191,7 +192,7 @@ TEST_F(InSyncBackupTest, IsNotInSyncAfterAFailure) {
   gradient.set_examples(1);
   EXPECT_THAT(Item(body).message(),
               HasSubstr("the backup of ps/0's shard failed: version 1 needs the push of worker 0"));
-  EXPECT_FALSE(server_.backup_in_sync());
+  EXPECT_FALSE(server_.hosted_job().backup_in_sync());
 }
 
 struct StrangeInput {
@@ -353,7 +354,7 @@ TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   header.mutable_item()->set_number(1);
   header.mutable_item()->set_text(body.SerializeAsString());
   const auto sink = std::make_shared<QuietSink>();
-  BackupSession session(server, sink);
+  BackupSession session(server.hosted_job(), sink);
   EXPECT_EQ(session.OnFrame(header, {}), absl::OkStatus());
   EXPECT_EQ(sink->replicated, 1u) << "this is a backup now";
   may_end.Open();

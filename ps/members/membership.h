@@ -6,7 +6,7 @@
 //         lease runs out   ▼ │ Join (new            │ Join
 //                       expired  incarnation)  ◄────┘
 //
-// Not thread-safe: guarded by the server's lock. The caller passes the time.
+// Not thread-safe: guarded by the lock of JobMembers. The caller passes the time.
 #pragma once
 
 #include <cstdint>

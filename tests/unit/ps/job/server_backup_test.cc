@@ -78,7 +78,7 @@ class PromotedServer : public testing::Test {
     Replicate(shard, 2);
     Replicate(members);
     Replicate(whole);
-    server_.BackupClosed(sink_.get());
+    server_.hosted_job().BackupClosed(sink_.get());
     server_.Promote({}, [](const absl::StatusOr<v1::PromoteResponse>& promoted) {
       EXPECT_EQ(promoted.status(), absl::OkStatus());
     });
@@ -110,7 +110,7 @@ class PromotedServer : public testing::Test {
   std::shared_ptr<Shard> shard_;
   Server server_;
   std::shared_ptr<DeafSink> sink_ = std::make_shared<DeafSink>();
-  BackupSession session_{server_, sink_};
+  BackupSession session_{server_.hosted_job(), sink_};
   uint64_t number_ = 0;
 };
 
@@ -150,7 +150,7 @@ class SinkWithOneMore final : public ReplicationSink {
   void Close(absl::Status) override {
     v1::ReplicationBody body;
     body.set_echo(1);
-    one_more_ = server_.OnReplicated(this, 2, body, nullptr);
+    one_more_ = server_.hosted_job().OnReplicated(this, 2, body, nullptr);
   }
   const absl::Status& one_more() const { return one_more_; }
 
@@ -172,7 +172,7 @@ TEST(BackupThatIsStopped, DoesNotReportAPromotion) {
   *origin.mutable_job() = ReplicatedJob(/*workers=*/1);
   for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.add_slices() = slice.ToProto();
   const auto sink = std::make_shared<SinkWithOneMore>(server);
-  ASSERT_EQ(server.OpenBackup(origin, sink).status(), absl::OkStatus());
+  ASSERT_EQ(server.hosted_job().OpenBackup(origin, sink).status(), absl::OkStatus());
   server.Shutdown();
   EXPECT_EQ(sink->one_more(),
             absl::CancelledError("ps/1 has no backup of ps/0's shard on this stream any more"));
@@ -270,7 +270,7 @@ TEST(ABackupThatNobodyServes, CreatesTheJobAgainWithANewIncarnation) {
   for (const net::Slice& slice : Vectors({{"a", 2}})) *origin.add_slices() = slice.ToProto();
   origin.set_incarnation(7);
   origin.set_epoch(1);
-  ASSERT_TRUE(server.OpenBackup(origin, std::make_shared<DeafSink>()).ok());
+  ASSERT_TRUE(server.hosted_job().OpenBackup(origin, std::make_shared<DeafSink>()).ok());
   v1::CreateRequest create;
   *create.mutable_job() = ReplicatedJob(/*workers=*/1);
   create.mutable_job()->set_generation(1);

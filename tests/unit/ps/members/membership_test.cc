@@ -1,4 +1,4 @@
-#include "ps/job/membership.h"
+#include "ps/members/membership.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,0 +1,47 @@
+// Checks a job before a server accepts it: its fields, its variables, and the memory that it needs. Pure
+// functions. Errors name the field or the variable.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
+#include "common/net/cluster/placement.h"
+#include "ps/shard/shard.h"
+
+namespace cairn::ps {
+
+// The memory that a job takes on a server. With V bytes of values on this server, S optimizer slots and
+// W workers:
+//
+//   needed = 2 V        the current values and the next version
+//          + S V        the optimizer slots
+//          + (W + 1) V  one gradient per worker, and one that is arriving
+//          + (1 + S) V  a snapshot: a version that is still read, and its slots
+//          + (3 + S) V  with ps_replication: mean gradients on their way to the backup, and a complete state
+//
+// If there is room for another (1 + S) V, the updates of a synchronous job are speculative
+// (speculative_update.h).
+//
+// With ps_replication a job may take half of the memory: the other half is for the backup of another shard.
+struct MemoryNeeds {
+  double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0;  // bytes
+  double total() const { return values + slots + gradients + snapshot + replication; }
+};
+MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
+
+// INVALID_ARGUMENT, naming the field, for an invalid job.
+absl::Status CheckJob(const v1::Job& job);
+// RESOURCE_EXHAUSTED if the names and shapes are too large. They do not count against --memory_limit, which
+// covers the values only.
+absl::Status CheckDescriptions(absl::Span<const net::Slice> slices);
+// INVALID_ARGUMENT if the optimizer takes norms and a slice divides a band: the sum over a divided band
+// depends on where it is divided.
+absl::Status CheckNorms(const Shard::Options& shard);
+// RESOURCE_EXHAUSTED if the memory needs exceed the limit, naming the limit and each of the needs. A mistake
+// of the chief, or a malicious request, must not make the server allocate more memory than there is.
+absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard);
+// Whether the job's updates are speculative: its rounds take all workers, its optimizer needs no norms, and
+// the memory has room for a version that may be discarded.
+bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard);
+
+}  // namespace cairn::ps

@@ -1,0 +1,32 @@
+// Replies to calls. A reply runs on any thread, outside all locks.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ps/job/active_job.h"
+
+namespace cairn::ps {
+
+template <typename Response>
+using Reply = absl::AnyInvocable<void(absl::StatusOr<Response>)>;
+
+// Replies now or, if `job` has a backup, when the backup has received everything that the answer reveals. An
+// error reveals nothing. `job` may be null.
+template <typename Response>
+void AnswerWhenReplicated(const std::shared_ptr<ActiveJob>& job, Reply<Response> reply,
+                          absl::StatusOr<Response> answer) {
+  if (!answer.ok() || job == nullptr || job->replicator() == nullptr) {
+    reply(std::move(answer));
+    return;
+  }
+  job->replicator()->WhenReplicated(
+      [reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
+        reply(lost.ok() ? std::move(answer) : absl::StatusOr<Response>(lost));
+      });
+}
+
+}  // namespace cairn::ps
