@@ -43,8 +43,8 @@ endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   # Turing, Ampere, Hopper; for Hopper also intermediate code, which the drivers of later GPUs compile. On a machine
-  # without a GPU, where the kernels will hardly be used, only intermediate code, which takes half the time to build: the
-  # driver of any GPU from Turing on compiles it when it first loads the kernels.
+  # without a GPU, where the kernels will hardly be used, only intermediate code, which takes half the time to build:
+  # the driver of any GPU from Turing on compiles it when it first loads the kernels.
   if(EXISTS /dev/nvidiactl)
     set(architectures "75-real;80-real;90")
   else()

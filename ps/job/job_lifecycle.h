@@ -57,7 +57,7 @@ class JobLifecycle {
   }
   // The job has its values, and waits until its backup is in sync.
   bool awaits_backup() const { return state_ == v1::STATE_INITIALISING && awaits_backup_; }
-  // What CONDITION_READY waits for.
+  // The event that CONDITION_READY waits for, for messages.
   std::string WhatReadyAwaits() const;
 
   // --- What callers may do ---

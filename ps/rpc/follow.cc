@@ -178,9 +178,9 @@ class LeaderStream final : public net::ClientStream<v1::FollowerMessage, v1::Lea
 // promoted backup.
 class LeaderLink final : public SequencerPort {
  public:
-  LeaderLink(std::vector<std::string> addresses, net::Credentials credentials, int index, int64_t epoch,
-             const v1::Job& job, std::shared_ptr<Shard> shard)
-      : addresses_(std::move(addresses)),
+  LeaderLink(int index, net::Credentials credentials, const v1::Job& job, std::shared_ptr<Shard> shard,
+             int64_t epoch)
+      : addresses_(AddressesOf(job)),
         credentials_(std::move(credentials)),
         index_(index),
         epoch_(epoch),
@@ -221,6 +221,12 @@ class LeaderLink final : public SequencerPort {
   }
 
  private:
+  static std::vector<std::string> AddressesOf(const v1::Job& job) {
+    std::vector<std::string> addresses = {job.servers(0)};
+    if (job.ps_replication() > 0) addresses.push_back(job.servers(1));
+    return addresses;
+  }
+
   void Send(v1::FollowerMessage message) {
     MutexLock lock(mutex_);
     // Without a stream, the report is sent after the next subscription.
@@ -238,21 +244,7 @@ class LeaderLink final : public SequencerPort {
     for (size_t attempt = 0;; ++attempt) {
       const size_t here = attempt % stubs.size();
       const TimePoint opened = std::chrono::steady_clock::now();
-      auto stream = std::make_shared<LeaderStream>(*stubs[here], *shard_);
-      v1::FollowerMessage subscribe;
-      subscribe.mutable_subscribe()->set_server(index_);
-      subscribe.mutable_subscribe()->set_run_id(run_id_);
-      subscribe.mutable_subscribe()->set_generation(generation_);
-      subscribe.mutable_subscribe()->set_next_index(shard_->next_index());
-      subscribe.mutable_subscribe()->set_epoch(epoch_);
-      stream->Send(std::move(subscribe));
-      {
-        MutexLock lock(mutex_);
-        if (stopping_) stream->Cancel();
-        stream_ = stream;
-      }
-      for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
-      if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
+      const std::shared_ptr<LeaderStream> stream = Subscribe(*stubs[here]);
       // The stream lasts as long as the job. It ends by keepalive if the peer is dead, by Cancel() below if
       // the peer's backup has been promoted, and by Cancel() in the destructor.
       while (!stream->AwaitEnd(std::chrono::steady_clock::now() + std::chrono::seconds(1))) {
@@ -260,15 +252,8 @@ class LeaderLink final : public SequencerPort {
         if (other != here && Leads(*stubs[other])) stream->Cancel();
       }
       const absl::Status result = stream->result();
-      // If ps/0 has forgotten entries that this server lacks, waiting does not help.
-      if (absl::IsFailedPrecondition(result)) {
-        shard_->Fail(absl::AbortedError(
-            absl::StrCat("ps/", index_, " has lost its position in the log: ", result.message())));
-        return;
-      }
-      if (absl::IsUnauthenticated(result) || absl::IsPermissionDenied(result)) {
-        shard_->Fail(
-            Annotate(result, absl::StrCat("ps/", index_, " was refused by ps/0 at ", addresses_[here])));
+      if (const absl::Status failure = CheckMayRetry(result, addresses_[here]); !failure.ok()) {
+        shard_->Fail(failure);
         return;
       }
       MutexLock lock(mutex_);
@@ -293,6 +278,39 @@ class LeaderLink final : public SequencerPort {
       }
       if (stopping_) return;
     }
+  }
+
+  // Opens a stream, subscribes to the log from the next entry on, and reports what has no answer yet.
+  std::shared_ptr<LeaderStream> Subscribe(v1::ParameterServer::Stub& stub) {
+    auto stream = std::make_shared<LeaderStream>(stub, *shard_);
+    v1::FollowerMessage subscribe;
+    subscribe.mutable_subscribe()->set_server(index_);
+    subscribe.mutable_subscribe()->set_run_id(run_id_);
+    subscribe.mutable_subscribe()->set_generation(generation_);
+    subscribe.mutable_subscribe()->set_next_index(shard_->next_index());
+    subscribe.mutable_subscribe()->set_epoch(epoch_);
+    stream->Send(std::move(subscribe));
+    {
+      MutexLock lock(mutex_);
+      if (stopping_) stream->Cancel();
+      stream_ = stream;
+    }
+    for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
+    if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
+    return stream;
+  }
+
+  // OK if another stream may succeed after one to `address` ended with `result`; otherwise the job's failure.
+  absl::Status CheckMayRetry(const absl::Status& result, const std::string& address) const {
+    // If ps/0 has forgotten entries that this server lacks, waiting does not help.
+    if (absl::IsFailedPrecondition(result)) {
+      return absl::AbortedError(
+          absl::StrCat("ps/", index_, " has lost its position in the log: ", result.message()));
+    }
+    if (absl::IsUnauthenticated(result) || absl::IsPermissionDenied(result)) {
+      return Annotate(result, absl::StrCat("ps/", index_, " was refused by ps/0 at ", address));
+    }
+    return absl::OkStatus();
   }
 
   // Whether the server at `stub` serves ps/0's shard of this job, and so runs the sequencer.
@@ -334,10 +352,7 @@ grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>* ServeFollower(S
 ActiveJob::LeaderConnector ConnectByGrpc(int index, net::Credentials credentials) {
   return [index, credentials = std::move(credentials)](const v1::Job& job, std::shared_ptr<Shard> shard,
                                                        int64_t epoch) {
-    std::vector<std::string> addresses = {job.servers(0)};
-    if (job.ps_replication() > 0) addresses.push_back(job.servers(1));
-    return std::make_unique<LeaderLink>(std::move(addresses), credentials, index, epoch, job,
-                                        std::move(shard));
+    return std::make_unique<LeaderLink>(index, credentials, job, std::move(shard), epoch);
   };
 }
 

@@ -88,7 +88,7 @@ TEST_F(StepGraphTest, AViewPassesItsGradientOn) {
   EXPECT_EQ(buffers->of(1), buffers->of(3));
 }
 
-TEST_F(StepGraphTest, OfTwoUsersTheLaterOneWritesAndTheEarlierOneAdds) {
+TEST_F(StepGraphTest, TheLaterOfTwoUsersWritesAndTheEarlierOneAdds) {
   // y = Add(b(a), a): in the backward pass, Add writes the gradient of a's output, and b adds to it.
   Load(R"({"class_name": "Functional", "config": {"name": "graph", "layers": [
       {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 3]},

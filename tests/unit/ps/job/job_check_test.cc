@@ -1,4 +1,4 @@
-// What a server checks before it accepts a job.
+// The checks of a server before it accepts a job.
 #include <cmath>
 #include <cstdint>
 #include <optional>

@@ -34,7 +34,7 @@ v1::Job ElasticJob() {
   return job;
 }
 
-// Of a job with worker/0 and worker/1, and leases of 10 s.
+// The members of a job with worker/0 and worker/1, and leases of 10 s.
 class JobMembersTest : public testing::Test {
  protected:
   bool Heartbeat(JobMembers& members, int worker, int now) {
