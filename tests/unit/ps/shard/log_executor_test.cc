@@ -1,6 +1,7 @@
 // The effects that the executor of a log emits, and its inputs besides those of the sequencer.
 #include "ps/shard/log_executor.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/mutex.h"
+#include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard.h"
@@ -180,6 +183,55 @@ TEST_F(LogExecutorTest, AnEntryWithoutItsPushFailsTheJobUnlessItIsAwaited) {
   EXPECT_EQ(shard_.failure().message(),
             "version 1 needs the push of worker 0 (incarnation 1), step 1, which this server does not have");
   EXPECT_THAT(sink_.effects, IsEmpty());
+}
+
+// Makes an update of each staged push at once, in the thread that has pushed.
+class AsynchronousPort final : public SequencerPort {
+ public:
+  explicit AsynchronousPort(Shard& shard) : shard_(shard) {}
+  void ReportStaged(const Gradient& gradient) override {
+    {
+      MutexLock lock(mutex_);
+      shard_.Append(
+          {.index = shard_.next_index(), .action = Apply{.version = ++version_, .contributors = {gradient}}});
+    }
+    shard_.Flush();
+  }
+  void ReportSums(Sums) override {}
+  void ReportExecuted(int64_t) override {}
+  void ReportWaiting(int64_t) override {}
+
+ private:
+  Shard& shard_;
+  Mutex mutex_;
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+TEST(LogExecutor, ThreadsPushReadAndExecuteAtTheSameTime) {
+  constexpr int kThreads = 4, kSteps = 100;
+  Shard shard({.slices = Vectors({{"a", 1}}), .optimizer = Sgd(1)});
+  AsynchronousPort port(shard);
+  shard.ConnectTo(&port);
+  std::atomic<int> accepted = 0;
+  std::vector<Thread> threads;
+  for (int worker = 0; worker < kThreads; ++worker) {
+    threads.emplace_back("pusher", [&, worker] {
+      for (int64_t step = 1; step <= kSteps; ++step) {
+        auto push =
+            shard.BeginPush({.gradient = {.key = {worker, 1, step}, .examples = 1}, .read_values = true});
+        EXPECT_EQ(push->AddChunk(At(0), Bytes({1})), absl::OkStatus());
+        shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) {
+          accepted += result.ok() && result->outcome == v1::OUTCOME_ACCEPTED;
+        });
+        shard.Read("", [](const absl::StatusOr<ReadResult>& result) { EXPECT_TRUE(result.ok()); });
+        (void)shard.load();
+      }
+    });
+  }
+  for (Thread& thread : threads) thread.Join();
+  EXPECT_EQ(accepted, kThreads * kSteps);
+  EXPECT_THAT(ToVector(shard.store().current()), ElementsAre(-kThreads * kSteps));
+  EXPECT_EQ(shard.load().queued, 0);
 }
 
 }  // namespace
