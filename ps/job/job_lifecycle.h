@@ -57,10 +57,10 @@ class JobLifecycle {
   }
   // The job has its values, and waits until its backup is in sync.
   bool awaits_backup() const { return state_ == v1::STATE_INITIALISING && awaits_backup_; }
-  // The event that CONDITION_READY waits for, for messages.
+  // The reason why CONDITION_READY does not hold yet.
   std::string WhatReadyAwaits() const;
 
-  // --- What callers may do ---
+  // --- Checks ---
   // UNAVAILABLE if this is a backup, or no longer serves the shard.
   absl::Status CheckServes() const;
   // The job, if it is READY or FINISHED. Otherwise its failure or, if the client must first wait for
