@@ -259,9 +259,18 @@ void ActiveJob::StartReplicating() {
 std::string ActiveJob::ReasonToDrop() {
   if (replicator_ == nullptr) return "";
   if (std::string fenced = replicator_->fenced(); !fenced.empty()) return fenced;
-  std::vector<std::string> gone;
+  std::vector<PushKey> dead;
   for (const PushKey& key : shard_->Missing()) {
-    if (!members_.IsLive(key.worker, key.incarnation)) gone.push_back(members_.NameOf(key.worker));
+    if (!members_.IsLive(key.worker, key.incarnation)) dead.push_back(key);
+  }
+  if (dead.empty()) return "";
+  // A worker may have sent its push and left in the meantime. A push that is still missing will not come.
+  const std::vector<PushKey> missing = shard_->Missing();
+  std::vector<std::string> gone;
+  for (const PushKey& key : dead) {
+    if (std::find(missing.begin(), missing.end(), key) != missing.end()) {
+      gone.push_back(members_.NameOf(key.worker));
+    }
   }
   if (gone.empty()) return "";
   return absl::StrCat("an update needs gradients of ", absl::StrJoin(gone, ", "), ", lost with ps/",

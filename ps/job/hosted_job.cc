@@ -44,13 +44,14 @@ HostedJob::View HostedJob::view() const {
 
 std::shared_ptr<ActiveJob> HostedJob::Connect(const v1::ConnectRequest& request,
                                               v1::ConnectResponse& response) {
-  bool outdated;
+  std::shared_ptr<ActiveJob> outdated;
   {
     MutexLock lock(mutex_);
-    outdated = lifecycle_.IsOutdated(request);
+    if (lifecycle_.IsOutdated(request)) outdated = lifecycle_.job();
   }
-  if (outdated) {
-    Drop(absl::StrCat(request.client(), " reports that a backup has been promoted in place of ", shard()));
+  if (outdated != nullptr) {
+    Drop(*outdated,
+         absl::StrCat(request.client(), " reports that a backup has been promoted in place of ", shard()));
   }
   MutexLock lock(mutex_);
   lifecycle_.Describe(response);
@@ -147,11 +148,12 @@ void HostedJob::Fail(const absl::Status& failure, const ActiveJob* of) {
   if (job != nullptr) job->shard().Fail(failure);
 }
 
-void HostedJob::Drop(const std::string& why) {
+void HostedJob::Drop(const ActiveJob& of, const std::string& why) {
   std::shared_ptr<ActiveJob> job;
   std::shared_ptr<ReplicationSink> fed;
   {
     MutexLock lock(mutex_);
+    if (lifecycle_.job().get() != &of) return;
     auto dropped = lifecycle_.Drop();
     if (!dropped.has_value()) return;
     job = *std::move(dropped);
@@ -222,12 +224,12 @@ void HostedJob::AnswerWaiting() {
 absl::StatusOr<std::shared_ptr<ActiveJob>> HostedJob::OpenBackup(const v1::ReplicationOrigin& origin,
                                                                  std::shared_ptr<ReplicationSink> sink) {
   CAIRN_ASSIGN_OR_RETURN(std::vector<net::Slice> slices, ReadSlices(origin.slices()));
-  bool behind;
+  std::shared_ptr<ActiveJob> behind;
   {
     MutexLock lock(mutex_);
-    behind = lifecycle_.IsBehind(origin);
+    if (lifecycle_.IsBehind(origin)) behind = lifecycle_.job();
   }
-  if (behind) Drop(absl::StrCat("a backup has been promoted in place of ", shard()));
+  if (behind != nullptr) Drop(*behind, absl::StrCat("a backup has been promoted in place of ", shard()));
   std::shared_ptr<ActiveJob> job, replaced;  // destroyed outside the lock
   std::shared_ptr<ReplicationSink> old;
   {
@@ -339,7 +341,7 @@ void HostedJob::TickReplication(const std::shared_ptr<ActiveJob>& job) {
   if (reason.empty()) {
     job->ReportWaiting();
   } else {
-    Drop(reason);
+    Drop(*job, reason);
   }
 }
 

@@ -129,8 +129,8 @@ class HostedJob {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<int64_t> PromoteLocked(const v1::PromoteRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Forgets the job, as if the process had just started.
-  void Drop(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Forgets the job, as if the process had just started, unless another job has replaced it.
+  void Drop(const ActiveJob& of, const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ActiveJob::Host host_;
   const uint64_t process_;

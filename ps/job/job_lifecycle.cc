@@ -182,7 +182,8 @@ void JobLifecycle::Promote(int64_t epoch, TimePoint now) {
 }
 
 void JobLifecycle::AnnounceCancel(TimePoint now) {
-  cancel_announced_at_ = now;
+  // A repeated announcement must not make the failure that an earlier one explains look older than it.
+  if (state_ != v1::STATE_FAILED) cancel_announced_at_ = now;
 }
 
 bool JobLifecycle::Finish(bool cancelled) {

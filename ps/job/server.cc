@@ -172,7 +172,7 @@ void Server::Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> rep
   }
   view.job->members().SendToBackup(request.worker());
   if (request.reason() == v1::LEAVE_REASON_FAILED) {
-    hosted_.Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())));
+    hosted_.Fail(absl::InternalError(absl::StrCat(task, " failed: ", request.message())), view.job.get());
   }
   AnswerWhenReplicated<v1::LeaveResponse>(view.job, std::move(reply), v1::LeaveResponse());
 }

@@ -45,7 +45,8 @@ bool Membership::Heartbeat(int worker, uint64_t incarnation, int64_t step, TimeP
   if (found == members_.end()) return false;
   Member& member = found->second;
   if (member.incarnation != incarnation || member.state != State::kLive) return false;
-  member.last_heard = now;
+  // `now` may be older than a pause of this process, after which all members count as heard.
+  member.last_heard = std::max(member.last_heard, now);
   member.step = step;
   member.heard_since = true;
   member.stream_broke = false;

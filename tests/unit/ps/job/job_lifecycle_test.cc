@@ -200,6 +200,16 @@ TEST_F(JobLifecycleTest, AnAnnouncedCancellationOutweighsTheMembersReport) {
   EXPECT_EQ(lifecycle_.Ended(At(1), /*all_left=*/true), ExitCode::kDone);
 }
 
+TEST_F(JobLifecycleTest, ARepeatedAnnouncementDoesNotMakeTheCancellationAFailure) {
+  MakeReady();
+  lifecycle_.AnnounceCancel(At(0));
+  lifecycle_.Fail(absl::InternalError("worker/0 failed: the job was cancelled"), At(1));
+  lifecycle_.AnnounceCancel(At(2));
+  EXPECT_EQ(lifecycle_.Ended(At(2), /*all_left=*/true), std::nullopt);
+  EXPECT_TRUE(lifecycle_.Finish(/*cancelled=*/true));
+  EXPECT_EQ(lifecycle_.Ended(At(2), /*all_left=*/true), ExitCode::kDone);
+}
+
 TEST_F(JobLifecycleTest, AFailureLongAfterAnAnnouncementIsAFailure) {
   MakeReady();
   lifecycle_.AnnounceCancel(At(0));

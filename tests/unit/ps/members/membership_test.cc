@@ -89,6 +89,13 @@ TEST_F(MembershipTest, OnlyTheNewestIncarnationKeepsTheLease) {
   EXPECT_FALSE(members_.Heartbeat(2, 1, 0, At(2))) << "never joined";
 }
 
+TEST_F(MembershipTest, AHeartbeatFromBeforeAPauseOfTheServerDoesNotShortenTheLease) {
+  members_.Join(1, 0, At(0));
+  members_.HearAll(At(20));  // the server has been paused
+  EXPECT_TRUE(members_.Heartbeat(1, 1, 3, At(1)));
+  EXPECT_TRUE(members_.ExpireOlderThan(At(10)).empty());
+}
+
 TEST_F(MembershipTest, ALeaseExpiresOnceAndForGood) {
   members_.Join(0, 0, At(0));
   members_.Join(1, 0, At(0));
