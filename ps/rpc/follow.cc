@@ -15,7 +15,7 @@
 #include "common/net/grpc/unreachable.h"
 #include "common/system/thread.h"
 #include "ps/log/follow_proto.h"
-#include "ps/shard/received_decision.h"
+#include "ps/rpc/received_decision.h"
 
 namespace cairn::ps {
 namespace {

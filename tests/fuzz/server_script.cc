@@ -8,7 +8,7 @@
 
 #include "common/net/wire/frame.h"
 #include "ps/log/follow_proto.h"
-#include "ps/shard/received_decision.h"
+#include "ps/rpc/received_decision.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cairn::fuzz {

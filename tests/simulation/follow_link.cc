@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ps/log/follow_proto.h"
-#include "ps/shard/received_decision.h"
+#include "ps/rpc/received_decision.h"
 
 namespace cairn::simulation {
 namespace {

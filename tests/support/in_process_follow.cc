@@ -6,7 +6,7 @@
 
 #include "common/system/thread.h"
 #include "ps/log/follow_proto.h"
-#include "ps/shard/received_decision.h"
+#include "ps/rpc/received_decision.h"
 
 namespace cairn::test {
 

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/shard/received_decision.h"
+#include "ps/rpc/received_decision.h"
 #include "ps/shard/shard.h"
 
 namespace cairn::ps {

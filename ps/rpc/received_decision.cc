@@ -1,4 +1,4 @@
-#include "ps/shard/received_decision.h"
+#include "ps/rpc/received_decision.h"
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
