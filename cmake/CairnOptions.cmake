@@ -81,7 +81,8 @@ set(CAIRN_MESSAGE_HEADERS
   <cairn/v1/session.pb.h>)
 
 # cairn_library(NAME SOURCES... [PUBLIC libs...] [PRIVATE libs...] [OWN_OPTIONS])
-# OWN_OPTIONS: the library has its own compiler options, so it cannot use the precompiled headers.
+# OWN_OPTIONS: the library has its own compiler options, so it cannot use the precompiled headers, with which GCC takes
+# the options that they were compiled with: -ffp-contract=off would have no effect.
 function(cairn_library name)
   cmake_parse_arguments(ARG "OWN_OPTIONS" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})

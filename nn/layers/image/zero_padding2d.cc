@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
-#include "nn/layers/convolution/conv_config.h"
+#include "nn/layers/image/conv_config.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 

@@ -5,7 +5,7 @@
 #include "common/core/status.h"
 #include "kernels/ops.h"
 #include "kernels/window.h"
-#include "nn/layers/convolution/conv_config.h"
+#include "nn/layers/image/conv_config.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 

@@ -3,7 +3,7 @@
 
 #include "common/core/status.h"
 #include "kernels/ops.h"
-#include "nn/layers/convolution/conv_layer.h"
+#include "nn/layers/image/conv_layer.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 

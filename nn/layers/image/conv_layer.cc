@@ -1,4 +1,4 @@
-#include "nn/layers/convolution/conv_layer.h"
+#include "nn/layers/image/conv_layer.h"
 
 #include "common/core/status.h"
 #include "nn/layers/layer_ops.h"

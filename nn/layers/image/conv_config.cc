@@ -1,4 +1,4 @@
-#include "nn/layers/convolution/conv_config.h"
+#include "nn/layers/image/conv_config.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "nn/layer/layer.h"
-#include "nn/layers/convolution/conv_config.h"
+#include "nn/layers/image/conv_config.h"
 
 namespace cairn::nn {
 
