@@ -62,7 +62,7 @@ class ServerSteps final : public StepExchange {
   // The assigned work item, from ps/0's last answer to a join, a step or AwaitWork().
   const v1::Work& work() const override { return work_; }
 
-  // `gradients` must stay valid until the step has been finished or this object is destroyed. `position`: the
+  // `gradients` must stay valid until the step has been finished, or until Drop(). `position`: the
   // number of batches of its share of the data that the worker has finished, this one included; with dynamic
   // sharding, the number of the first example of the work item (PushBegin.position). Finish() reopens broken
   // streams and repeats their pushes until the step's time limit: StepPushes::Finish().

@@ -61,8 +61,8 @@ class StepExchange {
   virtual const v1::Work& work() const = 0;
 
   // Begins a step with `gradients`, parallel to parameters(), of `examples` examples. `gradients` must stay
-  // valid until Step::Finish() has returned, and must not change once announced. `position`: the worker's
-  // position in the data after this batch.
+  // valid until Step::Finish() has returned or the worker has left, and must not change once announced.
+  // `position`: the worker's position in the data after this batch.
   virtual Step& BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) = 0;
   // Whether the workers' devices sum gradients among themselves, since the worker joined. If so, steps begin
   // with BeginStepOnDevice(): `gradients` are in the memory of this worker's device and undefined after the

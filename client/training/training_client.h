@@ -77,7 +77,10 @@ class TrainingClient final : public Membership {
   bool CanReconnectAfter(const absl::Status& failure) const override;
   void Interrupt(absl::Status reason) override { job_.Interrupt(std::move(reason)); }
   // Notifies the servers, within a few seconds.
-  void Leave(v1::LeaveReason reason, const std::string& message) override { job_.Leave(reason, message); }
+  void Leave(v1::LeaveReason reason, const std::string& message) override {
+    job_.Leave(reason, message);
+    steps_.Drop();  // the caller may free the gradients of a step that it has not finished
+  }
   // If the job may still be rolled back (Job.restorable), waits for the end of training: see
   // client::AwaitEnd(), with the step's time limit as `patience`.
   absl::Status AwaitEnd() override;

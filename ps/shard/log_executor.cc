@@ -117,8 +117,8 @@ std::optional<LogExecutor::Pending> LogExecutor::Next() {
 // finds `executing_` false, and executes the entry.
 bool LogExecutor::WaitsForPushes() {
   const auto* pending = std::get_if<PendingEntry>(&queue_.front());
-  if (pending == nullptr || !awaits_missing_ || parts_.updater.HasMean(VersionOf(pending->entry)))
-    return false;
+  if (pending == nullptr || !awaits_missing_ || pending->mean.has_value()) return false;
+  if (parts_.updater.HasMean(VersionOf(pending->entry))) return false;
   return !parts_.pushes.AwaitMissing(ContributorsOf(pending->entry)).empty() && parts_.pushes.failure().ok();
 }
 

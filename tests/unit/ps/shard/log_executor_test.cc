@@ -164,6 +164,18 @@ TEST_F(LogExecutorTest, ExecutesAnEntryWithTheMeanThatComesWithIt) {
   EXPECT_THAT(sink_.effects, ElementsAre("entry 1", "entry 2")) << "the mean is not new";
 }
 
+TEST_F(LogExecutorTest, AnEntryThatHasItsMeanDoesNotWaitForMissingPushes) {
+  auto mean = std::make_shared<AlignedBuffer>(2);
+  mean->data()[0] = 3;
+  mean->data()[1] = 4;
+  ASSERT_EQ(shard_.AppendWithMean(TheMeasure(), UpdateMean{1, mean}), absl::OkStatus());
+  ASSERT_EQ(shard_.AppendWithMean(TheApply(), std::nullopt), absl::OkStatus());
+  shard_.AwaitMissingPushes();  // a promotion between the arrival of the entries and their execution
+  shard_.Flush();
+  EXPECT_THAT(shard_.Missing(), IsEmpty());
+  EXPECT_THAT(ToVector(shard_.store().current()), ElementsAre(-3, -4));
+}
+
 TEST_F(LogExecutorTest, RefusesAnEntryOutOfOrder) {
   LogEntry later = TheMeasure();
   later.index = 2;
