@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps/job/active_job.h"
+#include "ps/shard/effect_sink.h"
 
 namespace cairn::ps {
 
@@ -23,10 +23,7 @@ void AnswerWhenReplicated(const std::shared_ptr<ActiveJob>& job, Reply<Response>
     reply(std::move(answer));
     return;
   }
-  job->replicator()->WhenReplicated(
-      [reply = std::move(reply), answer = std::move(answer)](const absl::Status& lost) mutable {
-        reply(lost.ok() ? std::move(answer) : absl::StatusOr<Response>(lost));
-      });
+  job->replicator()->WhenReplicated(Answered<Response>(std::move(reply), std::move(answer)));
 }
 
 }  // namespace cairn::ps

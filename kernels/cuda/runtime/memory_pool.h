@@ -1,7 +1,7 @@
 // The memory of one device: slabs from the driver, which are split into blocks. Allocating a slab stalls the
 // device; allocating a block only costs a search. Used by the device's thread only.
 //
-// cudaMallocAsync() with a cudaMemPool would be 120 lines shorter, but cannot keep these promises: the limit
+// cudaMallocAsync() with a cudaMemPool would be shorter, but cannot keep these promises: the limit
 // counts all memory that was taken (maxSize needs CUDA 12.2; 12.0 is supported), --allow_growth chooses the
 // sizes of slabs, and where a request fails depends on the requests alone, which a test without a GPU checks.
 // A device may also lack memory pools (cudaDevAttrMemoryPoolsSupported).
