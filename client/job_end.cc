@@ -18,6 +18,9 @@ constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 // At the end of training, a lost server has this long to return. It then reports the end or is notified of
 // it.
 constexpr auto kReturnAtEnd = std::chrono::seconds(10);
+constexpr auto kReturnIfWorkersAreAwaited = std::chrono::seconds(60);
+// A single interval between two looks counts for at most this much silence.
+constexpr Duration kLongestLook = std::chrono::seconds(5);
 
 TimePoint Now() {
   return std::chrono::steady_clock::now();
@@ -40,21 +43,24 @@ absl::Status CheckGoesOn(const v1::ConnectResponse& described) {
   return described.state() == v1::STATE_FINISHED ? TrainingIsOver() : absl::OkStatus();
 }
 
-bool Silence::IsTheEnd(bool answered, TimePoint now) {
-  // A single interval between two calls counts for at most half of the limit.
-  const Duration looked = std::min<Duration>(now - std::exchange(looked_at_, now), kReturnAtEnd / 2);
-  silence_ = answered ? Duration::zero() : silence_ + looked;
-  return silence_ >= kReturnAtEnd;
+Duration SilenceLimit(const v1::Job& job) {
+  return job.wait_for_return() ? kReturnIfWorkersAreAwaited : kReturnAtEnd;
 }
 
-absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
+bool Silence::IsTheEnd(bool answered, TimePoint now) {
+  const Duration looked = std::min<Duration>(now - std::exchange(looked_at_, now), kLongestLook);
+  silence_ = answered ? Duration::zero() : silence_ + looked;
+  return silence_ >= limit_;
+}
+
+absl::Status AwaitEnd(Connection& connection, int worker, const EndLimits& limits,
                       absl::FunctionRef<absl::Status()> watch) {
   v1::WaitRequest request;
   request.set_condition(v1::CONDITION_OVER);
   request.set_worker(worker);
   request.set_wait_seconds(2);
   net::Backoff backoff(StreamOf(connection.options().task));
-  Silence silence(Now());
+  Silence silence(limits.silence, Now());
   TimePoint moved_at = Now();
   int64_t version = 0;  // the sum over all servers
   for (;;) {
@@ -76,7 +82,7 @@ absl::Status AwaitEnd(Connection& connection, int worker, Duration patience,
     const TimePoint now = Now();
     if (sum > version) moved_at = now;
     version = std::max(version, sum);
-    if (silence.IsTheEnd(answered, now) || now - moved_at > patience) return absl::OkStatus();
+    if (silence.IsTheEnd(answered, now) || now - moved_at > limits.unchanged) return absl::OkStatus();
     if (!waited.ok()) std::this_thread::sleep_for(backoff.Next());
   }
 }

@@ -62,8 +62,8 @@ bool TrainingClient::CanReconnectAfter(const absl::Status& failure) const {
 
 absl::Status TrainingClient::AwaitEnd() {
   if (!job_.learnt().job.restorable()) return absl::OkStatus();
-  return client::AwaitEnd(*connection_, job_.worker(), job_.step_timeout(),
-                          [this] { return job_.interruption(); });
+  const EndLimits limits = {.silence = SilenceLimit(job_.learnt().job), .unchanged = job_.step_timeout()};
+  return client::AwaitEnd(*connection_, job_.worker(), limits, [this] { return job_.interruption(); });
 }
 
 }  // namespace cairn::client

@@ -82,7 +82,7 @@ class TrainingClient final : public Membership {
     steps_.Drop();  // the caller may free the gradients of a step that it has not finished
   }
   // If the job may still be rolled back (Job.restorable), waits for the end of training: see
-  // client::AwaitEnd(), with the step's time limit as `patience`.
+  // client::AwaitEnd(); a version may stay unchanged for the step's time limit.
   absl::Status AwaitEnd() override;
 
  private:

@@ -282,7 +282,9 @@ void Workers::Leave(int w) {
         [](const auto&) {});
   }
   if (simulation_.setting.server_faults != ServerFaults::kNone) {
-    AwaitEnd(w, client::Silence(simulation_.clock.Now()));
+    v1::Job job;
+    job.set_wait_for_return(simulation_.setting.wait_for_return);
+    AwaitEnd(w, client::Silence(client::SilenceLimit(job), simulation_.clock.Now()));
   }
 }
 
