@@ -17,13 +17,13 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(30);
+constexpr Timeout kVariablesTimeout = std::chrono::seconds(30);
 // How often a call is attempted if other clients change the variables during it.
 constexpr int kTries = 5;
 
 // The time limit of a read or a write.
 Timeout LimitFor(const net::Extent& extent) {
-  return kCallTimeout + net::TimeForBytes(extent.count * static_cast<int64_t>(sizeof(float)));
+  return kVariablesTimeout + net::TimeForBytes(extent.count * static_cast<int64_t>(sizeof(float)));
 }
 
 template <typename Function>
@@ -131,7 +131,7 @@ absl::Status Client::Create(const std::string& name, const Shape& shape, absl::S
     *request.add_slices() = net::Slice{name, shape, 0, rows, 0}.ToProto();
     request.mutable_values()->Add(values.begin(), values.end());
     v1::CreateResponse response;
-    return connection_->stub(server).Call(request, &response, kCallTimeout);
+    return connection_->stub(server).Call(request, &response, kVariablesTimeout);
   });
 }
 

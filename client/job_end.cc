@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
@@ -14,17 +15,12 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 // At the end of training, a lost server has this long to return. It then reports the end or is notified of
 // it.
 constexpr auto kReturnAtEnd = std::chrono::seconds(10);
 constexpr auto kReturnIfWorkersAreAwaited = std::chrono::seconds(60);
 // A single interval between two looks counts for at most this much silence.
 constexpr Duration kLongestLook = std::chrono::seconds(5);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 }  // namespace
 
@@ -60,8 +56,8 @@ absl::Status AwaitEnd(Connection& connection, int worker, const EndLimits& limit
   request.set_worker(worker);
   request.set_wait_seconds(2);
   net::Backoff backoff(StreamOf(connection.options().task));
-  Silence silence(limits.silence, Now());
-  TimePoint moved_at = Now();
+  Silence silence(limits.silence, SteadyNow());
+  TimePoint moved_at = SteadyNow();
   int64_t version = 0;  // the sum over all servers
   for (;;) {
     v1::WaitResponse response;
@@ -79,7 +75,7 @@ absl::Status AwaitEnd(Connection& connection, int worker, const EndLimits& limit
       sum += described->version();
     }
     CAIRN_RETURN_IF_ERROR(watch());
-    const TimePoint now = Now();
+    const TimePoint now = SteadyNow();
     if (sum > version) moved_at = now;
     version = std::max(version, sum);
     if (silence.IsTheEnd(answered, now) || now - moved_at > limits.unchanged) return absl::OkStatus();
@@ -90,7 +86,7 @@ absl::Status AwaitEnd(Connection& connection, int worker, const EndLimits& limit
 absl::Status EndServers(Connection& connection) {
   absl::Status first;
   const auto finish = [&](int server, ServerStub& stub, Duration patience) {
-    const TimePoint deadline = Now() + patience;
+    const TimePoint deadline = SteadyNow() + patience;
     const std::string name = absl::StrCat("ps/", server, " at ", stub.address());
     net::Backoff backoff(StreamOf(connection.options().task));
     absl::Status status;
@@ -98,7 +94,7 @@ absl::Status EndServers(Connection& connection) {
       v1::FinishResponse response;
       status = stub.Call(v1::FinishRequest(), &response, kCallTimeout);
       // An unreachable server may be restarted, and would wait for work if it were not notified.
-      if (!absl::IsUnavailable(status) || Now() >= deadline) break;
+      if (!absl::IsUnavailable(status) || SteadyNow() >= deadline) break;
       std::this_thread::sleep_for(backoff.Next());
     }
     if (absl::IsUnavailable(status)) {

@@ -23,7 +23,6 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
 int64_t BytesOf(int64_t elements) {

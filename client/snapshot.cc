@@ -13,11 +13,7 @@
 #include "common/net/grpc/call_limit.h"
 
 namespace cairn::client {
-namespace {
-
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-
-}  // namespace
+namespace {}  // namespace
 
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/job_end.h"
 #include "client/this_process.h"
+#include "common/core/clock.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
@@ -15,13 +16,8 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr Timeout kLeaveTimeout = std::chrono::seconds(2);
 constexpr auto kLogEvery = std::chrono::seconds(10);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 }  // namespace
 
@@ -93,7 +89,7 @@ std::string JoinedJob::NextMarker() {
 }
 
 absl::Status JoinedJob::Persist(absl::FunctionRef<absl::Status()> attempt) {
-  const TimePoint start = Now();
+  const TimePoint start = SteadyNow();
   const TimePoint deadline = start + options_.step_timeout;
   TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task));
@@ -109,8 +105,8 @@ absl::Status JoinedJob::Persist(absl::FunctionRef<absl::Status()> attempt) {
     }
     const bool transient =
         IsWorthRepeating(status) || absl::IsDeadlineExceeded(status) || connection_.moves() != moves;
-    if (!transient || Now() >= deadline) return status;
-    if (Now() >= next_said) {
+    if (!transient || SteadyNow() >= deadline) return status;
+    if (SteadyNow() >= next_said) {
       next_said += kLogEvery;
       connection_.Report(
           absl::StrCat("trying again (", HowLong(start, options_.step_timeout), "): ", status.message()));

@@ -3,27 +3,20 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
 #include "common/net/grpc/unreachable.h"
 
 namespace cairn::client {
-namespace {
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
-
-}  // namespace
-
 absl::Status PushRepeats::Run(Wait wait, Repeat repeat) {
   net::Backoff backoff(StreamOf(options_.task));
-  TimePoint next_report = Now() + kLogEvery;
+  TimePoint next_report = SteadyNow() + kLogEvery;
   for (;;) {
     CAIRN_ASSIGN_OR_RETURN(const Unanswered unanswered, wait(&next_report));
     if (unanswered.failed.empty()) return absl::OkStatus();
-    if (Now() >= options_.deadline) return down_.ok() ? unanswered.failure : down_;
+    if (SteadyNow() >= options_.deadline) return down_.ok() ? unanswered.failure : down_;
     CAIRN_RETURN_IF_ERROR(CheckWorthRepeating(unanswered));
     Report(unanswered.failure);
     std::this_thread::sleep_for(backoff.Next());
@@ -43,8 +36,8 @@ absl::Status PushRepeats::CheckWorthRepeating(const Unanswered& unanswered) {
 }
 
 void PushRepeats::Report(const absl::Status& failure) {
-  if (Now() < next_complaint_) return;
-  next_complaint_ = Now() + kLogEvery;
+  if (SteadyNow() < next_complaint_) return;
+  next_complaint_ = SteadyNow() + kLogEvery;
   const std::string why =
       down_.ok() ? std::string(failure.message())
                  : absl::StrCat(down_.message(), " (",

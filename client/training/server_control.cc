@@ -14,7 +14,6 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 constexpr auto kBetweenSnapshots = std::chrono::milliseconds(100);
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
-
 int64_t TotalElements(const std::vector<net::VariableInfo>& variables) {
   int64_t total = 0;
   for (const net::VariableInfo& variable : variables) total += variable.shape.num_elements();

@@ -5,17 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 
 namespace cairn::client {
-namespace {
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
-
-}  // namespace
-
 ServerValues::ServerValues(Connection& connection, const Options& options)
     : connection_(connection),
       options_(options),
@@ -26,7 +19,7 @@ ServerValues::ServerValues(Connection& connection, const Options& options)
 
 absl::StatusOr<bool> ServerValues::Read(const LearntJob& job, const std::string& marker,
                                         v1::Encoding encoding) {
-  const int64_t asked = Wants(options_.trace) ? TraceNanos(Now()) : 0;
+  const int64_t asked = Wants(options_.trace) ? TraceNanos(SteadyNow()) : 0;
   CAIRN_ASSIGN_OR_RETURN(std::vector<Reading> readings, BeginReads(job, marker, encoding));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Done> ends, AwaitReads(readings, asked));
   std::vector<int64_t> versions;
@@ -84,7 +77,7 @@ absl::StatusOr<std::vector<v1::Done>> ServerValues::AwaitReads(std::vector<Readi
                               .index = server,
                               .name = "read",
                               .begin = asked,
-                              .end = TraceNanos(Now()),
+                              .end = TraceNanos(SteadyNow()),
                               .step = end->version()});
     }
     ends.push_back(*std::move(end));

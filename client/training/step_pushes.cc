@@ -1,7 +1,6 @@
 #include "client/training/step_pushes.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "client/job_end.h"
 #include "client/training/push_repeats.h"
 #include "client/transport/request.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/shared_memory/shared_buffer.h"
 #include "common/net/wire/codec.h"
@@ -19,10 +19,6 @@ namespace {
 
 // The limit of AwaitComing(), whose waits are not reported.
 constexpr auto kLongWait = PushRepeats::kLogEvery;
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 }  // namespace
 
@@ -154,7 +150,7 @@ void StepPushes::Send(int server) {
 }
 
 void StepPushes::End() {
-  deadline_ = Now() + options_.step_timeout;
+  deadline_ = SteadyNow() + options_.step_timeout;
   moves_at_end_ = connection_.moves();
   MutexLock lock(mutex_);
   for (int server = 0; server < connection_.num_servers(); ++server) {
@@ -203,7 +199,7 @@ absl::StatusOr<Unanswered> StepPushes::AwaitAnswersOrFailure(TimePoint* next_rep
       return absl::StrCat(connection_.NameOf(unanswered.waiting[0]),
                           round.empty() ? "" : "; the round waits for ", round);
     };
-    const TimePoint now = Now();
+    const TimePoint now = SteadyNow();
     if (now >= deadline_) return absl::DeadlineExceededError(absl::StrCat("no answer from ", waits_for()));
     if (now >= *next_report) {
       *next_report += PushRepeats::kLogEvery;
@@ -259,7 +255,7 @@ absl::Status StepPushes::Repeat(int server) {
 
 bool StepPushes::AwaitComing(int variable) {
   // Longer waits are left to Await(), which logs them and repeats pushes.
-  const TimePoint deadline = Now() + kLongWait;
+  const TimePoint deadline = SteadyNow() + kLongWait;
   const auto failure = [this] {
     if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a shard has moved");
     return options_.failure();

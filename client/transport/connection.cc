@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/clock.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
@@ -14,16 +15,11 @@
 namespace cairn::client {
 namespace {
 
-constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 // The time limit of a query to one of two hosts, if the other one may also have the answer.
 constexpr Timeout kProbe = std::chrono::seconds(1);
 constexpr auto kFirstTry = std::chrono::milliseconds(20);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr auto kLogEvery = std::chrono::seconds(10);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 }  // namespace
 
@@ -56,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(std::vector<std::un
 }
 
 absl::Status Connection::Reach() {
-  const TimePoint start = Now();
+  const TimePoint start = SteadyNow();
   const TimePoint deadline = start + options_.connect_timeout;
   TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
@@ -81,17 +77,17 @@ absl::Status Connection::Reach() {
     if (still.empty()) return absl::OkStatus();
     if (stopped()) return absl::CancelledError("stopped");
     unreached = std::move(still);
-    if (Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::UnavailableError(absl::StrCat(
           "not reached within ", std::chrono::duration_cast<std::chrono::seconds>(deadline - start).count(),
           " s: ", absl::StrJoin(reasons, "; ")));
     }
-    if (Now() >= next_said) {
+    if (SteadyNow() >= next_said) {
       next_said += kLogEvery;
       Report(absl::StrCat("waiting for ", absl::StrJoin(reasons, "; "), " (",
                           HowLong(start, options_.connect_timeout), ")"));
     }
-    std::this_thread::sleep_until(std::min<TimePoint>(deadline, Now() + backoff.Next()));
+    std::this_thread::sleep_until(std::min<TimePoint>(deadline, SteadyNow() + backoff.Next()));
   }
 }
 
@@ -111,7 +107,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Handshake(int server, bool away,
   request.set_epoch(known.epoch);
   request.set_epoch_seal(known.epoch_seal);
   v1::ConnectResponse response;
-  const TimePoint sent = Now();
+  const TimePoint sent = SteadyNow();
   CAIRN_RETURN_IF_ERROR(shard(server).at(away).Call(request, &response, timeout));
   NoteClock(server, sent, response.clock_unix_nanos());
   if (response.job().ps_replication() > 0) replicated_ = true;
@@ -131,7 +127,7 @@ void Connection::Settle(int server, const ShardSearch::Found& found, bool only_k
     if (settled.away == found.away) return;
     settled.away = found.away;
     ++settled.moves;
-    moved_at_[static_cast<size_t>(server)] = Now();
+    moved_at_[static_cast<size_t>(server)] = SteadyNow();
   }
   Report(
       absl::StrCat("the shard of ps/", server, " is served by ", settled.at(found.away).address(), " now"));
@@ -164,7 +160,7 @@ absl::Status Connection::Find(int server) {
 void Connection::NoteClock(int server, TimePoint sent, int64_t clock_unix_nanos) const {
   // If the shard has moved, the answer contains the clock of another task.
   if (options_.trace == nullptr || clock_unix_nanos == 0 || shard(server).away) return;
-  options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, Now(), clock_unix_nanos);
+  options_.trace->AddClockSample(absl::StrCat("ps/", server), sent, SteadyNow(), clock_unix_nanos);
 }
 
 absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
@@ -181,7 +177,7 @@ absl::StatusOr<v1::ConnectResponse> Connection::Describe(int server) {
 }
 
 absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
-  const TimePoint deadline = Now() + options_.connect_timeout;
+  const TimePoint deadline = SteadyNow() + options_.connect_timeout;
   net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
   std::vector<v1::ConnectResponse> responses;
   while (static_cast<int>(responses.size()) < num_servers()) {
@@ -190,7 +186,7 @@ absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
       responses.push_back(*std::move(response));
       continue;
     }
-    if (!IsTransient(response.status()) || Now() >= deadline) return response.status();
+    if (!IsTransient(response.status()) || SteadyNow() >= deadline) return response.status();
     if (stopped()) return absl::CancelledError("stopped");
     std::this_thread::sleep_for(backoff.Next());
   }
@@ -200,7 +196,7 @@ absl::StatusOr<std::vector<v1::ConnectResponse>> Connection::DescribeAll() {
 absl::StatusOr<v1::WaitResponse> Connection::WaitUntil(const Awaited& awaited,
                                                        absl::FunctionRef<absl::Status()> watch) {
   const int server = awaited.server;
-  const TimePoint start = Now();
+  const TimePoint start = SteadyNow();
   const TimePoint deadline = start + awaited.timeout;
   TimePoint next_said = start + kLogEvery;
   net::Backoff backoff(StreamOf(options_.task), kFirstTry, kLongestPause);
@@ -222,12 +218,12 @@ absl::StatusOr<v1::WaitResponse> Connection::WaitUntil(const Awaited& awaited,
     }
     CAIRN_RETURN_IF_ERROR(watch());
     if (stopped()) return absl::CancelledError("stopped");
-    if (Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::UnavailableError(
           absl::StrCat("waited ", std::chrono::duration_cast<std::chrono::seconds>(awaited.timeout).count(),
                        " s for ", missing));
     }
-    if (Now() >= next_said) {
+    if (SteadyNow() >= next_said) {
       next_said += kLogEvery;
       Report(absl::StrCat("waiting for ", missing, " (", HowLong(start, awaited.timeout), ")"));
     }
@@ -236,14 +232,14 @@ absl::StatusOr<v1::WaitResponse> Connection::WaitUntil(const Awaited& awaited,
 
 Duration Connection::AwayFor(int server) const {
   MutexLock lock(mutex_);
-  return away(server) ? Now() - moved_at_[static_cast<size_t>(server)] : Duration::zero();
+  return away(server) ? SteadyNow() - moved_at_[static_cast<size_t>(server)] : Duration::zero();
 }
 
 std::string HowLong(TimePoint start, Duration limit) {
   const auto seconds = [](Duration duration) {
     return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
   };
-  return absl::StrCat(seconds(Now() - start), " of at most ", seconds(limit), " s");
+  return absl::StrCat(seconds(SteadyNow() - start), " of at most ", seconds(limit), " s");
 }
 
 std::string Connection::NameOf(int server) const {

@@ -20,6 +20,8 @@
 namespace cairn::client {
 
 using Timeout = std::chrono::milliseconds;
+// For a call that a server answers at once.
+inline constexpr Timeout kCallTimeout = std::chrono::seconds(10);
 
 // Receives what arrives on a stream. Called one call at a time, by threads of the transport or in
 // ReceiveUntil(); must not block.

@@ -15,6 +15,10 @@ inline double ToSeconds(Duration duration) {
 inline Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
+// The monotonic time, where no test replaces the clock.
+inline TimePoint SteadyNow() {
+  return std::chrono::steady_clock::now();
+}
 // Wall-clock time in seconds since 1970.
 inline double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -28,7 +32,7 @@ class Clock {
 
 class SteadyClock final : public Clock {
  public:
-  TimePoint Now() const override { return std::chrono::steady_clock::now(); }
+  TimePoint Now() const override { return SteadyNow(); }
 };
 
 }  // namespace cairn

@@ -1,5 +1,6 @@
 #include "common/core/one_line.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -28,6 +29,10 @@ std::string OneLine(absl::string_view text) {
   }
   if (dropped > 0) absl::StrAppend(&line, "... (", dropped, " more bytes)");
   return line;
+}
+
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
 }
 
 }  // namespace cairn

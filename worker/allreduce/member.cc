@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/this_process.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
 #include "common/net/grpc/grpc_util.h"
@@ -17,10 +18,6 @@ constexpr auto kLogEvery = std::chrono::seconds(10);
 // How often a waiting call checks whether to end.
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
 constexpr Duration kBeatEvery = std::chrono::seconds(1);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 std::vector<int64_t> BeginsOf(const std::vector<net::VariableInfo>& variables) {
   std::vector<int64_t> begins;
@@ -70,7 +67,7 @@ Member::Member(Options options, std::unique_ptr<RingPeer> right)
                           const std::shared_ptr<const void>& owner) {
                      right_.Send(ring_epoch, header, payload, owner);
                    }}),
-      last_beat_(Now()) {
+      last_beat_(SteadyNow()) {
   CAIRN_CHECK(right_.exists() == (workers() > 1));
   if (!right_.exists()) return;
   beats_ = std::make_unique<Ticker>("ring-beat", std::min<Duration>(kBeatEvery, options_.lease / 4),
@@ -148,13 +145,13 @@ absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& min
       MutexLock lock(mutex_);
       if (!ended_.ok()) return ended_;
     }
-    if (Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::UnavailableError(absl::StrCat("the workers could not form a ring within their limit: ",
                                                  agreement.status().message()));
     }
     MutexLock lock(mutex_);
-    const TimePoint wake = Now() + backoff.Next();
-    while (Now() < wake && ended_.ok()) changed_.WaitUntil(mutex_, wake);
+    const TimePoint wake = SteadyNow() + backoff.Next();
+    while (SteadyNow() < wake && ended_.ok()) changed_.WaitUntil(mutex_, wake);
   }
 }
 
@@ -184,7 +181,7 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoi
                              .wait =
                                  [&](TimePoint until) {
                                    MutexLock lock(mutex_);
-                                   while (Now() < until && Fault(ring_epoch).ok())
+                                   while (SteadyNow() < until && Fault(ring_epoch).ok())
                                      changed_.WaitUntil(mutex_, until);
                                  }});
 }
@@ -205,17 +202,18 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingSta
   // keep and pass on.
   if (right_.exists()) right_.Open(mine);
   AddState(ring_epoch, mine);
-  TimePoint log_at = Now() + kLogEvery;
+  TimePoint log_at = SteadyNow() + kLogEvery;
   while (Fault(ring_epoch).ok() && !states_.agreement().has_value()) {
     const std::string wanted = left_.connected()
                                    ? absl::StrCat("all workers; not heard from: ", states_.Missing())
                                    : absl::StrCat(name(left()), " to connect");
-    if (Now() >= deadline) return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
-    if (Now() >= log_at) {
+    if (SteadyNow() >= deadline)
+      return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
+    if (SteadyNow() >= log_at) {
       if (options_.say) options_.say(absl::StrCat("waiting for ", wanted));
       log_at += kLogEvery;
     }
-    changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
+    changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, SteadyNow() + kLookEvery));
   }
   CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
   return *states_.agreement();
@@ -237,12 +235,12 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
   }
   MutexLock lock(mutex_);
   while (Fault(agreement.ring_epoch).ok() && states_.received() < options_.state_size) {
-    if (Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the values of ", name(agreement.source),
                                                       " have not arrived in time: ", states_.received(),
                                                       " of ", options_.state_size));
     }
-    changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, Now() + kLookEvery));
+    changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, SteadyNow() + kLookEvery));
   }
   CAIRN_RETURN_IF_ERROR(Fault(agreement.ring_epoch));
   return std::shared_ptr<const AlignedBuffer>(states_.values());
@@ -261,7 +259,7 @@ void Member::Complete() {
 }
 
 void Member::Leave(const absl::Status& why, Duration limit) {
-  const TimePoint deadline = Now() + limit;
+  const TimePoint deadline = SteadyNow() + limit;
   int64_t ring_epoch;
   bool complete;
   {
@@ -275,7 +273,7 @@ void Member::Leave(const absl::Status& why, Duration limit) {
   const auto heard = [this, complete]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return right_.closed() || (complete && right_.bye() && left_.bye());
   };
-  while (!heard() && Now() < deadline) changed_.WaitUntil(mutex_, deadline);
+  while (!heard() && SteadyNow() < deadline) changed_.WaitUntil(mutex_, deadline);
 }
 
 void Member::Beat() {
@@ -283,7 +281,7 @@ void Member::Beat() {
   std::string lost;
   {
     MutexLock lock(mutex_);
-    const TimePoint now = Now();
+    const TimePoint now = SteadyNow();
     // This process was suspended: what arrived meanwhile has not been read yet.
     if (now - std::exchange(last_beat_, now) > options_.lease / 2) left_.Hear(now);
     ring_epoch = ring_epoch_;

@@ -5,17 +5,14 @@
 #include <thread>
 #include <utility>
 
+#include "common/core/clock.h"
 #include "worker/peer/chunks.h"
 
 namespace cairn::allreduce {
 namespace {
 
 // How long a neighbour has to receive the reason why a ring epoch is over.
-constexpr auto kLastWords = std::chrono::seconds(1);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
+constexpr auto kFarewellLimit = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -75,10 +72,10 @@ void RightNeighbour::Open(const v1::RingState& state) {
 
 void RightNeighbour::Retire() {
   if (outlet_ == nullptr) return;
-  const TimePoint limit = Now() + kLastWords;
+  const TimePoint limit = SteadyNow() + kFarewellLimit;
   {
     MutexLock lock(mutex_);
-    while (!outlet_->closed && Now() < limit) changed_.WaitUntil(mutex_, limit);
+    while (!outlet_->closed && SteadyNow() < limit) changed_.WaitUntil(mutex_, limit);
   }
   Close();
 }

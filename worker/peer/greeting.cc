@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/net/grpc/backoff.h"
 #include "common/net/grpc/unreachable.h"
@@ -14,16 +15,12 @@ namespace {
 constexpr auto kGreetTimeout = std::chrono::milliseconds(2000);
 constexpr auto kLogEvery = std::chrono::seconds(10);
 
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
-
 }  // namespace
 
 absl::StatusOr<v1::GreetResponse> GreetUntilAnswered(const Greeting& greeting) {
   net::Backoff backoff(greeting.request.incarnation(), std::chrono::milliseconds(20),
                        std::chrono::milliseconds(500));
-  TimePoint log_at = Now() + kLogEvery;
+  TimePoint log_at = SteadyNow() + kLogEvery;
   std::string why;
   for (;;) {
     CAIRN_RETURN_IF_ERROR(greeting.check());
@@ -37,14 +34,14 @@ absl::StatusOr<v1::GreetResponse> GreetUntilAnswered(const Greeting& greeting) {
     } else {
       return Annotate(status, greeting.name);
     }
-    if (Now() >= greeting.deadline) {
+    if (SteadyNow() >= greeting.deadline) {
       return absl::UnavailableError(absl::StrCat(greeting.name, " was not reached in time: ", why));
     }
-    if (Now() >= log_at) {
+    if (SteadyNow() >= log_at) {
       if (greeting.say) greeting.say(absl::StrCat("waiting for ", greeting.name, ": ", why));
       log_at += kLogEvery;
     }
-    greeting.wait(std::min<TimePoint>(greeting.deadline, Now() + backoff.Next()));
+    greeting.wait(std::min<TimePoint>(greeting.deadline, SteadyNow() + backoff.Next()));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "worker/split/stage_messages.h"
 
@@ -14,20 +15,8 @@ namespace {
 
 // The number of attempts at a batch before its failure is returned.
 constexpr int kMaxTries = 10;
-constexpr Duration kBeatEvery = std::chrono::seconds(1);
 // How long a stage worker has to learn that training is over.
 constexpr auto kToHear = std::chrono::seconds(5);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
-
-v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {
-  v1::StageTensorName tensor;
-  tensor.set_kind(kind);
-  tensor.set_index(index);
-  return tensor;
-}
 
 }  // namespace
 
@@ -45,7 +34,7 @@ StageLeader::StageLeader(Options options, const nn::Pipeline::Options& pipeline)
 
 absl::StatusOr<std::unique_ptr<StageLeader>> StageLeader::Create(Options options,
                                                                  nn::Pipeline::Options pipeline) {
-  const Duration beat_every = std::min<Duration>(kBeatEvery, options.links.lease / 4);
+  const Duration beat_every = BeatInterval(options.links.lease);
   std::unique_ptr<StageLeader> leader(new StageLeader(std::move(options), pipeline));
   pipeline.remote_stages = &leader->mailbox_;
   CAIRN_ASSIGN_OR_RETURN(leader->pipeline_, nn::Pipeline::Create(pipeline));
@@ -61,7 +50,7 @@ StageLeader::~StageLeader() {
 }
 
 absl::Status StageLeader::Reach() {
-  return links_.Reach(Now() + connect_timeout_);
+  return links_.Reach(SteadyNow() + connect_timeout_);
 }
 
 void StageLeader::FindNeeds() {
@@ -172,7 +161,7 @@ void StageLeader::BeginCall(const Batch& batch) {
   {
     MutexLock lock(mutex_);
     in_call_ = true;
-    call_began_ = Now();
+    call_began_ = SteadyNow();
     theirs_ = {};
     done_.assign(done_.size(), false);
   }
@@ -334,7 +323,7 @@ void StageLeader::Beat() {
   if (links_.stopped()) late = absl::CancelledError("stopped by a signal");
   {
     MutexLock lock(mutex_);
-    const bool overdue = in_call_ && Now() - call_began_ > step_timeout_;
+    const bool overdue = in_call_ && SteadyNow() - call_began_ > step_timeout_;
     for (size_t stage_worker = 0; overdue && stage_worker < done_.size(); ++stage_worker) {
       if (done_[stage_worker]) continue;
       late = absl::DeadlineExceededError(absl::StrCat(links_.name(stage_worker),
@@ -351,7 +340,7 @@ void StageLeader::End(const absl::Status& status) {
   const bool again = ExitCodeOf(status) == ExitCode::kRetryable || absl::IsCancelled(status);
   if (!again) {
     if (status.ok()) {
-      const absl::Status reached = links_.Reach(Now() + kToHear);
+      const absl::Status reached = links_.Reach(SteadyNow() + kToHear);
       if (!reached.ok()) {
         links_.Say(absl::StrCat("not all stage workers could be notified that training is over: ",
                                 reached.message()));

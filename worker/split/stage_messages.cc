@@ -1,11 +1,19 @@
 #include "worker/split/stage_messages.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include "common/net/data_channel/stream/stream.h"
 
 namespace cairn::split {
+
+v1::StageTensorName Named(v1::SplitKind kind, int index) {
+  v1::StageTensorName tensor;
+  tensor.set_kind(kind);
+  tensor.set_index(index);
+  return tensor;
+}
 
 std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values) {
   std::shared_ptr<float[]> copy(new float[values.size()]);
@@ -38,6 +46,10 @@ void SendBeat(allreduce::RingStream& stream) {
   v1::RingHeader header;
   header.mutable_beat();
   stream.Send(header, {}, nullptr);
+}
+
+Duration BeatInterval(Duration lease) {
+  return std::min<Duration>(std::chrono::seconds(1), lease / 4);
 }
 
 }  // namespace cairn::split

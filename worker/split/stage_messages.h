@@ -6,9 +6,12 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/all_reduce.pb.h"
+#include "common/core/clock.h"
 #include "worker/peer/link.h"
 
 namespace cairn::split {
+
+v1::StageTensorName Named(v1::SplitKind kind, int index = 0);
 
 // Copies values to memory that can be shared with the transport until they have been sent.
 std::shared_ptr<const float[]> CopyOf(absl::Span<const float> values);
@@ -20,5 +23,7 @@ void SendTensor(allreduce::RingStream& stream, v1::StageTensorName tensor, absl:
 
 void SendHeader(allreduce::RingStream& stream, const v1::SplitHeader& header);
 void SendBeat(allreduce::RingStream& stream);
+// Between two beats to a peer that counts this task as lost after a silence of `lease`.
+Duration BeatInterval(Duration lease);
 
 }  // namespace cairn::split

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "worker/split/stage_messages.h"
 #include "worker/split/stage_worker_inlet.h"
@@ -14,11 +15,6 @@ namespace {
 constexpr auto kLogEvery = std::chrono::seconds(10);
 // How often a waiting call checks whether to end.
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
-constexpr Duration kBeatEvery = std::chrono::seconds(1);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 void SendDone(allreduce::RingStream& leader, const absl::StatusOr<nn::Pipeline::Result>& result) {
   v1::SplitHeader header;
@@ -44,9 +40,9 @@ StageWorker::StageWorker(Options options, const nn::Pipeline::Options& pipeline)
         Send(tensor, values);
       }),
       inputs_(pipeline.model.inputs().size()),
-      heard_(Now()),
-      alone_since_(Now()),
-      last_beat_(Now()) {
+      heard_(SteadyNow()),
+      alone_since_(SteadyNow()),
+      last_beat_(SteadyNow()) {
   const auto elements = static_cast<size_t>(std::max<int64_t>(1, model_.num_parameters()));
   values_.reset(static_cast<float*>(std::calloc(elements, sizeof(float))));
   gradients_.reset(static_cast<float*>(std::calloc(elements, sizeof(float))));
@@ -60,9 +56,8 @@ absl::StatusOr<std::unique_ptr<StageWorker>> StageWorker::Create(Options options
   CAIRN_ASSIGN_OR_RETURN(stage_worker->pipeline_, nn::Pipeline::Create(pipeline));
   stage_worker->mailbox_.SetPipeline(stage_worker->pipeline_.get());
   stage_worker->FindNeeds();
-  stage_worker->beats_ =
-      std::make_unique<Ticker>("split-beat", std::min<Duration>(kBeatEvery, stage_worker->options_.lease / 4),
-                               [raw = stage_worker.get()] { raw->Beat(); });
+  stage_worker->beats_ = std::make_unique<Ticker>("split-beat", BeatInterval(stage_worker->options_.lease),
+                                                  [raw = stage_worker.get()] { raw->Beat(); });
   return stage_worker;
 }
 
@@ -106,14 +101,14 @@ absl::Status StageWorker::Serve() {
 
 absl::StatusOr<v1::SplitBegin> StageWorker::AwaitBatch() {
   MutexLock lock(mutex_);
-  TimePoint log_at = Now() + kLogEvery;
+  TimePoint log_at = SteadyNow() + kLogEvery;
   while (!over_.has_value()) {
     if (options_.stop && options_.stop()) return absl::CancelledError("stopped by a signal");
     if (begun_.has_value() && preceding_ == 0) {
       running_ = true;
       return *begun_;
     }
-    const TimePoint now = Now();
+    const TimePoint now = SteadyNow();
     if (link_ != nullptr) {
       log_at = now + kLogEvery;
     } else if (now > alone_since_ + options_.connect_timeout) {
@@ -210,7 +205,7 @@ void StageWorker::Beat() {
   bool silent = false;
   {
     MutexLock lock(mutex_);
-    const TimePoint now = Now();
+    const TimePoint now = SteadyNow();
     // After a suspension of this process, frames that arrived meanwhile have not been read yet. The stage
     // leader is not treated as silent then.
     if (now - std::exchange(last_beat_, now) > options_.lease / 2) heard_ = now;

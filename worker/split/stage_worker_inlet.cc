@@ -6,19 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "worker/split/stage_messages.h"
 
 namespace cairn::split {
 namespace {
 
 // A limit for the examples of a batch. A larger number could only serve to fill this process's memory.
 constexpr int64_t kMaxExamples = int64_t{1} << 20;
-
-v1::StageTensorName Named(v1::SplitKind kind, int index = 0) {
-  v1::StageTensorName tensor;
-  tensor.set_kind(kind);
-  tensor.set_index(index);
-  return tensor;
-}
 
 // The first difference between the two plans; empty: none.
 std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) {

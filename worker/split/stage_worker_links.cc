@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/net/grpc/grpc_util.h"
 #include "worker/peer/greeting.h"
@@ -12,10 +13,6 @@
 
 namespace cairn::split {
 namespace {
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 // Destroys the link when no other thread uses it.
 void DropLink(std::shared_ptr<StageWorkerLinks::Link> link) {
@@ -28,7 +25,7 @@ void DropLink(std::shared_ptr<StageWorkerLinks::Link> link) {
 }  // namespace
 
 StageWorkerLinks::StageWorkerLinks(Options options, Handler& handler)
-    : options_(std::move(options)), handler_(handler), last_beat_(Now()), links_(size()) {}
+    : options_(std::move(options)), handler_(handler), last_beat_(SteadyNow()), links_(size()) {}
 
 void StageWorkerLinks::SetStep(int64_t step) {
   MutexLock lock(mutex_);
@@ -114,7 +111,7 @@ absl::StatusOr<std::shared_ptr<StageWorkerLinks::Link>> StageWorkerLinks::Open(s
 absl::Status StageWorkerLinks::OnFrame(Link& link, const v1::RingHeader& header, net::Payload payload) {
   {
     MutexLock lock(mutex_);
-    link.heard_ = Now();
+    link.heard_ = SteadyNow();
     if (!link.lost_.ok()) return link.lost_;
   }
   return header.has_beat() ? absl::OkStatus() : handler_.OnFrame(link, header, payload);
@@ -140,7 +137,7 @@ void StageWorkerLinks::Beat() {
   std::vector<std::shared_ptr<Link>> links, silent;
   {
     MutexLock lock(mutex_);
-    const TimePoint now = Now();
+    const TimePoint now = SteadyNow();
     // After a suspension of this process, frames that arrived meanwhile have not been read yet. No link is
     // treated as silent then.
     const bool paused = now - std::exchange(last_beat_, now) > options_.lease / 2;
@@ -165,10 +162,10 @@ void StageWorkerLinks::SendLast(const v1::SplitHeader& header, Duration limit) {
   for (const auto& link : links) {
     if (link != nullptr) SendHeader(link->stream(), header);
   }
-  const TimePoint deadline = Now() + limit;
+  const TimePoint deadline = SteadyNow() + limit;
   MutexLock lock(mutex_);
   const auto ended = [](const auto& link) { return link == nullptr || !link->lost_.ok(); };
-  while (!std::all_of(links.begin(), links.end(), ended) && Now() < deadline)
+  while (!std::all_of(links.begin(), links.end(), ended) && SteadyNow() < deadline)
     changed_.WaitUntil(mutex_, deadline);
 }
 

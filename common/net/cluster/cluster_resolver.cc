@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/files.h"
 #include "common/core/json.h"
+#include "common/core/one_line.h"
 #include "common/core/status.h"
 #include "common/net/cluster/cluster_spec.h"
 #include "common/net/cluster/ignored_jobs.h"
@@ -23,10 +23,6 @@ struct PartialTask {
   std::string job;  // empty if not given
   std::optional<int> index;
 };
-
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
-}
 
 absl::StatusOr<std::string> CanonicalJob(absl::string_view name) {
   const std::string job = name == "master" ? "chief" : std::string(name);

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/json.h"
+#include "common/core/one_line.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
 
@@ -30,10 +30,6 @@ bool IsJobName(absl::string_view text) {
   if (text.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(text[0]))) return false;
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; });
-}
-
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
 }
 
 absl::Status Refuse(absl::string_view source, absl::string_view what) {

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/core/one_line.h"
 
 namespace cairn::net {
 namespace {
@@ -42,7 +43,7 @@ bool IsIpv4(const std::string& host) {
 }  // namespace
 
 absl::StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
-  const std::string quoted = absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
+  const std::string quoted = Quoted(text);
   const auto refuse = [&](const auto&... reason) {
     return absl::InvalidArgumentError(absl::StrCat(quoted, reason...));
   };
