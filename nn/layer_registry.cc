@@ -7,14 +7,14 @@
 namespace cairn::nn {
 namespace {
 
-struct Row {
+struct LayerRow {
   absl::string_view class_name;
   LayerMaker make;
   ByteUse bytes = ByteUse::kScaled;
 };
 
 // One row per layer, in alphabetical order. InputLayer has no row: it is the model's shape.
-constexpr Row kLayers[] = {
+constexpr LayerRow kLayers[] = {
     {"Activation", MakeActivation, ByteUse::kPasses},
     {"Add", MakeAdd, ByteUse::kPasses},
     {"Average", MakeAverage, ByteUse::kPasses},
@@ -51,21 +51,21 @@ constexpr Row kLayers[] = {
 }  // namespace
 
 LayerMaker FindLayer(absl::string_view class_name) {
-  for (const Row& row : kLayers) {
+  for (const LayerRow& row : kLayers) {
     if (row.class_name == class_name) return row.make;
   }
   return nullptr;
 }
 
 ByteUse ByteUseOf(absl::string_view class_name) {
-  for (const Row& row : kLayers) {
+  for (const LayerRow& row : kLayers) {
     if (row.class_name == class_name) return row.bytes;
   }
   return ByteUse::kScaled;
 }
 
 std::string SupportedLayers() {
-  return absl::StrCat("InputLayer, ", absl::StrJoin(kLayers, ", ", [](std::string* out, const Row& row) {
+  return absl::StrCat("InputLayer, ", absl::StrJoin(kLayers, ", ", [](std::string* out, const LayerRow& row) {
                         absl::StrAppend(out, row.class_name);
                       }));
 }

@@ -15,25 +15,25 @@ namespace {
 
 using kernels::LossKind;
 
-struct Option {
+struct LossOption {
   absl::string_view name;
   void (*set)(LossSpec& loss, double value);
 };
-constexpr Option kFromLogits = {"from_logits",
-                                [](LossSpec& loss, double value) { loss.from_logits = value != 0; }};
-constexpr Option kLabelSmoothing = {"label_smoothing",
-                                    [](LossSpec& loss, double value) { loss.label_smoothing = value; }};
-constexpr Option kDelta = {"delta", [](LossSpec& loss, double value) { loss.delta = value; }};
+constexpr LossOption kFromLogits = {"from_logits",
+                                    [](LossSpec& loss, double value) { loss.from_logits = value != 0; }};
+constexpr LossOption kLabelSmoothing = {"label_smoothing",
+                                        [](LossSpec& loss, double value) { loss.label_smoothing = value; }};
+constexpr LossOption kDelta = {"delta", [](LossSpec& loss, double value) { loss.delta = value; }};
 
-struct Row {
+struct LossRow {
   LossKind kind;
   absl::string_view class_name, function_name;
-  std::array<Option, 2> options{};
+  std::array<LossOption, 2> options{};
   absl::string_view short_name{};
 };
 
 // One row per loss.
-constexpr Row kLosses[] = {
+constexpr LossRow kLosses[] = {
     {LossKind::kSparseCategoricalCrossentropy,
      "SparseCategoricalCrossentropy",
      "sparse_categorical_crossentropy",
@@ -52,8 +52,8 @@ constexpr Row kLosses[] = {
     {LossKind::kHuber, "Huber", "huber", {kDelta}},
 };
 
-const Row* FindLoss(absl::string_view name) {
-  for (const Row& row : kLosses) {
+const LossRow* FindLoss(absl::string_view name) {
+  for (const LossRow& row : kLosses) {
     for (absl::string_view known : {row.class_name, row.function_name, row.short_name}) {
       if (!known.empty() && absl::EqualsIgnoreCase(name, known)) return &row;
     }
@@ -82,9 +82,9 @@ Shape WithoutOnes(const Shape& shape) {
 }  // namespace
 
 absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
-  const Row* row = FindLoss(loss.class_name);
+  const LossRow* row = FindLoss(loss.class_name);
   if (row == nullptr) {
-    const auto class_name = [](std::string* out, const Row& known) {
+    const auto class_name = [](std::string* out, const LossRow& known) {
       absl::StrAppend(out, known.class_name);
     };
     return absl::InvalidArgumentError(
@@ -96,7 +96,7 @@ absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
     if (name == "axis" && value == -1) continue;
     const auto* option = std::find_if(
         row->options.begin(), row->options.end(),
-        [&wanted = name](const Option& known) { return known.set != nullptr && known.name == wanted; });
+        [&wanted = name](const LossOption& known) { return known.set != nullptr && known.name == wanted; });
     if (option == row->options.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("loss ", row->class_name, ": ", name, " ", value, " is not supported"));
@@ -109,7 +109,7 @@ absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
 }
 
 absl::string_view ClassName(LossKind kind) {
-  for (const Row& row : kLosses) {
+  for (const LossRow& row : kLosses) {
     if (row.kind == kind) return row.class_name;
   }
   return "";

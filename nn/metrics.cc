@@ -17,7 +17,7 @@ namespace {
 using kernels::LossKind;
 
 // A numeric option. Values outside its range are not supported.
-struct Option {
+struct MetricOption {
   absl::string_view name;
   double smallest, largest;
   bool whole;
@@ -26,18 +26,19 @@ struct Option {
 constexpr void KeepDefault(MetricParams&, double) {}
 
 using Limits = std::numeric_limits<double>;
-constexpr Option kThreshold = {"threshold", Limits::lowest(), Limits::max(), false,
-                               [](MetricParams& params, double value) { params.threshold = value; }};
-constexpr Option kThresholds = {"thresholds", 0, 1, false, kThreshold.set};
-constexpr Option kK = {"k", 1, 1 << 24, true,
-                       [](MetricParams& params, double value) { params.k = static_cast<int64_t>(value); }};
-constexpr Option kNumThresholds = {
+constexpr MetricOption kThreshold = {"threshold", Limits::lowest(), Limits::max(), false,
+                                     [](MetricParams& params, double value) { params.threshold = value; }};
+constexpr MetricOption kThresholds = {"thresholds", 0, 1, false, kThreshold.set};
+constexpr MetricOption kK = {"k", 1, 1 << 24, true, [](MetricParams& params, double value) {
+                               params.k = static_cast<int64_t>(value);
+                             }};
+constexpr MetricOption kNumThresholds = {
     "num_thresholds", 2, 1 << 20, true,
     [](MetricParams& params, double value) { params.num_thresholds = static_cast<int64_t>(value); }};
-constexpr Option kFromLogits = {"from_logits", 0, 1, true,
-                                [](MetricParams& params, double value) { params.from_logits = value != 0; }};
-constexpr Option kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
-constexpr Option kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
+constexpr MetricOption kAucFromLogits = {
+    "from_logits", 0, 1, true, [](MetricParams& params, double value) { params.from_logits = value != 0; }};
+constexpr MetricOption kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
+constexpr MetricOption kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
 
 // Sets an option that is a string. Returns false if the option or its value is not supported.
 using TextSetter = bool (*)(absl::string_view option, absl::string_view value, MetricParams& params);
@@ -57,18 +58,18 @@ absl::string_view Describe(Targets targets) {
   return targets == kClassIndices ? "class indices" : "a target for each output";
 }
 
-struct Row {
+struct MetricRow {
   absl::string_view class_name, name;
   Targets targets;
   MetricMaker make;
-  std::array<Option, 3> options{};
+  std::array<MetricOption, 3> options{};
   TextSetter set_text = nullptr;
   absl::string_view short_name{};
   Better better = Better::kHigher;
 };
 
 // One row per metric.
-constexpr Row kMetrics[] = {
+constexpr MetricRow kMetrics[] = {
     {"BinaryAccuracy", "binary_accuracy", kOnePerOutput, MakeBinaryAccuracy, {kThreshold}},
     {"CategoricalAccuracy", "categorical_accuracy", kOnePerOutput, MakeCategoricalAccuracy},
     {"SparseCategoricalAccuracy", "sparse_categorical_accuracy", kClassIndices,
@@ -83,7 +84,7 @@ constexpr Row kMetrics[] = {
      kClassIndices,
      MakeSparseTopKCategoricalAccuracy,
      {kK, kNotFromSortedIds}},
-    {"AUC", "auc", kOnePerOutput, MakeAuc, {kNumThresholds, kFromLogits, kNotMultiLabel}, SetAucText},
+    {"AUC", "auc", kOnePerOutput, MakeAuc, {kNumThresholds, kAucFromLogits, kNotMultiLabel}, SetAucText},
     {"Precision", "precision", kOnePerOutput, MakePrecision, {kThresholds}},
     {"Recall", "recall", kOnePerOutput, MakeRecall, {kThresholds}},
     {"TruePositives", "true_positives", kOnePerOutput, MakeTruePositives, {kThresholds}},
@@ -130,8 +131,8 @@ constexpr Row kMetrics[] = {
      Better::kLower},
 };
 
-const Row* FindMetric(absl::string_view name) {
-  for (const Row& row : kMetrics) {
+const MetricRow* FindMetric(absl::string_view name) {
+  for (const MetricRow& row : kMetrics) {
     for (absl::string_view known : {row.class_name, row.name, row.short_name}) {
       if (!known.empty() && absl::EqualsIgnoreCase(name, known)) return &row;
     }
@@ -146,14 +147,14 @@ absl::string_view ResolveAccuracy(const LossSpec& loss, int64_t width) {
                                                                : "CategoricalAccuracy";
 }
 
-absl::Status SetOptions(const KerasObject& metric, const Row& row, MetricParams& params) {
+absl::Status SetOptions(const KerasObject& metric, const MetricRow& row, MetricParams& params) {
   const auto refuse = [](absl::string_view option, const auto& value) {
     return absl::InvalidArgumentError(absl::StrCat(option, " ", value, " is not supported"));
   };
   for (const auto& [name, value] : metric.config) {
     const auto* option = std::find_if(
         row.options.begin(), row.options.end(),
-        [&wanted = name](const Option& known) { return known.set != nullptr && known.name == wanted; });
+        [&wanted = name](const MetricOption& known) { return known.set != nullptr && known.name == wanted; });
     if (option == row.options.end() || !(value >= option->smallest && value <= option->largest) ||
         (option->whole && value != std::floor(value))) {
       return refuse(name, value);
@@ -180,9 +181,9 @@ absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const Los
   const KerasObject& metric = compiled.metric;
   const std::string what = absl::StrCat("metric '", metric.class_name, "'");
   const bool resolve = metric.class_name == "accuracy" || metric.class_name == "acc";
-  const Row* row = FindMetric(resolve ? ResolveAccuracy(loss, shape.width) : metric.class_name);
+  const MetricRow* row = FindMetric(resolve ? ResolveAccuracy(loss, shape.width) : metric.class_name);
   if (row == nullptr) {
-    const auto class_name = [](std::string* out, const Row& known) {
+    const auto class_name = [](std::string* out, const MetricRow& known) {
       absl::StrAppend(out, known.class_name);
     };
     return absl::InvalidArgumentError(absl::StrCat(what, " is not supported; supported: accuracy, ",

@@ -126,12 +126,12 @@ Schedule MakePiecewiseConstantDecay(const ScheduleConfig& config, Hyperparameter
   };
 }
 
-struct Row {
+struct ScheduleRow {
   absl::string_view name;  // Keras' class name
   Schedule (*make)(const ScheduleConfig& config, HyperparameterReader& read);
   bool takes_lists = false;
 };
-constexpr Row kSchedules[] = {
+constexpr ScheduleRow kSchedules[] = {
     {"ExponentialDecay", MakeExponentialDecay},
     {"InverseTimeDecay", MakeInverseTimeDecay},
     {"PolynomialDecay", MakePolynomialDecay},
@@ -143,7 +143,7 @@ constexpr Row kSchedules[] = {
 }  // namespace
 
 absl::StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
-  for (const Row& row : kSchedules) {
+  for (const ScheduleRow& row : kSchedules) {
     if (!absl::EqualsIgnoreCase(config.name, row.name)) continue;
     HyperparameterReader read(absl::StrCat("schedule ", row.name), config.numbers);
     Schedule schedule = row.make(config, read);
@@ -153,11 +153,11 @@ absl::StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
     CAIRN_RETURN_IF_ERROR(read.Finish());
     return schedule;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown schedule '", config.name,
-                   "'; supported: ", absl::StrJoin(kSchedules, ", ", [](std::string* out, const Row& row) {
-                     absl::StrAppend(out, row.name);
-                   })));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown schedule '", config.name,
+      "'; supported: ", absl::StrJoin(kSchedules, ", ", [](std::string* out, const ScheduleRow& row) {
+        absl::StrAppend(out, row.name);
+      })));
 }
 
 }  // namespace cairn::optim

@@ -26,7 +26,7 @@ namespace {
 using worker::Checkpoint;
 using worker::TensorInfo;
 
-constexpr char kProgram[] = "cairn checkpoint";
+constexpr char kCheckpointProgram[] = "cairn checkpoint";
 
 std::string NameOf(const std::string& path) {
   return std::filesystem::path(path).filename().string();
@@ -60,7 +60,7 @@ absl::StatusOr<Checkpoint> OpenAt(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const auto directories, CheckpointsAt(path));
   if (directories.size() == 1 && directories.front() == path) return Checkpoint::Open(path);
   return worker::OpenNewest(path, [](const absl::Status& skipped) {
-    std::fprintf(stderr, "%s: skipped %s\n", kProgram, std::string(skipped.message()).c_str());
+    std::fprintf(stderr, "%s: skipped %s\n", kCheckpointProgram, std::string(skipped.message()).c_str());
   });
 }
 
@@ -182,17 +182,18 @@ class CheckpointCommand final : public Command {
   int Run(const CLI::App&) override {
     std::error_code error;
     if (!std::filesystem::is_directory(path_, error)) {
-      return static_cast<int>(UsageError(kProgram, absl::StrCat("DIR: there is no directory '", path_, "'")));
+      return static_cast<int>(
+          UsageError(kCheckpointProgram, absl::StrCat("DIR: there is no directory '", path_, "'")));
     }
     while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
     if (consolidate_->parsed()) {
       if (const absl::Status status = CheckWritable(output_); !status.ok()) {
-        return static_cast<int>(UsageError(kProgram, absl::StrCat("--output: ", status.message())));
+        return static_cast<int>(UsageError(kCheckpointProgram, absl::StrCat("--output: ", status.message())));
       }
     }
     const auto code = Dispatch();
     if (code.ok()) return static_cast<int>(*code);
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(code.status().message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", kCheckpointProgram, std::string(code.status().message()).c_str());
     return static_cast<int>(ExitCodeOf(code.status()));
   }
 

@@ -21,10 +21,10 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn cluster generate";
+constexpr char kClusterProgram[] = "cairn cluster generate";
 
-int Fault(absl::string_view fault) {
-  return static_cast<int>(UsageError(kProgram, fault));
+int ClusterFault(absl::string_view fault) {
+  return static_cast<int>(UsageError(kClusterProgram, fault));
 }
 
 struct Format {
@@ -137,19 +137,19 @@ class ClusterCommand final : public Command {
                                          [this](const Format& row) { return format_ == row.name; });
     if (!model_.empty()) {
       auto contents = ReadFile(model_);
-      if (!contents.ok()) return Fault(absl::StrCat("--model: ", contents.status().message()));
+      if (!contents.ok()) return ClusterFault(absl::StrCat("--model: ", contents.status().message()));
       plan_.model = *std::move(contents);
     }
-    if (const absl::Status status = Check(format); !status.ok()) return Fault(status.message());
+    if (const absl::Status status = Check(format); !status.ok()) return ClusterFault(status.message());
     plan_.command = CommandLine(format);
     const auto text = format.write(plan_);
-    if (!text.ok()) return Fault(text.status().message());
+    if (!text.ok()) return ClusterFault(text.status().message());
     if (output_.empty()) {
       std::fputs(text->c_str(), stdout);
       return 0;
     }
     if (const absl::Status status = WriteFileAtomically(output_, *text); !status.ok()) {
-      return Fault(absl::StrCat("--output: ", status.message()));
+      return ClusterFault(absl::StrCat("--output: ", status.message()));
     }
     return 0;
   }

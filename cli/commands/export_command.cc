@@ -13,7 +13,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn export";
+constexpr char kExportProgram[] = "cairn export";
 
 // `cairn export`: writes a trained model for other programs.
 class ExportCommand final : public Command {
@@ -34,12 +34,13 @@ class ExportCommand final : public Command {
 
   int Run(const CLI::App&) override {
     if (const absl::Status status = worker::CheckModelFile(output_); !status.ok()) {
-      return static_cast<int>(UsageError(kProgram, absl::StrCat("--output: ", status.message())));
+      return static_cast<int>(UsageError(kExportProgram, absl::StrCat("--output: ", status.message())));
     }
     const absl::Status status = Write();
     if (status.ok()) return 0;
-    if (absl::IsInvalidArgument(status)) return static_cast<int>(UsageError(kProgram, status.message()));
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    if (absl::IsInvalidArgument(status))
+      return static_cast<int>(UsageError(kExportProgram, status.message()));
+    std::fprintf(stderr, "%s: %s\n", kExportProgram, std::string(status.message()).c_str());
     return static_cast<int>(ExitCodeOf(status));
   }
 

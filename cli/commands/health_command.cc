@@ -15,7 +15,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn health";
+constexpr char kHealthProgram[] = "cairn health";
 
 // `cairn health`: reports the health of a server as an exit code, for container health checks.
 class HealthCommand final : public Command {
@@ -31,10 +31,10 @@ class HealthCommand final : public Command {
 
   int Run(const CLI::App&) override {
     if (const auto address = net::HostPort::Parse(address_); !address.ok()) {
-      return static_cast<int>(UsageError(kProgram, address.status().message()));
+      return static_cast<int>(UsageError(kHealthProgram, address.status().message()));
     }
     if (const absl::Status status = net::CheckTlsFiles(tls_); !status.ok()) {
-      return static_cast<int>(UsageError(kProgram, status.message()));
+      return static_cast<int>(UsageError(kHealthProgram, status.message()));
     }
     net::QuietGrpc();
     const auto timeout = FromSeconds(timeout_seconds_);
@@ -43,7 +43,7 @@ class HealthCommand final : public Command {
       std::printf("%s: SERVING\n", address_.c_str());
       return static_cast<int>(ExitCode::kDone);
     }
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", kHealthProgram, std::string(status.message()).c_str());
     return static_cast<int>(ExitCode::kFailure);
   }
 

@@ -27,7 +27,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn job";
+constexpr char kJobProgram[] = "cairn job";
 
 // "alice@host7". The tasks of the cancelled job log this name.
 std::string UserAndHost() {
@@ -65,10 +65,10 @@ class JobCommand final : public Command {
 
   int Run(const CLI::App&) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
-    if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
+    if (!cluster.ok()) return static_cast<int>(UsageError(kJobProgram, cluster.status().message()));
     if (const absl::Status status = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
         !status.ok()) {
-      return static_cast<int>(UsageError(kProgram, status.message()));
+      return static_cast<int>(UsageError(kJobProgram, status.message()));
     }
     net::TakeLocalToken(cluster->spec.servers().front(), access_);
     net::QuietGrpc();
@@ -84,7 +84,7 @@ class JobCommand final : public Command {
     absl::Status first;
     for (const Found& server : servers) {
       const absl::Status status = Annotate(Cancel(server), server.name);
-      if (!status.ok()) std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+      if (!status.ok()) std::fprintf(stderr, "%s: %s\n", kJobProgram, std::string(status.message()).c_str());
       first.Update(status);
     }
     return static_cast<int>(ExitCodeOf(first));
@@ -105,7 +105,7 @@ class JobCommand final : public Command {
     request.set_protocol(net::kProtocolVersion);
     request.set_cluster_hash(cluster_hash);
     request.set_server(index);
-    request.set_client(kProgram);
+    request.set_client(kJobProgram);
     server.reached = server.stub->Call(request, &server.described, timeout());
     if (absl::IsUnavailable(server.reached) || absl::IsDeadlineExceeded(server.reached)) {
       server.reached = absl::UnavailableError(net::WhyUnreachable(server.reached));

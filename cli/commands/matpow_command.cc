@@ -24,7 +24,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn matpow";
+constexpr char kMatpowProgram[] = "cairn matpow";
 
 // A matrix and its power on one device.
 struct Power {
@@ -58,8 +58,9 @@ class MatpowCommand final : public Command {
     worker::UseVisibleDevices(visible_devices_);
     const absl::Status status = Compute();
     if (status.ok()) return 0;
-    if (absl::IsInvalidArgument(status)) return static_cast<int>(UsageError(kProgram, status.message()));
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    if (absl::IsInvalidArgument(status))
+      return static_cast<int>(UsageError(kMatpowProgram, status.message()));
+    std::fprintf(stderr, "%s: %s\n", kMatpowProgram, std::string(status.message()).c_str());
     return static_cast<int>(ExitCode::kFailure);
   }
 
@@ -115,7 +116,7 @@ class MatpowCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(const worker::FoundDevice found,
                            worker::FindDevice(name, flag, request, backends));
     for (const std::string& warning : found.warnings) {
-      std::fprintf(stderr, "%s: %s; it is on %s\n", kProgram, warning.c_str(),
+      std::fprintf(stderr, "%s: %s; it is on %s\n", kMatpowProgram, warning.c_str(),
                    found.name.ShortName().c_str());
     }
     for (const auto& thread : threads_) {

@@ -20,7 +20,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn plan";
+constexpr char kPlanProgram[] = "cairn plan";
 // Upper limit of servers in the search for the best number.
 constexpr int kMaxServers = 256;
 constexpr int kTableWorkers[] = {1, 8, 64, 256, 1000};
@@ -64,7 +64,7 @@ class PlanCommand final : public Command {
 
   int Run(const CLI::App&) override {
     const auto model = worker::ReadModelFile(model_);
-    if (!model.ok()) return static_cast<int>(UsageError(kProgram, model.status().message()));
+    if (!model.ok()) return static_cast<int>(UsageError(kPlanProgram, model.status().message()));
     input_.variables = worker::VariablesOf(*model);
     input_.link = ParseLinkRate(link_).value();
     input_.step_compute = ParseSeconds(compute_).value();
@@ -74,7 +74,7 @@ class PlanCommand final : public Command {
     v1::Job job;
     absl::Status wire = worker::ValidateWireFlags(wire_);
     if (wire.ok()) wire = worker::SetWire(wire_, input_.variables, job);
-    if (!wire.ok()) return static_cast<int>(UsageError(kProgram, wire.message()));
+    if (!wire.ok()) return static_cast<int>(UsageError(kPlanProgram, wire.message()));
     input_.gradient_bytes = net::GradientBytesPerElement(job, input_.variables);
     input_.value_bytes = net::CodecOf(job.wire()) == nullptr ? 4 : 2;
     if (table_) {

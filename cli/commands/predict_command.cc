@@ -38,7 +38,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn predict";
+constexpr char kPredictProgram[] = "cairn predict";
 
 // Shortens a number for display, "0.998"; --output has full precision.
 std::string Number(float value) {
@@ -130,15 +130,15 @@ class PredictCommand final : public Command {
     const absl::Status status = CatchOutOfMemory("the examples", [&] { return PredictAndPrint(); });
     if (status.ok()) return 0;
     if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) return Fault(status.message());
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", kPredictProgram, std::string(status.message()).c_str());
     return static_cast<int>(ExitCodeOf(status));
   }
 
  private:
   static void Warn(const std::string& text) {
-    std::fprintf(stderr, "%s: warning: %s\n", kProgram, text.c_str());
+    std::fprintf(stderr, "%s: warning: %s\n", kPredictProgram, text.c_str());
   }
-  static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kProgram, text)); }
+  static int Fault(absl::string_view text) { return static_cast<int>(UsageError(kPredictProgram, text)); }
 
   // Reads the examples and their targets, if any: from the data, or from --labels.
   absl::StatusOr<data::Examples> ReadExamples(const worker::TrainedModel& trained) const {
@@ -150,7 +150,8 @@ class PredictCommand final : public Command {
       CAIRN_ASSIGN_OR_RETURN(examples, ReadArrays(trained));
     }
     CAIRN_RETURN_IF_ERROR(CheckReading(trained, *examples));
-    for (const std::string& note : examples->notes) std::fprintf(stderr, "%s: %s\n", kProgram, note.c_str());
+    for (const std::string& note : examples->notes)
+      std::fprintf(stderr, "%s: %s\n", kPredictProgram, note.c_str());
     if (!labels_.empty()) {
       CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
       CAIRN_ASSIGN_OR_RETURN(examples->targets, data::ReadTargets(array, labels_));

@@ -27,7 +27,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn status";
+constexpr char kStatusProgram[] = "cairn status";
 
 // `cairn status`: shows the status that the servers report, once or repeatedly.
 class StatusCommand final : public Command {
@@ -44,10 +44,10 @@ class StatusCommand final : public Command {
 
   int Run(const CLI::App& app) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
-    if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
+    if (!cluster.ok()) return static_cast<int>(UsageError(kStatusProgram, cluster.status().message()));
     const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
     if (!access.ok()) {
-      return static_cast<int>(UsageError(kProgram, access.message()));
+      return static_cast<int>(UsageError(kStatusProgram, access.message()));
     }
     net::TakeLocalToken(cluster->spec.servers().front(), access_);
     net::QuietGrpc();

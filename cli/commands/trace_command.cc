@@ -17,7 +17,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn trace";
+constexpr char kTraceProgram[] = "cairn trace";
 
 class TraceCommand final : public Command {
  public:
@@ -34,7 +34,7 @@ class TraceCommand final : public Command {
   int Run(const CLI::App&) override {
     const absl::Status status = merge_->parsed() ? Merge() : Show();
     if (status.ok()) return 0;
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", kTraceProgram, std::string(status.message()).c_str());
     const bool input = absl::IsInvalidArgument(status) || absl::IsNotFound(status);
     return static_cast<int>(input ? ExitCode::kUsage : ExitCode::kFailure);
   }

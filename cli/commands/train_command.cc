@@ -39,7 +39,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn train";
+constexpr char kTrainProgram[] = "cairn train";
 constexpr absl::string_view kServersFlag = "--ps";
 // Time limit for querying the job's step after a task has failed.
 constexpr auto kStepTimeout = std::chrono::seconds(1);
@@ -51,12 +51,12 @@ constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--
 // pipe for errors at the start.
 constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
 
-int Fault(absl::string_view text) {
-  return static_cast<int>(UsageError(kProgram, text));
+int TrainFault(absl::string_view text) {
+  return static_cast<int>(UsageError(kTrainProgram, text));
 }
 
 int Failure(const absl::Status& status) {
-  std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+  std::fprintf(stderr, "%s: %s\n", kTrainProgram, std::string(status.message()).c_str());
   return static_cast<int>(ExitCode::kFailure);
 }
 
@@ -135,48 +135,49 @@ class TrainCommand final : public Command {
       for (const absl::string_view flag : {kServersFlag, absl::string_view("--ps_memory_limit")}) {
         if (app.get_option(std::string(flag))->empty() || (flag == kServersFlag && num_servers_ == 0))
           continue;  // --ps=0 agrees with the mode
-        return Fault(absl::StrCat(flag, " does not go with --mode allreduce, which has no servers"));
+        return TrainFault(absl::StrCat(flag, " does not go with --mode allreduce, which has no servers"));
       }
       num_servers_ = 0;
     } else if (num_servers_ == 0) {
-      return Fault("--ps: 0 servers: only --mode allreduce trains without servers");
+      return TrainFault("--ps: 0 servers: only --mode allreduce trains without servers");
     }
-    if (options_.model.empty()) return Fault("which model? `cairn train MODEL.json --data_dir DIR`");
-    if (const absl::Status status = Validate(options_); !status.ok()) return Fault(status.message());
+    if (options_.model.empty()) return TrainFault("which model? `cairn train MODEL.json --data_dir DIR`");
+    if (const absl::Status status = Validate(options_); !status.ok()) return TrainFault(status.message());
     if (options_.replicas_to_aggregate > num_workers_) {
-      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " is more than ",
-                                Counted(num_workers_, "worker")));
+      return TrainFault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate,
+                                     " is more than ", Counted(num_workers_, "worker")));
     }
     if (options_.ps_replication > 0 && num_servers_ < 2) {
-      return Fault(absl::StrCat("--ps_replication=", options_.ps_replication,
-                                ": a backup needs another server: --ps 2"));
+      return TrainFault(absl::StrCat("--ps_replication=", options_.ps_replication,
+                                     ": a backup needs another server: --ps 2"));
     }
     const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
-    if (!access.ok()) return Fault(access.message());
-    if (const absl::Status status = CheckTraceFlags(trace_); !status.ok()) return Fault(status.message());
+    if (!access.ok()) return TrainFault(access.message());
+    if (const absl::Status status = CheckTraceFlags(trace_); !status.ok())
+      return TrainFault(status.message());
     if (metrics_.port.value_or(0) + num_servers_ + num_workers_ > 65536) {
-      return Fault(absl::StrCat("--metrics_port: each task needs a port, but the ",
-                                num_servers_ + num_workers_, " ports from ", *metrics_.port,
-                                " on exceed port 65535"));
+      return TrainFault(absl::StrCat("--metrics_port: each task needs a port, but the ",
+                                     num_servers_ + num_workers_, " ports from ", *metrics_.port,
+                                     " on exceed port 65535"));
     }
     if (const absl::Status status = worker::CheckOutputPaths(options_); !status.ok())
-      return Fault(status.message());
+      return TrainFault(status.message());
     const auto inputs = CatchOutOfMemory("--data_dir", [&] { return worker::LoadInputs(options_); });
     if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
-    if (!inputs.ok()) return Fault(inputs.status().message());
+    if (!inputs.ok()) return TrainFault(inputs.status().message());
     const auto division = worker::PartitionModel(inputs->model, options_);
-    if (!division.ok()) return Fault(division.status().message());
+    if (!division.ok()) return TrainFault(division.status().message());
     const absl::Status groups = worker::CheckGroups(*division, options_, num_workers_);
-    if (!groups.ok()) return Fault(groups.message());
+    if (!groups.ok()) return TrainFault(groups.message());
     divided_ = division->divided();
     if (options_.replicas_to_aggregate > num_workers_ / division->tasks) {
-      return Fault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate, " is more than ",
-                                num_workers_ / division->tasks, " groups of workers"));
+      return TrainFault(absl::StrCat("--replicas_to_aggregate: ", options_.replicas_to_aggregate,
+                                     " is more than ", num_workers_ / division->tasks, " groups of workers"));
     }
     const bool validation = inputs->data.validation != nullptr && options_.validation;
     const auto callbacks =
         worker::Callbacks::Create(options_.callbacks, inputs->model, inputs->metrics, validation);
-    if (!callbacks.ok()) return Fault(callbacks.status().message());
+    if (!callbacks.ok()) return TrainFault(callbacks.status().message());
     if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
       Log(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
     return Launch(app);
@@ -229,7 +230,7 @@ class TrainCommand final : public Command {
     if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) PrintHowToWatch(servers);
     net::Access shown = access_;
     shown.token = token;
-    Supervisor supervisor({.program = kProgram,
+    Supervisor supervisor({.program = kTrainProgram,
                            .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
                            .json = options_.log_format == "json",
                            .progress = [&] { return RequestStep(servers, shown, kStepTimeout); }});
@@ -272,8 +273,8 @@ class TrainCommand final : public Command {
   }
 
   void Log(const std::string& text, cairn::LogLevel level = cairn::LogLevel::kWarning) const {
-    const std::string line = options_.log_format == "json" ? JsonLogLine(kProgram, level, text)
-                                                           : absl::StrCat(kProgram, ": ", text, "\n");
+    const std::string line = options_.log_format == "json" ? JsonLogLine(kTrainProgram, level, text)
+                                                           : absl::StrCat(kTrainProgram, ": ", text, "\n");
     std::fputs(line.c_str(), stderr);
   }
 
@@ -288,15 +289,15 @@ class TrainCommand final : public Command {
         stderr,
         "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
         "the same training flags\n",
-        kProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
+        kTrainProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
   }
 
   void PrintHowToWatch(const std::vector<std::string>& servers) const {
     const std::string text =
         absl::StrCat("watch this job: cairn status --watch --ps_hosts=", absl::StrJoin(servers, ","));
     const bool json = options_.log_format == "json";
-    const std::string line =
-        json ? JsonLogLine(kProgram, cairn::LogLevel::kInfo, text) : absl::StrCat(kProgram, ": ", text, "\n");
+    const std::string line = json ? JsonLogLine(kTrainProgram, cairn::LogLevel::kInfo, text)
+                                  : absl::StrCat(kTrainProgram, ": ", text, "\n");
     std::fputs(line.c_str(), stderr);
   }
 

@@ -24,7 +24,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr char kProgram[] = "cairn var";
+constexpr char kVarProgram[] = "cairn var";
 
 // "3.5" or "1,2,3".
 absl::StatusOr<std::vector<float>> ParseValues(const std::string& text) {
@@ -67,16 +67,16 @@ class VarCommand final : public Command {
 
   int Run(const CLI::App&) override {
     const auto cluster = net::ResolveCluster(flags_, std::getenv("TF_CONFIG"), /*require_task=*/false);
-    if (!cluster.ok()) return static_cast<int>(UsageError(kProgram, cluster.status().message()));
+    if (!cluster.ok()) return static_cast<int>(UsageError(kVarProgram, cluster.status().message()));
     const absl::Status access = net::CheckAccess(access_, std::getenv(net::kTokenVariable));
     if (!access.ok()) {
-      return static_cast<int>(UsageError(kProgram, access.message()));
+      return static_cast<int>(UsageError(kVarProgram, access.message()));
     }
     net::TakeLocalToken(cluster->spec.servers().front(), access_);
     std::vector<float> values;
     if (set_->parsed()) {
       auto parsed = ParseValues(value_);
-      if (!parsed.ok()) return static_cast<int>(UsageError(kProgram, parsed.status().message()));
+      if (!parsed.ok()) return static_cast<int>(UsageError(kVarProgram, parsed.status().message()));
       values = *std::move(parsed);
     }
     net::QuietGrpc();
@@ -84,13 +84,13 @@ class VarCommand final : public Command {
     for (const net::HostPort& server : cluster->spec.servers()) servers.push_back(server.ToString());
     const auto timeout = FromSeconds(timeout_seconds_);
     auto client = client::Client::Connect(
-        servers, {.task = kProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout},
+        servers, {.task = kVarProgram, .cluster_hash = cluster->spec.Hash(), .connect_timeout = timeout},
         access_);
     absl::Status status = client.status();
     if (status.ok())
       status = set_->parsed() ? Set(**client, values) : get_->parsed() ? Get(**client) : List(**client);
     if (status.ok()) return 0;
-    std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", kVarProgram, std::string(status.message()).c_str());
     return static_cast<int>(ExitCodeOf(status));
   }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr double kNanosPerMilli = 1e6;
 
 // The durations and the nesting depth of the slices of one name: "step", and "  input" within it.
-using Row = std::pair<std::vector<int64_t>, int>;
+using SummaryRow = std::pair<std::vector<int64_t>, int>;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ std::string SummaryOf(const std::vector<TaskTrace>& traces) {
     // The names of the slices of each lane, in the order of their first occurrence. The key of a lane is its
     // position from the top, followed by its index.
     std::map<std::pair<int, size_t>, std::vector<std::string>> names;
-    std::map<std::pair<size_t, std::string>, Row> rows;  // [lane, name]
+    std::map<std::pair<size_t, std::string>, SummaryRow> rows;  // [lane, name]
     std::vector<int64_t> ends;
     size_t lane = 0;
     for (const TaskTrace::Slice& slice : trace.slices) {  // sorted by lane and begin

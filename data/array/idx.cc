@@ -12,7 +12,7 @@
 namespace cairn::data {
 namespace {
 
-constexpr int kMaxRank = 8;
+constexpr int kMaxIdxRank = 8;
 
 std::optional<ElementType> TypeOfCode(uint8_t code) {
   switch (code) {
@@ -42,8 +42,8 @@ absl::StatusOr<Array> ReadIdxFrom(ByteReader& reader) {
         "is not an IDX file: it starts with %02x %02x %02x %02x", magic[0], magic[1], magic[2], magic[3]));
   }
   const int rank = magic[3];
-  if (rank < 1 || rank > kMaxRank) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", rank, " dimensions, not 1 to ", kMaxRank));
+  if (rank < 1 || rank > kMaxIdxRank) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", rank, " dimensions, not 1 to ", kMaxIdxRank));
   }
   Shape shape;
   for (int axis = 0; axis < rank; ++axis) {

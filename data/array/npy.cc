@@ -21,7 +21,7 @@ namespace cairn::data {
 namespace {
 
 constexpr int64_t kMaxHeaderBytes = 1 << 16;
-constexpr int kMaxRank = 8;
+constexpr int kMaxNpyRank = 8;
 
 struct NpyHeader {
   ElementType type = ElementType::kUint8;
@@ -159,7 +159,8 @@ class HeaderParser {
       if (!absl::SimpleAtoi(text_.substr(0, digits), &extent)) return Malformed("an extent is not a number");
       text_.remove_prefix(digits);
       absl::ConsumePrefix(&text_, "L");  // Python 2's long
-      if (shape.rank() == kMaxRank) return Malformed(absl::StrCat("more than ", kMaxRank, " dimensions"));
+      if (shape.rank() == kMaxNpyRank)
+        return Malformed(absl::StrCat("more than ", kMaxNpyRank, " dimensions"));
       shape.Append(extent);
       if (!Take(",") && !StartsWith(")")) return Malformed("a comma is missing in shape");
     }

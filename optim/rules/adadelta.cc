@@ -9,13 +9,13 @@ namespace {
 
 // Moving averages of the squared gradients, and of the squared steps before the multiplication by the
 // learning rate.
-constexpr absl::string_view kSlots[] = {"accumulated_grad", "accumulated_delta_var"};
+constexpr absl::string_view kAdadeltaSlots[] = {"accumulated_grad", "accumulated_delta_var"};
 
 class Adadelta final : public UpdateRule {
  public:
   Adadelta(double rho, float epsilon, Isa isa) : rho_(rho), epsilon_(epsilon), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kAdadeltaSlots; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {

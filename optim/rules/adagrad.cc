@@ -7,7 +7,7 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"accumulator"};
+constexpr absl::string_view kAdagradSlots[] = {"accumulator"};
 
 // Epsilon is inside the root, as in Keras; TensorFlow 1 has no epsilon.
 class Adagrad final : public UpdateRule {
@@ -15,7 +15,7 @@ class Adagrad final : public UpdateRule {
   Adagrad(float initial_accumulator, float epsilon, Isa isa)
       : initial_accumulator_(initial_accumulator), epsilon_(epsilon), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kAdagradSlots; }
   float initial_slot_value(int) const override { return initial_accumulator_; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,

@@ -9,7 +9,7 @@ namespace cairn::optim {
 namespace {
 
 // First and second moment, under Keras 2's names; with AMSGrad also the largest second moment so far.
-constexpr absl::string_view kSlots[] = {"m", "v", "vhat"};
+constexpr absl::string_view kAdamSlots[] = {"m", "v", "vhat"};
 
 class Adam final : public UpdateRule {
  public:
@@ -17,7 +17,7 @@ class Adam final : public UpdateRule {
       : constants_(constants), amsgrad_(amsgrad), isa_(isa) {}
 
   absl::Span<const absl::string_view> slot_names() const override {
-    return absl::MakeConstSpan(kSlots, amsgrad_ ? 3 : 2);
+    return absl::MakeConstSpan(kAdamSlots, amsgrad_ ? 3 : 2);
   }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,

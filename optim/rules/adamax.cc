@@ -9,13 +9,13 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "u"};  // first moment and infinity norm, as in the paper
+constexpr absl::string_view kAdamaxSlots[] = {"m", "u"};  // first moment and infinity norm, as in the paper
 
 class Adamax final : public UpdateRule {
  public:
   Adamax(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kAdamaxSlots; }
 
   // Epsilon is added to u, as in Keras; the paper has no epsilon.
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,

@@ -8,7 +8,7 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"accumulator", "linear"};
+constexpr absl::string_view kFtrlSlots[] = {"accumulator", "linear"};
 
 struct FtrlConstants {
   double learning_rate_power, initial_accumulator, l1, l2, l2_shrinkage, beta;
@@ -18,7 +18,7 @@ class Ftrl final : public UpdateRule {
  public:
   Ftrl(const FtrlConstants& constants, Isa isa) : constants_(constants), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kFtrlSlots; }
   float initial_slot_value(int slot) const override {
     return slot == 0 ? static_cast<float>(constants_.initial_accumulator) : 0;
   }

@@ -8,13 +8,13 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
+constexpr absl::string_view kLambSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
 
 class Lamb final : public UpdateRule {
  public:
   Lamb(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kLambSlots; }
   bool layerwise() const override { return true; }
 
   // Adam's direction, with epsilon outside the root of the corrected moment, as in the paper.

@@ -5,13 +5,13 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"momentum"};
+constexpr absl::string_view kLionSlots[] = {"momentum"};
 
 class Lion final : public UpdateRule {
  public:
   Lion(double beta_1, double beta_2, Isa isa) : beta_1_(beta_1), beta_2_(beta_2), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kLionSlots; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {

@@ -11,7 +11,7 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
+constexpr absl::string_view kNadamSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
 
 // The momentum of update t is u_t = beta_1 (1 - 0.96^t / 2), and the bias of m is 1 - u_1 u_2 ... u_t. Keras
 // keeps the product u_1 u_2 ... u_t in a variable. Here it is a function of t, so it needs no state.
@@ -22,7 +22,7 @@ class Nadam final : public UpdateRule {
     for (int64_t t = 1; Warmup(t) < 1; ++t) warmups_.push_back(warmups_.back() * Warmup(t));
   }
 
-  absl::Span<const absl::string_view> slot_names() const override { return kSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return kNadamSlots; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {

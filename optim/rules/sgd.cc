@@ -5,7 +5,7 @@
 namespace cairn::optim {
 namespace {
 
-constexpr absl::string_view kSlots[] = {"momentum"};
+constexpr absl::string_view kSgdSlots[] = {"momentum"};
 
 // Keras keeps -learning_rate * gradient in the momentum. TensorFlow 1 keeps the gradient and multiplies it by
 // the rate on use. The two agree as long as the rate is constant.
@@ -14,7 +14,7 @@ class Sgd final : public UpdateRule {
   Sgd(float momentum, bool nesterov, Isa isa) : momentum_(momentum), nesterov_(nesterov), isa_(isa) {}
 
   absl::Span<const absl::string_view> slot_names() const override {
-    return momentum_ == 0 ? absl::Span<const absl::string_view>() : kSlots;
+    return momentum_ == 0 ? absl::Span<const absl::string_view>() : kSgdSlots;
   }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,

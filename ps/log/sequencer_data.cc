@@ -27,12 +27,12 @@ v1::SequencerState::Measuring Save(const SequencerData::Measuring& measuring) {
 absl::StatusOr<SequencerData::Measuring> Read(const v1::SequencerState::Measuring& proto) {
   v1::Decision decision;
   *decision.mutable_apply() = proto.apply();
-  CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
+  CAIRN_ASSIGN_OR_RETURN(LogEntry entry, ps::FromProto(decision));
   SequencerData::Measuring measuring = {.apply = std::get<Apply>(std::move(entry.action)),
                                         .norms = static_cast<size_t>(proto.norms()),
                                         .index = proto.index()};
   for (const auto& [server, sums] : proto.sums()) {
-    CAIRN_ASSIGN_OR_RETURN(measuring.sums[server], FromProto(sums));
+    CAIRN_ASSIGN_OR_RETURN(measuring.sums[server], ps::FromProto(sums));
   }
   return measuring;
 }
@@ -42,7 +42,7 @@ absl::StatusOr<std::deque<LogEntry>> ReadLog(
     const google::protobuf::RepeatedPtrField<v1::Decision>& decisions, int64_t next_index) {
   std::deque<LogEntry> log;
   for (const v1::Decision& decision : decisions) {
-    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
+    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, ps::FromProto(decision));
     if (entry.index != next_index - decisions.size() + static_cast<int64_t>(log.size())) {
       return absl::InvalidArgumentError(absl::StrCat("the replicated log has a gap at entry ", entry.index));
     }
@@ -111,7 +111,7 @@ absl::StatusOr<SequencerData> FromProto(const v1::SequencerState& proto) {
     CAIRN_ASSIGN_OR_RETURN(data.measuring, Read(proto.measuring()));
   }
   for (const v1::Decision& decision : proto.behind()) {
-    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, FromProto(decision));
+    CAIRN_ASSIGN_OR_RETURN(LogEntry entry, ps::FromProto(decision));
     data.behind.push_back(std::move(entry.action));
   }
   CAIRN_RETURN_IF_ERROR(CheckConsistent(data));

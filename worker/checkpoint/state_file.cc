@@ -16,7 +16,7 @@
 namespace cairn::worker {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
@@ -93,43 +93,47 @@ class Writer {
   void operator()(const char* key, const T& value) {
     json_[key] = Of(value);
   }
-  Json Take() && { return std::move(json_); }
+  OrderedJson Take() && { return std::move(json_); }
 
  private:
-  static Json Of(const std::string& value) { return value; }
-  static Json Of(int64_t value) { return value; }
-  static Json Of(uint64_t value) { return value; }
-  static Json Of(uint32_t value) { return value; }
+  static OrderedJson Of(const std::string& value) { return value; }
+  static OrderedJson Of(int64_t value) { return value; }
+  static OrderedJson Of(uint64_t value) { return value; }
+  static OrderedJson Of(uint32_t value) { return value; }
   // JSON has no notation for NaN and infinity.
-  static Json Of(double value) {
+  static OrderedJson Of(double value) {
     if (std::isfinite(value)) return value;
     return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   }
-  static Json Of(const std::optional<float>& value) {
-    return value.has_value() ? Of(static_cast<double>(*value)) : Json();
+  static OrderedJson Of(const std::optional<float>& value) {
+    return value.has_value() ? Of(static_cast<double>(*value)) : OrderedJson();
   }
-  static Json Of(const std::optional<DataState>& value) { return value.has_value() ? Of(*value) : Json(); }
-  static Json Of(const std::optional<int64_t>& value) { return value.has_value() ? Of(*value) : Json(); }
-  static Json Of(const Shape& shape) { return Json(shape.dims()); }
+  static OrderedJson Of(const std::optional<DataState>& value) {
+    return value.has_value() ? Of(*value) : OrderedJson();
+  }
+  static OrderedJson Of(const std::optional<int64_t>& value) {
+    return value.has_value() ? Of(*value) : OrderedJson();
+  }
+  static OrderedJson Of(const Shape& shape) { return OrderedJson(shape.dims()); }
   template <typename T>
-  static Json Of(const std::vector<T>& values) {
-    Json array = Json::array();
+  static OrderedJson Of(const std::vector<T>& values) {
+    OrderedJson array = OrderedJson::array();
     for (const T& value : values) array.push_back(Of(value));
     return array;
   }
-  static Json Of(const std::map<std::string, double>& values) {
-    Json object = Json::object();
+  static OrderedJson Of(const std::map<std::string, double>& values) {
+    OrderedJson object = OrderedJson::object();
     for (const auto& [key, value] : values) object[key] = Of(value);
     return object;
   }
   template <typename Part>
-  static Json Of(const Part& part) {
+  static OrderedJson Of(const Part& part) {
     Writer fields;
     PartFields(fields, part, static_cast<const Part*>(nullptr));
     return std::move(fields).Take();
   }
 
-  Json json_ = Json::object();
+  OrderedJson json_ = OrderedJson::object();
 };
 
 // Keeps the first fault: "files[1].tensors[0].shape: ...".
@@ -363,7 +367,7 @@ absl::StatusOr<std::string> ToText(const StateFile& state) {
     const std::string text = std::move(fields).Take().dump(1);
     const absl::string_view body = absl::StripSuffix(text, "\n}");
     return absl::StrCat(body, GuardOf(body));
-  } catch (const Json::exception&) {
+  } catch (const OrderedJson::exception&) {
     return absl::InvalidArgumentError(absl::StrCat(kStateFile, ": a string in it is not UTF-8"));
   }
 }

@@ -100,7 +100,7 @@ bool Reap(pid_t child, Clock::time_point deadline, int& how) {
   return false;
 }
 
-absl::Status Damaged(absl::string_view how) {
+absl::Status DamagedFile(absl::string_view how) {
   return absl::InvalidArgumentError(absl::StrCat("damaged: reading it ", how));
 }
 
@@ -111,7 +111,7 @@ absl::Status ReadReport(absl::string_view report) {
   int code = 0;
   if (!absl::SimpleAtoi(parts.first, &code) || code <= 0 ||
       code > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
-    return Damaged("gives no valid result");
+    return DamagedFile("gives no valid result");
   }
   return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
 }
@@ -158,9 +158,9 @@ absl::Status RunStatusInChild(const ChildLimits& limits, absl::FunctionRef<absl:
   int how = 0;
   const bool ended = Reap(child, told ? deadline : Clock::now(), how);
   if (!told || !ended || (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)) {
-    return Damaged(absl::StrCat("does not end within ", limits.seconds, " s"));
+    return DamagedFile(absl::StrCat("does not end within ", limits.seconds, " s"));
   }
-  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return Damaged("crashes");
+  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) return DamagedFile("crashes");
   return report.empty() ? absl::OkStatus() : ReadReport(report);
 }
 

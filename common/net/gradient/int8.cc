@@ -10,8 +10,8 @@
 namespace cairn::net {
 namespace {
 
-constexpr int64_t kBlock = 256;
-constexpr int64_t kChunk = int64_t{128} << 10;
+constexpr int64_t kInt8Block = 256;
+constexpr int64_t kInt8Chunk = int64_t{128} << 10;
 // After this is added to a float of magnitude below 2^22, the lowest bits of the sum are the nearest integer
 // (ties to even).
 constexpr float kRounding = 0x1.8p23f;
@@ -44,8 +44,8 @@ CAIRN_VECTOR_FUNCTION(Multiply, MultiplyBody)
 
 class Int8 final : public GradientCodec {
  public:
-  int64_t block_elements() const override { return kBlock; }
-  int64_t chunk_elements() const override { return kChunk; }
+  int64_t block_elements() const override { return kInt8Block; }
+  int64_t chunk_elements() const override { return kInt8Chunk; }
   bool wants_feedback() const override { return false; }
   Selection Select(absl::Span<const float>, int64_t) const override { return {}; }
 
@@ -57,10 +57,10 @@ class Int8 final : public GradientCodec {
                  char* to) const override {
     char* const bytes = to + ScaleBytes(cut);
     const auto size = static_cast<int64_t>(variable.size());
-    ForEachBlock(cut, kBlock, 0, cut.count, [&](int64_t block, int64_t begin, int64_t end) {
+    ForEachBlock(cut, kInt8Block, 0, cut.count, [&](int64_t block, int64_t begin, int64_t end) {
       // The scale of the whole block, even if the chunk contains only a part of the block.
-      const int64_t first = (cut.first / kBlock + block) * kBlock;
-      const float scale = ScaleOf(variable.data() + first, std::min(kBlock, size - first));
+      const int64_t first = (cut.first / kInt8Block + block) * kInt8Block;
+      const float scale = ScaleOf(variable.data() + first, std::min(kInt8Block, size - first));
       PutAt(to, block, scale);
       Quantize(variable.data() + cut.first + begin, end - begin, scale == 0 ? 0 : 1 / scale, bytes + begin);
     });
@@ -74,7 +74,7 @@ class Int8 final : public GradientCodec {
                                                      " bytes is not a list of ", cut.count,
                                                      " numbers in int8, which take ", MostBytes(cut, 0)));
     }
-    for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
+    for (int64_t block = 0; block < BlocksOf(cut, kInt8Block); ++block) {
       const auto scale = At<float>(payload.data(), block);
       if (!(scale >= 0) || !IsFinite(scale)) {
         return absl::InvalidArgumentError(
@@ -87,15 +87,16 @@ class Int8 final : public GradientCodec {
   void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip,
               absl::Span<float> to) const override {
     const char* const bytes = payload.data() + ScaleBytes(cut);
-    ForEachBlock(
-        cut, kBlock, skip, static_cast<int64_t>(to.size()), [&](int64_t block, int64_t begin, int64_t end) {
-          Multiply(bytes + begin, end - begin, At<float>(payload.data(), block), to.data() + (begin - skip));
-        });
+    ForEachBlock(cut, kInt8Block, skip, static_cast<int64_t>(to.size()),
+                 [&](int64_t block, int64_t begin, int64_t end) {
+                   Multiply(bytes + begin, end - begin, At<float>(payload.data(), block),
+                            to.data() + (begin - skip));
+                 });
   }
 
  private:
   static int64_t ScaleBytes(const Cut& cut) {
-    return BlocksOf(cut, kBlock) * static_cast<int64_t>(sizeof(float));
+    return BlocksOf(cut, kInt8Block) * static_cast<int64_t>(sizeof(float));
   }
 };
 

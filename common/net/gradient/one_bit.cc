@@ -15,8 +15,8 @@
 namespace cairn::net {
 namespace {
 
-constexpr int64_t kBlock = 512;
-constexpr int64_t kChunk = int64_t{128} << 10;
+constexpr int64_t kOneBitBlock = 512;
+constexpr int64_t kOneBitChunk = int64_t{128} << 10;
 
 struct Means {
   float without_sign = 0, with_sign = 0;
@@ -83,8 +83,8 @@ CAIRN_VECTOR_FUNCTION(Choose, ChooseBody)
 
 class OneBit final : public GradientCodec {
  public:
-  int64_t block_elements() const override { return kBlock; }
-  int64_t chunk_elements() const override { return kChunk; }
+  int64_t block_elements() const override { return kOneBitBlock; }
+  int64_t chunk_elements() const override { return kOneBitChunk; }
   bool wants_feedback() const override { return true; }
   Selection Select(absl::Span<const float>, int64_t) const override { return {}; }
 
@@ -95,10 +95,10 @@ class OneBit final : public GradientCodec {
   int64_t Encode(absl::Span<const float> variable, const Selection&, const Cut& cut,
                  char* to) const override {
     const auto size = static_cast<int64_t>(variable.size());
-    for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
+    for (int64_t block = 0; block < BlocksOf(cut, kOneBitBlock); ++block) {
       // The means of the whole block, even if the chunk contains only a part of the block.
-      const int64_t first = (cut.first / kBlock + block) * kBlock;
-      PutAt(to, block, MeansOf(variable.data() + first, std::min(kBlock, size - first)));
+      const int64_t first = (cut.first / kOneBitBlock + block) * kOneBitBlock;
+      PutAt(to, block, MeansOf(variable.data() + first, std::min(kOneBitBlock, size - first)));
     }
     char* const bits = to + MeanBytes(cut);
     const int64_t bytes = (cut.count + 7) / 8;
@@ -113,7 +113,7 @@ class OneBit final : public GradientCodec {
                                                      " bytes is not a list of ", cut.count,
                                                      " signs, which take ", MostBytes(cut, 0)));
     }
-    for (int64_t block = 0; block < BlocksOf(cut, kBlock); ++block) {
+    for (int64_t block = 0; block < BlocksOf(cut, kOneBitBlock); ++block) {
       const auto means = At<Means>(payload.data(), block);
       if (!IsFinite(means.without_sign) || !IsFinite(means.with_sign)) {
         return absl::InvalidArgumentError(absl::StrCat("a chunk of signs: the means of block ", block,
@@ -127,7 +127,7 @@ class OneBit final : public GradientCodec {
   void Decode(const Cut& cut, absl::Span<const char> payload, int64_t skip,
               absl::Span<float> to) const override {
     const char* const bits = payload.data() + MeanBytes(cut);
-    ForEachBlock(cut, kBlock, skip, static_cast<int64_t>(to.size()),
+    ForEachBlock(cut, kOneBitBlock, skip, static_cast<int64_t>(to.size()),
                  [&](int64_t block, int64_t begin, int64_t end) {
                    const auto means = At<Means>(payload.data(), block);
                    const auto one = [&](int64_t i) {
@@ -143,7 +143,7 @@ class OneBit final : public GradientCodec {
 
  private:
   static int64_t MeanBytes(const Cut& cut) {
-    return BlocksOf(cut, kBlock) * static_cast<int64_t>(sizeof(Means));
+    return BlocksOf(cut, kOneBitBlock) * static_cast<int64_t>(sizeof(Means));
   }
 };
 

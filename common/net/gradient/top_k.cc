@@ -12,7 +12,7 @@ namespace cairn::net {
 namespace {
 
 // If all elements of a chunk are sent, its payload has 256 KiB.
-constexpr int64_t kChunk = int64_t{32} << 10;
+constexpr int64_t kTopKChunk = int64_t{32} << 10;
 
 struct Pair {
   uint32_t index = 0;
@@ -83,7 +83,7 @@ CAIRN_VECTOR_FUNCTION(WritePairs, WritePairsBody)
 class TopK final : public GradientCodec {
  public:
   int64_t block_elements() const override { return 1; }
-  int64_t chunk_elements() const override { return kChunk; }
+  int64_t chunk_elements() const override { return kTopKChunk; }
   bool wants_feedback() const override { return true; }
 
   Selection Select(absl::Span<const float> variable, int64_t most) const override {

@@ -16,7 +16,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr auto kLogEvery = std::chrono::seconds(10);
+constexpr auto kRefusalLogEvery = std::chrono::seconds(10);
 
 bool NamesTasks(const TlsFiles& tls) {
   const auto names = OwnNames(tls);
@@ -48,7 +48,7 @@ absl::StatusOr<Caller> Gate::Admit(const grpc::ServerContextBase& context) const
   }
   MutexLock lock(mutex_);
   const TimePoint now = std::chrono::steady_clock::now();
-  if (said_ == TimePoint() || now - said_ >= kLogEvery) {
+  if (said_ == TimePoint() || now - said_ >= kRefusalLogEvery) {
     said_ = now;
     LogWarning("a call from ", context.peer(), " was refused: ", refused.message());
   }

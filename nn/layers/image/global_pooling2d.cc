@@ -48,8 +48,8 @@ class GlobalPooling2DLayer final : public Layer {
   const bool keep_dims_;
 };
 
-std::unique_ptr<Layer> Make(kernels::Pooling pooling, const char* class_name, std::string name,
-                            ConfigReader& config) {
+std::unique_ptr<Layer> MakeGlobalPooling(kernels::Pooling pooling, const char* class_name, std::string name,
+                                         ConfigReader& config) {
   config.Refuse("data_format", "channels_last");
   return std::make_unique<GlobalPooling2DLayer>(std::move(name), class_name, pooling,
                                                 config.Bool("keepdims", false));
@@ -58,11 +58,11 @@ std::unique_ptr<Layer> Make(kernels::Pooling pooling, const char* class_name, st
 }  // namespace
 
 std::unique_ptr<Layer> MakeGlobalAveragePooling2D(std::string name, ConfigReader& config) {
-  return Make(kernels::Pooling::kAverage, "GlobalAveragePooling2D", std::move(name), config);
+  return MakeGlobalPooling(kernels::Pooling::kAverage, "GlobalAveragePooling2D", std::move(name), config);
 }
 
 std::unique_ptr<Layer> MakeGlobalMaxPooling2D(std::string name, ConfigReader& config) {
-  return Make(kernels::Pooling::kMax, "GlobalMaxPooling2D", std::move(name), config);
+  return MakeGlobalPooling(kernels::Pooling::kMax, "GlobalMaxPooling2D", std::move(name), config);
 }
 
 }  // namespace cairn::nn

@@ -69,8 +69,8 @@ class Pooling2DLayer final : public Layer {
   const Config config_;
 };
 
-std::unique_ptr<Layer> Make(kernels::Pooling pooling, const char* class_name, std::string name,
-                            ConfigReader& config) {
+std::unique_ptr<Layer> MakePooling(kernels::Pooling pooling, const char* class_name, std::string name,
+                                   ConfigReader& config) {
   const std::array<int64_t, 2> pool_size = config.PositivePair("pool_size", {{2, 2}});
   const Pooling2DLayer::Config read = {.pooling = pooling,
                                        .pool_size = pool_size,
@@ -83,11 +83,11 @@ std::unique_ptr<Layer> Make(kernels::Pooling pooling, const char* class_name, st
 }  // namespace
 
 std::unique_ptr<Layer> MakeAveragePooling2D(std::string name, ConfigReader& config) {
-  return Make(kernels::Pooling::kAverage, "AveragePooling2D", std::move(name), config);
+  return MakePooling(kernels::Pooling::kAverage, "AveragePooling2D", std::move(name), config);
 }
 
 std::unique_ptr<Layer> MakeMaxPooling2D(std::string name, ConfigReader& config) {
-  return Make(kernels::Pooling::kMax, "MaxPooling2D", std::move(name), config);
+  return MakePooling(kernels::Pooling::kMax, "MaxPooling2D", std::move(name), config);
 }
 
 }  // namespace cairn::nn

@@ -10,17 +10,18 @@
 namespace cairn::net {
 namespace {
 
-constexpr size_t kPage = 4096;  // one page for each header, so that the two directions share no cache line
+constexpr size_t kHeaderBytes =
+    4096;  // one page for each header, so that the two directions share no cache line
 constexpr size_t kAlignment = 64;
 
 size_t SizeWith(size_t bytes) {
-  return 2 * kPage + 2 * bytes;
+  return 2 * kHeaderBytes + 2 * bytes;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Create(size_t bytes) {
-  CAIRN_CHECK(std::has_single_bit(bytes) && bytes >= kPage && bytes <= kMaxBytes);
+  CAIRN_CHECK(std::has_single_bit(bytes) && bytes >= kHeaderBytes && bytes <= kMaxBytes);
   CAIRN_ASSIGN_OR_RETURN(SharedMemory memory,
                          SharedMemory::Create(SizeWith(bytes), SharedMemory::Access::kWrite));
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
@@ -31,8 +32,8 @@ absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor pa
       SharedMemory memory,
       SharedMemory::Open(std::move(passed), SharedMemory::Access::kWrite, SizeWith(kMaxBytes)));
   const size_t size = memory.size();
-  const size_t bytes = size > 2 * kPage ? (size - 2 * kPage) / 2 : 0;
-  if (!std::has_single_bit(bytes) || bytes < kPage || bytes > kMaxBytes || SizeWith(bytes) != size) {
+  const size_t bytes = size > 2 * kHeaderBytes ? (size - 2 * kHeaderBytes) / 2 : 0;
+  if (!std::has_single_bit(bytes) || bytes < kHeaderBytes || bytes > kMaxBytes || SizeWith(bytes) != size) {
     return absl::InvalidArgumentError(absl::StrCat("shared memory cannot have ", size, " bytes"));
   }
   return std::unique_ptr<SharedRings>(new SharedRings(std::move(memory), bytes));
@@ -41,11 +42,11 @@ absl::StatusOr<std::unique_ptr<SharedRings>> SharedRings::Open(FileDescriptor pa
 // New memory is zero, which is the initial value of both atomics. They are objects of implicit lifetime,
 // which exist without being constructed: objects that two processes share cannot be created in another way.
 SharedRings::Header& SharedRings::header(int ring) const {
-  return *std::launder(reinterpret_cast<Header*>(memory_.data() + static_cast<size_t>(ring) * kPage));
+  return *std::launder(reinterpret_cast<Header*>(memory_.data() + static_cast<size_t>(ring) * kHeaderBytes));
 }
 
 char* SharedRings::data(int ring) const {
-  return memory_.data() + 2 * kPage + static_cast<size_t>(ring) * bytes_;
+  return memory_.data() + 2 * kHeaderBytes + static_cast<size_t>(ring) * bytes_;
 }
 
 std::optional<uint64_t> RingWriter::Free() {

@@ -17,7 +17,7 @@
 namespace cairn::net {
 namespace {
 
-constexpr int kBacklog = 512;
+constexpr int kTcpBacklog = 512;
 // TCP keepalive: the silence before the first probe, the interval between probes, and their number.
 constexpr int kLookAfterSeconds = 5, kLookEverySeconds = 5, kLooks = 2;
 // The limit for unacknowledged data.
@@ -96,7 +96,7 @@ absl::StatusOr<TcpListener> Listen(const addrinfo& address, bool reuse_port) {
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   if (bind(listener.socket.get(), address.ai_addr, address.ai_addrlen) != 0 ||
-      listen(listener.socket.get(), kBacklog) != 0 ||
+      listen(listener.socket.get(), kTcpBacklog) != 0 ||
       getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     return SystemFailure("cannot listen on a TCP socket");
   }
