@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
+#include "common/core/tensor_view.h"
 
 namespace cairn::kernels {
 
@@ -33,11 +34,10 @@ enum class Layout {
 // The number of channels that are adjacent in memory: 1, 8 or 16.
 int64_t BlockOf(Layout layout);
 
-// The element type of an activation. The inputs and outputs of a network, variables and their gradients are
-// always float32; a device of reduced precision keeps the activations between them in 16 bits.
-enum class ElementType { kFloat32, kBFloat16, kFloat16 };
-
-int64_t BytesOf(ElementType type);
+// The element type of an activation. The outputs of a network, variables and their gradients are always float32; a
+// device of reduced precision keeps the activations between them in 16 bits. A network's inputs are float32, or
+// integers that are rows of a table.
+using ElementType = DType;
 
 // An activation's logical shape (batch first, channels last), layout and element type. Blocked layouts need
 // rank 4.
@@ -52,7 +52,7 @@ struct TensorDesc {
   bool is_plain() const { return layout == Layout::kRowMajor && type == ElementType::kFloat32; }
   // The same elements with another shape. Only for row-major.
   TensorDesc WithShape(Shape other) const;
-  std::string ToString() const;  // "[64,28,28,1]", "[64,26,26,32] blocked16" or "[64,128] bfloat16"
+  std::string ToString() const;  // "[64,28,28,1]", "[64,26,26,32] blocked16" or "[64,128] int64"
 
   friend bool operator==(const TensorDesc& a, const TensorDesc& b) {
     return a.shape == b.shape && a.layout == b.layout && a.type == b.type;

@@ -112,11 +112,16 @@ struct DenseParams {
   bool needs_input_gradient = true;
 };
 
-// Rows of a table: x contains `indices` row numbers as floats; the kernel is the table [rows, width]. There
-// is no bias and no dx. INVALID_ARGUMENT, from Forward or the next Synchronize(), names an index outside [0,
-// rows).
+// Rows of a table: x contains `indices` row numbers of type `index_type`, which is an integer type or float32; the
+// kernel is the table [rows, width]. There is no bias and no dx. INVALID_ARGUMENT, from Forward or the next
+// Synchronize(), names an index outside [0, rows).
 struct EmbeddingParams {
   int64_t indices = 0, rows = 0, width = 0;
+  ElementType index_type = ElementType::kFloat32;
+  // Instead of one row, each of the `indices` rows of y is the mean of several rows of the table. x is a ragged
+  // tensor in one piece of memory: `indices` + 1 row splits from 0 on, then the row numbers, all int64.
+  // INVALID_ARGUMENT for a row without row numbers. UNIMPLEMENTED on CUDA devices.
+  bool ragged_mean = false;
   std::string what{};  // "layer 'words'": appears in the error that Synchronize() returns
 };
 
@@ -288,7 +293,8 @@ class LossScaler {
 
 // --- Layouts ---
 
-// Copies an activation to another layout or element type.
+// Copies an activation to another layout or element type. Integers are only copied to float32, row-major, and are
+// rounded as C++ rounds them.
 class Reorder {
  public:
   virtual ~Reorder() = default;

@@ -18,10 +18,6 @@ int64_t BlockOf(Layout layout) {
   return 1;
 }
 
-int64_t BytesOf(ElementType type) {
-  return type == ElementType::kFloat32 ? 4 : 2;
-}
-
 int64_t TensorDesc::num_floats() const {
   if (layout == Layout::kRowMajor) return (shape.num_elements() * BytesOf(type) + 3) / 4;
   const int64_t block = BlockOf(layout);
@@ -36,8 +32,7 @@ TensorDesc TensorDesc::WithShape(Shape other) const {
 std::string TensorDesc::ToString() const {
   std::string text = shape.ToString();
   if (layout != Layout::kRowMajor) absl::StrAppend(&text, " blocked", BlockOf(layout));
-  if (type == ElementType::kBFloat16) absl::StrAppend(&text, " bfloat16");
-  if (type == ElementType::kFloat16) absl::StrAppend(&text, " float16");
+  if (type != ElementType::kFloat32) absl::StrAppend(&text, " ", NameOf(type));
   return text;
 }
 

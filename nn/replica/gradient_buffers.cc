@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<GradientBuffers>> GradientBuffers::Create(const S
   made->written_ = std::move(assigned.written);
   made->buffer_of_ = std::move(assigned.buffer_of);
   for (const auto& [type, floats] : assigned.sums) {
-    const int64_t elements = floats * int64_t{sizeof(float)} / kernels::BytesOf(type);
+    const int64_t elements = floats * int64_t{sizeof(float)} / BytesOf(type);
     CAIRN_ASSIGN_OR_RETURN(auto adder, device.ops().MakeAdd({.shape = {elements}, .type = type}, 2));
     made->adders_.emplace(Sum{type, floats}, std::move(adder));
   }

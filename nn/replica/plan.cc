@@ -23,8 +23,9 @@ bool IsNonFinite(uint32_t bits, kernels::ElementType type) {
       return all_ones(0x7F80) || all_ones(0x7F800000);
     case kernels::ElementType::kFloat16:
       return all_ones(0x7C00) || all_ones(0x7C000000);
+    default:  // integers
+      return false;
   }
-  return false;
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ double RoundedTo(double value, ElementType type) {
       return RoundedTo(value, 8, -125);
     case ElementType::kFloat16:
       return RoundedTo(value, 11, -13);
-    case ElementType::kFloat32:
+    default:
       break;
   }
   return static_cast<float>(value);
@@ -167,6 +167,20 @@ std::unique_ptr<kernels::DeviceMemory> ConformanceTest::PutAs(const Tensor& tens
   for (size_t i = 0; i < tensor.values.size(); ++i) {
     host[i] = Encode(static_cast<float>(tensor.values[i]), type);
   }
+  auto memory = device().Allocate(desc.num_floats(), "test").value();
+  EXPECT_TRUE(device().CopyToDevice(host.data(), memory->data(), desc.num_floats() * 4).ok());
+  EXPECT_TRUE(device().Synchronize().ok());
+  return memory;
+}
+
+std::unique_ptr<kernels::DeviceMemory> ConformanceTest::PutIntegers(const std::vector<int64_t>& values,
+                                                                    DType type) {
+  const TensorDesc desc = {.shape = {static_cast<int64_t>(values.size())}, .type = type};
+  std::vector<float> host(static_cast<size_t>(desc.num_floats()));
+  WithIntegerType(type, [&](auto zero) {
+    const std::vector<decltype(zero)> narrow(values.begin(), values.end());
+    std::memcpy(host.data(), narrow.data(), narrow.size() * sizeof(zero));
+  });
   auto memory = device().Allocate(desc.num_floats(), "test").value();
   EXPECT_TRUE(device().CopyToDevice(host.data(), memory->data(), desc.num_floats() * 4).ok());
   EXPECT_TRUE(device().Synchronize().ok());

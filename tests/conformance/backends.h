@@ -45,6 +45,7 @@ class ConformanceTest : public testing::TestWithParam<const Backend*> {
   std::unique_ptr<kernels::DeviceMemory> Put(const reference::Tensor& tensor,
                                              kernels::Layout layout = kernels::Layout::kRowMajor);
   std::unique_ptr<kernels::DeviceMemory> Put(const std::vector<double>& values);
+  std::unique_ptr<kernels::DeviceMemory> PutIntegers(const std::vector<int64_t>& values, DType type);
   // Row-major, with elements of this type, which must represent the values exactly: see Rounded().
   std::unique_ptr<kernels::DeviceMemory> PutAs(const reference::Tensor& tensor, kernels::ElementType type);
   // Memory full of NaN, of any type: it shows if an op adds to an output, or does not write all of it.

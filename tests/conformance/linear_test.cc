@@ -1,5 +1,10 @@
 // Convolutions with groups and dilation, transposed convolutions, embeddings: forward against definitions,
 // backward against central differences.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
 #include "tests/conformance/backends.h"
 #include "tests/conformance/numerical.h"
 
@@ -183,6 +188,62 @@ TEST_P(LinearConformance, AnIndexOutsideTheTableIsRefused) {
     absl::Status status = op->Forward(x->data(), table->data(), nullptr, y->data());
     status.Update(device().Synchronize());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << index;
+  }
+}
+
+TEST_P(LinearConformance, AnEmbeddingTakesIndicesOfEveryIntegerType) {
+  const Table t = {300, 40, 5};
+  const std::vector<double> indices = IndicesOf(t);
+  const Tensor table = RandomTensor({t.rows, t.width}, 1), dy = RandomTensor({t.indices, t.width}, 2);
+  const auto table_memory = Put(table), dy_memory = Put(dy);
+  const Looked looked = LookUp(t, indices, table, dy);
+  for (const DType type : {DType::kInt32, DType::kInt64, DType::kUint8}) {
+    SCOPED_TRACE(NameOf(type));
+    auto op = device()
+                  .ops()
+                  .MakeEmbedding({.indices = t.indices, .rows = t.rows, .width = t.width, .index_type = type})
+                  .value();
+    const auto x = PutIntegers({indices.begin(), indices.end()}, type);
+    const auto y = Poisoned(t.indices * t.width), dtable = Poisoned(t.rows * t.width);
+    ASSERT_TRUE(op->Forward(x->data(), table_memory->data(), nullptr, y->data()).ok());
+    ASSERT_TRUE(op->Backward(x->data(), table_memory->data(), y->data(), dy_memory->data(), nullptr,
+                             dtable->data(), nullptr)
+                    .ok());
+    ExpectNear(Get(*y, {{t.indices, t.width}}), looked.y, 1);
+    ExpectNear(Get(*dtable, {{t.rows, t.width}}), looked.dtable, t.indices);
+  }
+}
+
+TEST_P(LinearConformance, RowsThatFloatsCannotTellApartAreOtherRows) {
+  constexpr int64_t kRows = (int64_t{1} << 24) + 2;
+  auto op = device()
+                .ops()
+                .MakeEmbedding({.indices = 2, .rows = kRows, .width = 1, .index_type = DType::kInt64})
+                .value();
+  auto table = device().Allocate(kRows, "test").value();
+  const float ends[] = {3, 5};  // of rows 2^24 and 2^24 + 1
+  ASSERT_TRUE(device().CopyToDevice(ends, table->data() + kRows - 2, sizeof(ends)).ok());
+  const auto x = PutIntegers({kRows - 1, kRows - 2}, DType::kInt64), y = Poisoned(2);
+  ASSERT_TRUE(op->Forward(x->data(), table->data(), nullptr, y->data()).ok());
+  ExpectNear(Get(*y, {{2, 1}}), {5, 3}, 0);
+}
+
+TEST_P(LinearConformance, AnIntegerOutsideTheTableIsNamedExactly) {
+  auto op =
+      device()
+          .ops()
+          .MakeEmbedding(
+              {.indices = 2, .rows = 4, .width = 1, .index_type = DType::kInt64, .what = "layer 'words'"})
+          .value();
+  const auto table = Put(RandomTensor({4, 1}, 1)), y = Poisoned(2);
+  for (const int64_t index : {(int64_t{1} << 24) + 1, (int64_t{1} << 53) + 1, int64_t{-1}, int64_t{4},
+                              std::numeric_limits<int64_t>::min()}) {
+    const auto x = PutIntegers({3, index}, DType::kInt64);
+    absl::Status status = op->Forward(x->data(), table->data(), nullptr, y->data());
+    status.Update(device().Synchronize());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr(absl::StrCat("index ", index, " in a table of 4 rows: expected 0 to 3")));
   }
 }
 

@@ -25,6 +25,18 @@ TEST_P(ReorderConformance, EveryPairOfLayoutsKeepsTheValuesAndZeroesPadding) {
   }
 }
 
+TEST_P(ReorderConformance, IntegersBecomeTheNearestFloats) {
+  const std::vector<int64_t> values = {0, 1, 77, 255, 128};
+  for (const DType type : {DType::kInt32, DType::kInt64, DType::kUint8}) {
+    auto op = device().ops().MakeReorder({.shape = {5, 1}, .type = type}, {.shape = {5, 1}});
+    ASSERT_TRUE(op.ok()) << op.status();
+    const auto x = PutIntegers(values, type), y = Poisoned(5);
+    ASSERT_TRUE((*op)->Run(x->data(), y->data()).ok());
+    ExpectNear(Get(*y, {{5, 1}}), {0, 1, 77, 255, 128}, 0);
+  }
+  EXPECT_FALSE(device().ops().MakeReorder({.shape = {5}}, {.shape = {5}, .type = DType::kInt32}).ok());
+}
+
 TEST_P(ReorderConformance, DifferentShapesAreRefused) {
   const auto op = device().ops().MakeReorder({{1, 2, 2, 8}}, {{1, 2, 2, 9}});
   EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument);

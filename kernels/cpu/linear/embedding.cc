@@ -1,5 +1,7 @@
 // Rows of a table by index. The gradient is dense: rows without an index are 0.
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,8 @@
 namespace cairn::kernels::cpu {
 namespace {
 
+// `Index`: the C++ type of the row numbers.
+template <typename Index>
 class CpuEmbedding final : public LinearOp {
  public:
   explicit CpuEmbedding(const EmbeddingParams& params)
@@ -17,29 +21,91 @@ class CpuEmbedding final : public LinearOp {
   const TensorDesc& output() const override { return output_; }
 
   absl::Status Forward(const float* x, const float* table, const float* /*bias*/, float* y) override {
+    const auto* const indices = reinterpret_cast<const Index*>(x);
     for (int64_t i = 0; i < params_.indices; ++i) {
-      if (!(x[i] >= 0 && x[i] < static_cast<float>(params_.rows))) {
-        return absl::InvalidArgumentError(absl::StrCat("index ", x[i], " in a table of ", params_.rows,
+      if (!IsRow(indices[i])) {
+        return absl::InvalidArgumentError(absl::StrCat("index ", indices[i], " in a table of ", params_.rows,
                                                        " rows: expected 0 to ", params_.rows - 1));
       }
-      std::memcpy(y + i * params_.width, table + Row(x[i]), RowBytes());
+      std::memcpy(y + i * params_.width, table + Row(indices[i]), RowBytes());
     }
     return absl::OkStatus();
   }
 
   absl::Status Backward(const float* x, const float* /*table*/, const float* /*y*/, float* dy, float* /*dx*/,
                         float* dtable, float* /*dbias*/) override {
+    const auto* const indices = reinterpret_cast<const Index*>(x);
     std::memset(dtable, 0, static_cast<size_t>(params_.rows) * RowBytes());
     for (int64_t i = 0; i < params_.indices; ++i) {
-      float* to = dtable + Row(x[i]);
+      float* to = dtable + Row(indices[i]);
       for (int64_t j = 0; j < params_.width; ++j) to[j] += dy[i * params_.width + j];
     }
     return absl::OkStatus();
   }
 
  private:
+  bool IsRow(Index index) const {
+    if constexpr (std::is_same_v<Index, float>) {
+      return index >= 0 && index < static_cast<float>(params_.rows);
+    } else {
+      return int64_t{index} >= 0 && int64_t{index} < params_.rows;
+    }
+  }
   size_t RowBytes() const { return static_cast<size_t>(params_.width) * sizeof(float); }
-  int64_t Row(float index) const { return static_cast<int64_t>(index) * params_.width; }
+  int64_t Row(Index index) const { return static_cast<int64_t>(index) * params_.width; }
+
+  const EmbeddingParams params_;
+  const TensorDesc output_;
+};
+
+// Means of rows of the table.
+class CpuEmbeddingMean final : public LinearOp {
+ public:
+  explicit CpuEmbeddingMean(const EmbeddingParams& params)
+      : params_(params), output_({.shape = {params.indices, params.width}}) {}
+
+  const TensorDesc& output() const override { return output_; }
+
+  absl::Status Forward(const float* x, const float* table, const float* /*bias*/, float* y) override {
+    std::fill_n(y, params_.indices * params_.width, 0.0f);
+    for (int64_t row = 0; row < params_.indices; ++row) {
+      const absl::Span<const int64_t> indices = IndicesOf(x, row);
+      if (indices.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("example ", row, " of the batch has no index, and the mean of none is not defined"));
+      }
+      float* const to = y + row * params_.width;
+      for (const int64_t index : indices) {
+        if (index < 0 || index >= params_.rows) {
+          return absl::InvalidArgumentError(absl::StrCat("index ", index, " in a table of ", params_.rows,
+                                                         " rows: expected 0 to ", params_.rows - 1));
+        }
+        for (int64_t j = 0; j < params_.width; ++j) to[j] += table[index * params_.width + j];
+      }
+      for (int64_t j = 0; j < params_.width; ++j) to[j] /= static_cast<float>(indices.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const float* x, const float* /*table*/, const float* /*y*/, float* dy, float* /*dx*/,
+                        float* dtable, float* /*dbias*/) override {
+    std::fill_n(dtable, params_.rows * params_.width, 0.0f);
+    for (int64_t row = 0; row < params_.indices; ++row) {
+      const absl::Span<const int64_t> indices = IndicesOf(x, row);
+      const float* const from = dy + row * params_.width;
+      for (const int64_t index : indices) {
+        float* const to = dtable + index * params_.width;
+        for (int64_t j = 0; j < params_.width; ++j) to[j] += from[j] / static_cast<float>(indices.size());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Span<const int64_t> IndicesOf(const float* x, int64_t row) const {
+    const auto* const splits = reinterpret_cast<const int64_t*>(x);
+    return {splits + params_.indices + 1 + splits[row], static_cast<size_t>(splits[row + 1] - splits[row])};
+  }
 
   const EmbeddingParams params_;
   const TensorDesc output_;
@@ -52,7 +118,11 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& p
     return absl::InvalidArgumentError(absl::StrCat("cannot look up ", params.indices, " rows in a table [",
                                                    params.rows, ",", params.width, "]"));
   }
-  return std::make_unique<CpuEmbedding>(params);
+  if (params.ragged_mean) return std::make_unique<CpuEmbeddingMean>(params);
+  if (!IsInteger(params.index_type)) return std::make_unique<CpuEmbedding<float>>(params);
+  return WithIntegerType(params.index_type, [&](auto zero) -> std::unique_ptr<LinearOp> {
+    return std::make_unique<CpuEmbedding<decltype(zero)>>(params);
+  });
 }
 
 }  // namespace cairn::kernels::cpu

@@ -39,7 +39,7 @@ __host__ __device__ inline Float16 FromFloat<Float16>(float x) {
   return __float2half(x);
 }
 
-// Calls `visit` with a null pointer of the element type: VisitType(desc.type, [&](auto* p) {
+// Calls `visit` with a null pointer of the float element type: VisitType(desc.type, [&](auto* p) {
 //   using T = std::remove_pointer_t<decltype(p)>; ... });
 template <typename Visit>
 auto VisitType(ElementType type, const Visit& visit) {
@@ -48,7 +48,7 @@ auto VisitType(ElementType type, const Visit& visit) {
       return visit(static_cast<BFloat16*>(nullptr));
     case ElementType::kFloat16:
       return visit(static_cast<Float16*>(nullptr));
-    case ElementType::kFloat32:
+    default:
       break;
   }
   return visit(static_cast<float*>(nullptr));

@@ -26,6 +26,29 @@ __global__ void Cast(int64_t packs, const Pack<From, kTogether>* from, Pack<To, 
   }
 }
 
+// One thread for each element, grid-strided. Deterministic.
+template <typename Integer>
+__global__ void CastIntegers(int64_t elements, const Integer* from, float* to) {
+  for (int64_t i = CAIRN_GLOBAL_THREAD; i < elements; i += CAIRN_GLOBAL_THREADS) {
+    to[i] = static_cast<float>(from[i]);
+  }
+}
+
+template <typename Integer>
+class FromIntegers final : public Reorder {
+ public:
+  FromIntegers(Context& context, int64_t elements) : context_(context), elements_(elements) {}
+
+  absl::Status Run(const float* from, float* to) override {
+    return CAIRN_LAUNCH(CastIntegers<Integer>, GridFor(elements_), kBlock, 0, context_.stream(), elements_,
+                        As<Integer>(from), to);
+  }
+
+ private:
+  Context& context_;
+  const int64_t elements_;
+};
+
 template <typename From, typename To>
 class CudaReorder final : public Reorder {
  public:
@@ -53,6 +76,15 @@ absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(Context& context, const Ten
   if (from.shape != to.shape || from.layout != Layout::kRowMajor || to.layout != Layout::kRowMajor) {
     return absl::InvalidArgumentError(absl::StrCat("reorder from ", from.ToString(), " to ", to.ToString(),
                                                    ": expected one shape, row-major"));
+  }
+  if (IsInteger(to.type) || (IsInteger(from.type) && to.type != ElementType::kFloat32)) {
+    return absl::InvalidArgumentError(absl::StrCat("reorder from ", from.ToString(), " to ", to.ToString(),
+                                                   ": integers are only converted to float32"));
+  }
+  if (IsInteger(from.type)) {
+    return WithIntegerType(from.type, [&](auto zero) -> std::unique_ptr<Reorder> {
+      return std::make_unique<FromIntegers<decltype(zero)>>(context, from.shape.num_elements());
+    });
   }
   return VisitType(from.type, [&](auto* source) {
     return VisitType(to.type, [&](auto* destination) -> absl::StatusOr<std::unique_ptr<Reorder>> {

@@ -14,7 +14,7 @@ cudnnDataType_t DataType(ElementType type) {
       return CUDNN_DATA_BFLOAT16;
     case ElementType::kFloat16:
       return CUDNN_DATA_HALF;
-    case ElementType::kFloat32:
+    default:
       break;
   }
   return CUDNN_DATA_FLOAT;

@@ -18,6 +18,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/fault.h"
+#include "kernels/cuda/runtime/status.h"
 
 namespace cairn::kernels::cuda {
 namespace {
@@ -26,18 +27,23 @@ namespace {
 __device__ int64_t RowOf(float index, int64_t table_rows) {
   return index >= 0 && index < static_cast<float>(table_rows) ? static_cast<int64_t>(index) : -1;
 }
+template <typename Integer>
+__device__ int64_t RowOf(Integer index, int64_t table_rows) {
+  const int64_t row = index;
+  return row >= 0 && row < table_rows ? row : -1;
+}
 
 // Copies rows of the table to y. x [plan.rows] contains the indices of the rows; table [table_rows, width]
 // may be at any address if kUnit is 1; y is [plan.rows, width]. The threads are mapped to the rows of y. An
 // index outside the table is reported to `fault`, and its row of y is 0. Deterministic.
-template <typename T, int kUnit>
-__global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const float* x, const float* table,
+template <typename T, typename Index, int kUnit>
+__global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const Index* x, const float* table,
                          T* y, FaultWord* fault) {
   for (int64_t round = 0; round < plan.rounds; ++round) {
     const int64_t place = plan.Row(round);
     if (place >= plan.rows) return;
     const int64_t row = RowOf(x[place], table_rows);
-    if (row < 0 && plan.rank() == 0) NoteFault(fault, place, x[place]);
+    if (row < 0 && plan.rank() == 0) NoteFault(fault, place);
     plan.ForEach<kUnit>(width, [&](int64_t j) {
       Pack<float, kUnit> v = {};
       if (row >= 0) v = Load<kUnit>(table + row * width + j);
@@ -52,7 +58,8 @@ __global__ void TakeRows(RowPlan plan, int64_t table_rows, int64_t width, const 
 // Links the positions of each table row into a list. heads [table_rows], which must be 0 before the call, and
 // next [indices] contain positions + 1; 0 ends a list. One thread for each index. The order of the lists is
 // not deterministic.
-__global__ void LinkPlaces(int64_t indices, int64_t table_rows, const float* x, uint32_t* heads,
+template <typename Index>
+__global__ void LinkPlaces(int64_t indices, int64_t table_rows, const Index* x, uint32_t* heads,
                            uint32_t* next) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < indices; i += CAIRN_GLOBAL_THREADS) {
     const int64_t row = RowOf(x[i], table_rows);
@@ -91,9 +98,9 @@ __device__ void AddMatches(unsigned matches, int64_t first, int64_t width, int64
 
 // Adds to `sums` the rows of dy whose index is `row`, in the order of their positions from `begin` to `end`.
 // Each lane adds its columns, from `column` on. Must be called by whole warps.
-template <typename T>
+template <typename T, typename Index>
 __device__ void AddPart(int64_t begin, int64_t end, int64_t row, int64_t table_rows, int64_t width,
-                        int64_t column, const float* x, const T* dy, float (&sums)[kColumns]) {
+                        int64_t column, const Index* x, const T* dy, float (&sums)[kColumns]) {
   constexpr int kAhead = 4;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int64_t i = begin; i < end; i += kAhead * kWarp) {
@@ -113,8 +120,8 @@ __device__ void AddPart(int64_t begin, int64_t end, int64_t row, int64_t table_r
 // Computes dtable [table_rows, width], at any address, from dy [indices, width]. Each warp has one row of the
 // table. Adjacent rows are in different blocks, because frequent indices are usually adjacent. Sets the heads
 // to 0 again. Deterministic.
-template <typename T>
-__global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, const float* x, uint32_t* heads,
+template <typename T, typename Index>
+__global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, const Index* x, uint32_t* heads,
                         const uint32_t* next, const T* dy, float* dtable) {
   __shared__ uint32_t sorted[kWarps][kWarp];
   __shared__ bool is_long[kWarps];
@@ -168,7 +175,8 @@ __global__ void AddRows(int64_t indices, int64_t table_rows, int64_t width, cons
   }
 }
 
-template <typename T>
+// `Index`: the C++ type of the row numbers.
+template <typename T, typename Index>
 class CudaEmbedding final : public LinearOp, public Delivery {
  public:
   CudaEmbedding(Context& context, const EmbeddingParams& params, Fault fault,
@@ -183,9 +191,10 @@ class CudaEmbedding final : public LinearOp, public Delivery {
   const TensorDesc& output() const override { return output_; }
 
   absl::Status Forward(const float* x, const float* table, const float* /*bias*/, float* y) override {
+    x_ = As<Index>(x);
     constexpr int kUnit = kVector<float>;
     const bool aligned = params_.width % kUnit == 0 && reinterpret_cast<uintptr_t>(table) % 16 == 0;
-    CAIRN_RETURN_IF_ERROR(aligned ? Take<kUnit>(x, table, y) : Take<1>(x, table, y));
+    CAIRN_RETURN_IF_ERROR(aligned ? Take<kUnit>(table, y) : Take<1>(table, y));
     context_.Expect(*this);
     return absl::OkStatus();
   }
@@ -194,33 +203,39 @@ class CudaEmbedding final : public LinearOp, public Delivery {
                         float* dtable, float* /*dbias*/) override {
     auto* const heads = reinterpret_cast<uint32_t*>(heads_->data());
     auto* const next = reinterpret_cast<uint32_t*>(next_->data());
-    CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(LinkPlaces, GridFor(params_.indices), kBlock, 0, context_.stream(),
-                                       params_.indices, params_.rows, x, heads, next));
-    return CAIRN_LAUNCH(AddRows<T>, static_cast<unsigned>(CeilDiv(params_.rows, kWarps)), kWarps * kWarp, 0,
-                        context_.stream(), params_.indices, params_.rows, params_.width, x, heads, next,
-                        As<T>(dy), dtable);
+    CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(LinkPlaces<Index>, GridFor(params_.indices), kBlock, 0,
+                                       context_.stream(), params_.indices, params_.rows, As<Index>(x), heads,
+                                       next));
+    return CAIRN_LAUNCH((AddRows<T, Index>), static_cast<unsigned>(CeilDiv(params_.rows, kWarps)),
+                        kWarps * kWarp, 0, context_.stream(), params_.indices, params_.rows, params_.width,
+                        As<Index>(x), heads, next, As<T>(dy), dtable);
   }
 
   absl::Status Deliver() override {
     const auto noted = fault_.Take();
     if (!noted.has_value()) return absl::OkStatus();
+    Index index{};
+    CAIRN_CUDA(
+        cudaMemcpyAsync(&index, x_ + noted->place, sizeof(index), cudaMemcpyDeviceToHost, context_.stream()));
+    CAIRN_CUDA(cudaStreamSynchronize(context_.stream()));  // `index` is read at once
     return absl::InvalidArgumentError(absl::StrCat(params_.what, params_.what.empty() ? "" : ": ", "index ",
-                                                   noted->value, " in a table of ", params_.rows,
+                                                   index, " in a table of ", params_.rows,
                                                    " rows: expected 0 to ", params_.rows - 1));
   }
 
  private:
   template <int kUnit>
-  absl::Status Take(const float* x, const float* table, float* y) {
+  absl::Status Take(const float* table, float* y) {
     constexpr int64_t kMaxBlocks = 1 << 20;
     const RowPlan plan = RowPlan::Make(params_.indices, params_.width / kUnit, kMaxBlocks);
-    return CAIRN_LAUNCH((TakeRows<T, kUnit>), plan.grid, plan.block, 0, context_.stream(), plan, params_.rows,
-                        params_.width, x, table, As<T>(y), fault_.word());
+    return CAIRN_LAUNCH((TakeRows<T, Index, kUnit>), plan.grid, plan.block, 0, context_.stream(), plan,
+                        params_.rows, params_.width, x_, table, As<T>(y), fault_.word());
   }
 
   Context& context_;
   const EmbeddingParams params_;
   const TensorDesc output_;
+  const Index* x_ = nullptr;  // of the last Forward()
   Fault fault_;
   const std::unique_ptr<DeviceMemory> heads_, next_;  // [rows] and [indices]
 };
@@ -232,6 +247,9 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
     return absl::InvalidArgumentError(absl::StrCat("cannot look up ", params.indices, " rows in a table [",
                                                    params.rows, ",", params.width, "]"));
   }
+  if (params.ragged_mean) {
+    return absl::UnimplementedError("ragged inputs are only computed on CPUs");
+  }
   if (params.indices >= kMaxFaultIndices || params.rows >= kMaxFaultIndices) {
     return absl::UnimplementedError(absl::StrCat(params.indices, " indices in a table of ", params.rows,
                                                  " rows: both must be below 2^32"));
@@ -239,11 +257,14 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const 
   CAIRN_ASSIGN_OR_RETURN(auto fault, Fault::Create());
   CAIRN_ASSIGN_OR_RETURN(auto heads, context.Allocate(params.rows, "embedding: lists of indices"));
   CAIRN_ASSIGN_OR_RETURN(auto next, context.Allocate(params.indices, "embedding: lists of indices"));
-  return VisitType(context.compute_type(), [&](auto* p) -> absl::StatusOr<std::unique_ptr<LinearOp>> {
-    using T = std::remove_pointer_t<decltype(p)>;
-    return std::make_unique<CudaEmbedding<T>>(context, params, std::move(fault), std::move(heads),
-                                              std::move(next));
-  });
+  const auto make = [&](auto zero) {
+    return VisitType(context.compute_type(), [&](auto* p) -> std::unique_ptr<LinearOp> {
+      using T = std::remove_pointer_t<decltype(p)>;
+      return std::make_unique<CudaEmbedding<T, decltype(zero)>>(context, params, std::move(fault),
+                                                                std::move(heads), std::move(next));
+    });
+  };
+  return IsInteger(params.index_type) ? WithIntegerType(params.index_type, make) : make(0.0f);
 }
 
 }  // namespace cairn::kernels::cuda

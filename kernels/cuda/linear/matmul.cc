@@ -26,7 +26,7 @@ cudaDataType_t DataType(ElementType type) {
       return CUDA_R_16BF;
     case ElementType::kFloat16:
       return CUDA_R_16F;
-    case ElementType::kFloat32:
+    default:
       break;
   }
   return CUDA_R_32F;

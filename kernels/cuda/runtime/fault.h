@@ -24,6 +24,11 @@ __device__ inline void NoteFault(FaultWord* word, int64_t place, float value) {
   atomicMin(word, static_cast<FaultWord>(place) << 32 | __float_as_uint(value));
 }
 
+// For values that the host reads itself at `place`.
+__device__ inline void NoteFault(FaultWord* word, int64_t place) {
+  NoteFault(word, place, 0.0f);
+}
+
 class Fault {
  public:
   static absl::StatusOr<Fault> Create() {
