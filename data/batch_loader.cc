@@ -15,7 +15,6 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
       dataset_(dataset),
       augmentation_(dataset.augmentation()),
       seed_(sampler.seed),
-      example_elements_(dataset.example_shape().num_elements()),
       batches_per_epoch_(sampler_.batches_per_epoch()),
       batch_size_(sampler.batch_size),
       depth_(depth),
@@ -25,14 +24,15 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
   const auto make_batch = [&] {
     Batch batch;
     try {
-      batch.inputs = AlignedBuffer(sampler.batch_size * example_elements_);
+      batch.inputs = InputRows(dataset.input_specs(), sampler.batch_size);
       batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
       if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
     } catch (const OutOfMemory& error) {
       throw OutOfMemory(error.floats(),
                         absl::StrCat("one of ", depth + 1, " batches of ", sampler.batch_size, " examples"));
     }
-    for (const AlignedBuffer* buffer : {&batch.inputs, &batch.targets, &batch.weights}) {
+    for (const AlignedBuffer& buffer : batch.inputs.buffers()) buffers_.push_back(buffer.span());
+    for (const AlignedBuffer* buffer : {&batch.targets, &batch.weights}) {
       if (buffer->size() > 0) buffers_.push_back(buffer->span());
     }
     return batch;
@@ -132,14 +132,14 @@ void BatchLoader::Fill(const Piece& piece, Batch& batch) {
   }
   batch.examples = static_cast<int64_t>(examples.size());
   dataset_.Prefetch(examples);
-  const auto elements = static_cast<size_t>(example_elements_);
   const auto num_targets = static_cast<size_t>(dataset_.num_targets());
   for (size_t row = 0; row < examples.size(); ++row) {
-    const absl::Span<float> inputs = batch.inputs.span().subspan(row * elements, elements);
+    const absl::Span<const MutableTensorView> inputs = batch.inputs.Row(static_cast<int64_t>(row));
     const float weight =
         dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));
     if (!augmentation_.empty()) {
-      Augment(augmentation_, dataset_.example_shape(), {seed_, batch.epoch, examples[row]}, inputs);
+      Augment(augmentation_, dataset_.example_shape(), {seed_, batch.epoch, examples[row]},
+              inputs[0].floats());
     }
     if (dataset_.weighted()) batch.weights.data()[row] = weight;
   }

@@ -16,6 +16,7 @@
 #include "common/system/thread.h"
 #include "common/trace/trace.h"
 #include "data/dataset.h"
+#include "data/input_rows.h"
 #include "data/sampler.h"
 
 namespace cairn::data {
@@ -36,7 +37,7 @@ struct Batch {
   int64_t examples = 0;        // may be 0 in the last batch of an epoch
   std::vector<uint32_t> rows;  // [examples] their indices in the data set
   // In each buffer the first `examples` rows are valid.
-  AlignedBuffer inputs;   // [batch_size, example_shape]
+  InputRows inputs;       // [batch_size, Dataset::input_specs()]
   AlignedBuffer targets;  // [batch_size, num_targets]
   AlignedBuffer weights;  // [batch_size]; empty if every example weighs 1
 };
@@ -94,7 +95,6 @@ class BatchLoader {
   const Dataset& dataset_;
   const Augmentation augmentation_;
   const uint64_t seed_;  // seed of the augmentation
-  const int64_t example_elements_;
   const int64_t batches_per_epoch_;
   const int64_t batch_size_;
   const int depth_;

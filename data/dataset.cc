@@ -123,18 +123,21 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
 }
 
 // Checks that `validation` is of the same kind as `train`.
-absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const std::string& inputs_name,
-                        const std::string& targets_name) {
-  if (!IsCompatible(validation.example_shape(), train.example_shape())) {
+struct Alike {
+  std::string inputs_name, targets_name;  // of `validation`
+  bool shapes;                            // examples must have one shape
+};
+absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const Alike& what) {
+  if (what.shapes && !IsCompatible(validation.example_shape(), train.example_shape())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(inputs_name, ": examples have the shape ", validation.example_shape().ToString(),
+        absl::StrCat(what.inputs_name, ": examples have the shape ", validation.example_shape().ToString(),
                      ", but those of the training set ", train.example_shape().ToString()));
   }
   // Whether the targets are class indices is not compared: numbers may happen to be integers. The loss
   // decides.
   if (validation.num_targets() != train.num_targets()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(targets_name, ": targets are ", DescribeTargets(validation),
+        absl::StrCat(what.targets_name, ": targets are ", DescribeTargets(validation),
                      ", but those of the training set are ", DescribeTargets(train)));
   }
   return absl::OkStatus();
@@ -242,7 +245,9 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
   const std::string targets_name = splits.validation->targets_name;
   CAIRN_ASSIGN_OR_RETURN(data.validation, LabelledDataset::Create(*std::move(splits.validation), options,
                                                                   LabelledDataset::Use::kValidation));
-  CAIRN_RETURN_IF_ERROR(CheckAlike(*data.train, *data.validation, inputs_name, targets_name));
+  // The longest examples of ragged inputs may differ.
+  const bool ragged = std::count(options.ragged_inputs.begin(), options.ragged_inputs.end(), true) > 0;
+  CAIRN_RETURN_IF_ERROR(CheckAlike(*data.train, *data.validation, {inputs_name, targets_name, !ragged}));
   return data;
 }
 

@@ -12,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "common/core/tensor_view.h"
 #include "data/augment.h"
 #include "data/columns.h"
+#include "data/input_rows.h"
 #include "data/row_source.h"
 #include "data/targets.h"
 
@@ -55,9 +57,12 @@ class Dataset {
   // Announces that `examples` will be read soon, so that examples on disk are fetched together. Does not
   // wait.
   virtual void Prefetch(absl::Span<const uint32_t> /*examples*/) const {}
-  // Writes example `index`: its inputs, scaled, to `inputs` [example_shape().num_elements()], its target to
+  // [input of the model] How Read() writes the inputs: together they have the elements of example_shape().
+  virtual std::vector<InputSpec> input_specs() const { return {{DType::kFloat32, example_shape()}}; }
+  // Writes example `index`: its inputs to `inputs`, which have the types and sizes of input_specs(), its target to
   // `target` [num_targets()]. Returns its weight.
-  virtual float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const = 0;
+  virtual float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+                     absl::Span<float> target) const = 0;
   // The first error of Read(), naming the file. Examples read since then may be wrong, so check this after
   // reading and before using examples.
   virtual absl::Status status() const { return absl::OkStatus(); }
@@ -70,8 +75,8 @@ struct DataOptions {
   // A file, or a directory whose files have names that LoadTrainingData() knows. Its NOT_FOUND error lists
   // them.
   std::string path{};
-  // The factor by which inputs are multiplied. NaN: 1 for numbers, and 1/255 for bytes (as in Keras' MNIST
-  // example) unless raw_bytes is true for the input.
+  // The factor by which float32 inputs are multiplied; integers are read as they are. NaN: 1 for numbers, and
+  // 1/255 for bytes (as in Keras' MNIST example) unless raw_bytes is true for the input.
   float input_scale = std::numeric_limits<float>::quiet_NaN();
   // [input of the model] True if bytes are passed unchanged, since a layer of the model scales them or uses
   // them as indices. Empty: false for all inputs.
@@ -84,6 +89,13 @@ struct DataOptions {
   std::vector<std::string> input_names{};
   // [input_names] The shape that each input layer takes for one example. Empty: unknown.
   std::vector<Shape> input_shapes{};
+  // [input_names] The type in which each input layer takes its numbers. Empty: all inputs are read as one row of
+  // float32. Not empty: input_shapes are given too.
+  std::vector<DType> input_types{};
+  // [input_names] True if examples have different numbers of values for the input, which are integers. Empty:
+  // false for all inputs.
+  std::vector<bool> ragged_inputs{};
+  bool IsRagged(size_t input) const { return input < ragged_inputs.size() && ragged_inputs[input]; }
   // The shape of one example in the model. Examples of a compatible shape (example_shape.h) get this shape if
   // it has at least two axes. All other examples keep their own shape.
   Shape example_shape{};

@@ -26,6 +26,38 @@ absl::Status CheckCounts(const Split& split) {
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT if `inputs` lack an input that the model takes as ragged.
+absl::Status CheckRagged(const DataOptions& options, const RowSource& inputs, const std::string& name) {
+  const std::vector<int64_t> ragged = inputs.ragged_parts();
+  for (size_t i = 0; i < options.input_types.size(); ++i) {
+    if (!options.IsRagged(i) || (i < ragged.size() && ragged[i] >= 0)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": input '", options.input_names[i],
+                     "' of the model is ragged, but examples have equally many values here: give its values "
+                     "and its row splits in two "
+                     "arrays (NAME and NAME_row_splits), or an int64_list of TFRecord"));
+  }
+  return absl::OkStatus();
+}
+
+// One spec for each input of the model, or one for the whole row if the model's inputs are unknown or do not fit.
+std::vector<InputSpec> SpecsFor(const DataOptions& options, const Shape& example_shape,
+                                const std::vector<int64_t>& ragged) {
+  std::vector<InputSpec> specs;
+  int64_t elements = 0;
+  for (size_t i = 0; i < options.input_types.size(); ++i) {
+    const bool is_ragged = options.IsRagged(i);
+    specs.push_back(
+        {options.input_types[i], is_ragged ? Shape({ragged[i]}) : options.input_shapes[i], is_ragged});
+    elements += specs.back().shape.num_elements();
+  }
+  if (specs.size() == 1) specs[0].shape = example_shape;
+  if (specs.empty() || (specs.size() > 1 && elements != example_shape.num_elements())) {
+    return {{DType::kFloat32, example_shape}};
+  }
+  return specs;
+}
+
 }  // namespace
 
 LabelledDataset::LabelledDataset(Split split)
@@ -62,6 +94,14 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
           " and would not be augmented with the images: --augment needs targets with at most one axis"));
     }
     dataset->augmentation_ = options.augmentation;
+  }
+  CAIRN_RETURN_IF_ERROR(CheckRagged(options, *dataset->inputs_, dataset->inputs_name_));
+  dataset->input_specs_ = SpecsFor(options, dataset->example_shape_, dataset->inputs_->ragged_parts());
+  if (!dataset->augmentation_.empty() && dataset->input_specs_[0].dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(dataset->inputs_name_,
+                     ": the model looks its values up in a table, and only images can "
+                     "be augmented"));
   }
   return dataset;
 }
@@ -103,9 +143,9 @@ void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples) const {
   for (const uint32_t example : examples) inputs_->Prefetch(example);
 }
 
-float LabelledDataset::Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const {
+float LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+                            absl::Span<float> target) const {
   CAIRN_CHECK(index >= 0 && index < size_);
-  CAIRN_CHECK(static_cast<int64_t>(inputs.size()) == example_shape_.num_elements());
   inputs_->Read(index, inputs);
   const float* values = targets_.values.data() + index * targets_.per_example;
   std::copy_n(values, targets_.per_example, target.data());

@@ -34,7 +34,9 @@ class LabelledDataset final : public Dataset {
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples) const override;
-  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override;
+  std::vector<InputSpec> input_specs() const override { return input_specs_; }
+  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+             absl::Span<float> target) const override;
 
  private:
   explicit LabelledDataset(Split split);
@@ -43,6 +45,7 @@ class LabelledDataset final : public Dataset {
   std::unique_ptr<RowSource> inputs_;
   int64_t size_;
   Shape example_shape_;
+  std::vector<InputSpec> input_specs_;
   const std::string inputs_name_, targets_name_;
   const std::vector<FilePart> parts_;
   Targets targets_;             // the targets of at least size_ examples

@@ -1,8 +1,12 @@
 #include "nn/batch.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/device.h"
 
 namespace cairn::nn {
 
@@ -11,25 +15,64 @@ BatchView BatchView::Part(int64_t begin, int64_t count) const {
     const size_t width = examples > 0 ? all.size() / static_cast<size_t>(examples) : 0;
     return all.subspan(static_cast<size_t>(begin) * width, static_cast<size_t>(count) * width);
   };
+  TensorViews parts;
+  for (const TensorView& input : inputs) parts.push_back(input.Rows(begin, count));
   return {.examples = count,
-          .inputs = rows(inputs),
+          .inputs = std::move(parts),
           .targets = rows(targets),
           .weights = rows(weights),
           .seed = seed,
           .first_example = first_example + begin};
 }
 
+int64_t InputFloats(const ModelInput& input, int64_t examples) {
+  return kernels::TensorDesc{.shape = {examples, input.shape.num_elements()}, .type = input.dtype}
+      .num_floats();
+}
+
+namespace {
+
+// "[64,28,28,1]", "[64,3] int64"
+std::string Describe(const TensorView& tensor) {
+  return kernels::TensorDesc{.shape = tensor.shape, .type = tensor.dtype}.ToString();
+}
+
+absl::Status CheckInputs(const Model& model, const BatchView& batch) {
+  if (batch.examples == 0 && batch.inputs.empty()) return absl::OkStatus();
+  if (batch.inputs.size() != model.inputs().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.inputs.size(), " inputs for a model of ", model.inputs().size()));
+  }
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    const TensorView& given = batch.inputs[i];
+    const ModelInput& input = model.inputs()[i];
+    if (input.ragged && given.ragged() && given.dtype == input.dtype &&
+        static_cast<int64_t>(given.row_splits.size()) == batch.examples + 1) {
+      continue;
+    }
+    const bool rows =
+        !input.ragged && !given.ragged() && given.shape.rank() > 0 && given.shape[0] == batch.examples;
+    if (rows && given.dtype == input.dtype && given.shape.row_elements() == input.shape.num_elements())
+      continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.examples, " examples cannot have ", Describe(given), " as input '",
+                     input.name, "', which takes ", input.ragged ? "ragged " : "", NameOf(input.dtype), " ",
+                     input.ragged ? "" : input.shape.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
                         const BatchView& batch) {
-  const int64_t values = batch.examples * model.input_shape().num_elements();
+  CAIRN_RETURN_IF_ERROR(CheckInputs(model, batch));
   const int64_t targets = MakeLossParams(loss, model.output_shape(), batch.examples).targets_per_example();
-  if (batch.examples < 0 || static_cast<int64_t>(batch.inputs.size()) != values ||
-      static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||
+  if (batch.examples < 0 || static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||
       (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", batch.examples, " examples of ", model.input_shape().ToString(), " with ",
-                     targets, " targets each cannot have ", batch.inputs.size(), " values, ",
-                     batch.targets.size(), " targets and ", batch.weights.size(), " weights"));
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.examples, " examples with ", targets,
+                                                   " targets each cannot have ", batch.targets.size(),
+                                                   " targets and ", batch.weights.size(), " weights"));
   }
   if (static_cast<int64_t>(parameters.size()) != model.num_parameters()) {
     return absl::InvalidArgumentError(absl::StrCat(parameters.size(), " values do not match the model's ",
@@ -48,28 +91,6 @@ void GiveNoGradients(const Model& model, absl::Span<float> gradients,
                      absl::FunctionRef<void(int variable)> on_gradient) {
   std::fill(gradients.begin(), gradients.end(), 0.0f);
   for (auto variable = static_cast<int>(model.variables().size()); variable-- > 0;) on_gradient(variable);
-}
-
-absl::Span<const float* const> InputSplitter::Split(const BatchView& batch) {
-  if (pointers_.size() == 1) {
-    pointers_[0] = batch.inputs.data();
-    return pointers_;
-  }
-  if (static_cast<int64_t>(batch.inputs.size()) > split_.size()) {
-    split_ = AlignedBuffer(static_cast<int64_t>(batch.inputs.size()));
-  }
-  const int64_t row = model_.input_shape().num_elements();
-  float* to = split_.data();
-  int64_t offset = 0;
-  for (size_t i = 0; i < pointers_.size(); ++i) {
-    pointers_[i] = to;
-    const int64_t elements = model_.inputs()[i].shape.num_elements();
-    for (int64_t example = 0; example < batch.examples; ++example, to += elements) {
-      std::copy_n(batch.inputs.data() + example * row + offset, elements, to);
-    }
-    offset += elements;
-  }
-  return pointers_;
 }
 
 std::vector<int64_t> EvenParts(int64_t examples, int64_t parts) {

@@ -7,7 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/memory/aligned_buffer.h"
+#include "common/core/tensor_view.h"
 #include "kernels/ops.h"
 #include "nn/loss.h"
 #include "nn/model.h"
@@ -17,7 +17,7 @@ namespace cairn::nn {
 // Examples, borrowed for the call.
 struct BatchView {
   int64_t examples = 0;
-  absl::Span<const float> inputs{};   // [examples, input_shape], row-major; several inputs are concatenated
+  TensorViews inputs{};               // [input of the model] [examples, its shape], of its type
   absl::Span<const float> targets{};  // [examples, targets per example that the loss needs]
   absl::Span<const float> weights{};  // [examples]; empty if every example weighs 1
   uint64_t seed = 0;                  // for random draws of the step (dropout)
@@ -35,6 +35,9 @@ struct BatchResult {
   absl::Span<const float> outputs{};
 };
 
+// The memory of a model's input for `examples` examples, in units of a float.
+int64_t InputFloats(const ModelInput& input, int64_t examples);
+
 // INVALID_ARGUMENT if the batch or `parameters` does not have the sizes that the model and the loss need.
 absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
                         const BatchView& batch);
@@ -46,22 +49,6 @@ absl::Status CheckGradients(const Model& model, absl::Span<const float> gradient
 // each variable, last layer first.
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,
                      absl::FunctionRef<void(int variable)> on_gradient);
-
-// Separates the inputs of a model with several inputs. A row of a batch is their concatenation.
-class InputSplitter {
- public:
-  explicit InputSplitter(const Model& model) : model_(model), pointers_(model.inputs().size()) {}
-  // Returns one array [examples, shape] per model input, row-major. The arrays are valid until the next call,
-  // and no longer than the batch's memory.
-  absl::Span<const float* const> Split(const BatchView& batch);
-  // The result of the last Split().
-  absl::Span<const float* const> last() const { return pointers_; }
-
- private:
-  const Model& model_;
-  AlignedBuffer split_;  // [input][examples][elements]; used only if there are several inputs
-  std::vector<const float*> pointers_;
-};
 
 // Divides `examples` into `parts` runs of nearly equal length, longer runs first. Returns the start of each
 // run, and the end of the last: [parts + 1].

@@ -154,7 +154,7 @@ class GraphReader {
       return absl::InvalidArgumentError(
           absl::StrCat("config: input_layers: '", tensor.layer, "' appears twice"));
     }
-    values_[tensor] = builder_.AddInput(tensor.layer, found->second.layer.input_shape);
+    values_[tensor] = builder_.AddInput(found->second.layer, found->second.layer.input_shape);
     return absl::OkStatus();
   }
 

@@ -30,6 +30,7 @@ constexpr LayerRow kLayers[] = {
     {"ELU", MakeElu, ByteUse::kPasses},
     {"Embedding", MakeEmbedding, ByteUse::kRaw},
     {"Flatten", MakeFlatten, ByteUse::kPasses},
+    {"GlobalAveragePooling1D", MakeGlobalAveragePooling1D, ByteUse::kPasses},
     {"GlobalAveragePooling2D", MakeGlobalAveragePooling2D, ByteUse::kPasses},
     {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D, ByteUse::kPasses},
     {"LayerNormalization", MakeLayerNormalization},

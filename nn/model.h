@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
+#include "common/core/tensor_view.h"
 #include "nn/compile_config.h"
 #include "nn/layer/layer.h"
 
@@ -20,6 +21,12 @@ namespace cairn::nn {
 struct ModelInput {
   std::string name;  // the name of its InputLayer
   Shape shape;       // without the batch
+  // An integer type if a layer looks rows up by the values: that of the InputLayer, or else int64. All other inputs
+  // are float32.
+  DType dtype = DType::kFloat32;
+  // An example has any number of int64 values, at least one. An Embedding looks them up, and a GlobalAveragePooling1D
+  // takes the mean over them. `shape` is [1].
+  bool ragged = false;
 };
 
 // One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.

@@ -88,11 +88,24 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
   return absl::OkStatus();
 }
 
-// The dtype of an InputLayer may also be an integer type. Indices for an Embedding are integers, and floats
-// represent them exactly for every table that fits into memory.
-void CheckInputDtype(absl::string_view field, ConfigReader& config) {
+// The dtype of an InputLayer, which may also be an integer type.
+DType ReadInputDtype(absl::string_view field, ConfigReader& config) {
   const json& name = config.Raw(field);
-  if (name != "int32" && name != "int64") CheckDtype(field, config);
+  for (const DType type : {DType::kInt32, DType::kInt64, DType::kUint8, DType::kBool}) {
+    if (name == std::string(NameOf(type))) return type;
+  }
+  CheckDtype(field, config);
+  return DType::kFloat32;
+}
+
+// Whether a layer looks rows up by the values of `source`, directly or behind layers that only reshape them.
+bool IsLookedUp(const std::vector<Node>& nodes, int source) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    if (!node.layer->takes_integers() || !absl::c_linear_search(node.inputs, source)) continue;
+    if (!node.variables.empty() || IsLookedUp(nodes, static_cast<int>(i))) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -143,13 +156,14 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
   read.equal_ranks = IsKerasFunction(layer);
   if (class_name == "InputLayer") {
-    CheckInputDtype("dtype", reader);
+    read.input_type = ReadInputDtype("dtype", reader);
   } else {
     CheckDtype("dtype", reader);
   }
   if (read.name.empty()) read.name = UniqueName(class_name);
   if (class_name == "InputLayer") {
-    read.input_shape = ReadInputLayer(reader);
+    read.ragged = reader.Bool("ragged", false);
+    read.input_shape = read.ragged ? ReadRaggedInputLayer(reader) : ReadInputLayer(reader);
     read.has_input_shape = true;
   } else {
     read.trainable = reader.Bool("trainable", true);
@@ -161,9 +175,37 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   return read;
 }
 
-int ModelBuilder::AddInput(const std::string& name, const Shape& shape) {
-  model_.inputs_.push_back({name, shape});
+int ModelBuilder::AddInput(const ReadLayer& layer, const Shape& shape) {
+  model_.inputs_.push_back({layer.name, shape, layer.input_type, layer.ragged});
   return Node::OfModelInput(static_cast<int>(model_.inputs_.size()) - 1);
+}
+
+absl::Status ModelBuilder::CheckRagged() const {
+  const auto users_of = [this](int source) {
+    std::vector<int> users;
+    for (size_t i = 0; i < model_.nodes_.size(); ++i) {
+      if (absl::c_linear_search(model_.nodes_[i].inputs, source)) users.push_back(static_cast<int>(i));
+    }
+    return users;
+  };
+  const auto class_of = [this](int node) -> const std::string& {
+    return model_.nodes_[static_cast<size_t>(node)].layer->class_name();
+  };
+  for (size_t i = 0; i < model_.inputs_.size(); ++i) {
+    if (!model_.inputs_[i].ragged) continue;
+    for (const int reader : users_of(Node::OfModelInput(static_cast<int>(i)))) {
+      const std::vector<int> means = users_of(reader);
+      const bool fits =
+          class_of(reader) == "Embedding" && !means.empty() &&
+          absl::c_all_of(means, [&](int mean) { return class_of(mean) == "GlobalAveragePooling1D"; });
+      if (fits) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", model_.inputs_[i].name, "' is ragged, and layer '",
+                       model_.nodes_[static_cast<size_t>(reader)].layer->name(), "' (", class_of(reader),
+                       ") reads it: only an Embedding that is followed by GlobalAveragePooling1D can"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 const Shape& ModelBuilder::ShapeOf(int value) const {
@@ -236,6 +278,14 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
 }
 
 Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_json) {
+  for (size_t i = 0; i < model_.inputs_.size(); ++i) {
+    DType& type = model_.inputs_[i].dtype;
+    if (!IsLookedUp(model_.nodes_, Node::OfModelInput(static_cast<int>(i)))) {
+      type = DType::kFloat32;
+    } else if (!IsInteger(type) || model_.inputs_[i].ragged) {
+      type = DType::kInt64;
+    }
+  }
   model_.compile_config_ = std::move(compile_config);
   model_.canonical_json_ = std::move(canonical_json);
   return std::exchange(model_, Model());

@@ -26,6 +26,8 @@ struct ReadLayer {
   std::shared_ptr<const Layer> layer;  // null for an InputLayer
   Shape input_shape;                   // an InputLayer's shape, or the input shape that a first layer gives
   bool has_input_shape = false;
+  DType input_type = DType::kFloat32;  // the dtype of an InputLayer
+  bool ragged = false;                 // of an InputLayer
   // Set for a merging function such as `a + b`. The function aligns shapes from their last axis, including
   // the batch, whereas a merge layer inserts missing axes after the batch. Only shapes of equal rank give the
   // same result both ways, so other shapes are refused.
@@ -44,10 +46,13 @@ class ModelBuilder {
   absl::StatusOr<ReadLayer> Read(const nlohmann::json& layer, size_t position, int64_t line);
 
   // Returns the input's index for Node::inputs.
-  int AddInput(const std::string& name, const Shape& shape);
+  int AddInput(const ReadLayer& layer, const Shape& shape);
   // Adds a call of `layer` on the values of `inputs`, and returns the node's index. If the layer was called
   // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
+
+  // INVALID_ARGUMENT if a ragged input has a use that is not supported.
+  absl::Status CheckRagged() const;
 
   const Shape& ShapeOf(int value) const;
   bool empty() const { return model_.nodes_.empty(); }

@@ -50,7 +50,7 @@ absl::Status ReadSequential(const json& config, absl::Span<const int64_t> lines,
         return absl::InvalidArgumentError(absl::StrCat("config: build_input_shape ", built_for.ToString(),
                                                        " is not the first layer's ", input.ToString()));
       }
-      builder.AddInput(layer.name, input);
+      builder.AddInput(layer, input);
     }
     if (layer.layer == nullptr) {
       if (position == 0) continue;
@@ -102,6 +102,7 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   CAIRN_RETURN_IF_ERROR(functional ? ReadFunctional(config, lines, builder)
                                    : ReadSequential(config, lines, builder));
   if (builder.empty()) return absl::InvalidArgumentError("config: layers: the list has only an InputLayer");
+  CAIRN_RETURN_IF_ERROR(builder.CheckRagged());
   auto compiled = ParseCompileConfig(document.value("compile_config", json()));
   if (!compiled.ok()) return Annotate(compiled.status(), "compile_config");
   return builder.Finish(*std::move(compiled), WithoutDevices(document));

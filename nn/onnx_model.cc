@@ -16,15 +16,25 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
   for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
   std::vector<OnnxValue> inputs;  // [input of the model]
   for (const ModelInput& input : model.inputs()) {
-    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape});
-    inputs.push_back(builder.FromChannelsLast(builder.graph_.inputs.back().name, input.shape));
+    if (input.ragged) {
+      return absl::UnimplementedError(
+          absl::StrCat("input '", input.name, "' is ragged, which ONNX cannot express"));
+    }
+    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape, input.dtype});
+    inputs.push_back(builder.FromChannelsLast(builder.graph_.inputs.back().name, input.shape, input.dtype));
   }
   std::vector<OnnxValue> outputs;  // [node]
   for (const Node& node : model.nodes()) {
+    builder.layer_ = node.layer->name();
     std::vector<OnnxValue> of_node;
     for (const int input : node.inputs) {
-      of_node.push_back(input < 0 ? inputs[static_cast<size_t>(-1 - input)]
-                                  : outputs[static_cast<size_t>(input)]);
+      OnnxValue value =
+          input < 0 ? inputs[static_cast<size_t>(-1 - input)] : outputs[static_cast<size_t>(input)];
+      if (IsInteger(builder.TypeOf(value)) && !node.layer->takes_integers()) {
+        value = builder.FromChannelsLast(builder.Cast(builder.ChannelsLast(value), DType::kFloat32),
+                                         builder.ShapeOf(value));
+      }
+      of_node.push_back(value);
     }
     std::vector<OnnxVariable> variables;
     for (const int index : node.variables) {
@@ -33,7 +43,6 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
                            parameters.subspan(static_cast<size_t>(variable.offset),
                                               static_cast<size_t>(variable.shape.num_elements()))});
     }
-    builder.layer_ = node.layer->name();
     const auto output = node.layer->ToOnnx(of_node, variables, builder);
     if (!output.ok()) {
       return Annotate(output.status(),

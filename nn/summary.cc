@@ -164,7 +164,9 @@ std::string SummaryTable(const Model& model) {
   table.AddHeader(cells({"Layer (type)", "Output Shape", "Param #"}, "Connected to"));
   for (const ModelInput& input : model.inputs()) {
     if (!model.functional()) break;  // a Sequential does not show its input
-    table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"), KerasShape(input.shape), "0"}, "-"));
+    table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"),
+                        input.ragged ? "(None, None)" : KerasShape(input.shape), "0"},
+                       "-"));
   }
   const std::vector<int> call_numbers = CallNumbers(model);
   std::set<const Layer*> shown;

@@ -96,7 +96,7 @@ class PredictCommand final : public Command {
          {"--metrics NAME,...", &options_.metrics, "Metrics, by Keras' names [from the model file]"},
          {"--input_scale X",
           &options_.data.input_scale,
-          "Factor that all inputs are multiplied by [as in training; if unknown, 1/255 for bytes, unless the "
+          "Factor of float inputs [as in training; if unknown, 1/255 for bytes, unless the "
           "model rescales them itself, and 1 for numbers]",
           {},
           kDefaultInText},

@@ -13,6 +13,7 @@
 #include "data/file/byte_reader.h"
 #include "data/file_sets.h"
 #include "data/formats.h"
+#include "data/row_writer.h"
 
 namespace cairn::data {
 namespace {
@@ -43,12 +44,17 @@ class CifarRows final : public RowSource {
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   const Shape& row_shape() const override { return row_shape_; }
   void Prefetch(int64_t index) const override { read_ahead_.Fetch(Record(index)); }
-  void Read(int64_t index, absl::Span<float> to) const override {
+  void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     const uint8_t* planes = Record(index).data() + variant_.label_bytes;
+    if (to.size() > 1 || to[0].dtype != DType::kFloat32) {
+      WriteRow(to, scale_, [planes](int64_t i) { return planes[i % kChannels * kPlane + i / kChannels]; });
+      return;
+    }
+    auto* const floats = static_cast<float*>(to[0].data);
     for (int64_t channel = 0; channel < kChannels; ++channel) {
       const uint8_t* plane = planes + channel * kPlane;
       for (int64_t i = 0; i < kPlane; ++i) {
-        to.data()[i * kChannels + channel] = scale_(static_cast<float>(plane[i]));
+        floats[i * kChannels + channel] = scale_(static_cast<float>(plane[i]));
       }
     }
   }

@@ -21,11 +21,15 @@ constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", k
 
 // The names of the arrays of one set, whether or not they exist.
 struct SetNames {
-  std::vector<std::string> inputs;  // one name for all inputs of the model, or one for each input
+  std::vector<std::string> inputs;      // one name for all inputs of the model, or one for each input
+  std::vector<std::string> row_splits;  // [name of inputs] of ragged inputs; else empty
   std::string targets, weights;
 
   std::vector<std::string> all() const {
     std::vector<std::string> names = inputs;
+    for (const std::string& splits : row_splits) {
+      if (!splits.empty()) names.push_back(splits);
+    }
     names.push_back(targets);
     names.push_back(weights);
     return names;
@@ -57,6 +61,11 @@ absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& o
   const bool any = std::any_of(names.inputs.begin(), names.inputs.end(),
                                [&](const std::string& name) { return arrays.Has(name); });
   if (names.inputs.empty() || (!any && arrays.Has(whole))) names.inputs = {whole};
+  for (size_t i = 0; i < names.inputs.size(); ++i) {
+    const bool ragged =
+        options.IsRagged(i) && names.inputs.size() == std::max<size_t>(options.input_names.size(), 1);
+    names.row_splits.push_back(ragged ? absl::StrCat(names.inputs[i], "_row_splits") : "");
+  }
   return names;
 }
 
@@ -68,9 +77,15 @@ absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, c
     const std::string& full_name = full_names.emplace_back(arrays.FullName(name));
     CAIRN_ASSIGN_OR_RETURN(Array array, arrays.Read(name));
     split.byte_inputs.push_back(array.type == ElementType::kUint8);
-    CAIRN_ASSIGN_OR_RETURN(auto rows,
-                           MakeArrayRows(std::move(array), full_name, options.ScaleOf(parts.size())));
-    if (names.inputs.size() > 1) {
+    const std::string& row_splits = names.row_splits[parts.size()];
+    std::unique_ptr<RowSource> rows;
+    if (row_splits.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(rows, MakeArrayRows(std::move(array), full_name, options.ScaleOf(parts.size())));
+    } else {
+      CAIRN_ASSIGN_OR_RETURN(const Array splits, arrays.Read(row_splits));
+      CAIRN_ASSIGN_OR_RETURN(rows, MakeRaggedRows(std::move(array), splits, full_name));
+    }
+    if (names.inputs.size() > 1 && row_splits.empty()) {
       CAIRN_RETURN_IF_ERROR(CheckInputShape(options, parts.size(), rows->row_shape(), full_name));
     }
     parts.push_back(std::move(rows));

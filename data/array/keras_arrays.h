@@ -2,6 +2,9 @@
 // y_val or x_test and y_test; if examples have weights, also sample_weight_train and so on. The letters x and
 // y may be capitals: X_train.
 //
+// A ragged input has its values, one example after another, in x_train. x_train_row_splits has the position where
+// each example begins, and the end of the last.
+//
 // A model with several inputs takes x_train_NAME for each input, or an x_train that already concatenates
 // them.
 #pragma once

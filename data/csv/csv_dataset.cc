@@ -17,6 +17,7 @@
 #include "data/file/byte_reader.h"
 #include "data/file_sets.h"
 #include "data/formats.h"
+#include "data/row_writer.h"
 
 namespace cairn::data {
 namespace {
@@ -94,13 +95,7 @@ class SetReader {
                             .inputs = schema_.features,
                             .label = schema_.label,
                             .missing_value = schema_.missing_value};
-    const auto numbers = std::make_shared<const std::vector<float>>(std::move(numbers_));
-    const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(numbers->data()),
-                                          numbers->size() * sizeof(float));
-    Array inputs{ElementType::kFloat32,
-                 {rows_, static_cast<int64_t>(schema_.features.size())},
-                 SharedBytes(bytes, numbers)};
-    CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeArrayRows(std::move(inputs), name, options_.ScaleOf(0)));
+    CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeRows(name));
     return split;
   }
 
@@ -154,36 +149,114 @@ class SetReader {
         "begins with '#', as a comment does, and has as many fields as a row; put a label in quotes");
   }
 
+  // The numbers of adjacent features: of one input of the model, or of all of them.
+  struct Part {
+    size_t features = 0;
+    bool integers = false;
+    // [examples, features] One of them is used.
+    std::vector<float> floats{};
+    std::vector<int64_t> whole{};
+  };
+
+  // One part for all features, unless the model takes integers: then one part for each of its inputs.
+  std::vector<Part> MakeParts() const {
+    const size_t features = schema_.features.size();
+    std::vector<Part> parts;
+    size_t elements = 0;
+    for (size_t i = 0; i < options_.input_types.size(); ++i) {
+      parts.push_back({.features = static_cast<size_t>(options_.input_shapes[i].num_elements()),
+                       .integers = IsInteger(options_.input_types[i])});
+      elements += parts.back().features;
+    }
+    const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
+    return any && elements == features ? parts : std::vector<Part>{{.features = features}};
+  }
+
+  template <typename T>
+  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(std::vector<T> values, ElementType type, size_t features,
+                                                    const std::string& name) const {
+    const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
+    const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(kept->data()),
+                                          kept->size() * sizeof(T));
+    return MakeArrayRows({type, {rows_, static_cast<int64_t>(features)}, SharedBytes(bytes, kept)}, name,
+                         options_.ScaleOf(0));
+  }
+
+  absl::StatusOr<std::unique_ptr<RowSource>> MakeRows(const std::string& name) {
+    std::vector<std::unique_ptr<RowSource>> rows;
+    for (Part& part : inputs_) {
+      CAIRN_ASSIGN_OR_RETURN(
+          rows.emplace_back(),
+          part.integers ? RowsOf(std::move(part.whole), ElementType::kInt64, part.features, name)
+                        : RowsOf(std::move(part.floats), ElementType::kFloat32, part.features, name));
+    }
+    return JoinRows(std::move(rows), std::vector<std::string>(inputs_.size(), name));
+  }
+
   // Adds one example. The error describes what is wrong with the record.
   absl::Status TakeRow(const CsvFields& fields) {
     if (fields.size() != schema_.columns.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("has ", fields.size(), " fields, but the first line has ", schema_.columns.size()));
     }
-    const size_t before = numbers_.size();
+    if (inputs_.empty()) inputs_ = MakeParts();
     const absl::Status taken = TakeFields(fields);
     if (taken.ok()) {
       ++rows_;
-    } else {
-      numbers_.resize(before);
+      return taken;
+    }
+    for (Part& part : inputs_) {
+      if (part.integers) {
+        part.whole.resize(static_cast<size_t>(rows_) * part.features);
+      } else {
+        part.floats.resize(static_cast<size_t>(rows_) * part.features);
+      }
     }
     return taken;
   }
 
   absl::Status TakeFields(const CsvFields& fields) {
-    for (const size_t column : schema_.features) {
-      const auto number = ReadNumber(fields[column]);
-      if (!number.ok()) {
+    auto column = schema_.features.begin();
+    for (Part& part : inputs_) {
+      for (size_t i = 0; i < part.features; ++i, ++column) {
+        const absl::Status taken = TakeNumber(fields[*column], part);
+        if (taken.ok()) continue;
         return absl::InvalidArgumentError(
-            absl::StrCat("column '", schema_.columns[column], "' ", number.status().message()));
+            absl::StrCat("column '", schema_.columns[*column], "' ", taken.message()));
       }
-      numbers_.push_back(*number);
     }
     if (!schema_.label) return absl::OkStatus();
     const absl::Status status = AddLabel(fields[*schema_.label]);
     if (status.ok()) return status;
     return absl::InvalidArgumentError(
         absl::StrCat("the label in column '", schema_.columns[*schema_.label], "' ", status.message()));
+  }
+
+  absl::Status TakeNumber(absl::string_view field, Part& part) {
+    if (part.integers) {
+      CAIRN_ASSIGN_OR_RETURN(const int64_t integer, ReadWhole(field));
+      part.whole.push_back(integer);
+    } else {
+      CAIRN_ASSIGN_OR_RETURN(const float number, ReadNumber(field));
+      part.floats.push_back(number);
+    }
+    return absl::OkStatus();
+  }
+
+  // A number for an input that takes integers.
+  absl::StatusOr<int64_t> ReadWhole(absl::string_view field) {
+    if (IsMissing(field)) {
+      CAIRN_ASSIGN_OR_RETURN(const float missing, ReadNumber(field));
+      const auto integer = ToInteger(missing, DType::kInt64);
+      if (integer) return *integer;
+      return absl::InvalidArgumentError(absl::StrCat("is empty, and the value for missing numbers is ",
+                                                     missing, ", but the model looks up whole numbers here"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(const auto integer, schema_.decimals.ReadInteger(field));
+    if (integer) return *integer;
+    CAIRN_RETURN_IF_ERROR(ReadNumber(field));
+    return absl::InvalidArgumentError(
+        absl::StrCat("holds ", ShowField(field), ", and the model looks up whole numbers (int64) here"));
   }
 
   absl::StatusOr<float> ReadNumber(absl::string_view field) {
@@ -225,7 +298,7 @@ class SetReader {
   BadRows bad_;
   int64_t rows_ = 0, comments_ = 0;
   std::vector<FilePart> parts_;
-  std::vector<float> numbers_;  // [examples, features]
+  std::vector<Part> inputs_;  // empty before the first row
 };
 
 absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {

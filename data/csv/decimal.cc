@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/core/status.h"
 
 namespace cairn::data {
 namespace {
@@ -72,6 +73,14 @@ absl::StatusOr<std::optional<double>> DecimalReader::Read(absl::string_view text
     certain_ = certain_ || !decimal->maybe_thousands;
   }
   return decimal->value;
+}
+
+absl::StatusOr<std::optional<int64_t>> DecimalReader::ReadInteger(absl::string_view text) {
+  if (int64_t integer = 0; absl::SimpleAtoi(text, &integer)) return integer;
+  CAIRN_ASSIGN_OR_RETURN(const auto number, Read(text));
+  // A double holds all whole numbers up to 2^53, and the text may be longer than the double.
+  if (!number || *number != std::floor(*number) || std::fabs(*number) > 0x1p53) return std::nullopt;
+  return static_cast<int64_t>(*number);
 }
 
 bool IsHexadecimal(absl::string_view text) {

@@ -1,6 +1,7 @@
 // Strict parsing of numbers in text files: only plain decimal numbers are accepted.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,8 @@ class DecimalReader {
  public:
   explicit DecimalReader(bool comma_allowed) : comma_allowed_(comma_allowed) {}
 
+  // A whole number of any size that int64 holds, exactly; nullopt for any other text. "1e3" and "7.0" are whole.
+  absl::StatusOr<std::optional<int64_t>> ReadInteger(absl::string_view text);
   // Like ParseDecimal(). INVALID_ARGUMENT if the decimal mark differs from that of an earlier number.
   absl::StatusOr<std::optional<double>> Read(absl::string_view text);
 

@@ -20,6 +20,7 @@
 #include "data/file_sets.h"
 #include "data/formats.h"
 #include "data/image/image.h"
+#include "data/row_writer.h"
 
 namespace cairn::data {
 namespace {
@@ -93,10 +94,10 @@ class ImageRows final : public RowSource {
   int64_t size() const override { return static_cast<int64_t>(paths_.size()); }
   const Shape& row_shape() const override { return shape_; }
   void Prefetch(int64_t) const override {}
-  void Read(int64_t index, absl::Span<float> to) const override {
-    std::vector<uint8_t> pixels(to.size());
+  void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
+    std::vector<uint8_t> pixels(static_cast<size_t>(shape_.num_elements()));
     error_.Set(DecodeFile(paths_[static_cast<size_t>(index)], shape_, absl::MakeSpan(pixels)));
-    for (size_t i = 0; i < to.size(); ++i) to[i] = scale_(static_cast<float>(pixels[i]));
+    WriteRow(to, scale_, [&pixels](int64_t i) { return pixels[static_cast<size_t>(i)]; });
   }
   absl::Status status() const override { return error_.status(); }
 

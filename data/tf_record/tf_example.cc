@@ -207,6 +207,14 @@ void ReadValues(const Feature& feature, absl::Span<float> to) {
   }
 }
 
+std::vector<int64_t> ReadIntegers(const Feature& feature) {
+  std::vector<int64_t> integers;
+  if (feature.kind == Feature::Kind::kIntegers) {
+    ForEachInteger(feature.list, [&](int64_t value) { integers.push_back(value); });
+  }
+  return integers;
+}
+
 std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature) {
   int64_t count = 0;
   Span last;

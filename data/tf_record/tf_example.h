@@ -43,6 +43,9 @@ absl::StatusOr<int64_t> CountValues(const Feature& feature);
 // there are fewer values, the rest of `to` is unchanged.
 void ReadValues(const Feature& feature, absl::Span<float> to);
 
+// The integers of an int64_list; empty for any other feature.
+std::vector<int64_t> ReadIntegers(const Feature& feature);
+
 // The string of a bytes_list that contains exactly one; nullopt for any other feature.
 std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature);
 

@@ -17,6 +17,7 @@
 #include "data/file/first_error.h"
 #include "data/formats.h"
 #include "data/image/image.h"
+#include "data/row_writer.h"
 #include "data/tf_record/tf_example.h"
 #include "data/tf_record/tf_record.h"
 #include "data/tf_record/tf_record_files.h"
@@ -32,8 +33,9 @@ constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/c
 struct Column {
   std::string name;
   Feature::Kind kind = Feature::Kind::kNone;
-  int64_t values = 0;  // number of input values that it provides
-  Shape image{};       // [height, width, channels] of a PNG or JPEG; rank 0: not an image
+  int64_t values = 0;  // number of input values that it provides; of the longest example, if it is ragged
+  bool ragged = false;
+  Shape image{};  // [height, width, channels] of a PNG or JPEG; rank 0: not an image
 };
 
 // The features of the training set's first example, which every other example must have.
@@ -144,8 +146,15 @@ absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, con
   }
   const Shape input = names.size() == 1 ? options.example_shape : Shape();
   for (const std::string& name : names) {
+    const bool ragged =
+        options.IsRagged(schema.inputs.size()) && names.size() == options.ragged_inputs.size();
     Column& column = schema.inputs.emplace_back();
     CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, name));
+    column.ragged = ragged;
+    if (ragged && column.kind != Feature::Kind::kIntegers) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", name, "': is a ", NameOf(column.kind), "; a ragged input takes an int64_list"));
+    }
     CAIRN_RETURN_IF_ERROR(DetectImage(*Find(features, name), input, column));
   }
   std::string label = options.label_column;
@@ -177,7 +186,7 @@ absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Co
     if (!fits.ok()) return Annotate(fits, absl::StrCat("'", column.name, "'"));
     return feature;
   }
-  if (found.kind != column.kind || found.values != column.values) {
+  if (found.kind != column.kind || (found.values != column.values && !column.ragged)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", column.name, "': is a ", describe(found.kind, found.values), ", not a ",
                      describe(column.kind, column.values), " as in the first example"));
@@ -215,38 +224,80 @@ class RecordRows final : public RowSource {
 
   int64_t size() const override { return static_cast<int64_t>(records_.origins.size()); }
   const Shape& row_shape() const override { return row_shape_; }
+  std::vector<int64_t> ragged_parts() const override {
+    std::vector<int64_t> ragged;
+    for (const Column& column : columns_) ragged.push_back(column.ragged ? column.values : -1);
+    return ragged;
+  }
   void Prefetch(int64_t index) const override {
     for (const absl::Span<const uint8_t> list : ListsOf(index)) read_ahead_.Fetch(list);
   }
-  void Read(int64_t index, absl::Span<float> to) const override {
+  void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     const auto lists = ListsOf(index);
+    RowCursor cursor(to);
     for (size_t i = 0; i < columns_.size(); ++i) {
       const Column& column = columns_[i];
-      const absl::Span<float> values = to.subspan(0, static_cast<size_t>(column.values));
+      const auto pieces = cursor.Take(column.values);
       const Feature feature{column.kind, lists[i]};
-      if (column.image.rank() > 0) {
-        ReadImage(column, feature, index, values);
+      if (column.ragged) {
+        const std::vector<int64_t> values = ReadIntegers(feature);
+        const auto bad = WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
+                                     [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
+        if (bad) Refuse(index, i, *bad, values, pieces);
+      } else if (pieces.size() == 1 && pieces[0].dtype == DType::kFloat32) {
+        const absl::Span<float> values = pieces[0].floats();
+        ReadFloats(column, feature, index, values);
+        for (float& value : values) value = scales_[i](value);
+      } else if (column.kind == Feature::Kind::kIntegers) {
+        const std::vector<int64_t> values = ReadIntegers(feature);
+        Write(index, i, values, pieces);
       } else {
-        ReadValues(feature, values);
+        std::vector<float> values(static_cast<size_t>(column.values));
+        ReadFloats(column, feature, index, absl::MakeSpan(values));
+        Write(index, i, values, pieces);
       }
-      const Scale& scale = scales_[i];
-      for (float& value : values) value = scale(value);
-      to.remove_prefix(values.size());
     }
   }
 
   absl::Status status() const override { return error_.status(); }
 
  private:
+  void ReadFloats(const Column& column, const Feature& feature, int64_t index,
+                  absl::Span<float> values) const {
+    if (column.image.rank() > 0) {
+      ReadImage(column, feature, index, values);
+    } else {
+      ReadValues(feature, values);
+    }
+  }
+
+  // Writes the values of a column of example `index` to tensors of any types.
+  template <typename T>
+  void Write(int64_t index, size_t column, const std::vector<T>& values,
+             absl::Span<const MutableTensorView> pieces) const {
+    const auto bad =
+        WriteRow(pieces, scales_[column], [&values](int64_t i) { return values[static_cast<size_t>(i)]; });
+    if (bad) Refuse(index, column, *bad, values, pieces);
+  }
+
+  template <typename T>
+  void Refuse(int64_t index, size_t column, int64_t bad, const std::vector<T>& values,
+              absl::Span<const MutableTensorView> pieces) const {
+    error_.Set(CannotHold(absl::StrCat(Place(index), ": '", columns_[column].name, "'"), bad,
+                          values[static_cast<size_t>(bad)], pieces));
+  }
+
+  // "a.tfrecord: record 7", for messages.
+  std::string Place(int64_t index) const {
+    const Origin& origin = records_.origins[static_cast<size_t>(index)];
+    return absl::StrCat(records_.paths[static_cast<size_t>(origin.file)], ": record ", origin.record);
+  }
+
   void ReadImage(const Column& column, const Feature& feature, int64_t index,
                  absl::Span<float> values) const {
     std::vector<uint8_t> pixels(values.size());
     const absl::Status decoded = DecodeImage(*OneString(feature), column.image, absl::MakeSpan(pixels));
-    if (!decoded.ok()) {
-      const Origin& origin = records_.origins[static_cast<size_t>(index)];
-      error_.Set(Annotate(decoded, absl::StrCat(records_.paths[static_cast<size_t>(origin.file)], ": record ",
-                                                origin.record, ": '", column.name, "'")));
-    }
+    if (!decoded.ok()) error_.Set(Annotate(decoded, absl::StrCat(Place(index), ": '", column.name, "'")));
     std::copy(pixels.begin(), pixels.end(), values.begin());
   }
 
@@ -337,7 +388,7 @@ class SetReader {
     for (size_t i = 0; i < columns; ++i) {
       const Column& column = schema_.inputs[i];
       const size_t input = one_each ? i : 0;
-      if (one_each) {
+      if (one_each && !column.ragged) {
         const Shape shape = column.image.rank() > 0 ? column.image : Shape{column.values};
         CAIRN_RETURN_IF_ERROR(CheckInputShape(options_, input, shape,
                                               absl::StrCat(split.inputs_name, ": '", column.name, "'")));
@@ -356,9 +407,12 @@ class SetReader {
       CAIRN_ASSIGN_OR_RETURN(schema_, MakeSchema(features, options_));
     }
     std::vector<absl::Span<const uint8_t>> lists;
-    for (const Column& column : schema_.inputs) {
+    for (Column& column : schema_.inputs) {
       CAIRN_ASSIGN_OR_RETURN(const Feature feature, Take(features, column));
       lists.push_back(feature.list);
+      if (!column.ragged) continue;
+      CAIRN_ASSIGN_OR_RETURN(const int64_t values, CountValues(feature));
+      column.values = std::max(column.values, values);
     }
     if (schema_.label) {
       CAIRN_ASSIGN_OR_RETURN(const Feature label, Take(features, *schema_.label));

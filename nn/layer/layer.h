@@ -75,6 +75,8 @@ struct LayerOpParams {
   // have the same layout.
   absl::Span<const kernels::TensorDesc> inputs;
   bool needs_input_gradients = true;
+  // The input is a ragged input of the model, [batch, 1] here, in memory as EmbeddingParams::ragged_mean describes.
+  bool ragged = false;
 };
 
 class Layer {
@@ -96,6 +98,8 @@ class Layer {
 
   // True when MakeOp() takes images of these shapes in any layout.
   virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
+  // True when MakeOp() takes integers as they are. Other layers get them as float32.
+  virtual bool takes_integers() const { return false; }
   // `device` must outlive the op.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;

@@ -32,6 +32,26 @@ std::vector<float> Permuted(absl::Span<const float> values, const Shape& shape,
 
 }  // namespace
 
+int64_t OnnxTypeOf(DType type) {
+  switch (type) {
+    case DType::kFloat32:
+      return 1;
+    case DType::kUint8:
+      return 2;
+    case DType::kInt32:
+      return 6;
+    case DType::kInt64:
+      return 7;
+    case DType::kBool:
+      return 9;
+    case DType::kFloat16:
+      return 10;
+    case DType::kBFloat16:
+      return 16;
+  }
+  return 0;
+}
+
 std::string OnnxBuilder::UniqueName(absl::string_view wanted) {
   std::string name(wanted);
   if (names_.insert(name).second) return name;
@@ -47,6 +67,10 @@ std::string OnnxBuilder::Add(absl::string_view op_type, std::vector<std::string>
   std::string name = UniqueName(absl::StrCat(layer_, "/", op_type));
   graph_.nodes.push_back({std::string(op_type), name, std::move(inputs), name, std::move(attributes)});
   return name;
+}
+
+std::string OnnxBuilder::Cast(std::string from, DType to) {
+  return Add("Cast", {std::move(from)}, {{"to", OnnxTypeOf(to)}});
 }
 
 std::string OnnxBuilder::ChannelsLast(OnnxValue value) {
@@ -71,14 +95,14 @@ std::string OnnxBuilder::ChannelsFirst(OnnxValue value) {
   return name;
 }
 
-OnnxValue OnnxBuilder::FromChannelsLast(std::string name, const Shape& shape) {
-  values_.push_back({shape, std::move(name), {}});
+OnnxValue OnnxBuilder::FromChannelsLast(std::string name, const Shape& shape, DType type) {
+  values_.push_back({shape, std::move(name), {}, type});
   return static_cast<OnnxValue>(values_.size()) - 1;
 }
 
 OnnxValue OnnxBuilder::FromChannelsFirst(std::string name, const Shape& shape) {
   if (shape.rank() == 1) return FromChannelsLast(std::move(name), shape);
-  values_.push_back({shape, {}, std::move(name)});
+  values_.push_back({.shape = shape, .channels_last = {}, .channels_first = std::move(name)});
   return static_cast<OnnxValue>(values_.size()) - 1;
 }
 

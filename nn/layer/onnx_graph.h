@@ -20,10 +20,14 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "common/core/tensor_view.h"
 
 namespace cairn::nn {
 
 class Model;
+
+// ONNX's number for an element type: TensorProto.DataType.
+int64_t OnnxTypeOf(DType type);
 
 struct OnnxAttribute {
   std::string name;
@@ -49,10 +53,11 @@ struct OnnxGraph {
   struct Port {
     std::string name;
     Shape shape;  // without the batch, whose size is not fixed in the file
+    DType dtype = DType::kFloat32;
   };
   std::string name;
-  std::vector<Port> inputs;     // float32, in the order of the model; one per InputLayer
-  Port output;                  // float32
+  std::vector<Port> inputs;  // in the order of the model; one per InputLayer
+  Port output;
   std::vector<OnnxNode> nodes;  // inputs before their users
   std::vector<OnnxTensor> constants;
 };
@@ -73,6 +78,8 @@ class OnnxBuilder {
   // --- Values ---
   // The shape without the batch, channels last.
   const Shape& ShapeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].shape; }
+  // Integers occur only in values that are looked up in tables.
+  DType TypeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].dtype; }
   // The name of the value in the layout [batch, shape].
   std::string ChannelsLast(OnnxValue value);
   // The name of the value in the layout [batch, last extent, other extents].
@@ -82,7 +89,7 @@ class OnnxBuilder {
     return !values_[static_cast<size_t>(value)].channels_first.empty();
   }
   // `name` is a node's output in this layout; `shape` is without the batch, channels last.
-  OnnxValue FromChannelsLast(std::string name, const Shape& shape);
+  OnnxValue FromChannelsLast(std::string name, const Shape& shape, DType type = DType::kFloat32);
   OnnxValue FromChannelsFirst(std::string name, const Shape& shape);
   // Adds an operation that treats all elements alike. `compute` gets the names of the inputs and returns the
   // name of the output. If all inputs exist with channels first, the operation uses that layout, otherwise
@@ -94,6 +101,7 @@ class OnnxBuilder {
   // Returns the output's name: "LAYER/OP_TYPE", with a number if that name is taken.
   std::string Add(absl::string_view op_type, std::vector<std::string> inputs,
                   std::vector<OnnxAttribute> attributes = {});
+  std::string Cast(std::string from, DType to);
   // Returns the name of a variable's values in the graph. `permutation` reorders the axes (empty: unchanged).
   // `shape` is the resulting shape (empty: the shape of the permuted axes). If a layer is called again,
   // returns the tensor of its first call.
@@ -109,6 +117,7 @@ class OnnxBuilder {
   struct Value {
     Shape shape;
     std::string channels_last, channels_first;  // empty: not in the graph yet
+    DType dtype = DType::kFloat32;
   };
   std::string UniqueName(absl::string_view wanted);
   // Renames the value `name` to `to`.

@@ -32,6 +32,8 @@ class EmbeddingLayer final : public Layer {
              .regularizer = config_.regularizer}};
   }
 
+  bool takes_integers() const override { return true; }
+
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     if (params.needs_input_gradients) {
@@ -43,6 +45,8 @@ class EmbeddingLayer final : public Layer {
                            device.ops().MakeEmbedding({.indices = output.num_elements(),
                                                        .rows = config_.rows,
                                                        .width = config_.width,
+                                                       .index_type = params.inputs[0].type,
+                                                       .ragged_mean = params.ragged,
                                                        .what = absl::StrCat("layer '", name(), "'")}));
     output.Append(config_.width);
     kernels::TensorDesc desc = op->output().WithShape(std::move(output));
@@ -53,10 +57,11 @@ class EmbeddingLayer final : public Layer {
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
                                    absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
-    constexpr int64_t kInt64 = 7;  // TensorProto.DataType
     Shape output = onnx.ShapeOf(inputs[0]);
     output.Append(config_.width);
-    const std::string indices = onnx.Add("Cast", {onnx.ChannelsLast(inputs[0])}, {{"to", kInt64}});
+    std::string indices = onnx.ChannelsLast(inputs[0]);
+    const DType type = onnx.TypeOf(inputs[0]);
+    if (type != DType::kInt32 && type != DType::kInt64) indices = onnx.Cast(indices, DType::kInt64);
     return onnx.FromChannelsLast(onnx.Add("Gather", {onnx.Weights(variables[0]), indices}), output);
   }
 

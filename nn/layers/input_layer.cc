@@ -67,9 +67,24 @@ Shape ReadInputShape(ConfigReader& config) {
   return ReadShape(spelling->field, spelling->has_batch, config);
 }
 
+Shape ReadRaggedInputLayer(ConfigReader& config) {
+  config.Refuse("sparse", false);
+  config.Refuse("optional", false);
+  const Spelling* spelling = FindSpelling(config);
+  if (spelling == nullptr) {
+    config.Fail("batch_shape", "required, such as [null,null]");
+    return {};
+  }
+  const json& shape = config.Raw(spelling->field);
+  if (shape != json(json::array_t(spelling->has_batch ? 2 : 1))) {
+    config.Fail(spelling->field,
+                absl::StrCat(shape.dump(), ": a ragged input has one axis that varies, such as [null,null]"));
+  }
+  return {1};
+}
+
 Shape ReadInputLayer(ConfigReader& config) {
   config.Refuse("sparse", false);
-  config.Refuse("ragged", false);
   config.Refuse("optional", false);
   return ReadInputShape(config);
 }

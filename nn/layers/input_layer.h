@@ -15,6 +15,9 @@ Shape ReadBatchShape(absl::string_view field, ConfigReader& config);
 // shape.
 Shape ReadInputLayer(ConfigReader& config);
 
+// The same for one with `ragged`, which is already read: [null, null], an axis that varies. Returns [1].
+Shape ReadRaggedInputLayer(ConfigReader& config);
+
 // True if a layer other than InputLayer gives the model's input shape: batch_shape, batch_input_shape or
 // input_shape (without the batch).
 bool HasInputShape(ConfigReader& config);

@@ -8,7 +8,10 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ReorderOp::Create(const kernels::Tensor
                                                            kernels::Device& device) {
   kernels::TensorDesc to = {.shape = from.shape};
   CAIRN_ASSIGN_OR_RETURN(auto forward, device.ops().MakeReorder(from, to));
-  CAIRN_ASSIGN_OR_RETURN(auto backward, device.ops().MakeReorder(to, from));
+  std::unique_ptr<kernels::Reorder> backward;  // null: integers have no gradient
+  if (!IsInteger(from.type)) {
+    CAIRN_ASSIGN_OR_RETURN(backward, device.ops().MakeReorder(to, from));
+  }
   return std::make_unique<ReorderOp>(std::move(to), std::move(forward), std::move(backward));
 }
 

@@ -25,6 +25,7 @@ std::unique_ptr<Layer> MakeDropout(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeElu(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeFlatten(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeGlobalAveragePooling1D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeGlobalAveragePooling2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeGlobalMaxPooling2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& config);

@@ -52,7 +52,7 @@ class Pipeline {
     // The parameters of this process's stages, in the model's flat order.
     absl::Span<const float> parameters;
     // [model input] The inputs of the whole batch; only those that this process's stages read are needed.
-    absl::Span<const float* const> inputs;
+    absl::Span<const TensorView> inputs;
     // Includes targets and weights if the last stage is in this process.
     BatchView batch;
     absl::Span<float> gradients;  // laid out like `parameters`; empty in an evaluation

@@ -13,7 +13,7 @@ namespace {
 class PipelineReplica final : public Replica {
  public:
   PipelineReplica(const Model& model, const LossSpec& loss, std::unique_ptr<Pipeline> pipeline)
-      : model_(model), loss_(loss), pipeline_(std::move(pipeline)), inputs_(model) {}
+      : model_(model), loss_(loss), pipeline_(std::move(pipeline)) {}
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
@@ -46,7 +46,7 @@ class PipelineReplica final : public Replica {
       outputs_ = AlignedBuffer(static_cast<int64_t>(floats));
     CAIRN_ASSIGN_OR_RETURN(const Pipeline::Result computed, pipeline_->Run(
                                                                 {.parameters = parameters,
-                                                                 .inputs = inputs_.Split(batch),
+                                                                 .inputs = batch.inputs,
                                                                  .batch = batch,
                                                                  .gradients = gradients,
                                                                  .training = training,
@@ -60,7 +60,6 @@ class PipelineReplica final : public Replica {
   const Model& model_;
   const LossSpec loss_;
   const std::unique_ptr<Pipeline> pipeline_;
-  InputSplitter inputs_;
   AlignedBuffer outputs_;
 };
 

@@ -178,11 +178,9 @@ absl::Status StageInstances::GatherInputs(int stage, int micro_batch, const Call
     const int input = here.inputs[i];
     if (input < 0) {
       const auto index = static_cast<size_t>(Node::OfModelInput(input));
-      const int64_t elements = shape_.model.inputs()[index].shape.num_elements();
       CAIRN_ASSIGN_OR_RETURN(instance.input_pointers[i],
-                             instance.inputs[i]->Upload(
-                                 call.inputs[index] + begins_[static_cast<size_t>(micro_batch)] * elements,
-                                 instance.plan->input_floats(i)));
+                             instance.inputs[i]->Upload(call.inputs[index].Rows(
+                                 begins_[static_cast<size_t>(micro_batch)], SizeOf(micro_batch))));
       continue;
     }
     const int from = StageOfNode(shape_.stages, input);

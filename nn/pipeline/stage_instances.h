@@ -75,7 +75,7 @@ class StageInstances {
  public:
   // The inputs of one call, and where its results go.
   struct Call {
-    absl::Span<const float* const> inputs;  // [model input] of the whole batch, host memory
+    absl::Span<const TensorView> inputs;  // [model input] of the whole batch, host memory
     BatchView batch;
     bool training = false;
     float* outputs = nullptr;  // [examples, output_shape], host memory

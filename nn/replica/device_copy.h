@@ -2,12 +2,15 @@
 // data itself is used. Use it from the device's thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/core/status.h"
+#include "common/core/tensor_view.h"
+#include "common/memory/aligned_buffer.h"
 #include "kernels/device.h"
 
 namespace cairn::nn {
@@ -35,6 +38,30 @@ class DeviceCopy {
     CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
     return memory_->data();
   }
+  // The same for a tensor of any type.
+  absl::StatusOr<const float*> Upload(const TensorView& host) {
+    if (memory_ == nullptr) return static_cast<const float*>(host.data);
+    CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host.data, memory_->data(), host.bytes()));
+    return memory_->data();
+  }
+  // The same for a ragged tensor of int64, as one piece of memory: its row splits, from 0 on, and then its
+  // elements. They are copied even if the device computes in host memory. Grows as needed.
+  absl::StatusOr<const float*> UploadRagged(const TensorView& host) {
+    const auto rows = static_cast<int64_t>(host.row_splits.size());
+    const int64_t begin = host.row_splits.front(), elements = host.row_splits.back() - begin;
+    const int64_t floats = (rows + elements) * int64_t{sizeof(int64_t) / sizeof(float)};
+    if (ragged_.size() < floats) ragged_ = AlignedBuffer(floats);
+    auto* to = reinterpret_cast<int64_t*>(ragged_.data());
+    for (const int64_t split : host.row_splits) *to++ = split - begin;
+    std::copy_n(static_cast<const int64_t*>(host.data) + begin, elements, to);
+    if (memory_ == nullptr) return ragged_.data();
+    if (memory_->num_floats() < floats) {
+      CAIRN_ASSIGN_OR_RETURN(memory_, device_->Allocate(floats, "ragged inputs"));
+    }
+    CAIRN_RETURN_IF_ERROR(
+        device_->CopyToDevice(ragged_.data(), memory_->data(), floats * int64_t{sizeof(float)}));
+    return memory_->data();
+  }
   // Where the device writes a result that is then copied to `host`: its own memory, or `host` itself if the
   // device computes in host memory.
   float* Target(float* host) const { return memory_ == nullptr ? host : memory_->data(); }
@@ -44,6 +71,7 @@ class DeviceCopy {
 
   kernels::Device* device_;
   std::unique_ptr<kernels::DeviceMemory> memory_;
+  AlignedBuffer ragged_;  // the last tensor of UploadRagged(), in host memory
 };
 
 }  // namespace cairn::nn

@@ -52,7 +52,6 @@ class DeviceReplica final : public Replica {
         trace_(trace),
         parameters_(std::move(copies.parameters)),
         gradients_(std::move(copies.gradients)),
-        inputs_(model),
         values_(model.variables().size()),
         targets_(model.variables().size()),
         input_pointers_(model.inputs().size()) {}
@@ -148,12 +147,12 @@ class DeviceReplica final : public Replica {
   // Identifies the arguments of a forward pass.
   struct Forwarded {
     const float* parameters = nullptr;
-    const float* inputs = nullptr;
+    const void* inputs = nullptr;  // the first input
     int64_t examples = 0;
     uint64_t seed = 0;
 
     static Forwarded Of(absl::Span<const float> parameters, const BatchView& batch) {
-      return {parameters.data(), batch.inputs.data(), batch.examples, batch.seed};
+      return {parameters.data(), batch.inputs[0].data, batch.examples, batch.seed};
     }
     friend bool operator==(const Forwarded&, const Forwarded&) = default;
   };
@@ -253,8 +252,7 @@ class DeviceReplica final : public Replica {
         examples * MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
     std::vector<DeviceCopy> inputs;
     for (const ModelInput& input : model_.inputs()) {
-      CAIRN_ASSIGN_OR_RETURN(auto copy,
-                             DeviceCopy::Create(device_, examples * input.shape.num_elements(), "inputs"));
+      CAIRN_ASSIGN_OR_RETURN(auto copy, DeviceCopy::Create(device_, InputFloats(input, examples), "inputs"));
       inputs.push_back(std::move(copy));
     }
     CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
@@ -279,10 +277,10 @@ class DeviceReplica final : public Replica {
     CAIRN_ASSIGN_OR_RETURN(const float* const values,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
     uploaded.values = ValuesFrom(values);
-    const absl::Span<const float* const> inputs = inputs_.Split(batch);
     for (size_t i = 0; i < input_pointers_.size(); ++i) {
-      const int64_t count = batch.examples * model_.inputs()[i].shape.num_elements();
-      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], prepared.inputs[i].Upload(inputs[i], count));
+      const TensorView& input = batch.inputs[i];
+      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], input.ragged() ? prepared.inputs[i].UploadRagged(input)
+                                                                : prepared.inputs[i].Upload(input));
     }
     uploaded.batch.inputs = input_pointers_;
     CAIRN_ASSIGN_OR_RETURN(
@@ -337,7 +335,6 @@ class DeviceReplica final : public Replica {
   DeviceCopy parameters_;
   std::optional<DeviceCopy> gradients_;  // see FlatCopies
   LossScale loss_scale_;
-  InputSplitter inputs_;
   // [variable] Set at each call, like the next two members.
   std::vector<const float*> values_;
   std::vector<float*> targets_;                            // [variable]

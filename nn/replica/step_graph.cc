@@ -45,6 +45,12 @@ class Builder {
       node += added;
     }
     for (const int output : stage_.outputs) {
+      if (!stage_.last && IsInteger(value(ValueOf(output)).desc.type)) {
+        return absl::UnimplementedError(absl::StrCat(
+            "layer '", model_.nodes()[static_cast<size_t>(output)].layer->name(),
+            "' passes integers to a layer on another device, and only floats pass between devices: "
+            "place both on one device"));
+      }
       CAIRN_ASSIGN_OR_RETURN(graph_.outputs.emplace_back(), Plain(ValueOf(output)));
     }
     return std::move(graph_);
@@ -71,10 +77,17 @@ class Builder {
   void AddInputs() {
     for (size_t i = 0; i < stage_.inputs.size(); ++i) {
       const int input = stage_.inputs[i];
-      const Shape& shape = input < 0 ? model_.inputs()[static_cast<size_t>(Node::OfModelInput(input))].shape
-                                     : model_.nodes()[static_cast<size_t>(input)].output_shape;
+      TensorDesc desc;
+      bool ragged = false;
+      if (input < 0) {
+        const ModelInput& of_model = model_.inputs()[static_cast<size_t>(Node::OfModelInput(input))];
+        desc = {.shape = WithBatch(batch_, of_model.shape), .type = of_model.dtype};
+        ragged = of_model.ragged;
+      } else {
+        desc = {.shape = WithBatch(batch_, model_.nodes()[static_cast<size_t>(input)].output_shape)};
+      }
       graph_.values.push_back(
-          {.desc = {.shape = WithBatch(batch_, shape)}, .needs_gradient = stage_.input_needs_gradient[i]});
+          {.desc = std::move(desc), .needs_gradient = stage_.input_needs_gradient[i], .ragged = ragged});
     }
   }
 
@@ -97,7 +110,8 @@ class Builder {
     }
     std::string what = absl::StrCat("layer '", node.layer->name(), "'");
     CAIRN_RETURN_IF_ERROR(Annotate(CheckSize(WithBatch(batch_, node.output_shape)), what));
-    const LayerOpParams params = {.inputs = descs, .needs_input_gradients = needs_gradients};
+    const LayerOpParams params = {
+        .inputs = descs, .needs_input_gradients = needs_gradients, .ragged = value(inputs[0]).ragged};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     if (IsOnlyUsedByNext(index)) {
       op = node.layer->MakeFusedOp(params, *model_.nodes()[index + 1].layer, device_);
@@ -113,20 +127,23 @@ class Builder {
     return nodes;
   }
 
-  // The values that this node reads: row-major unless the layer accepts their layout.
+  // The values that this node reads: row-major unless the layer accepts their layout, and float unless it takes
+  // integers.
   absl::StatusOr<std::vector<int>> InputsOf(const Node& node) {
     std::vector<int> inputs;
     std::vector<Shape> shapes;
-    bool blocked = false, mixed = false;
+    bool blocked = false, mixed = false, integer = false;
     for (const int input : node.inputs) {
       inputs.push_back(ValueOf(input));
       const TensorDesc& desc = value(inputs.back()).desc;
       shapes.emplace_back(desc.shape.dims().subspan(1));
       const TensorDesc& first = value(inputs[0]).desc;
       blocked |= desc.layout != Layout::kRowMajor;
+      integer |= IsInteger(desc.type);
       mixed |= desc.layout != first.layout || desc.type != first.type;
     }
-    if (mixed || (blocked && !node.layer->accepts_blocked(shapes))) {
+    if (mixed || (blocked && !node.layer->accepts_blocked(shapes)) ||
+        (integer && !node.layer->takes_integers())) {
       for (int& input : inputs) {
         CAIRN_ASSIGN_OR_RETURN(input, Plain(input));
       }

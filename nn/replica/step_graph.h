@@ -26,6 +26,7 @@ struct StepGraph {
     std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
     const float* data = nullptr;                      // for an input, set at each run
     bool needs_gradient = false;                      // true if it depends on a variable
+    bool ragged = false;                              // a ragged input of the model
   };
   // A layer, or a reorder between two layers.
   struct Step {

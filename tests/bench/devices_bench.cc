@@ -19,6 +19,7 @@
 #include "nn/pipeline/pipeline_replica.h"
 #include "nn/replica/device_thread.h"
 #include "nn/replica/mirrored_replica.h"
+#include "tests/support/model_inputs.h"
 
 namespace cairn {
 namespace {
@@ -89,7 +90,8 @@ absl::StatusOr<bool> Run(const Options& options) {
   for (float& value : inputs) value = random.NextUniform() - 0.5f;
   std::vector<float> labels(static_cast<size_t>(options.batch_size));
   for (float& label : labels) label = static_cast<float>(random.NextBelow(10));
-  const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs, .targets = labels};
+  const nn::BatchView batch = {
+      .examples = options.batch_size, .inputs = FloatRows(options.batch_size, inputs), .targets = labels};
   const std::vector<float> parameters = model.InitialParameters(1);
   std::vector<float> gradients(parameters.size());
 

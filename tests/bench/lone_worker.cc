@@ -31,14 +31,13 @@ absl::Status Run(const std::string& model_file, const std::string& data_dir, int
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
   const optim::Slot slots[] = {optim::InPlace(m.data()), optim::InPlace(v.data())};
-  const auto elements = static_cast<size_t>(data.train->example_shape().num_elements());
   int64_t examples = 0;
   const auto start = std::chrono::steady_clock::now();
   for (int64_t step = 0; step < epochs * loader.batches_per_epoch(); ++step) {
     const data::Batch& batch = loader.Next(step);
     const auto batch_examples = static_cast<size_t>(batch.examples);
     const nn::BatchView view = {.examples = batch.examples,
-                                .inputs = batch.inputs.span().subspan(0, batch_examples * elements),
+                                .inputs = batch.inputs.First(batch.examples),
                                 .targets = batch.targets.span().subspan(0, batch_examples)};
     CAIRN_RETURN_IF_ERROR(replica->ForwardBackward(parameters, view, gradients.span(), [](int) {}));
     adam->rule().Update({.t = step + 1, .learning_rate = adam->learning_rate(step)}, parameters,

@@ -21,6 +21,7 @@
 #include "nn/replica/replica.h"
 #include "optim/optimizer.h"
 #include "tests/bench/bench_device.h"
+#include "tests/support/model_inputs.h"
 
 namespace cairn {
 namespace {
@@ -84,7 +85,8 @@ absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernel
   CAIRN_ASSIGN_OR_RETURN(const auto adam, optim::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
   const std::vector<float> labels = Labels(model, options.batch_size);
-  const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs, .targets = labels};
+  const nn::BatchView batch = {
+      .examples = options.batch_size, .inputs = FloatRows(options.batch_size, inputs), .targets = labels};
   if (!device.host_memory_is_device_memory()) {
     const absl::Span<const float> reused[] = {parameters, gradients.span(), inputs, labels};
     for (const absl::Span<const float> host : reused) {

@@ -8,6 +8,7 @@
 #include "nn/model.h"
 #include "nn/replica/replica.h"
 #include "tests/conformance/backends.h"
+#include "tests/support/model_inputs.h"
 #include "tests/support/source_dir.h"
 
 namespace cairn::conformance {
@@ -24,9 +25,9 @@ std::vector<std::string> PrimitivesOfOneStep(const nn::Model& model, int64_t bat
 
   testing::internal::CaptureStdout();
   dnnl::set_verbose(1);
-  const auto result =
-      replica->ForwardBackward(parameters, {.examples = batch_size, .inputs = inputs, .targets = labels},
-                               absl::MakeSpan(gradients), [](int) {});
+  const auto result = replica->ForwardBackward(
+      parameters, {.examples = batch_size, .inputs = FloatRows(batch_size, inputs), .targets = labels},
+      absl::MakeSpan(gradients), [](int) {});
   dnnl::set_verbose(0);
   const std::string log = testing::internal::GetCapturedStdout();
   EXPECT_TRUE(result.ok()) << result.status();

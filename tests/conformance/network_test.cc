@@ -9,6 +9,7 @@
 #include "nn/model.h"
 #include "nn/replica/replica.h"
 #include "tests/conformance/backends.h"
+#include "tests/support/model_inputs.h"
 
 namespace cairn::conformance {
 namespace {
@@ -79,7 +80,9 @@ class NetworkConformance : public ConformanceTest {
       inputs_.values[i] = inputs_float_.back();
     }
   }
-  nn::BatchView Batch() const { return {.examples = kExamples, .inputs = inputs_float_, .targets = labels_}; }
+  nn::BatchView Batch() const {
+    return {.examples = kExamples, .inputs = FloatRows(kExamples, inputs_float_), .targets = labels_};
+  }
 
   Tensor inputs_ = RandomTensor({kExamples, 9, 8, 2}, 11);
   std::vector<float> inputs_float_;

@@ -26,10 +26,9 @@ inline void CheckArray(const absl::StatusOr<data::Array>& array) {
 
 // Reads every example, all of which were checked at loading.
 inline void ReadAll(const data::Dataset& dataset) {
-  std::vector<float> inputs(static_cast<size_t>(dataset.example_shape().num_elements()));
+  data::InputRows inputs(dataset.input_specs(), 1);
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
-  for (int64_t i = 0; i < dataset.size(); ++i)
-    dataset.Read(i, absl::MakeSpan(inputs), absl::MakeSpan(target));
+  for (int64_t i = 0; i < dataset.size(); ++i) dataset.Read(i, inputs.Row(0), absl::MakeSpan(target));
 }
 
 inline void LoadAndRead(const data::DataOptions& options) {

@@ -8,7 +8,7 @@ import zipfile
 
 from harness import DONE, INCOMPATIBLE, USAGE, Cluster, IntegrationTest, main, read_summary
 
-FORMATS = {"u1": "B", "i4": "i", "f4": "f"}
+FORMATS = {"u1": "B", "i4": "i", "i8": "q", "f4": "f"}
 
 
 def npy(dtype, shape, values):
@@ -140,6 +140,61 @@ class BytesTest(InputsTest):
         values[12] = 10
         self.refused_on(r"x_train: example 2: value 2 is 10, and layer 'e' \(Embedding\) takes whole numbers from 0 to 9",
                         model, self.data(x_train=(dtype, shape, values), y_train=labels()))
+
+
+class IdsTest(InputsTest):
+
+    # Two rows that float32 cannot tell apart, and the loss of each is the distance to its own target.
+    ROWS = (1 << 24) + 2
+    MODEL = model_of(layer("Embedding", input_dim=ROWS, output_dim=1, embeddings_initializer="zeros", name="e"),
+                     layer("Flatten"), loss="MeanSquaredError", shape=(1,))
+
+    def test_ids_that_no_float_holds_train_rows_of_their_own(self):
+        ids = ("i8", (2, 1), [self.ROWS - 2, self.ROWS - 1])
+        data = self.data(x_train=ids, y_train=("f4", (2,), [1, -3]))
+        # One step of rate 1 on the mean of two squares goes all the way: e - 2 (e - y) / 2 = y.
+        self.trained_on(self.MODEL, data, "--ps=1", "--workers=1", "--sync_replicas", "--batch_size=2", "--train_steps=1",
+                        "--optimizer=SGD", "--learning_rate=1", "--train_dir=trained")
+        (self.directory / "ids.npy").write_bytes(npy("i8", (3, 1), [self.ROWS - 1, self.ROWS - 2, 0]))
+        run = self.run_to_end("cairn", "predict", "trained", "ids.npy")
+        self.assert_exit(DONE, run)
+        self.assertEqual(run.stdout, "0\t-3\n1\t1\n2\t0\n")
+
+    def test_ids_outside_the_table_are_named_exactly(self):
+        model = model_of(layer("Embedding", input_dim=10, output_dim=3, name="e"), *DENSE, shape=(5,))
+        for bad in ((1 << 24) + 1, (1 << 53) + 1, -1, -1 << 63):
+            dtype, shape, values = images((5,), dtype="i8")
+            values[12] = bad
+            self.refused_on(rf"x_train: example 2: value 2 is {bad}, and layer 'e' \(Embedding\) takes whole numbers from 0 "
+                            "to 9", model, self.data(x_train=(dtype, shape, values), y_train=labels()))
+
+    def test_a_fraction_is_no_id(self):
+        model = model_of(layer("Embedding", input_dim=10, output_dim=3, name="e"), *DENSE, shape=(5,))
+        dtype, shape, values = images((5,), dtype="f4")
+        self.trained_on(model, self.data(x_train=(dtype, shape, values), y_train=labels()))
+        values[12] = 1.5
+        self.refused_on(r"x_train: example 2: value 2 is 1.5, and the model's input takes whole numbers \(int64\)", model,
+                        self.data(x_train=(dtype, shape, values), y_train=labels()))
+
+
+class RaggedTest(InputsTest):
+
+    def test_the_mean_over_ids_of_any_number_is_learnt(self):
+        ragged = {"class_name": "InputLayer", "config": {"batch_input_shape": [None, None], "dtype": "int64", "ragged": True,
+                                                         "name": "ids"}}
+        model = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [
+            ragged, layer("Embedding", input_dim=9, output_dim=1, embeddings_initializer="zeros", name="e"),
+            layer("GlobalAveragePooling1D")]}, "compile_config": {"optimizer": "sgd", "loss": {
+                "class_name": "MeanSquaredError", "config": {}}}})
+        data = self.data(x_train=("i8", (3,), [2, 5, 8]), x_train_row_splits=("i8", (3,), [0, 1, 3]),
+                         y_train=("f4", (2,), [1, -3]))
+        # The second example is the mean of two rows, which get half of its gradient each: -3 / 2 and -3 / 2.
+        self.trained_on(model, data, "--batch_size=2", "--train_steps=1", "--optimizer=SGD", "--learning_rate=1",
+                        "--train_dir=trained")
+        run = self.run_to_end("cairn", "checkpoint", "consolidate", "trained", "-o", "all.safetensors")
+        self.assert_exit(DONE, run)
+        table = (self.directory / "all.safetensors").read_bytes()[-36:]
+        self.assertEqual(struct.unpack("<9f", table), (0, 0, 1, 0, 0, -1.5, 0, 0, -1.5))
 
 
 class TargetsTest(InputsTest):

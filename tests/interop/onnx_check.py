@@ -91,6 +91,9 @@ NETWORKS = {
         layer("Conv1D", filters=8, kernel_size=3, strides=2, padding="same", activation="silu"), layer("BatchNormalization"),
         layer("Dense", units=3, activation="softmax"), layer("Reshape", target_shape=[2, -1]), layer("Dense", units=2),
         layer("Flatten"), layer("Dense", units=5)),
+    "averaged": sequential(
+        STEPS, layer("Embedding", input_dim=10, output_dim=4), layer("GlobalAveragePooling1D", keepdims=True),
+        layer("Flatten"), layer("Dense", units=5)),
     "residual": functional(
         [IMAGE],
         [(layer("Conv2D", name="stem", filters=4, kernel_size=3, padding="same"), [[["image", 0, 0]]]),
@@ -162,8 +165,8 @@ def examples_of(graph):
     feeds = {}
     for port in graph.input:
         shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim[1:]]
-        if port.name == "steps":
-            feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("f4")
+        if port.type.tensor_type.elem_type == onnx.TensorProto.INT32:
+            feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("i4")
         else:
             feeds[port.name] = random.normal(0, 1, [64, *shape]).astype("f4")
     return feeds

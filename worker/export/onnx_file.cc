@@ -52,7 +52,7 @@ void SetTensor(const nn::OnnxTensor& from, onnx::v1::Tensor& to) {
 void SetPort(const nn::OnnxGraph::Port& from, onnx::v1::ValueInfo& to) {
   to.set_name(from.name);
   auto& tensor = *to.mutable_type()->mutable_tensor_type();
-  tensor.set_elem_type(onnx::v1::Tensor::DATA_TYPE_FLOAT);
+  tensor.set_elem_type(static_cast<onnx::v1::Tensor::DataType>(nn::OnnxTypeOf(from.dtype)));
   tensor.mutable_shape()->add_dim()->set_dim_param(kBatch);
   for (const int64_t extent : from.shape.dims()) tensor.mutable_shape()->add_dim()->set_dim_value(extent);
 }

@@ -9,7 +9,9 @@
 #include "common/core/status.h"
 #include "data/class_names.h"
 #include "data/example_shape.h"
+#include "data/input_rows.h"
 #include "nn/byte_inputs.h"
+#include "worker/inputs/inputs.h"
 
 namespace cairn::worker {
 namespace {
@@ -70,27 +72,13 @@ absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const d
   return absl::OkStatus();
 }
 
-struct IndexRange {
-  size_t begin, end;  // the indices' positions in an example
-  int64_t rows;       // rows of the table
-  std::string layer;
-};
-
-std::vector<IndexRange> IndicesOf(const nn::Model& model) {
-  std::vector<IndexRange> ranges;
-  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
-  size_t begin = 0;
-  for (size_t i = 0; i < uses.size(); ++i) {
-    const size_t end = begin + static_cast<size_t>(model.inputs()[i].shape.num_elements());
-    if (uses[i].table_rows > 0) ranges.push_back({begin, end, uses[i].table_rows, uses[i].layer});
-    begin = end;
-  }
-  return ranges;
-}
-
 }  // namespace
 
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name) {
+  // Examples of ragged inputs have any shape.
+  for (const nn::ModelInput& input : model.inputs()) {
+    if (input.ragged) return absl::OkStatus();
+  }
   const Shape wanted = model.input_shape();
   const bool one_input = model.inputs().size() == 1;
   const bool fits = one_input ? data::IsCompatible(given, wanted)
@@ -114,26 +102,33 @@ absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, cons
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
   CAIRN_RETURN_IF_ERROR(CheckTargets(loss, model.output_shape(), dataset, remarks));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
-  return CheckIndices(model, dataset.size(), dataset.inputs_name(), [&](int64_t i, absl::Span<float> inputs) {
-    dataset.Read(i, inputs, absl::MakeSpan(target));
-  });
+  CAIRN_RETURN_IF_ERROR(CheckIndices({model, dataset.size(), dataset.inputs_name(), dataset.input_specs()},
+                                     [&](int64_t i, absl::Span<const MutableTensorView> inputs) {
+                                       dataset.Read(i, inputs, absl::MakeSpan(target));
+                                     }));
+  return dataset.status();
 }
 
-absl::Status CheckIndices(const nn::Model& model, int64_t examples, absl::string_view name,
-                          absl::FunctionRef<void(int64_t, absl::Span<float>)> read) {
-  const std::vector<IndexRange> ranges = IndicesOf(model);
-  const int64_t elements = model.input_shape().num_elements();
-  if (ranges.empty() || examples > kMaxCheckedValues / elements) return absl::OkStatus();
-  std::vector<float> inputs(static_cast<size_t>(elements));
-  for (int64_t i = 0; i < examples; ++i) {
-    read(i, absl::MakeSpan(inputs));
-    for (const IndexRange& range : ranges) {
-      for (size_t at = range.begin; at < range.end; ++at) {
-        const float index = inputs[at];
-        if (index >= 0 && index < static_cast<float>(range.rows) && index == std::floor(index)) continue;
+absl::Status CheckIndices(const IndexCheck& check,
+                          absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read) {
+  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(check.model);
+  const bool any = std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.table_rows > 0; });
+  int64_t values = 0;
+  for (const data::InputSpec& spec : check.specs) values += spec.shape.num_elements();
+  if (!any || check.examples > kMaxCheckedValues / values) return absl::OkStatus();
+  data::InputRows inputs(check.specs, 1);
+  for (int64_t i = 0; i < check.examples; ++i) {
+    read(i, inputs.Row(0));
+    const TensorViews row = inputs.First(1);
+    for (size_t input = 0; input < uses.size(); ++input) {
+      const nn::ByteInput& use = uses[input];
+      if (use.table_rows == 0) continue;
+      for (int64_t at = 0; at < row[input].shape.num_elements(); ++at) {
+        const int64_t index = row[input].Integer(at);
+        if (index >= 0 && index < use.table_rows) continue;
         return absl::InvalidArgumentError(
-            absl::StrCat(name, ": example ", i, ": value ", at - range.begin, " is ", index, ", and layer '",
-                         range.layer, "' (Embedding) takes whole numbers from 0 to ", range.rows - 1));
+            absl::StrCat(check.name, ": example ", i, ": value ", at, " is ", index, ", and layer '",
+                         use.layer, "' (Embedding) takes whole numbers from 0 to ", use.table_rows - 1));
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "common/core/tensor_view.h"
 #include "data/dataset.h"
 #include "data/targets.h"
 #include "nn/loss.h"
@@ -32,9 +33,15 @@ absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::str
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
                           std::vector<std::string>& remarks);
 
-// Checks the inputs that are indices of a table, as CheckDataset() does; `read` writes example i.
-absl::Status CheckIndices(const nn::Model& model, int64_t examples, absl::string_view name,
-                          absl::FunctionRef<void(int64_t, absl::Span<float>)> read);
+// Checks the inputs that are indices of a table, as CheckDataset() does.
+struct IndexCheck {
+  const nn::Model& model;
+  int64_t examples;
+  absl::string_view name;                   // of the inputs, for messages
+  absl::Span<const data::InputSpec> specs;  // one for each input of the model
+};
+absl::Status CheckIndices(const IndexCheck& check,
+                          absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read);
 
 // Checks `targets` alone, as CheckDataset() does; `name`: the file that they came from.
 absl::Status CheckTargetValues(const nn::LossSpec& loss, const data::Targets& targets,

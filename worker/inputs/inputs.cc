@@ -21,9 +21,20 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
   for (const nn::ModelInput& input : model.inputs()) {
     data.input_names.push_back(input.name);
     data.input_shapes.push_back(input.shape);
+    data.input_types.push_back(input.dtype);
+    data.ragged_inputs.push_back(input.ragged);
   }
   for (const nn::ByteInput& use : nn::ByteInputsOf(model)) data.raw_bytes.push_back(use.raw);
   return data;
+}
+
+std::vector<data::InputSpec> InputSpecsOf(const nn::Model& model, const data::RowSource& rows) {
+  const std::vector<int64_t> ragged = rows.ragged_parts();
+  std::vector<data::InputSpec> specs;
+  for (const nn::ModelInput& input : model.inputs()) {
+    specs.push_back({input.dtype, input.ragged ? Shape({ragged[specs.size()]}) : input.shape, input.ragged});
+  }
+  return specs;
 }
 
 namespace {
@@ -44,9 +55,11 @@ void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::Tr
   const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(model);
   for (size_t i = 0; i < uses.size() && i < data.byte_inputs.size(); ++i) {
     if (!data.byte_inputs[i]) continue;
-    const std::string what = given ? absl::StrCat("multiplied by ", reading.input_scale, " (--input_scale)")
-                                   : absl::StrCat(uses[i].raw ? "passed as they are" : "scaled by 1/255",
-                                                  ", since ", Reading(uses[i]), " (--input_scale overrides)");
+    const bool integers = IsInteger(model.inputs()[i].dtype);
+    const std::string what =
+        given && !integers ? absl::StrCat("multiplied by ", reading.input_scale, " (--input_scale)")
+                           : absl::StrCat(uses[i].raw ? "passed as they are" : "scaled by 1/255", ", since ",
+                                          Reading(uses[i]), integers ? "" : " (--input_scale overrides)");
     data.notes.push_back({absl::StrCat("input '", model.inputs()[i].name, "': uint8 values are ", what),
                           /*usual=*/!given && !uses[i].raw});
   }

@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
+#include "data/input_rows.h"
+#include "data/row_source.h"
 #include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
@@ -27,6 +29,9 @@ struct Inputs {
 
 // The options for reading the training data of `options` for `model`.
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
+
+// How the model takes the inputs of one example of `rows`, which must have the model's ragged inputs.
+std::vector<data::InputSpec> InputSpecsOf(const nn::Model& model, const data::RowSource& rows);
 
 // Blocks on the disk. An error names the file or the flag that the user must change.
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options);

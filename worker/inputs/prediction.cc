@@ -8,10 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
+#include "data/input_rows.h"
 #include "kernels/cpu/device.h"
 #include "kernels/formulas.h"
 #include "nn/replica/replica.h"
 #include "worker/inputs/data_check.h"
+#include "worker/inputs/inputs.h"
 
 namespace cairn::worker {
 namespace {
@@ -20,9 +22,17 @@ constexpr int64_t kBatch = 256;
 
 absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& loss) {
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(request.model, request.inputs.row_shape(), "inputs"));
-  CAIRN_RETURN_IF_ERROR(
-      CheckIndices(request.model, request.inputs.size(), "inputs",
-                   [&](int64_t i, absl::Span<float> inputs) { request.inputs.Read(i, inputs); }));
+  const std::vector<int64_t> ragged = request.inputs.ragged_parts();
+  for (size_t i = 0; i < request.model.inputs().size(); ++i) {
+    if (!request.model.inputs()[i].ragged || (i < ragged.size() && ragged[i] >= 0)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("inputs: input '", request.model.inputs()[i].name,
+                     "' of the model is ragged: give an int64_list of TFRecord"));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckIndices(
+      {request.model, request.inputs.size(), "inputs", InputSpecsOf(request.model, request.inputs)},
+      [&](int64_t i, absl::Span<const MutableTensorView> inputs) { request.inputs.Read(i, inputs); }));
+  CAIRN_RETURN_IF_ERROR(request.inputs.status());
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, request.model.output_shape()));
   if (request.targets == nullptr) return absl::OkStatus();
   if (request.targets->size() != request.inputs.size()) {
@@ -48,10 +58,10 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
   CAIRN_ASSIGN_OR_RETURN(const auto device, kernels::CreateCpuDevice(0, request.threads));
   CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, loss, *device));
 
-  const int64_t inputs_each = model.input_shape().num_elements();
   const int64_t targets_each =
       request.targets != nullptr ? request.targets->per_example : model.output_shape().num_elements();
-  AlignedBuffer inputs(kBatch * inputs_each), targets(kBatch * targets_each);
+  data::InputRows inputs(InputSpecsOf(model, request.inputs), kBatch);
+  AlignedBuffer targets(kBatch * targets_each);
   std::fill(targets.span().begin(), targets.span().end(), 0.0f);
   nn::MetricSet metrics(request.metrics);
   Prediction prediction;
@@ -59,10 +69,7 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
       request.limit > 0 ? std::min(request.limit, request.inputs.size()) : request.inputs.size();
   for (int64_t first = 0; first < prediction.examples; first += kBatch) {
     const int64_t count = std::min(kBatch, prediction.examples - first);
-    for (int64_t i = 0; i < count; ++i) {
-      request.inputs.Read(first + i, inputs.span().subspan(static_cast<size_t>(i * inputs_each),
-                                                           static_cast<size_t>(inputs_each)));
-    }
+    for (int64_t i = 0; i < count; ++i) request.inputs.Read(first + i, inputs.Row(i));
     CAIRN_RETURN_IF_ERROR(request.inputs.status());
     if (request.targets != nullptr) {
       std::copy_n(request.targets->values.begin() + first * targets_each, count * targets_each,
@@ -70,7 +77,7 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
     }
     const nn::BatchView batch = {
         .examples = count,
-        .inputs = inputs.span().subspan(0, static_cast<size_t>(count * inputs_each)),
+        .inputs = inputs.First(count),
         .targets = targets.span().subspan(0, static_cast<size_t>(count * targets_each))};
     CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica->Evaluate(request.parameters, batch));
     if (request.targets != nullptr) metrics.Update(batch, result);
@@ -92,7 +99,7 @@ std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource
     const auto begin = prediction.outputs.begin() + i * static_cast<int64_t>(width);
     if (std::all_of(begin, begin + static_cast<int64_t>(width), is_finite)) continue;
     if (++found > kMaxShown) continue;
-    inputs.Read(i, absl::MakeSpan(row));
+    inputs.Read(i, {MutableTensorView::OfFloats(inputs.row_shape(), absl::MakeSpan(row))});
     const auto bad = std::find_if_not(row.begin(), row.end(), is_finite);
     shown.push_back(bad == row.end() ? absl::StrCat(i)
                                      : absl::StrCat(i, " (input ", bad - row.begin(), " is ", *bad, ")"));

@@ -7,6 +7,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/core/tensor_view.h"
+#include "data/input_rows.h"
 #include "worker/model/digest.h"
 
 namespace cairn::worker {
@@ -16,6 +18,10 @@ constexpr int64_t kSampledExamples = 512;
 
 void Append(absl::Span<const float> values, std::string& bytes) {
   bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+void Append(const TensorView& tensor, std::string& bytes) {
+  bytes.append(static_cast<const char*>(tensor.data), static_cast<size_t>(tensor.bytes()));
 }
 
 }  // namespace
@@ -35,16 +41,15 @@ v1::TrainingSet IdentityOf(const data::Dataset& dataset) {
     bytes.clear();
   }
   digests += Sha256Hex(bytes);
-  std::vector<float> row(
-      static_cast<size_t>(dataset.example_shape().num_elements() + dataset.num_targets() + 1));
-  const absl::Span<float> inputs =
-      absl::MakeSpan(row).first(static_cast<size_t>(dataset.example_shape().num_elements()));
-  const absl::Span<float> target = absl::MakeSpan(row).subspan(inputs.size(), row.size() - inputs.size() - 1);
+  data::InputRows inputs(dataset.input_specs(), 1);
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   const int64_t step = std::max<int64_t>(1, dataset.size() / kSampledExamples);
   for (int64_t i = 0; i < dataset.size(); i += step) {
-    row.back() = dataset.Read(i, inputs, target);
+    const float weight = dataset.Read(i, inputs.Row(0), absl::MakeSpan(target));
     bytes.clear();
-    Append(row, bytes);
+    for (const TensorView& input : inputs.First(1)) Append(input, bytes);
+    Append(target, bytes);
+    Append(absl::MakeConstSpan(&weight, 1), bytes);
     digests += Sha256Hex(bytes);
   }
   identity.set_sha256(Sha256Hex(digests));

@@ -44,20 +44,6 @@ std::string NonFiniteParameter(const nn::Model& model, absl::Span<const float> p
   return "";
 }
 
-// The input that contains element `index` of an example, and the position in it. An example is the
-// concatenation of all inputs.
-std::string InputPlace(const nn::Model& model, int64_t index) {
-  for (const nn::ModelInput& input : model.inputs()) {
-    const int64_t elements = input.shape.num_elements();
-    if (index < elements) {
-      return absl::StrCat(model.inputs().size() == 1 ? "input" : absl::StrCat("input '", input.name, "'"),
-                          " ", PlaceIn(input.shape, index));
-    }
-    index -= elements;
-  }
-  return "input";
-}
-
 // "input [4] of example 123 is nan" for the first number of the batch that is not finite; empty: all are
 // finite.
 std::string NonFiniteData(const NonFiniteStep& step) {
@@ -66,10 +52,18 @@ std::string NonFiniteData(const NonFiniteStep& step) {
     return absl::StrCat(what, " of example ", row < step.rows.size() ? absl::StrCat(step.rows[row]) : "?",
                         " (from 0) of ", step.data, " is ", value);
   };
-  const size_t inputs = step.batch.inputs.size() / examples, targets = step.batch.targets.size() / examples;
-  if (const auto bad = FirstNonFinite(step.batch.inputs)) {
-    return at(InputPlace(step.model, static_cast<int64_t>(*bad % inputs)), *bad / inputs,
-              step.batch.inputs[*bad]);
+  const size_t targets = step.batch.targets.size() / examples;
+  for (size_t i = 0; i < step.batch.inputs.size(); ++i) {
+    const TensorView& tensor = step.batch.inputs[i];
+    if (tensor.dtype != DType::kFloat32) continue;
+    const auto bad = FirstNonFinite(tensor.floats());
+    if (!bad) continue;
+    const nn::ModelInput& input = step.model.inputs()[i];
+    const auto elements = static_cast<size_t>(input.shape.num_elements());
+    return at(
+        absl::StrCat(step.model.inputs().size() == 1 ? "input" : absl::StrCat("input '", input.name, "'"),
+                     " ", PlaceIn(input.shape, static_cast<int64_t>(*bad % elements))),
+        *bad / elements, tensor.floats()[*bad]);
   }
   if (const auto bad = FirstNonFinite(step.batch.targets)) {
     return at(absl::StrCat("target ", *bad % targets), *bad / targets, step.batch.targets[*bad]);

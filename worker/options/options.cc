@@ -64,7 +64,7 @@ void AddData(CLI::App& app, TrainOptions& options) {
         "Directory with IDX, .npy, CIFAR, CSV or TFRecord files or with mnist.npz; or one .npz, .csv or "
         ".tfrecord file"},
        {"--input_scale X", &options.data.input_scale,
-        "Factor that all inputs are multiplied by [1/255 for bytes, unless the model rescales them itself; "
+        "Factor of float inputs [1/255 for bytes, unless the model rescales them itself; "
         "otherwise 1]",
         NumberAbove(0), kDefaultInText},
        {"--limit_examples N", &options.data.limit, "Use only the first N examples of each set; 0: all",

@@ -28,7 +28,6 @@ StageLeader::StageLeader(Options options, const nn::Pipeline::Options& pipeline)
       mailbox_([this](const v1::StageTensorName& tensor, absl::Span<const float> values) {
         SendValues(tensor, values);
       }),
-      inputs_(pipeline.model),
       done_(options.links.stage_workers.size()),
       links_(std::move(options.links), *this) {}
 
@@ -133,7 +132,7 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunOnce(const Batch& batch,
   mailbox_.Begin(batch.view.examples);
   Expect(batch);
   const nn::Pipeline::Call call = {.parameters = batch.parameters,
-                                   .inputs = inputs_.Split(batch.view),
+                                   .inputs = batch.view.inputs,
                                    .batch = batch.view,
                                    .gradients = batch.gradients,
                                    .training = batch.training,
@@ -213,11 +212,14 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
     const std::shared_ptr<const float[]> copy = CopyOf(values);
     all.push_back({std::move(tensor), {copy.get(), values.size()}, copy});
   };
-  const absl::Span<const float* const> inputs = inputs_.last();
   for (const int input : needs.inputs) {
     const auto index = static_cast<size_t>(input);
-    const int64_t floats = batch.view.examples * model_.inputs()[index].shape.num_elements();
-    give(Named(v1::SPLIT_KIND_INPUT, input), {inputs[index], static_cast<size_t>(floats)});
+    const TensorView& values = batch.view.inputs[index];
+    // The bytes of any type travel as those of floats.
+    const auto floats = static_cast<size_t>(nn::InputFloats(model_.inputs()[index], batch.view.examples));
+    const std::shared_ptr<float[]> copy(new float[floats]());
+    std::memcpy(copy.get(), values.data, static_cast<size_t>(values.bytes()));
+    all.push_back({Named(v1::SPLIT_KIND_INPUT, input), {copy.get(), floats}, copy});
   }
   if (needs.last) {
     give(Named(v1::SPLIT_KIND_TARGETS), batch.view.targets);

@@ -101,7 +101,6 @@ class StageLeader final : public nn::Replica, private StageWorkerLinks::Handler 
   std::vector<Needs> needs_;  // [stage worker]
   Mailbox mailbox_;
   std::unique_ptr<nn::Pipeline> pipeline_;
-  nn::InputSplitter inputs_;
   Incoming incoming_;
   AlignedBuffer outputs_;  // the outputs of the batch
   AlignedBuffer again_;    // gradients of a repeated batch

@@ -130,8 +130,11 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
     leader = link_;
   }
   if (options_.trace != nullptr && begin.training()) options_.trace->AtStep(begin.step());
-  std::vector<const float*> inputs;
-  for (const AlignedBuffer& input : inputs_) inputs.push_back(input.data());
+  TensorViews inputs;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const nn::ModelInput& input = model_.inputs()[i];
+    inputs.push_back({input.dtype, {begin.examples(), input.shape.num_elements()}, inputs_[i].data()});
+  }
   const auto result = pipeline_->Run(
       CallOf(begin, inputs),
       [&] {
@@ -162,7 +165,7 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
   if (leader != nullptr) SendDone(*leader, result);
 }
 
-nn::Pipeline::Call StageWorker::CallOf(const v1::SplitBegin& begin, absl::Span<const float* const> inputs) {
+nn::Pipeline::Call StageWorker::CallOf(const v1::SplitBegin& begin, absl::Span<const TensorView> inputs) {
   const auto floats = static_cast<size_t>(model_.num_parameters());
   const auto examples = static_cast<size_t>(begin.examples());
   const size_t targets =

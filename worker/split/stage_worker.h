@@ -83,7 +83,7 @@ class StageWorker final : public allreduce::RingHost {
   absl::StatusOr<v1::SplitBegin> AwaitBatch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunBatch(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
   // The arguments of a batch that has arrived. `inputs`: the addresses of inputs_.
-  nn::Pipeline::Call CallOf(const v1::SplitBegin& begin, absl::Span<const float* const> inputs);
+  nn::Pipeline::Call CallOf(const v1::SplitBegin& begin, absl::Span<const TensorView> inputs);
   void SendOutputs(allreduce::RingStream& leader, int64_t examples);
   void Send(const v1::StageTensorName& tensor, absl::Span<const float> values) ABSL_LOCKS_EXCLUDED(mutex_);
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -137,7 +137,7 @@ absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   for (const int input : reads_) {
     const auto index = static_cast<size_t>(input);
     expect(Named(v1::SPLIT_KIND_INPUT, input), inputs_[index],
-           examples * model_.inputs()[index].shape.num_elements());
+           nn::InputFloats(model_.inputs()[index], examples));
   }
   if (last_) {
     const int64_t targets = MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();

@@ -23,7 +23,7 @@ Evaluator::Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::R
       model_(model),
       replica_(replica),
       metrics_(metrics),
-      inputs_(kBatch * dataset.example_shape().num_elements()),
+      inputs_(dataset.input_specs(), kBatch),
       targets_(kBatch * dataset.num_targets()),
       weights_(static_cast<size_t>(kBatch)) {}
 
@@ -57,16 +57,14 @@ absl::Status Evaluator::CheckLoss(double loss, absl::Span<const float> parameter
 }
 
 nn::BatchView Evaluator::Read(int64_t first, int64_t count) {
-  const auto elements = static_cast<size_t>(dataset_.example_shape().num_elements());
   const auto targets = static_cast<size_t>(dataset_.num_targets());
   const auto examples = static_cast<size_t>(count);
   for (size_t i = 0; i < examples; ++i) {
-    weights_[i] =
-        dataset_.Read(first + static_cast<int64_t>(i), inputs_.span().subspan(i * elements, elements),
-                      targets_.span().subspan(i * targets, targets));
+    const auto row = static_cast<int64_t>(i);
+    weights_[i] = dataset_.Read(first + row, inputs_.Row(row), targets_.span().subspan(i * targets, targets));
   }
   return {.examples = count,
-          .inputs = inputs_.span().subspan(0, examples * elements),
+          .inputs = inputs_.First(count),
           .targets = targets_.span().subspan(0, examples * targets),
           .weights = absl::MakeConstSpan(weights_).subspan(0, dataset_.weighted() ? examples : 0)};
 }

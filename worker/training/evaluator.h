@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/memory/aligned_buffer.h"
 #include "data/dataset.h"
+#include "data/input_rows.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
@@ -37,7 +38,7 @@ class Evaluator {
   const nn::Model& model_;
   nn::Replica& replica_;
   nn::MetricSet metrics_;
-  AlignedBuffer inputs_;        // [batch, example_shape]
+  data::InputRows inputs_;      // [batch, input_specs()]
   AlignedBuffer targets_;       // [batch, num_targets]
   std::vector<float> weights_;  // [batch]
 };

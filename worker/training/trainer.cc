@@ -165,11 +165,10 @@ const data::Batch& Trainer::NextBatch() {
 }
 
 nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
-  const auto elements = static_cast<size_t>(setup_.data.train->example_shape().num_elements());
   const auto targets = static_cast<size_t>(setup_.data.train->num_targets());
   const auto examples = static_cast<size_t>(batch.examples);
   return {.examples = batch.examples,
-          .inputs = batch.inputs.span().subspan(0, examples * elements),
+          .inputs = batch.inputs.First(batch.examples),
           .targets = batch.targets.span().subspan(0, examples * targets),
           .weights = batch.weights.span().subspan(0, setup_.data.train->weighted() ? examples : 0),
           .seed = StepSeed(setup_.options.seed, setup_.sampler.worker, batch.epoch, batch.index)};

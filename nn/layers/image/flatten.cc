@@ -34,6 +34,8 @@ class ReshapeLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
+  bool takes_integers() const override { return true; }
+
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device&) const override {
     const Shape input = WithoutBatch(params.inputs[0].shape);
@@ -53,7 +55,7 @@ class ReshapeLayer final : public Layer {
         output.rank() == 1
             ? onnx.Add("Flatten", {onnx.ChannelsLast(inputs[0])}, {{"axis", int64_t{1}}})
             : onnx.Add("Reshape", {onnx.ChannelsLast(inputs[0]), onnx.Ints("shape", std::move(extents))});
-    return onnx.FromChannelsLast(name, output);
+    return onnx.FromChannelsLast(name, output, onnx.TypeOf(inputs[0]));
   }
 
  private:

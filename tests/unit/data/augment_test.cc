@@ -116,8 +116,10 @@ class FlatImages final : public Dataset {
   const Shape& example_shape() const override { return shape_; }
   TargetInfo target_info() const override { return {.num_classes = 12, .shape = {1}}; }
   Augmentation augmentation() const override { return {.crop = 3}; }
-  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
-    std::fill(inputs.begin(), inputs.end(), static_cast<float>(index + 1));
+  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+             absl::Span<float> target) const override {
+    const absl::Span<float> image = inputs[0].floats();
+    std::fill(image.begin(), image.end(), static_cast<float>(index + 1));
     target[0] = static_cast<float>(index);
     return 1;
   }
@@ -139,7 +141,7 @@ std::vector<Image> ImagesOf(int64_t num_workers, int64_t batch_size, int64_t epo
     for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
       const Batch& batch = loader.Next(epoch * loader.batches_per_epoch() + i);
       for (int64_t row = 0; row < batch.examples; ++row) {
-        const float* image = batch.inputs.data() + row * 16;
+        const float* image = batch.inputs.buffers()[0].data() + row * 16;
         images[static_cast<size_t>(batch.targets.data()[row])] = Image(image, image + 16);
       }
     }

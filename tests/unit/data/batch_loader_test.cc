@@ -23,13 +23,15 @@ class CountingDataset final : public Dataset {
   const Shape& example_shape() const override { return shape_; }
   TargetInfo target_info() const override { return {.per_example = 2, .shape = {2}}; }
   bool weighted() const override { return weighted_; }
-  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
+  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+             absl::Span<float> target) const override {
     ++reads;
-    inputs[0] = static_cast<float>(index);
-    inputs[1] = -inputs[0];
+    const auto number = static_cast<float>(index);
+    inputs[0].floats()[0] = number;
+    inputs[0].floats()[1] = -number;
     target[0] = static_cast<float>(index % 10);
-    target[1] = 2 * inputs[0];
-    return weighted_ ? 0.5f * inputs[0] : 1;
+    target[1] = 2 * number;
+    return weighted_ ? 0.5f * number : 1;
   }
   mutable std::atomic<int> reads{0};
 
@@ -54,10 +56,11 @@ void ExpectBatch(const Batch& batch, int64_t position, const Dataset& dataset,
   ASSERT_EQ(batch.examples, static_cast<int64_t>(examples.size()));
   std::vector<float> inputs(2 * examples.size()), targets(2 * examples.size()), weights(examples.size());
   for (size_t i = 0; i < examples.size(); ++i) {
-    weights[i] = dataset.Read(examples[i], absl::MakeSpan(inputs).subspan(2 * i, 2),
+    weights[i] = dataset.Read(examples[i],
+                              {MutableTensorView::OfFloats({2}, absl::MakeSpan(inputs).subspan(2 * i, 2))},
                               absl::MakeSpan(targets).subspan(2 * i, 2));
   }
-  ASSERT_EQ(Rows(batch.inputs, 2, batch), inputs);
+  ASSERT_EQ(Rows(batch.inputs.buffers()[0], 2, batch), inputs);
   ASSERT_EQ(Rows(batch.targets, 2, batch), targets);
   if (!dataset.weighted()) return;
   ASSERT_EQ(Rows(batch.weights, 1, batch), weights);
@@ -95,9 +98,10 @@ class DatasetOnDisk final : public Dataset {
     announced_.insert(examples.begin(), examples.end());
     largest_ = std::max(largest_, examples.size());
   }
-  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
+  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+             absl::Span<float> target) const override {
     surprised_ = surprised_ || announced_.count(static_cast<uint32_t>(index)) == 0;
-    inputs[0] = target[0] = 0;
+    inputs[0].floats()[0] = target[0] = 0;
     return 1;
   }
   bool surprised() const { return surprised_; }
@@ -136,7 +140,7 @@ TEST(BatchLoader, TheBatchStaysValidWhileOthersAreBeingPrepared) {
   const Batch& batch = loader.Next(0);
   // With depth 1 there are only two batches: this one, and one that is being filled.
   while (dataset.reads < 4) std::this_thread::yield();
-  EXPECT_THAT(Rows(batch.inputs, 2, batch), ElementsAre(0, 0, 1, -1));
+  EXPECT_THAT(Rows(batch.inputs.buffers()[0], 2, batch), ElementsAre(0, 0, 1, -1));
 }
 
 TEST(BatchLoader, PreparesNoMoreThanDepthBatchesAhead) {
@@ -160,7 +164,8 @@ TEST(BatchLoader, EveryBatchIsInOneOfTheBuffers) {
   };
   for (const int64_t position : {0, 1, 2, 3, 4, 20, 3}) {
     const Batch& batch = loader.Next(position);
-    EXPECT_TRUE(is_one(batch.inputs) && is_one(batch.targets) && is_one(batch.weights)) << position;
+    EXPECT_TRUE(is_one(batch.inputs.buffers()[0]) && is_one(batch.targets) && is_one(batch.weights))
+        << position;
   }
 }
 
@@ -199,7 +204,7 @@ TEST(BatchLoader, MakesBatchesOfTheRequestedRuns) {
     ASSERT_EQ(batch.examples, run.count);
     const std::vector<uint32_t> examples = sampler.Run(run.epoch, run.first, run.count);
     for (size_t row = 0; row < examples.size(); ++row) {
-      EXPECT_EQ(batch.inputs.data()[2 * row], static_cast<float>(examples[row]));
+      EXPECT_EQ(batch.inputs.buffers()[0].data()[2 * row], static_cast<float>(examples[row]));
     }
   }
 }

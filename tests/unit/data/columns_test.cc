@@ -32,7 +32,7 @@ std::vector<float> InputsAsTrained(const std::string& text, const Columns& train
   if (!examples.ok()) return {};
   const RowSource& rows = *(*examples)->inputs;
   std::vector<float> inputs(static_cast<size_t>(rows.row_shape().num_elements()));
-  rows.Read(0, absl::MakeSpan(inputs));
+  rows.Read(0, {MutableTensorView::OfFloats(rows.row_shape(), absl::MakeSpan(inputs))});
   return inputs;
 }
 

@@ -373,6 +373,51 @@ TEST(LoadTrainingDataFromCsv, DuplicateColumnNamesAreRefusedIfAmbiguous) {
   EXPECT_THAT(RefusalOf("a,a,y\n1,2,0\n", {.feature_columns = {"a"}}), HasSubstr("more than one column 'a'"));
 }
 
+TEST(LoadTrainingDataFromCsv, IntegersReachAnInputOfIntegersAsTheyAre) {
+  const TemporaryDirectory dir;
+  WriteText(
+      dir / "a.csv",
+      "weight,a,b,label\n0.5,16777217,9007199254740993,0\n1.5,-1,-9223372036854775808,1\n2,7.0,1e3,1\n");
+  const auto data = LoadTrainingData({.path = dir / "a.csv",
+                                      .input_names = {"number", "ids"},
+                                      .input_shapes = {{1}, {2}},
+                                      .input_types = {DType::kFloat32, DType::kInt64},
+                                      .feature_columns = {"weight", "a", "b"}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  InputRows rows(data->train->input_specs(), 3);
+  float target = 0;
+  for (int64_t row = 0; row < 3; ++row) data->train->Read(row, rows.Row(row), {&target, 1});
+  EXPECT_THAT(rows.First(3)[0].floats(), ElementsAre(0.5f, 1.5f, 2.0f));
+  const TensorView ids = rows.First(3)[1];
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(ids.Integer(i), kIds[i]);
+  EXPECT_EQ(ids.Integer(4), 7);
+  EXPECT_EQ(ids.Integer(5), 1000);
+}
+
+TEST(LoadTrainingDataFromCsv, AFractionForAnInputOfIntegersIsNamed) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.csv", "id,label\n1,0\n2.5,1\n");
+  const DataOptions options = {
+      .path = dir / "a.csv", .input_names = {"id"}, .input_shapes = {{1}}, .input_types = {DType::kInt64}};
+  EXPECT_THAT(
+      std::string(LoadTrainingData(options).status().message()),
+      HasSubstr("a.csv: line 3: column 'id' holds '2.5', and the model looks up whole numbers (int64) here"));
+}
+
+TEST(LoadTrainingDataFromCsv, HasNoRaggedInputs) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.csv", "id,label\n1,0\n2,1\n");
+  EXPECT_THAT(
+      std::string(LoadTrainingData({.path = dir / "a.csv",
+                                    .input_names = {"ids"},
+                                    .input_shapes = {{1}},
+                                    .input_types = {DType::kInt64},
+                                    .ragged_inputs = {true}})
+                      .status()
+                      .message()),
+      HasSubstr("a.csv: input 'ids' of the model is ragged, but examples have equally many values here"));
+}
+
 TEST(LoadExamples, ReadsCsvWithAndWithoutLabels) {
   const TemporaryDirectory dir;
   const auto load = [&](const std::string& text, std::vector<std::string> class_names = {}) {

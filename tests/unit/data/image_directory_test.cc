@@ -130,7 +130,7 @@ TEST_F(ImageDirectory, PredictionImagesNeedNoClasses) {
   ASSERT_TRUE(flat->has_value());
   EXPECT_FALSE((*flat)->targets.has_value());
   std::vector<float> row(4);
-  (*flat)->inputs->Read(1, absl::MakeSpan(row));
+  (*flat)->inputs->Read(1, {MutableTensorView::OfFloats((*flat)->inputs->row_shape(), absl::MakeSpan(row))});
   EXPECT_THAT(row, Each(1.0f));
 }
 

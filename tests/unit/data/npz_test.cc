@@ -417,6 +417,115 @@ TEST(LoadTrainingDataFromNpz, EachInputDecidesHowItsBytesAreScaled) {
               HasSubstr("input 'word' takes them unchanged and input 'image' scaled"));
 }
 
+std::string Int64s(absl::Span<const int64_t> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t)};
+}
+
+TEST(LoadTrainingDataFromNpz, IntegersReachAnInputOfIntegersAsTheyAre) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("<i8", "(2, 2)", Int64s(kIds))},
+                           {"y_train.npy", Npy("|u1", "(2,)", Bytes({0, 1}))}});
+  const auto data = LoadTrainingData({.path = dir / "a.npz",
+                                      .input_scale = 0.5f,
+                                      .input_names = {"ids"},
+                                      .input_shapes = {{2}},
+                                      .input_types = {DType::kInt64}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadIds(*data->train, 0), ElementsAre(kIds[0], kIds[1]));
+  EXPECT_THAT(ReadIds(*data->train, 1), ElementsAre(kIds[2], kIds[3]));
+  EXPECT_TRUE(data->train->status().ok());
+}
+
+TEST(LoadTrainingDataFromNpz, AnInputOfIntegersRefusesOtherNumbers) {
+  const TemporaryDirectory dir;
+  const DataOptions options = {
+      .path = dir / "a.npz", .input_names = {"ids"}, .input_shapes = {{2}}, .input_types = {DType::kInt32}};
+  const auto refusal = [&](const std::string& array) {
+    WriteNpz(dir / "a.npz", {{"x_train.npy", array}, {"y_train.npy", Npy("|u1", "(1,)", Bytes({0}))}});
+    const auto data = LoadTrainingData(options);
+    EXPECT_TRUE(data.ok()) << data.status();
+    ReadIds(*data->train, 0);
+    return std::string(data->train->status().message());
+  };
+  EXPECT_THAT(refusal(Npy("<i8", "(1, 2)", Int64s({3, int64_t{1} << 31}))),
+              HasSubstr("a.npz: x_train: example 0: value 1 is 2147483648, and the model's input takes whole "
+                        "numbers (int32)"));
+  EXPECT_THAT(refusal(Npy("<f4", "(1, 2)", Bytes({0, 0, 0xC0, 0x3F, 0, 0, 0, 0}))),
+              HasSubstr("value 0 is 1.5, and"));
+  EXPECT_EQ(refusal(Npy("<f4", "(1, 2)", Bytes({0, 0, 0x80, 0x3F, 0, 0, 0, 0}))), "");
+}
+
+TEST(LoadTrainingDataFromNpz, FloatAndIntegerInputsKeepTheirTypes) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train_id.npy", Npy("<i8", "(4, 1)", Int64s(kIds))},
+                           {"x_train_image.npy", Npy("|u1", "(4, 2)", Bytes({0, 255, 1, 2, 3, 4, 5, 51}))},
+                           {"y_train.npy", Npy("|u1", "(4,)", Bytes({0, 1, 0, 1}))}});
+  const auto data = LoadTrainingData({.path = dir / "a.npz",
+                                      .raw_bytes = {false, true},
+                                      .input_names = {"image", "id"},
+                                      .input_shapes = {{2}, {1}},
+                                      .input_types = {DType::kFloat32, DType::kInt64}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  InputRows rows(data->train->input_specs(), 1);
+  float target = 0;
+  data->train->Read(3, rows.Row(0), {&target, 1});
+  EXPECT_THAT(rows.First(1)[0].floats(), ElementsAre(5.0f / 255, 51.0f / 255));
+  EXPECT_EQ(rows.First(1)[1].Integer(0), kIds[3]);
+}
+
+constexpr int64_t kSplits[] = {0, 3, 4};
+
+TEST(LoadTrainingDataFromNpz, ARaggedInputIsValuesAndRowSplits) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("<i8", "(4,)", Int64s(kIds))},
+                           {"x_train_row_splits.npy", Npy("<i8", "(3,)", Int64s(kSplits))},
+                           {"y_train.npy", Npy("|u1", "(2,)", Bytes({0, 1}))}});
+  const auto data = LoadTrainingData({.path = dir / "a.npz",
+                                      .input_names = {"ids"},
+                                      .input_shapes = {{1}},
+                                      .input_types = {DType::kInt64},
+                                      .ragged_inputs = {true}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->remarks, testing::IsEmpty());
+  InputRows rows(data->train->input_specs(), 2);
+  float target = 0;
+  for (int64_t row : {0, 1}) data->train->Read(row, rows.Row(row), {&target, 1});
+  const TensorView ids = rows.First(2)[0];
+  EXPECT_THAT(ids.row_splits, ElementsAre(0, 3, 4));
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(ids.Integer(i), kIds[i]);
+}
+
+TEST(LoadTrainingDataFromNpz, BrokenRaggedInputsAreRefused) {
+  const TemporaryDirectory dir;
+  const auto refusal = [&](const std::map<std::string, std::string>& arrays) {
+    auto members = arrays;
+    members["y_train.npy"] = Npy("|u1", "(2,)", Bytes({0, 1}));
+    WriteNpz(dir / "a.npz", members);
+    return std::string(LoadTrainingData({.path = dir / "a.npz",
+                                         .input_names = {"ids"},
+                                         .input_shapes = {{1}},
+                                         .input_types = {DType::kInt64},
+                                         .ragged_inputs = {true}})
+                           .status()
+                           .message());
+  };
+  const std::string values = Npy("<i8", "(4,)", Int64s(kIds));
+  const auto with = [&](std::vector<int64_t> splits) {
+    return refusal(
+        {{"x_train.npy", values},
+         {"x_train_row_splits.npy", Npy("<i8", "(" + std::to_string(splits.size()) + ",)", Int64s(splits))}});
+  };
+  EXPECT_THAT(refusal({{"x_train.npy", values}}), HasSubstr("x_train_row_splits"));
+  EXPECT_THAT(with({0, 3, 5}),
+              HasSubstr("x_train: its row splits go from 0 to 5, not from 0 to its 4 values"));
+  EXPECT_THAT(with({0, 0, 4}), HasSubstr("x_train: example 0 has no values"));
+  EXPECT_THAT(with({0, 5, 4}), HasSubstr("x_train: example 1: its row splits descend"));
+  EXPECT_THAT(with({4}), HasSubstr("not integers [examples + 1]"));
+  EXPECT_THAT(refusal({{"x_train.npy", Npy("<f4", "(2, 1)", std::string(8, '\0'))},
+                       {"x_train_row_splits.npy", Npy("<i8", "(3,)", Int64s(kSplits))}}),
+              HasSubstr("is float32 [2,1], but the values of a ragged input are integers along one axis"));
+}
+
 TEST(LoadTrainingDataFromNpz, LabelsMayBeAColumnAsInCifar) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("<f8", "(2, 1, 1, 3)", std::string(48, '\0'))},

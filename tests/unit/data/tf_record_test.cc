@@ -188,6 +188,60 @@ TEST(LoadTrainingDataFromTfRecords, FeaturesAreChosenByNameInTheOrderGiven) {
                 "it has: age, income, kind, pixels"));
 }
 
+TEST(LoadTrainingDataFromTfRecord, IntegersReachAnInputOfIntegersAsTheyAre) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.tfrecords",
+            TfRecord(TfExample({{"ids", IntegersFeature({kIds[0], kIds[1], kIds[2], kIds[3]})},
+                                {"label", IntegersFeature({1})}})) +
+                TfRecord(TfExample({{"ids", IntegersFeature({1, 2, 3, int64_t{1} << 31})},
+                                    {"label", IntegersFeature({0})}})));
+  DataOptions options = {.path = dir / "a.tfrecords",
+                         .input_names = {"x"},
+                         .input_shapes = {{4}},
+                         .input_types = {DType::kInt64},
+                         .feature_columns = {"ids"}};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadIds(*data->train, 0), ElementsAre(kIds[0], kIds[1], kIds[2], kIds[3]));
+  EXPECT_TRUE(data->train->status().ok());
+  options.input_types = {DType::kInt32};
+  const auto narrow = LoadTrainingData(options);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  ReadIds(*narrow->train, 1);
+  EXPECT_THAT(
+      std::string(narrow->train->status().message()),
+      HasSubstr("a.tfrecords: record 1: 'ids': value 3 is 2147483648, and the model's input takes whole "
+                "numbers (int32)"));
+}
+
+TEST(LoadTrainingDataFromTfRecord, ARaggedInputIsAListOfAnyLength) {
+  const TemporaryDirectory dir;
+  const auto record = [](const std::vector<int64_t>& ids) {
+    return TfRecord(TfExample({{"ids", IntegersFeature(ids)}, {"label", IntegersFeature({1})}}));
+  };
+  WriteText(dir / "a.tfrecords", record({kIds[0]}) + record({kIds[1], kIds[2], kIds[3]}) + record({5, 6}));
+  DataOptions options = {.path = dir / "a.tfrecords",
+                         .input_names = {"x"},
+                         .input_shapes = {{1}},
+                         .input_types = {DType::kInt64},
+                         .ragged_inputs = {true},
+                         .feature_columns = {"ids"}};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  InputRows rows(data->train->input_specs(), 3);
+  float target = 0;
+  for (int64_t row : {0, 1, 2}) data->train->Read(row, rows.Row(row), {&target, 1});
+  const TensorView ids = rows.First(3)[0];
+  EXPECT_THAT(ids.row_splits, ElementsAre(0, 1, 4, 6));
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(ids.Integer(i), kIds[i]);
+  WriteText(dir / "a.tfrecords", record({1}) + record({}));
+  EXPECT_THAT(RefusalOf(options), HasSubstr("record 1: 'ids': is empty"));
+  options.ragged_inputs = {};
+  WriteText(dir / "a.tfrecords", record({1}) + record({1, 2}));
+  EXPECT_THAT(RefusalOf(options),
+              HasSubstr("'ids': is a int64_list of 2 values, not a int64_list of 1 values"));
+}
+
 std::string ZlibPacked(const std::string& bytes) {
   std::string packed(compressBound(bytes.size()), '\0');
   uLongf size = packed.size();

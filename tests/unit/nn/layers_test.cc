@@ -14,6 +14,7 @@
 #include "kernels/cuda/device.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
+#include "tests/support/model_inputs.h"
 #include "tests/unit/nn/models.h"
 
 namespace cairn::nn {
@@ -141,6 +142,13 @@ const Network kNetworks[] = {
                      {"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 5}})"),
      {5},
      40 + (3 * 4 * 8 + 8) + 16 + (8 * 3 + 3) + (12 * 5 + 5)},
+    {"Averaged",
+     SequentialOf(
+         R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6], "dtype": "int64"}},
+                     {"class_name": "Embedding", "config": {"input_dim": 10, "output_dim": 4}},
+                     {"class_name": "GlobalAveragePooling1D"}, {"class_name": "Dense", "config": {"units": 5}})"),
+     {5},
+     40 + (4 * 5 + 5)},
     {"Normalized",
      Images(R"({"class_name": "Rescaling", "config": {"scale": 2, "offset": -1}},
                {"class_name": "Normalization", "config": {"mean": [0, 0.5, 1], "variance": [1, 4, 0.25]}},
@@ -185,15 +193,18 @@ class Layers : public testing::TestWithParam<std::tuple<Network, Maker>> {
     ASSERT_TRUE(replica.ok()) << replica.status();
     replica_ = *std::move(replica);
     Random random(3, "inputs");
-    const bool indices = network().name == std::string("Sequences");
+    const bool indices = IsInteger(model_->inputs()[0].dtype);
+    std::vector<float> values;
     for (int64_t i = 0; i < kExamples * model_->input_shape().num_elements(); ++i) {
-      inputs_.push_back(indices ? static_cast<float>(random.NextBelow(10)) : random.NextUniform(-1, 1));
+      values.push_back(indices ? static_cast<float>(random.NextBelow(10)) : random.NextUniform(-1, 1));
     }
+    inputs_ = ModelInputs(*model_, kExamples, values);
     for (int64_t i = 0; i < kExamples; ++i) targets_.push_back(static_cast<float>(i % 5));
   }
 
   BatchView Batch(uint64_t seed = 1) const {
-    return {.examples = kExamples, .inputs = inputs_, .targets = targets_, .weights = {}, .seed = seed};
+    return {
+        .examples = kExamples, .inputs = inputs_.views(), .targets = targets_, .weights = {}, .seed = seed};
   }
   double TrainingLoss(const std::vector<float>& parameters, std::vector<float>* gradients = nullptr) {
     std::vector<float> unused(parameters.size());
@@ -206,7 +217,8 @@ class Layers : public testing::TestWithParam<std::tuple<Network, Maker>> {
   const std::unique_ptr<kernels::Device> device_ = std::get<Maker>(GetParam()).make();
   std::unique_ptr<Model> model_;
   std::unique_ptr<Replica> replica_;
-  std::vector<float> inputs_, targets_;
+  ModelInputs inputs_;
+  std::vector<float> targets_;
 };
 
 TEST_P(Layers, ShapesAndParameterCountsMatchKeras) {
@@ -308,7 +320,7 @@ TEST(BatchNormalization, ReturnsBatchStatisticsAsGradientsAndInfersWithMovingSta
   const std::vector<float> parameters = {2, 1, 3, 3.5f};  // gamma, beta, moving mean, moving variance
   const std::vector<float> inputs = {1, 3, 5, 7}, targets = {0, 0, 0, 0};
   std::vector<float> gradients(4);
-  const BatchView batch = {.examples = 4, .inputs = inputs, .targets = targets};
+  const BatchView batch = {.examples = 4, .inputs = FloatRows(4, inputs), .targets = targets};
   ASSERT_TRUE(replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {}).ok());
   EXPECT_EQ(gradients[2], 4);  // mean
   EXPECT_EQ(gradients[3], 5);  // biased variance
@@ -329,9 +341,12 @@ TEST(Embedding, AnIndexOutsideTheTableNamesTheLayer) {
     const auto device = maker.make();
     const auto replica =
         Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
-    const std::vector<float> inputs = {10}, targets = {0, 0};
+    const std::vector<float> targets = {0, 0};
+    const int64_t index = 10;
     const auto status =
-        replica->Evaluate(model.InitialParameters(1), {.examples = 1, .inputs = inputs, .targets = targets})
+        replica
+            ->Evaluate(model.InitialParameters(1),
+                       {.examples = 1, .inputs = {{DType::kInt64, {1, 1}, &index}}, .targets = targets})
             .status();
     EXPECT_EQ(status.message(), "layer 'words': index 10 in a table of 10 rows: expected 0 to 9");
   }
@@ -355,7 +370,7 @@ TEST(Normalization, StandardizesWithConstantStatisticsFromVariables) {
     const std::vector<float> parameters = {1, 2, 4, 0, 99};  // the second feature has no variance
     const std::vector<float> inputs = {5, 2, -1, 3}, targets = {0, 0, 0, 0};
     std::vector<float> gradients(5);
-    const BatchView batch = {.examples = 2, .inputs = inputs, .targets = targets};
+    const BatchView batch = {.examples = 2, .inputs = FloatRows(2, inputs), .targets = targets};
     const auto result = replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {});
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->outputs, testing::ElementsAre(2, 0, -1, 1 / 1e-7f));
@@ -374,7 +389,8 @@ TEST(Normalization, StatisticsCoverTheLastAxes) {
     const auto replica =
         Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     const std::vector<float> inputs = {1, 2, 3, 4}, targets(4);
-    const auto result = replica->Evaluate(parameters, {.examples = 1, .inputs = inputs, .targets = targets});
+    const auto result =
+        replica->Evaluate(parameters, {.examples = 1, .inputs = FloatRows(1, inputs), .targets = targets});
     EXPECT_TRUE(result.ok()) << result.status();
     return std::vector<float>(result->outputs.begin(), result->outputs.end());
   };
@@ -402,7 +418,8 @@ TEST(Dropout, ANoiseShapeDropsWholeChannels) {
     constexpr size_t kExamples = 2, kRows = 4, kChannels = 32;
     const std::vector<float> inputs(kExamples * kRows * kChannels, 1.0f), targets(inputs.size());
     const auto result = replica->ForwardBackward(
-        {}, {.examples = kExamples, .inputs = inputs, .targets = targets}, {}, [](int) {});
+        {}, {.examples = kExamples, .inputs = FloatRows(kExamples, inputs), .targets = targets}, {},
+        [](int) {});
     ASSERT_TRUE(result.ok()) << result.status();
     size_t kept = 0;
     for (size_t example = 0; example < kExamples; ++example) {
@@ -445,13 +462,14 @@ TEST(Dropout, DiffersFromStepToStepAndIsAbsentInEvaluation) {
   const std::vector<float> inputs(64, 1.0f), targets(64, 0.0f);
   const auto outputs = [&](uint64_t seed) {
     const auto result = replica->ForwardBackward(
-        {}, {.examples = 1, .inputs = inputs, .targets = targets, .weights = {}, .seed = seed}, {},
-        [](int) {});
+        {}, {.examples = 1, .inputs = FloatRows(1, inputs), .targets = targets, .weights = {}, .seed = seed},
+        {}, [](int) {});
     return std::vector<float>(result->outputs.begin(), result->outputs.end());
   };
   EXPECT_NE(outputs(1), outputs(2));
   EXPECT_EQ(outputs(3), outputs(3));
-  const auto evaluated = replica->Evaluate({}, {.examples = 1, .inputs = inputs, .targets = targets});
+  const auto evaluated =
+      replica->Evaluate({}, {.examples = 1, .inputs = FloatRows(1, inputs), .targets = targets});
   EXPECT_THAT(evaluated->outputs, testing::Each(1.0f));
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/fake_device_group.h"
+#include "tests/support/model_inputs.h"
 #include "tests/unit/nn/several_devices.h"
 
 namespace cairn::nn {
@@ -135,7 +136,7 @@ TEST_F(MirroredReplicaTest, TheMeanIsExactIfArithmeticIsExact) {
           .value();
   const std::vector<float> inputs = {1, 2, 3, 4, 5};
   const StepResult step = RunStep(*mirrored, *model_, std::vector<float>{0},
-                                  {.examples = 5, .inputs = inputs, .targets = inputs});
+                                  {.examples = 5, .inputs = FloatRows(5, inputs), .targets = inputs});
   EXPECT_FLOAT_EQ(step.gradients[0], -22);
   EXPECT_EQ(step.loss, 55);
 }
@@ -147,7 +148,7 @@ TEST_F(MirroredReplicaTest, StatisticsAreTheMeansOfTheDevicesStatistics) {
   // Channel 0: 0 2 | 4 8, means 1 and 6, variances 1 and 4. Channel 1 is always 1.
   const std::vector<float> inputs = {0, 1, 2, 1, 4, 1, 8, 1}, labels = {0, 1, 0, 1};
   const StepResult step = RunStep(*mirrored, *model_, model_->InitialParameters(1),
-                                  {.examples = 4, .inputs = inputs, .targets = labels});
+                                  {.examples = 4, .inputs = FloatRows(4, inputs), .targets = labels});
   const absl::Span<const float> statistics = absl::MakeConstSpan(step.gradients).subspan(4);
   EXPECT_THAT(statistics, ::testing::ElementsAre(3.5f, 1, 2.5f, 0));
 }

@@ -140,7 +140,9 @@ TEST(OnnxGraph, ALayerWithoutOnnxOperationsIsNamed) {
     }
   };
   ModelBuilder builder;
-  const int input = builder.AddInput("x", {2});
+  ReadLayer x;
+  x.name = "x";
+  const int input = builder.AddInput(x, {2});
   ReadLayer layer;
   layer.name = "odd";
   layer.layer = std::make_shared<Odd>();

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "tests/support/model_inputs.h"
 #include "tests/unit/nn/several_devices.h"
 
 namespace cairn::nn {
@@ -119,7 +120,7 @@ TEST_F(PipelineReplicaTest, StatisticsAreTheWeightedMeansOfTheMicroBatches) {
   for (const char* kinds : {"nn", "ff"}) {
     const Devices devices(kinds);
     const StepResult step = RunStep(*Divided(devices, 2), *model_, model_->InitialParameters(1),
-                                    {.examples = 3, .inputs = inputs, .targets = labels});
+                                    {.examples = 3, .inputs = FloatRows(3, inputs), .targets = labels});
     ExpectNear(absl::MakeConstSpan(step.gradients).subspan(4, 4), {3, 1, 2.0f / 3, 0}, 1e-6f, "statistic");
   }
 }
@@ -141,7 +142,7 @@ TEST_F(PipelineReplicaTest, TheGradientIsThatOfTheWholeBatchsMean) {
                            .value();
   const std::vector<float> inputs = {1, 2, 3, 4, 5}, targets(5);
   const StepResult step = RunStep(*divided, *model_, std::vector<float>{1, 1},
-                                  {.examples = 5, .inputs = inputs, .targets = targets});
+                                  {.examples = 5, .inputs = FloatRows(5, inputs), .targets = targets});
   EXPECT_FLOAT_EQ(step.gradients[0], 22);
   EXPECT_FLOAT_EQ(step.gradients[1], 22);
   EXPECT_EQ(step.loss, 55);

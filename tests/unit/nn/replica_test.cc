@@ -11,6 +11,7 @@
 #include "common/core/random.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/far_device.h"
+#include "tests/support/model_inputs.h"
 #include "tests/unit/nn/models.h"
 
 namespace cairn::nn {
@@ -32,7 +33,7 @@ class ReplicaTest : public testing::Test {
     for (float& value : inputs_) value = random.NextUniform();
     labels_.resize(static_cast<size_t>(examples));
     for (float& label : labels_) label = static_cast<float>(random.NextBelow(10));
-    return {.examples = examples, .inputs = inputs_, .targets = labels_};
+    return {.examples = examples, .inputs = FloatRows(examples, inputs_), .targets = labels_};
   }
 
   const Model model_ = Model::FromFile(kKerasJson).value();
@@ -276,7 +277,9 @@ TEST_F(ReplicaTest, GradientsInDeviceMemoryStayThere) {
     EXPECT_THAT(gradients_, testing::ElementsAreArray(own));
     BatchView none = Batch(8);
     none.examples = 0;
-    none.inputs = none.targets = {};
+    none.inputs = FloatRows(8, inputs_);
+    none.inputs[0] = none.inputs[0].Rows(0, 0);
+    none.targets = {};
     step(own, none);
     EXPECT_THAT(own, Each(0.0f));
   }
@@ -325,7 +328,8 @@ TEST(Replica, AnImageOfScoresHasALabelForEachPixel) {
   const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
   const std::vector<float> parameters = model.InitialParameters(1), inputs(8),
                            labels = {0, 1, 2, 0, 1, 2, 0, 1};
-  const auto result = replica->Evaluate(parameters, {.examples = 2, .inputs = inputs, .targets = labels});
+  const auto result =
+      replica->Evaluate(parameters, {.examples = 2, .inputs = FloatRows(2, inputs), .targets = labels});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_NEAR(result->sums.loss, 2 * std::log(3.0), 1e-6) << "the mean over the pixels, summed over examples";
   EXPECT_EQ(result->outputs.size(), 24u);
@@ -347,7 +351,8 @@ TEST(Replica, ABlockedLastLayerIsFlattenedCorrectly) {
   parameters[parameters.size() - 2] = 2;
   const std::vector<float> inputs(64, 0.25f);
   const std::vector<float> labels = {1};
-  const auto result = replica->Evaluate(parameters, {.examples = 1, .inputs = inputs, .targets = labels});
+  const auto result =
+      replica->Evaluate(parameters, {.examples = 1, .inputs = FloatRows(1, inputs), .targets = labels});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(std::vector<float>(result->outputs.begin(), result->outputs.end()),
               ElementsAre(FloatNear(17, 1e-5f), FloatNear(18, 1e-5f), FloatNear(16, 1e-5f)));

@@ -14,6 +14,7 @@
 #include "nn/replica/device_thread.h"
 #include "nn/replica/replica.h"
 #include "tests/support/far_device.h"
+#include "tests/support/model_inputs.h"
 
 namespace cairn::nn {
 
@@ -75,8 +76,9 @@ class Examples {
  public:
   Examples(const Model& model, int64_t count) : count_(count) {
     Random random(1, "examples");
-    inputs_.resize(static_cast<size_t>(count * model.input_shape().num_elements()));
-    for (float& value : inputs_) value = random.NextUniform();
+    std::vector<float> values(static_cast<size_t>(count * model.input_shape().num_elements()));
+    for (float& value : values) value = random.NextUniform();
+    inputs_ = ModelInputs(model, count, values);
     const auto classes = static_cast<uint64_t>(model.output_shape()[model.output_shape().rank() - 1]);
     for (int64_t i = 0; i < count; ++i) {
       labels_.push_back(static_cast<float>(random.NextBelow(classes)));
@@ -84,7 +86,7 @@ class Examples {
     }
   }
   BatchView Batch(uint64_t seed = 3) const {
-    return {.examples = count_, .inputs = inputs_, .targets = labels_, .seed = seed};
+    return {.examples = count_, .inputs = inputs_.views(), .targets = labels_, .seed = seed};
   }
   BatchView Weighted() const {
     BatchView batch = Batch();
@@ -95,7 +97,8 @@ class Examples {
 
  private:
   const int64_t count_;
-  std::vector<float> inputs_, labels_, weights_;
+  ModelInputs inputs_;
+  std::vector<float> labels_, weights_;
 };
 
 inline void ExpectNear(absl::Span<const float> got, absl::Span<const float> expected, float tolerance,

@@ -14,6 +14,7 @@
 #include "kernels/cpu/device.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
+#include "tests/support/model_inputs.h"
 #include "tests/support/source_dir.h"
 
 namespace {
@@ -59,7 +60,7 @@ int LargeRequestsOfTenSteps(const std::string& file, int threads) {
   std::vector<float> gradients(parameters.size());
   const std::vector<float> inputs(static_cast<size_t>(kExamples * model.input_shape().num_elements()), 0.5f);
   const std::vector<float> targets(static_cast<size_t>(kExamples), 1.0f);
-  const BatchView batch = {.examples = kExamples, .inputs = inputs, .targets = targets};
+  const BatchView batch = {.examples = kExamples, .inputs = FloatRows(kExamples, inputs), .targets = targets};
   const auto step = [&] {
     return replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {}).ok();
   };

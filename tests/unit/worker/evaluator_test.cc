@@ -25,8 +25,9 @@ class SmallNumbers final : public data::Dataset {
   const Shape& example_shape() const override { return shape_; }
   data::TargetInfo target_info() const override { return {.shape = {1}}; }
   bool weighted() const override { return weighted_; }
-  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
-    inputs[0] = 1;
+  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+             absl::Span<float> target) const override {
+    inputs[0].floats()[0] = 1;
     target[0] = static_cast<float>(index % 4);
     return weighted_ ? target[0] : 1.0f;
   }
@@ -43,9 +44,10 @@ class OneNaN final : public data::Dataset {
   const Shape& example_shape() const override { return numbers_.example_shape(); }
   data::TargetInfo target_info() const override { return {.shape = {1}}; }
   std::string inputs_name() const override { return "test.csv"; }
-  float Read(int64_t index, absl::Span<float> inputs, absl::Span<float> target) const override {
+  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+             absl::Span<float> target) const override {
     const float weight = numbers_.Read(index, inputs, target);
-    if (index == 290) inputs[0] = std::numeric_limits<float>::quiet_NaN();
+    if (index == 290) inputs[0].floats()[0] = std::numeric_limits<float>::quiet_NaN();
     return weight;
   }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/device.h"
 #include "nn/replica/replica.h"
+#include "tests/support/model_inputs.h"
 
 namespace cairn::worker {
 namespace {
@@ -25,7 +26,7 @@ nn::Model MakeModel() {
 class FiniteTest : public testing::Test {
  protected:
   std::string Explained(const std::string& layer = "") {
-    const nn::BatchView batch = {.examples = 2, .inputs = inputs_, .targets = targets_};
+    const nn::BatchView batch = {.examples = 2, .inputs = FloatRows(2, inputs_), .targets = targets_};
     return Explain({.model = model_,
                     .parameters = parameters_,
                     .batch = batch,
@@ -79,7 +80,7 @@ TEST_F(FiniteTest, ReplicaReportsTheLayerThatOverflowed) {
   const auto device = *kernels::CreateCpuDevice(0, 1);
   const auto replica = *nn::Replica::Create(model_, {.kind = kernels::LossKind::kMeanSquaredError}, *device);
   std::vector<float> gradients(parameters_.size());
-  const nn::BatchView batch = {.examples = 2, .inputs = inputs_, .targets = targets_};
+  const nn::BatchView batch = {.examples = 2, .inputs = FloatRows(2, inputs_), .targets = targets_};
   const auto run = [&] {
     return replica->ForwardBackward(parameters_, batch, absl::MakeSpan(gradients), [](int) {});
   };

@@ -23,9 +23,9 @@ class Countdown final : public data::RowSource {
   int64_t size() const override { return size_; }
   const Shape& row_shape() const override { return shape_; }
   void Prefetch(int64_t) const override {}
-  void Read(int64_t index, absl::Span<float> to) const override {
-    to[0] = static_cast<float>(index);
-    to[1] = -to[0];
+  void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
+    to[0].floats()[0] = static_cast<float>(index);
+    to[0].floats()[1] = -static_cast<float>(index);
   }
 
  private:
