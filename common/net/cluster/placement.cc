@@ -240,43 +240,12 @@ std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> va
   return slices;
 }
 
-namespace {
-
-struct SliceOnServer {
-  int server;
-  const Slice* slice;
-};
-
-// Sorts the slices of one variable by row. FAILED_PRECONDITION if its rows are not each on one server, or if a
-// server has another shape for it.
-absl::Status SortRows(const VariableInfo& variable, std::vector<SliceOnServer>& slices) {
-  std::sort(slices.begin(), slices.end(), [](const SliceOnServer& a, const SliceOnServer& b) {
-    return a.slice->row_begin < b.slice->row_begin;
-  });
-  int64_t next_row = 0;
-  for (const auto& [server, slice] : slices) {
-    if (slice->shape != variable.shape) {
-      return absl::FailedPreconditionError(absl::StrCat("variable '", variable.name, "' has shape ",
-                                                        variable.shape.ToString(), " here and ",
-                                                        slice->shape.ToString(), " on ps/", server));
-    }
-    if (slice->row_begin != next_row) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("variable '", variable.name, "': row ", std::min(next_row, slice->row_begin),
-                       slice->row_begin > next_row ? " is on no server" : " is on two servers"));
-    }
-    next_row = slice->row_end;
-  }
-  if (next_row == RowsOf(variable.shape)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      slices.empty() ? absl::StrCat("variable '", variable.name, "' is on no server")
-                     : absl::StrCat("variable '", variable.name, "': row ", next_row, " is on no server"));
-}
-
-}  // namespace
-
 absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
                                       absl::Span<const std::vector<Slice>> slices) {
+  struct SliceOnServer {
+    int server;
+    const Slice* slice;
+  };
   std::map<std::string, std::vector<SliceOnServer>> slices_of;  // [variable]
   Layout layout;
   for (size_t server = 0; server < slices.size(); ++server) {
@@ -299,16 +268,26 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const VariableInfo> variables,
     if (!names.insert(variable.name).second) {
       return absl::InvalidArgumentError(absl::StrCat("variable '", variable.name, "' is listed twice"));
     }
-    std::vector<SliceOnServer>& found = slices_of[variable.name];
-    CAIRN_RETURN_IF_ERROR(SortRows(variable, found));
-    std::vector<Extent> extents;
-    for (const auto& [server, slice] : found) {
-      const Extent extent = {server, slice->offset,
-                             variable.offset + slice->row_begin * variable.shape.row_elements(),
-                             slice->elements()};
-      extents.push_back(extent);
-      layout.extents_by_server_[static_cast<size_t>(server)].push_back(extent);
+    std::vector<RangePartitioner::Range> ranges;
+    for (const auto& [server, slice] : slices_of[variable.name]) {
+      if (slice->shape != variable.shape) {
+        return absl::FailedPreconditionError(absl::StrCat("variable '", variable.name, "' has shape ",
+                                                          variable.shape.ToString(), " here and ",
+                                                          slice->shape.ToString(), " on ps/", server));
+      }
+      ranges.push_back({server, slice->row_begin, slice->row_end, slice->offset});
     }
+    CAIRN_ASSIGN_OR_RETURN(
+        auto partitioner, RangePartitioner::Create(variable.name, RowsOf(variable.shape), std::move(ranges)));
+    const int64_t row_elements = variable.shape.row_elements();
+    std::vector<Extent> extents;
+    for (const RangePartitioner::Range& range : partitioner.ranges()) {
+      const Extent extent = {range.server, range.offset, variable.offset + range.begin * row_elements,
+                             (range.end - range.begin) * row_elements};
+      extents.push_back(extent);
+      layout.extents_by_server_[static_cast<size_t>(range.server)].push_back(extent);
+    }
+    layout.partitioners_.push_back(std::move(partitioner));
     layout.extents_by_variable_.push_back(std::move(extents));
   }
   for (auto& extents : layout.extents_by_server_) {

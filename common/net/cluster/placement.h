@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
 #include "common/core/shape.h"
+#include "common/net/cluster/partitioner.h"
 
 namespace cairn::net {
 
@@ -90,6 +91,10 @@ class Layout {
   absl::Span<const Extent> extents_of(int variable) const {
     return extents_by_variable_[static_cast<size_t>(variable)];
   }
+  // Which server stores which rows of `variable`, as extents_of().
+  const Partitioner& partitioner_of(int variable) const {
+    return partitioners_[static_cast<size_t>(variable)];
+  }
   // The extents of a server, by ascending server_offset. Variables that are adjacent on both sides share an
   // extent.
   absl::Span<const Extent> extents_on(int server) const {
@@ -100,6 +105,7 @@ class Layout {
 
  private:
   std::vector<int64_t> arena_sizes_;                      // [server]
+  std::vector<RangePartitioner> partitioners_;            // [variable]
   std::vector<std::vector<Extent>> extents_by_variable_;  // [variable]
   std::vector<std::vector<Extent>> extents_by_server_;    // [server]
 };

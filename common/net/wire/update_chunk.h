@@ -1,4 +1,4 @@
-// The chunks of a speculative update (ps/shard/speculative_update.h): a synchronous update that is computed and
+// The chunks of a speculative update (ps/table/speculative_update.h): a synchronous update that is computed and
 // sent chunk by chunk while its gradients arrive. Used by servers, and by the estimates of `cairn plan`.
 #pragma once
 

@@ -219,6 +219,15 @@ TEST_F(LayoutRefusal, NamesAnotherShapeAndItsServer) {
   EXPECT_THAT(Refusal({{}, {{"v0", Shape({2, 4}), 0, 2, 0}}}), HasSubstr("on ps/1"));
 }
 
+TEST(Layout, KnowsTheServerOfEachRow) {
+  const std::vector<std::vector<Slice>> slices = {
+      {{"v1", Shape({2}), 0, 2, 0}, {"v0", Shape({4, 2}), 3, 4, 2}}, {{"v0", Shape({4, 2}), 0, 3, 0}}};
+  const auto layout = Layout::Create(Variables({Shape({4, 2}), Shape({2})}), slices);
+  ASSERT_TRUE(layout.ok());
+  for (int64_t row = 0; row < 4; ++row) EXPECT_EQ(layout->partitioner_of(0).ServerOf(row), row < 3 ? 1 : 0);
+  EXPECT_EQ(layout->partitioner_of(1).ServerOf(1), 0);
+}
+
 TEST(Layout, RefusesAVariableThatIsListedTwice) {
   auto variables = Variables({Shape({4}), Shape({4})});
   variables[1].name = "v0";
