@@ -53,6 +53,7 @@ class VariableStore {
   BufferPool& pool() { return pool_; }
   // Buffers for complete states: the values, followed by each slot, in the optimizer's order.
   BufferPool& state_pool() { return state_pool_; }
+  int64_t state_size() const { return state_pool_.buffer_size(); }  // elements of a complete state
   // The values in a 16-bit encoding, for sending. Never null.
   const std::shared_ptr<EncodedValues>& encoded() const { return encoded_; }
 

@@ -13,7 +13,7 @@
 #include "cairn/v1/replicate.pb.h"
 #include "common/net/wire/frame.h"
 #include "ps/job/hosted_job.h"
-#include "ps/shard/accumulator.h"
+#include "ps/table/accumulator.h"
 
 namespace cairn::ps {
 

@@ -7,9 +7,11 @@
 // NoEffects.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -17,13 +19,17 @@
 #include "common/memory/aligned_buffer.h"
 #include "optim/store/variable_store.h"
 #include "ps/log/log_entry.h"
+#include "ps/table/table.h"
 
 namespace cairn::ps {
 
 // The mean of the gradients of the update to `version`.
 struct UpdateMean {
   int64_t version = 0;
-  std::shared_ptr<const AlignedBuffer> data{};  // null: no contributor has examples
+  TableMean data{};                 // of the variables
+  std::vector<TableMean> others{};  // [table - 1]: of the other tables
+
+  const TableMean& of(size_t table) const { return table == 0 ? data : others[table - 1]; }
 };
 
 // OnEntry() and OnWrite() are called by the executing thread, outside all locks; WhenReceived() by any thread.

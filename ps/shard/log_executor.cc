@@ -92,7 +92,7 @@ void LogExecutor::Flush() {
     const TimePoint replying = std::chrono::steady_clock::now();
     for (EffectSink::Callback& reply : replies) effects().WhenReceived(std::move(reply));
     if (traced && !replies.empty()) {
-      options_.recorder.TraceReplies(replying, parts_.store.current().version);
+      options_.recorder.TraceReplies(replying, store().current().version);
     }
     if (executed - reported >= kReportEvery) {
       ReportExecuted(executed);
@@ -164,7 +164,7 @@ void LogExecutor::ExecuteMeasure(const LogEntry& entry, const Measure& measure) 
   Sums sums = {.index = entry.index, .slices = {}};
   absl::Status status = WithInput(
       entry, parts_.pushes.Find(measure.contributors), [&](const Updater::Input& input) -> absl::Status {
-        CAIRN_ASSIGN_OR_RETURN(sums.slices, parts_.updater.MeasureNorms(entry, input));
+        CAIRN_ASSIGN_OR_RETURN(sums.slices, parts_.updater.MeasureNorms(measure.norms, input));
         return absl::OkStatus();
       });
   if (!status.ok()) {
@@ -184,12 +184,12 @@ void LogExecutor::ExecuteApply(const LogEntry& entry, const Apply& apply, Replie
   if (apply.last) parts_.final_version.Set(apply.version);
   const bool traced = Wants(trace());
   TraceSpan span(trace(), TraceLane::kApply, "apply",
-                 {.step = apply.version, .bytes = parts_.store.size() * int64_t{sizeof(float)}});
+                 {.step = apply.version, .bytes = store().size() * int64_t{sizeof(float)}});
   const TimePoint began = std::chrono::steady_clock::now();
   Updater::Contributions contributions = parts_.pushes.Find(apply.contributors);
   const bool speculative = parts_.updater.TakeSpeculative(apply, contributions);
   absl::Status status = WithInput(entry, contributions, [&](const Updater::Input& input) {
-    return speculative ? absl::OkStatus() : parts_.updater.ApplyMean(entry, input);
+    return parts_.updater.MakeUpdate(input, speculative);
   });
   if (!status.ok()) {
     Fail(status);
@@ -199,7 +199,7 @@ void LogExecutor::ExecuteApply(const LogEntry& entry, const Apply& apply, Replie
   Pass("applied");
   parts_.updater.End();
   for (auto& contribution : contributions) {
-    if (contribution.has_value()) contribution->data = GradientView();
+    if (contribution.has_value()) contribution->data.clear();
   }
   {
     MutexLock lock(mutex_);
@@ -211,7 +211,7 @@ void LogExecutor::ExecuteApply(const LogEntry& entry, const Apply& apply, Replie
   options_.recorder.Count(apply, contributions, began);
   if (traced) options_.recorder.Trace(apply, contributions, began);
   if (trace() != nullptr) trace()->AtStep(apply.version + 1);
-  const optim::Values values = parts_.store.current();
+  const optim::Values values = store().current();
   for (const Gradient& gradient : apply.contributors) {
     const int64_t staleness = apply.version - 1 - gradient.base_version;
     if (apply.deferred) {
@@ -224,13 +224,13 @@ void LogExecutor::ExecuteApply(const LogEntry& entry, const Apply& apply, Replie
 }
 
 void LogExecutor::ExecuteRefuse(const Refuse& refuse, Replies& replies) {
-  Settle(refuse.key, {OutcomeOf(refuse.reason), refuse.staleness, parts_.store.current()}, replies);
+  Settle(refuse.key, {OutcomeOf(refuse.reason), refuse.staleness, store().current()}, replies);
 }
 
 void LogExecutor::ExecuteRelease(const Release& release, Replies& replies) {
   const auto staleness = parts_.pushes.DeferredStaleness(release.key);
   if (!staleness.has_value()) return;  // the job has failed
-  Settle(release.key, {v1::OUTCOME_ACCEPTED, *staleness, parts_.store.current()}, replies);
+  Settle(release.key, {v1::OUTCOME_ACCEPTED, *staleness, store().current()}, replies);
 }
 
 void LogExecutor::Settle(const PushKey& key, const Decision& decision, Replies& replies) {
@@ -238,7 +238,7 @@ void LogExecutor::Settle(const PushKey& key, const Decision& decision, Replies& 
   auto push = parts_.pushes.Take(key, {key.step, decision.outcome, values.version, decision.staleness});
   if (!push.has_value()) return;
   parts_.reads.MakeRoom();
-  const bool room = parts_.store.CheckRoomForReader().ok();  // otherwise the worker reads the values later
+  const bool room = store().CheckRoomForReader().ok();  // otherwise the worker reads the values later
   for (PushTable::Waiting& waiting : push->waiting) {
     PushResult result = {.outcome = decision.outcome,
                          .duplicate = waiting.duplicate,
@@ -268,17 +268,17 @@ absl::StatusOr<ReadResult> LogExecutor::ReadHere(bool snapshot) {
   if (!snapshot) return result;
   Pass("snapshot");
   const TraceSpan span(trace(), TraceLane::kSnapshot, "copy slots");
-  CAIRN_ASSIGN_OR_RETURN(result.slots, parts_.store.CopySlots());
-  result.learning_rate = parts_.store.changed_learning_rate();
+  CAIRN_ASSIGN_OR_RETURN(result.slots, store().CopySlots());
+  result.learning_rate = store().changed_learning_rate();
   return result;
 }
 
 void LogExecutor::ExecuteConfigChange(const ConfigChange& config_change) {
   parts_.updater.DropSpeculative();
-  if (config_change.learning_rate.has_value()) parts_.store.SetLearningRate(*config_change.learning_rate);
-  const int64_t version = parts_.store.current().version;
+  if (config_change.learning_rate.has_value()) store().SetLearningRate(*config_change.learning_rate);
+  const int64_t version = store().current().version;
   if (!config_change.end || parts_.final_version.IsReached(version)) return;
-  parts_.store.EndHere();
+  store().EndHere();
   parts_.final_version.Set(version);
 }
 

@@ -32,6 +32,7 @@
 #include "common/core/mutex.h"
 #include "common/system/fault_points.h"
 #include "common/trace/trace.h"
+#include "optim/optimizer.h"
 #include "optim/store/variable_store.h"
 #include "ps/log/log_validator.h"
 #include "ps/log/sequencer.h"
@@ -41,6 +42,7 @@
 #include "ps/shard/read_table.h"
 #include "ps/shard/update_recorder.h"
 #include "ps/shard/updater.h"
+#include "ps/table/tables.h"
 
 namespace cairn::ps {
 
@@ -56,7 +58,7 @@ class LogExecutor {
   };
   // The other parts of the shard, which outlive the executor.
   struct Parts {
-    optim::VariableStore& store;
+    const Tables& tables;
     FinalVersion& final_version;
     PushTable& pushes;
     ReadTable& reads;
@@ -143,6 +145,8 @@ class LogExecutor {
   absl::StatusOr<ReadResult> ReadHere(bool snapshot);
   // Null if no trace is recorded. A shard without clients records none, because it repeats another's updates.
   TraceRecorder* trace() const { return serves() ? options_.recorder.trace() : nullptr; }
+  // The variables.
+  optim::VariableStore& store() const { return parts_.tables.store(); }
   // Whether the shard has clients.
   bool serves() const { return port_.load() != nullptr; }
   void Pass(absl::string_view point) const {

@@ -1,29 +1,37 @@
 #include "ps/shard/open_push.h"
 
-#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 
 namespace cairn::ps {
 
 absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
-  if (discard_) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(accumulator_.Add(chunk, payload));
-  if (speculative_ != nullptr) {
-    const auto [begin, end] = accumulator_.last();
-    speculative_->Arrived(request_.gradient.key, accumulator_.elements(), begin, end);
-  }
-  return absl::OkStatus();
+  return tables_.empty() ? absl::OkStatus() : tables_[0]->AddChunk(chunk, payload);
 }
 
 absl::Span<float> OpenPush::DestinationFor(const v1::Chunk& chunk, int64_t count) {
-  return discard_ ? absl::Span<float>() : accumulator_.DestinationFor(chunk, count);
+  return tables_.empty() ? absl::Span<float>() : tables_[0]->DestinationFor(chunk, count);
 }
 
 absl::Status OpenPush::CheckComplete() const {
-  if (discard_ || accumulator_.complete()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(Describe(request_.gradient.key), ": ",
-                                                 accumulator_.received(), " of ", accumulator_.size(),
-                                                 " elements received"));
+  for (const auto& table : tables_) CAIRN_RETURN_IF_ERROR(table->CheckComplete());
+  return absl::OkStatus();
+}
+
+PushData OpenPush::Take() {
+  PushData data;
+  for (const auto& table : tables_) data.push_back(table->Take());
+  return data;
+}
+
+void OpenPush::Keep() {
+  for (const auto& table : tables_) table->Keep();
+}
+
+bool OpenPush::MaySendEarly() const {
+  for (const auto& table : tables_) {
+    if (table->MaySendEarly()) return true;
+  }
+  return false;
 }
 
 }  // namespace cairn::ps

@@ -91,12 +91,12 @@ std::optional<PushTable::Staged> PushTable::Take(const PushKey& key, const Ledge
 }
 
 void PushTable::Defer(const Gradient& gradient, int64_t staleness) {
-  GradientView released;  // outside the lock
+  PushData released;  // outside the lock
   MutexLock lock(mutex_);
   Staged& staged = staged_[gradient.key];
   staged.gradient = gradient;
   staged.applied_staleness = staleness;
-  released = std::exchange(staged.data, GradientView());
+  released = std::exchange(staged.data, PushData());
   if (ledger_.Admit(gradient.key).admission == Ledger::Admission::kNew) ledger_.Stage(gradient.key);
 }
 

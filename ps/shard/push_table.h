@@ -29,8 +29,8 @@
 #include "ps/log/ledger.h"
 #include "ps/shard/effect_sink.h"
 #include "ps/shard/final_version.h"
-#include "ps/shard/gradient_view.h"
 #include "ps/shard/open_push.h"
+#include "ps/table/table.h"
 
 namespace cairn::ps {
 
@@ -55,7 +55,7 @@ class PushTable {
   };
   struct Staged {
     Gradient gradient{};
-    GradientView data{};  // none() is true without examples, and after the update
+    PushData data{};  // empty after the update
     TimePoint came{};
     // Set when the gradient is in an update and the answer waits for a Release.
     std::optional<int64_t> applied_staleness{};
@@ -77,7 +77,7 @@ class PushTable {
 
   struct CompletePush {
     Gradient gradient;
-    GradientView data;
+    PushData data;
     Waiting waiting;
   };
   struct Added {
@@ -92,7 +92,7 @@ class PushTable {
 
   // --- The executor ---
   struct Contribution {
-    GradientView data;
+    PushData data;
     TimePoint came;
   };
   // The staged pushes of these gradients, in their order; nullopt for a push that is not staged.

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/net/wire/update_chunk.h"
 #include "ps/log/follow_proto.h"
 
 namespace cairn::ps {
@@ -14,10 +13,13 @@ absl::Span<const optim::Norms> NormsOf(const optim::Optimizer* optimizer) {
   return optimizer == nullptr ? absl::Span<const optim::Norms>() : optimizer->norms();
 }
 
-std::unique_ptr<SpeculativeUpdate> MakeSpeculative(const Shard::Options& options,
-                                                   optim::VariableStore& store) {
-  if (!options.speculative_updates || store.size() < net::kMinSpeculativeUpdate) return nullptr;
-  return std::make_unique<SpeculativeUpdate>(store, options.thread_pool, options.trace);
+std::unique_ptr<DenseTable> MakeDense(Shard::Options& options, const optim::Optimizer* optimizer) {
+  return std::make_unique<DenseTable>(std::move(options.slices), optimizer,
+                                      DenseTable::Options{.initial_version = options.initial_version,
+                                                          .memory_limit = options.memory_limit,
+                                                          .thread_pool = options.thread_pool,
+                                                          .speculative_updates = options.speculative_updates,
+                                                          .trace = options.trace});
 }
 
 // INVALID_ARGUMENT for a state that no shard has.
@@ -42,33 +44,31 @@ Shard::Shard(Options options)
     : faults_(options.faults),
       optimizer_(std::move(options.optimizer)),
       final_version_(options.final_version),
-      store_(std::move(options.slices), optimizer_.get(), options.initial_version, options.memory_limit,
-             options.thread_pool),
-      pushes_(store_, final_version_),
-      reads_(store_, final_version_),
-      updater_(store_, final_version_,
-               {.staleness_aware_learning_rate = options.staleness_aware_learning_rate,
-                .speculative = MakeSpeculative(options, store_)}),
+      tables_(MakeDense(options, optimizer_.get())),
+      pushes_(store(), final_version_),
+      reads_(store(), final_version_),
+      updater_(tables_, final_version_,
+               {.staleness_aware_learning_rate = options.staleness_aware_learning_rate}),
       executor_({.norms = NormsOf(optimizer_.get()),
                  .initial_version = options.initial_version,
                  .most_workers = options.most_workers,
                  .leader = options.leader,
                  .faults = options.faults,
                  .recorder = UpdateRecorder(options.server, options.metrics, options.trace)},
-                {store_, final_version_, pushes_, reads_, updater_}) {
-  if (options.learning_rate.has_value()) store_.SetLearningRate(*options.learning_rate);
+                {tables_, final_version_, pushes_, reads_, updater_}) {
+  if (options.learning_rate.has_value()) store().SetLearningRate(*options.learning_rate);
   if (options.trace != nullptr) options.trace->AtStep(options.initial_version + 1);
 }
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
   Pass("push");
-  const bool known = pushes_.IsKnown(request.gradient.key);
-  SpeculativeUpdate* speculative = known ? nullptr : updater_.speculative();
-  if (speculative != nullptr && !speculative->Begin(request.gradient, request.send_values, request.allow)) {
-    speculative = nullptr;
+  std::vector<std::unique_ptr<TablePush>> tables;
+  if (!pushes_.IsKnown(request.gradient.key)) {
+    for (size_t table = 0; table < tables_.size(); ++table) {
+      tables.push_back(tables_[table].BeginPush(request));
+    }
   }
-  const bool discard = known || request.gradient.examples == 0;
-  return std::make_unique<OpenPush>(request, store_.pool(), discard, speculative);
+  return std::make_unique<OpenPush>(request, std::move(tables));
 }
 
 void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply, WorkSource work) {
@@ -115,12 +115,12 @@ void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteRep
         for (const auto& [begin, end] : data->runs()) runs.push_back({begin, end});
         if (const auto values = data->Take().buffer(); values != nullptr) {
           if (state) {
-            store_.WriteState(*values);
+            store().WriteState(*values);
           } else {
-            store_.Write(*values, runs);
+            store().Write(*values, runs);
           }
         }
-        const optim::Values written = store_.current();
+        const optim::Values written = store().current();
         executor_.effects().OnWrite(written);
         replies.push_back(Answered<int64_t>(std::move(done), written.version));
       });
@@ -129,8 +129,8 @@ void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteRep
 
 void Shard::Overwrite(std::shared_ptr<const AlignedBuffer> values) {
   executor_.Run([this, values = std::move(values)](LogExecutor::Replies&) {
-    const optim::VariableStore::Run everything = {0, store_.size()};
-    if (values != nullptr) store_.Write(*values, {&everything, 1});
+    const optim::VariableStore::Run everything = {0, store().size()};
+    if (values != nullptr) store().Write(*values, {&everything, 1});
   });
 }
 
@@ -142,25 +142,22 @@ void Shard::Capture(absl::AnyInvocable<void(State state)> send) {
 
 Shard::State Shard::Save() {
   State state;
-  const optim::Values values = store_.current();
+  const optim::Values values = store().current();
   state.facts.set_next_index(executor_.executed() + 1);
   state.facts.set_version(values.version);
   state.facts.set_final_version(final_version_.Get());
-  if (const auto rate = store_.changed_learning_rate()) state.facts.set_learning_rate(*rate);
+  if (const auto rate = store().changed_learning_rate()) state.facts.set_learning_rate(*rate);
   pushes_.Save(state.facts);
   for (const std::string& token : reads_.tokens()) state.facts.add_markers(token);
-  state.floats = {values.data};
-  if (auto slots = store_.CopySlotsBeyondBudget(); slots != nullptr) state.floats.push_back(std::move(slots));
+  state.floats = *tables_.dense().Save(/*beyond_budget=*/true);
   return state;
 }
 
 absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats) {
   CAIRN_RETURN_IF_ERROR(CheckState(facts));
-  const int64_t size = floats == nullptr ? 0 : floats->size();
-  if (size != store_.state_pool().buffer_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a replicated state has ", size, " values, expected ",
-                                                   store_.state_pool().buffer_size()));
-  }
+  TableState dense;
+  if (floats != nullptr) dense.push_back(std::move(floats));
+  CAIRN_RETURN_IF_ERROR(tables_.dense().CheckState(dense));
   std::vector<std::pair<Gradient, int64_t>> deferred;
   for (const v1::DeferredPush& push : facts.deferred()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
@@ -175,9 +172,9 @@ absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<co
   if (facts.has_learning_rate()) rate = facts.learning_rate();
   executor_.ContinueFrom(facts.next_index(), facts.version(),
                          [this, version = facts.version(), final_version = facts.final_version(), rate,
-                          floats = std::move(floats)](LogExecutor::Replies&) {
-                           store_.Restore(version, floats.get());
-                           if (rate.has_value()) store_.SetLearningRate(*rate);
+                          dense = std::move(dense)](LogExecutor::Replies&) mutable {
+                           tables_.dense().Restore(version, std::move(dense));
+                           if (rate.has_value()) store().SetLearningRate(*rate);
                            final_version_.Set(final_version);
                          });
   return absl::OkStatus();

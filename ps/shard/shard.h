@@ -1,4 +1,4 @@
-// One server's shard of a job: its variables, and the parts that change and answer them. Knows no gRPC.
+// One server's shard of a job: its tables, and the parts that change and answer them. Knows no gRPC.
 //
 //   BeginPush ─► chunks ─► FinishPush ─► PushTable ──(round log)──► LogExecutor: Apply  ─► new version, reply
 //                                           │                          │               (or at its Release)
@@ -6,10 +6,11 @@
 //                                           └─ reported to the sequencer
 //
 //   part         responsibility
+//   Tables       the values and their optimizer state
 //   PushTable    what has come, and who waits for which decision
 //   ReadTable    reads, at once or at a marker of the log
 //   LogExecutor  the queue of entries and tasks, and which thread executes them
-//   Updater      the mean, its norms, the optimizer's step, speculative updates
+//   Updater      the updates of all tables, speculative ones too
 //
 // The effects of the execution leave through an EffectSink (effect_sink.h), for example for a backup. The shard
 // itself does not know whether it has a backup, or is one.
@@ -35,7 +36,6 @@
 #include "common/trace/trace.h"
 #include "optim/store/variable_store.h"
 #include "ps/log/sequencer.h"
-#include "ps/shard/accumulator.h"
 #include "ps/shard/effect_sink.h"
 #include "ps/shard/final_version.h"
 #include "ps/shard/log_executor.h"
@@ -43,6 +43,8 @@
 #include "ps/shard/push_table.h"
 #include "ps/shard/read_table.h"
 #include "ps/shard/updater.h"
+#include "ps/table/accumulator.h"
+#include "ps/table/tables.h"
 
 namespace cairn::ps {
 
@@ -81,8 +83,9 @@ class Shard final : public LogSink {
   // To be called at most once, before anything is answered. `effects` must live as long as the shard is used.
   void SendEffectsTo(EffectSink* effects) { executor_.SendEffectsTo(effects); }
 
-  optim::VariableStore& store() { return store_; }
-  const optim::VariableStore& store() const { return store_; }
+  // The values of the variables.
+  optim::VariableStore& store() { return tables_.store(); }
+  const optim::VariableStore& store() const { return tables_.store(); }
 
   // --- Pushes ---
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request);
@@ -119,7 +122,7 @@ class Shard final : public LogSink {
   // --- The state, for another shard that continues from it ---
   struct State {
     v1::ReplicatedShard facts;
-    std::vector<std::shared_ptr<const AlignedBuffer>> floats;  // the values, then the slots
+    TableState floats;  // the values, then the slots
   };
   // Calls send(state) between two updates: the effects from there on continue this state.
   void Capture(absl::AnyInvocable<void(State state)> send);
@@ -158,7 +161,7 @@ class Shard final : public LogSink {
   const std::unique_ptr<optim::Optimizer> optimizer_;
   // Each of these guards its own data.
   FinalVersion final_version_;
-  optim::VariableStore store_;
+  const Tables tables_;
   PushTable pushes_;
   ReadTable reads_;
   Updater updater_;

@@ -1,6 +1,8 @@
 #include "ps/shard/updater.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -24,66 +26,62 @@ absl::StatusOr<Updater::Input> Updater::Prepare(const LogEntry& entry, const Con
                                                 bool compute_mean) {
   const absl::Span<const Gradient> contributors = ContributorsOf(entry);
   const int64_t version = VersionOf(entry);
-  Input input;
-  if (options_.staleness_aware_learning_rate) input.rate_divisor = RateDivisor(contributors, version);
-  if (!HasMean(version)) {
-    for (size_t i = 0; i < contributors.size(); ++i) {
-      const Gradient& gradient = contributors[i];
-      if (!contributions[i].has_value()) {
-        return absl::InternalError(absl::StrCat("version ", version, " needs the ", Describe(gradient.key),
-                                                ", which this server does not have"));
-      }
-      const GradientView& data = contributions[i]->data;
-      if (data.none() && gradient.examples != 0 && store_.size() > 0) {
-        return absl::InternalError(absl::StrCat("version ", version, " uses the ", Describe(gradient.key),
-                                                ", computed from ", gradient.examples,
-                                                " examples, but this server received none of its elements"));
-      }
-      input.gradients.emplace_back(data.runs(), gradient.examples);
-    }
-    if (!compute_mean) return input;
-    mean_ = MeanOf(version, input.gradients, contributions);
-    input.new_mean = &*mean_;
+  TableUpdate update = {.version = version, .last = final_version_.IsReached(version), .known = &entry.known};
+  if (options_.staleness_aware_learning_rate) update.rate_divisor = RateDivisor(contributors, version);
+  Input input = {.tables = absl::InlinedVector<TableUpdate, 1>(tables_.size(), update)};
+  if (HasMean(version)) {
+    UseMean(input);
+    return input;
   }
-  const bool none = mean_->data == nullptr;
-  input.gradients = {optim::ContributedGradient(none ? nullptr : mean_->data->data(), none ? 0 : 1)};
+  for (size_t i = 0; i < contributors.size(); ++i) {
+    if (!contributions[i].has_value()) {
+      return absl::InternalError(absl::StrCat("version ", version, " needs the ",
+                                              Describe(contributors[i].key),
+                                              ", which this server does not have"));
+    }
+    const PushData& data = contributions[i]->data;
+    for (size_t table = 0; table < tables_.size(); ++table) {
+      input.tables[table].contributions.push_back(
+          {&contributors[i], table < data.size() ? data[table] : nullptr});
+    }
+  }
+  if (!compute_mean) return input;
+  UpdateMean mean = {.version = version};
+  CAIRN_ASSIGN_OR_RETURN(mean.data, tables_.dense().Mean(input.tables[0]));
+  for (size_t table = 1; table < tables_.size(); ++table) {
+    CAIRN_ASSIGN_OR_RETURN(mean.others.emplace_back(), tables_[table].Mean(input.tables[table]));
+  }
+  mean_ = std::move(mean);
+  UseMean(input);
+  input.new_mean = &*mean_;
   return input;
 }
 
-UpdateMean Updater::MeanOf(int64_t version, absl::Span<const optim::ContributedGradient> gradients,
-                           const Contributions& contributions) {
-  int counted = 0;
-  GradientView only;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].examples() == 0) continue;
-    ++counted;
-    only = contributions[i]->data;
+void Updater::UseMean(Input& input) const {
+  for (size_t table = 0; table < input.tables.size(); ++table) {
+    input.tables[table].contributions.clear();
+    input.tables[table].mean = &mean_->of(table);
   }
-  // A gradient in the client's memory is copied, because the mean may be used after its push has been
-  // answered.
-  if (counted <= 1 && (only.none() || only.buffer() != nullptr)) return {version, only.buffer()};
-  std::shared_ptr<AlignedBuffer> mean = store_.pool().Acquire();
-  WriteMean(gradients, store_.size(), mean->data());
-  return {version, std::move(mean)};
 }
 
-optim::VariableStore::Mean Updater::MeanOf(const LogEntry& entry, const Input& input) const {
-  return {.gradients = input.gradients,
-          .last = final_version_.IsReached(VersionOf(entry)),
-          .rate_divisor = input.rate_divisor,
-          .known = entry.known};
-}
-
-absl::StatusOr<std::vector<optim::SliceSquares>> Updater::MeasureNorms(const LogEntry& entry,
+absl::StatusOr<std::vector<optim::SliceSquares>> Updater::MeasureNorms(optim::Norms norms,
                                                                        const Input& input) {
-  CAIRN_ASSIGN_OR_RETURN(auto slices,
-                         store_.Measure(std::get<Measure>(entry.action).norms, MeanOf(entry, input)));
+  std::vector<optim::SliceSquares> squares;
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    CAIRN_ASSIGN_OR_RETURN(auto measured, tables_[table].Measure(norms, input.tables[table]));
+    squares.insert(squares.end(), std::make_move_iterator(measured.begin()),
+                   std::make_move_iterator(measured.end()));
+  }
   measuring_ = true;
-  return slices;
+  return squares;
 }
 
-absl::Status Updater::ApplyMean(const LogEntry& entry, const Input& input) {
-  return store_.ApplyMean(MeanOf(entry, input));
+// The variables are the last, because they publish the new version.
+absl::Status Updater::MakeUpdate(const Input& input, bool speculative) {
+  for (size_t table = tables_.size(); table-- > (speculative ? 1 : 0);) {
+    CAIRN_RETURN_IF_ERROR(tables_[table].Apply(input.tables[table]));
+  }
+  return absl::OkStatus();
 }
 
 void Updater::End() {
@@ -92,27 +90,29 @@ void Updater::End() {
 }
 
 bool Updater::TakeSpeculative(const Apply& apply, const Contributions& contributions) {
-  if (options_.speculative == nullptr) return false;
+  if (speculative() == nullptr) return false;
   std::vector<GradientView> data;
   if (!apply.deferred) {
     for (const auto& contribution : contributions) {
-      if (contribution.has_value() && !contribution->data.none()) data.push_back(contribution->data);
+      if (!contribution.has_value()) continue;
+      GradientView view = DenseTable::ViewOf(contribution->data);
+      if (!view.none()) data.push_back(std::move(view));
     }
   }
   if (data.size() == apply.contributors.size()) {
-    return options_.speculative->Take(apply.contributors, data, final_version_.IsReached(apply.version));
+    return speculative()->Take(apply.contributors, data, final_version_.IsReached(apply.version));
   }
-  options_.speculative->Drop();
+  speculative()->Drop();
   return false;
 }
 
 void Updater::DropSpeculative() {
-  if (options_.speculative != nullptr) options_.speculative->Drop();
+  if (speculative() != nullptr) speculative()->Drop();
 }
 
 void Updater::ExpectAfter(const Apply& last) {
-  if (options_.speculative == nullptr || final_version_.IsReached(last.version)) return;
-  options_.speculative->Expect(last.contributors, final_version_.IsReached(last.version + 1));
+  if (speculative() == nullptr || final_version_.IsReached(last.version)) return;
+  speculative()->Expect(last.contributors, final_version_.IsReached(last.version + 1));
 }
 
 }  // namespace cairn::ps

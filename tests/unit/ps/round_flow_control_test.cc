@@ -1,4 +1,4 @@
-#include "ps/shard/round_flow_control.h"
+#include "ps/table/round_flow_control.h"
 
 #include <ostream>
 

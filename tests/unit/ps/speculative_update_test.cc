@@ -1,5 +1,5 @@
 // Speculative updates: they give the same bits as regular updates, or have no effect.
-#include "ps/shard/speculative_update.h"
+#include "ps/table/speculative_update.h"
 
 #include <algorithm>
 #include <cmath>

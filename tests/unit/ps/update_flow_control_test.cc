@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/shard/speculative_update.h"
+#include "ps/table/speculative_update.h"
 #include "tests/unit/ps/two_shards.h"
 
 namespace cairn::ps {

@@ -1,4 +1,4 @@
-#include "ps/shard/accumulator.h"
+#include "ps/table/accumulator.h"
 
 #include <algorithm>
 #include <iterator>

@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,22 +30,15 @@
 #include "common/trace/trace.h"
 #include "optim/store/variable_store.h"
 #include "ps/policy/policy.h"
-#include "ps/shard/gradient_view.h"
-#include "ps/shard/round_flow_control.h"
+#include "ps/table/gradient_view.h"
+#include "ps/table/push_request.h"
+#include "ps/table/round_flow_control.h"
 
 namespace cairn::ps {
 
 class SpeculativeUpdate {
  public:
-  // Sends elements [begin, end) of the values to the worker that pushes; false if there is no room for them.
-  // Any thread; must not block.
-  using SendValues =
-      std::function<bool(const std::shared_ptr<const AlignedBuffer>& values, int64_t begin, int64_t end)>;
-
-  // Flow control: grants a worker credit for this many more bytes of its gradient, or, with kNoLimit, for all
-  // of it. The bytes count elements as float32, so a worker with a shorter encoding may be further ahead. Any
-  // thread; must not block.
-  using Allow = std::function<void(uint64_t bytes)>;
+  // Credit for all of a gradient.
   static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
   // `store` has an optimizer without norms. `thread_pool` may be null and outlives this object. `trace` may
@@ -61,7 +53,7 @@ class SpeculativeUpdate {
   // A push has begun. Returns true if its elements are wanted; `send` may then be called until the
   // push is decided or abandoned. `allow`, unless null, is called now and perhaps later, for flow
   // control (round_flow_control.h).
-  bool Begin(const Gradient& gradient, SendValues send, Allow allow) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Begin(const Gradient& gradient, SendValues send, AllowBytes allow) ABSL_LOCKS_EXCLUDED(mutex_);
   // Elements [begin, end) of the push have arrived for the first time. `data` contains these elements and all
   // that arrived earlier.
   void Arrived(const PushKey& key, const GradientView& data, int64_t begin, int64_t end)
@@ -90,7 +82,7 @@ class SpeculativeUpdate {
     uint64_t incarnation = 0;
     std::optional<Gradient> gradient{};
     SendValues send{};
-    Allow allow{};
+    AllowBytes allow{};
     GradientView data{};
     std::vector<int64_t> missing{};  // [chunk]: number of elements that have not arrived
   };
@@ -105,7 +97,7 @@ class SpeculativeUpdate {
   };
 
   // Credits to grant after the lock has been released.
-  using Notifications = std::vector<std::pair<Allow, uint64_t>>;
+  using Notifications = std::vector<std::pair<AllowBytes, uint64_t>>;
   static void Notify(const Notifications& notifications);
 
   Member* Find(const PushKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,4 +1,4 @@
-#include "ps/shard/speculative_update.h"
+#include "ps/table/speculative_update.h"
 
 #include <algorithm>
 #include <utility>
@@ -48,7 +48,7 @@ SpeculativeUpdate::Notifications SpeculativeUpdate::Spoil() {
   return notifications;
 }
 
-bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, Allow allow) {
+bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, AllowBytes allow) {
   Notifications notifications;
   bool joins = false;
   {

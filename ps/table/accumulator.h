@@ -20,7 +20,7 @@
 #include "common/net/wire/frame.h"
 #include "common/net/wire/received_elements.h"
 #include "optim/store/buffer_pool.h"
-#include "ps/shard/gradient_view.h"
+#include "ps/table/gradient_view.h"
 
 namespace cairn::ps {
 
