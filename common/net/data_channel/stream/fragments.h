@@ -12,8 +12,11 @@
 #include "cairn/v1/session.pb.h"
 #include "common/net/data_channel/stream/stream.h"
 #include "common/net/wire/frame.h"
+#include "common/net/wire/row_frame.h"
 
 namespace cairn::net {
+
+static_assert(kMaxRowFrameFloats <= kFragmentFloats, "only chunks can be cut");
 
 // Sends a frame over a stream. A large payload, which only chunks have, is cut into several smaller chunks,
 // unless it is borrowed or mapped. Chunks with a gradient encoding are small and are sent whole. `ranked`:
