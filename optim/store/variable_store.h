@@ -49,6 +49,8 @@ class VariableStore {
   const std::vector<net::Slice>& slices() const { return slices_; }
   int64_t size() const { return pool_.buffer_size(); }     // elements
   int64_t memory_used() const { return budget_->used(); }  // bytes. Any thread.
+  // Counts what the store allocates. Others may share it.
+  const std::shared_ptr<MemoryBudget>& budget() const { return budget_; }
   // Buffers of size() elements, for received data.
   BufferPool& pool() { return pool_; }
   // Buffers for complete states: the values, followed by each slot, in the optimizer's order.

@@ -140,6 +140,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   if (job.ps_replication() > 0 && host.connect_to_backup == nullptr) {
     return absl::InvalidArgumentError("job: this server does not support replication");
   }
+  CAIRN_ASSIGN_OR_RETURN(const double table_bytes, TableBytes(job, host.tables));
   std::shared_ptr<ActiveJob> active(new ActiveJob(job, layout, host));
   Shard::Options shard = {
       .slices = std::move(slices),
@@ -158,15 +159,20 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.server = host.index;
   shard.most_workers = active->most_workers();
   if (job.mode() == v1::MODE_VARIABLES) {
-    CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
+    CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard, table_bytes));
     active->shard_ = std::make_shared<Shard>(std::move(shard));
     return active;
   }
 
   CAIRN_ASSIGN_OR_RETURN(shard.optimizer, optim::MakeOptimizer(optim::OptimizerOf(job)));
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
-  CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard));
-  shard.speculative_updates = UpdatesSpeculatively(job, shard);
+  CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard, table_bytes));
+  shard.speculative_updates = UpdatesSpeculatively(job, shard, table_bytes);
+  shard.make_tables = [&job, &host](const std::shared_ptr<optim::MemoryBudget>& budget) {
+    std::vector<std::unique_ptr<Table>> tables;
+    for (const v1::Table& table : job.tables()) tables.push_back(host.tables->Make(table, job, budget));
+    return tables;
+  };
   // Norms span all servers, so all servers make an update together, even for an asynchronous push.
   const std::vector<optim::Norms> norms(shard.optimizer->norms().begin(), shard.optimizer->norms().end());
   const bool sequences_itself = job.mode() == v1::MODE_ASYNC && norms.empty();

@@ -21,6 +21,7 @@
 #include "ps/replication/sequencer_feed.h"
 #include "ps/replication/shard_feed.h"
 #include "ps/shard/shard.h"
+#include "ps/table/table_factory.h"
 
 namespace cairn::ps {
 
@@ -35,14 +36,15 @@ class ActiveJob {
       std::function<std::unique_ptr<SequencerPort>(const v1::Job&, std::shared_ptr<Shard>, int64_t epoch)>;
   // The server that the job is on.
   struct Host {
-    int index = 0;                        // the shard's index
-    LeaderConnector connect_to_leader{};  // required if index > 0 and the job trains
-    int64_t memory_limit = 0;             // limit on MemoryNeeds, in bytes
-    ThreadPool* thread_pool = nullptr;    // for updates; may be null
-    FaultPoints* faults = nullptr;        // as in Shard::Options
-    Metrics* metrics = nullptr;           // as in Shard::Options
-    TraceRecorder* trace = nullptr;       // as in Shard::Options
-    std::string seal_key{};               // CreateRequest.seal_key
+    int index = 0;                         // the shard's index
+    LeaderConnector connect_to_leader{};   // required if index > 0 and the job trains
+    int64_t memory_limit = 0;              // limit on MemoryNeeds, in bytes
+    ThreadPool* thread_pool = nullptr;     // for updates; may be null
+    FaultPoints* faults = nullptr;         // as in Shard::Options
+    Metrics* metrics = nullptr;            // as in Shard::Options
+    TraceRecorder* trace = nullptr;        // as in Shard::Options
+    const TableFactory* tables = nullptr;  // null: this server stores no tables but the variables
+    std::string seal_key{};                // CreateRequest.seal_key
     // The rest is used if the job has ps_replication.
     int host_index = 0;                    // index of the server that serves the shard
     uint64_t incarnation = 0;              // the shard's incarnation

@@ -55,12 +55,11 @@ absl::Status BackupState::CheckMayPromote(TimePoint now) const {
   return absl::OkStatus();
 }
 
-absl::Status BackupState::Restore(const v1::ReplicationBody& body,
-                                  const std::shared_ptr<const AlignedBuffer>& floats, ActiveJob& job,
-                                  TimePoint now) {
+absl::Status BackupState::Restore(const v1::ReplicationBody& body, const ReplicatedFloats& floats,
+                                  ActiveJob& job, TimePoint now) {
   switch (body.what_case()) {
     case v1::ReplicationBody::kShard:
-      CAIRN_RETURN_IF_ERROR(job.shard().Restore(body.shard(), floats));
+      CAIRN_RETURN_IF_ERROR(job.shard().Restore(body.shard(), floats.variables, floats.tables));
       has_shard_ = true;
       return absl::OkStatus();
     case v1::ReplicationBody::kSequencer:
@@ -76,7 +75,7 @@ absl::Status BackupState::Restore(const v1::ReplicationBody& body,
     case v1::ReplicationBody::kInSync:
       return BecomeInSync(job.sequencer() != nullptr);
     case v1::ReplicationBody::kEntry:
-      return AppendReplicated(body.entry(), floats, job.shard());
+      return AppendReplicated(body.entry(), floats.variables, job.shard(), floats.tables);
     case v1::ReplicationBody::kInput: {
       if (job.sequencer() == nullptr) break;
       CAIRN_ASSIGN_OR_RETURN(SequencerInput input, FromProto(body.input()));
@@ -85,7 +84,7 @@ absl::Status BackupState::Restore(const v1::ReplicationBody& body,
     case v1::ReplicationBody::kMember:
       return job.members().Put(body.member(), now);
     case v1::ReplicationBody::kWritten:
-      return WriteReplicated(floats, job.shard());
+      return WriteReplicated(floats.variables, job.shard());
     case v1::ReplicationBody::kEcho:
       OnEcho(body.echo());
       return absl::OkStatus();

@@ -19,6 +19,12 @@
 
 namespace cairn::ps {
 
+// The values that came with an item.
+struct ReplicatedFloats {
+  std::shared_ptr<const AlignedBuffer> variables{};
+  ReceivedTables tables{};
+};
+
 // Sends a backup's answers to its primary. Thread-safe; must not block.
 class ReplicationSink {
  public:
@@ -50,8 +56,8 @@ class BackupState {
   absl::Status CheckMayPromote(TimePoint now) const;
 
   // Carries out an item of the stream on the backup's job.
-  absl::Status Restore(const v1::ReplicationBody& body, const std::shared_ptr<const AlignedBuffer>& floats,
-                       ActiveJob& job, TimePoint now);
+  absl::Status Restore(const v1::ReplicationBody& body, const ReplicatedFloats& floats, ActiveJob& job,
+                       TimePoint now);
   // Tells the primary that the item with this number has arrived.
   void Acknowledge(uint64_t number);
   // Sends the primary a heartbeat, if one is due.

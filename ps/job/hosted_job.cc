@@ -247,8 +247,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> HostedJob::OpenBackup(const v1::Repli
 }
 
 absl::Status HostedJob::OnReplicated(const ReplicationSink* sink, uint64_t number,
-                                     const v1::ReplicationBody& body,
-                                     const std::shared_ptr<const AlignedBuffer>& floats) {
+                                     const v1::ReplicationBody& body, const ReplicatedFloats& floats) {
   std::shared_ptr<ActiveJob> job;
   {
     MutexLock lock(mutex_);

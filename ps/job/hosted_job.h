@@ -106,7 +106,7 @@ class HostedJob {
   // error ends the stream: ABORTED if this server has been promoted in place of the caller, CANCELLED if this
   // stream no longer feeds the backup.
   absl::Status OnReplicated(const ReplicationSink* sink, uint64_t number, const v1::ReplicationBody& body,
-                            const std::shared_ptr<const AlignedBuffer>& floats) ABSL_LOCKS_EXCLUDED(mutex_);
+                            const ReplicatedFloats& floats) ABSL_LOCKS_EXCLUDED(mutex_);
   // The stream that `sink` belongs to has ended. `spoilt`: the backup is no longer consistent, and will not
   // be promoted.
   void BackupClosed(const ReplicationSink* sink, bool spoilt = false) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/flags/words.h"
 #include "common/memory/memory_size.h"
 #include "common/net/wire/final_version.h"
+#include "common/net/wire/row_frame.h"
 
 namespace cairn::ps {
 namespace {
@@ -54,7 +57,7 @@ int NumSlots(const Shard::Options& shard) {
   return shard.optimizer == nullptr ? 0 : static_cast<int>(shard.optimizer->slot_names().size());
 }
 
-MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
+MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard, double table_bytes) {
   const double value_bytes = ValueBytes(shard);
   MemoryNeeds needs =
       MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
@@ -62,6 +65,7 @@ MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard) {
   // Encoded copies of the current version and, for slow receivers, of the previous one: 16 bits per
   // element each.
   if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
+  needs.tables = table_bytes;
   return needs;
 }
 
@@ -140,8 +144,35 @@ absl::Status CheckNorms(const Shard::Options& shard) {
   return absl::OkStatus();
 }
 
-absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
-  const MemoryNeeds needs = NeedsOf(job, shard);
+absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factory) {
+  constexpr int64_t kMaxRowElements = net::kMaxRowFrameFloats - net::RowFrameFloats(0);
+  double bytes = 0;
+  std::set<absl::string_view> names;
+  for (const v1::Table& table : job.tables()) {
+    const std::string what = absl::StrCat("job: table '", table.name(), "'");
+    if (table.name().empty()) return absl::InvalidArgumentError("job: a table has no name");
+    if (!names.insert(table.name()).second) {
+      return absl::InvalidArgumentError(absl::StrCat(what, " is declared twice"));
+    }
+    if (table.row_elements() < 1 || table.row_elements() > kMaxRowElements) {
+      return absl::InvalidArgumentError(absl::StrCat(what, " has rows of ", table.row_elements(),
+                                                     " elements, must have 1 to ", kMaxRowElements));
+    }
+    if (factory == nullptr || job.mode() == v1::MODE_VARIABLES) {
+      return absl::InvalidArgumentError(absl::StrCat(what, ": ",
+                                                     factory == nullptr
+                                                         ? "this server stores variables only"
+                                                         : "a job that trains nothing has no tables"));
+    }
+    const absl::StatusOr<double> needed = factory->BytesOf(table, job);
+    if (!needed.ok()) return Annotate(needed.status(), what);
+    bytes += *needed;
+  }
+  return bytes;
+}
+
+absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard, double table_bytes) {
+  const MemoryNeeds needs = NeedsOf(job, shard, table_bytes);
   if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
   const bool trains = shard.optimizer != nullptr;
   const int num_slots = NumSlots(shard);
@@ -155,17 +186,19 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard) {
       trains ? absl::StrCat(" of ", shard.optimizer->name()) : "", " ", InGiB(needs.slots),
       ", a gradient of each of ", Counted(std::max(job.workers_size(), job.max_workers()), "worker"),
       " and one that arrives ", InGiB(needs.gradients), ", a snapshot ", InGiB(needs.snapshot),
-      replicated ? absl::StrCat(", data for the backup ", InGiB(needs.replication)) : ""));
+      replicated ? absl::StrCat(", data for the backup ", InGiB(needs.replication)) : "",
+      job.tables().empty() ? "" : absl::StrCat(", other tables ", InGiB(needs.tables))));
 }
 
-bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard) {
+bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, double table_bytes) {
   const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
   if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
       !shard.optimizer->norms().empty()) {
     return false;
   }
   const double speculative_bytes = (1.0 + NumSlots(shard)) * ValueBytes(shard);
-  return NeedsOf(job, shard).total() + speculative_bytes <= static_cast<double>(shard.memory_limit);
+  return NeedsOf(job, shard, table_bytes).total() + speculative_bytes <=
+         static_cast<double>(shard.memory_limit);
 }
 
 }  // namespace cairn::ps

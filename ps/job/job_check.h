@@ -3,10 +3,12 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
 #include "common/net/cluster/placement.h"
 #include "ps/shard/shard.h"
+#include "ps/table/table_factory.h"
 
 namespace cairn::ps {
 
@@ -22,10 +24,12 @@ namespace cairn::ps {
 // If there is room for another (1 + S) V, the updates of a synchronous job are speculative
 // (speculative_update.h).
 //
+// The needs of tables beside the variables are added: TableFactory::BytesOf().
+//
 // With ps_replication a job may take half of the memory: the other half is for the backup of another shard.
 struct MemoryNeeds {
-  double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0;  // bytes
-  double total() const { return values + slots + gradients + snapshot + replication; }
+  double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0, tables = 0;  // bytes
+  double total() const { return values + slots + gradients + snapshot + replication + tables; }
 };
 MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
 
@@ -37,11 +41,14 @@ absl::Status CheckDescriptions(absl::Span<const net::Slice> slices);
 // INVALID_ARGUMENT if the optimizer takes norms and a slice divides a band: the sum over a divided band
 // depends on where it is divided.
 absl::Status CheckNorms(const Shard::Options& shard);
+// The bytes that all tables of the job but its variables need here. INVALID_ARGUMENT, naming the table, if its
+// description is invalid, or `factory` is null or does not make such tables.
+absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factory);
 // RESOURCE_EXHAUSTED if the memory needs exceed the limit, naming the limit and each of the needs. A mistake
 // of the chief, or a malicious request, must not make the server allocate more memory than there is.
-absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard);
+absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard, double table_bytes);
 // Whether the job's updates are speculative: its rounds take all workers, its optimizer needs no norms, and
 // the memory has room for a version that may be discarded.
-bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard);
+bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, double table_bytes);
 
 }  // namespace cairn::ps

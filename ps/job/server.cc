@@ -29,6 +29,7 @@ ActiveJob::Host Server::HostOfJobs() {
           .faults = options_.faults,
           .metrics = &metrics_,
           .trace = options_.trace,
+          .tables = options_.tables,
           .host_index = options_.host_index < 0 ? options_.index : options_.host_index,
           .connect_to_backup = options_.connect_to_backup,
           .backups_clock = options_.replicates_by_calls ? &clock_ : nullptr};

@@ -42,6 +42,7 @@ class Server {
     ThreadPool* thread_pool = nullptr;      // for updates; may be null
     FaultPoints* faults = nullptr;          // as in Shard::Options
     TraceRecorder* trace = nullptr;         // as in Shard::Options
+    const TableFactory* tables = nullptr;   // as in ActiveJob::Host; outlives the server
     net::DataEndpoint data_endpoint{};      // where DataChannelService accepts sessions
   };
   // `clock` must outlive the server.

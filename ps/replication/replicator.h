@@ -53,11 +53,13 @@ inline constexpr auto kAloneAfter = std::chrono::seconds(12);
 // A backup that has not heard from its primary for this long may be promoted.
 inline constexpr auto kSilent = std::chrono::seconds(3);
 
-// One event for the backup. The buffers of `floats` are concatenated.
+// One event for the backup. The buffers of `floats`, and of each table, are concatenated.
 struct ReplicationItem {
   v1::ReplicationBody body;
   std::vector<std::shared_ptr<const AlignedBuffer>> floats{};
   bool state = false;  // `floats` is a complete state
+  // [table - 1]: of the tables beside the variables.
+  std::vector<std::vector<std::shared_ptr<const AlignedBuffer>>> tables{};
 };
 
 // Called by a stream's threads, one call at a time; must not block.

@@ -1,5 +1,6 @@
 #include "ps/replication/shard_backup.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -21,16 +22,22 @@ absl::Status CheckValues(const AlignedBuffer* values, const Shard& shard) {
 }  // namespace
 
 absl::Status AppendReplicated(const v1::ReplicatedEntry& replicated,
-                              std::shared_ptr<const AlignedBuffer> mean, Shard& shard) {
+                              std::shared_ptr<const AlignedBuffer> mean, Shard& shard,
+                              ReceivedTables means_of_tables) {
   CAIRN_ASSIGN_OR_RETURN(const LogEntry entry, FromProto(replicated.decision()));
   if (replicated.mean() && replicated.examples() && mean == nullptr && shard.store().size() > 0) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", entry.index, " arrived without its mean"));
   }
   if (mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckValues(mean.get(), shard));
   if (!replicated.mean()) return shard.AppendWithMean(entry, std::nullopt);
-  // The mean of a shard without elements is an empty buffer.
+  // The mean of a shard without elements, or of a table without rows in this update, is an empty buffer.
   if (mean == nullptr && replicated.examples()) mean = shard.store().pool().Acquire();
-  return shard.AppendWithMean(entry, UpdateMean{VersionOf(entry), std::move(mean)});
+  means_of_tables.resize(shard.tables().size() - 1);
+  for (auto& of_table : means_of_tables) {
+    if (of_table == nullptr && replicated.examples()) of_table = std::make_shared<AlignedBuffer>(0);
+  }
+  return shard.AppendWithMean(entry,
+                              UpdateMean{VersionOf(entry), std::move(mean), std::move(means_of_tables)});
 }
 
 absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, Shard& shard) {

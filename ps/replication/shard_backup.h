@@ -15,7 +15,8 @@ namespace cairn::ps {
 // shard. FAILED_PRECONDITION for an entry out of order. `mean`: null if the entry has no mean, or its
 // contributors have no examples.
 absl::Status AppendReplicated(const v1::ReplicatedEntry& replicated,
-                              std::shared_ptr<const AlignedBuffer> mean, Shard& shard);
+                              std::shared_ptr<const AlignedBuffer> mean, Shard& shard,
+                              ReceivedTables means_of_tables = {});
 // INVALID_ARGUMENT if the number of values differs from the number of the shard's values.
 absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, Shard& shard);
 

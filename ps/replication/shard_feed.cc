@@ -11,7 +11,8 @@ constexpr auto kShard = Replicator::Component::kShard;
 
 void ShardFeed::SendState() {
   shard_.Capture([this](Shard::State state) {
-    ReplicationItem item = {.body = {}, .floats = std::move(state.floats), .state = true};
+    ReplicationItem item = {
+        .body = {}, .floats = std::move(state.floats), .state = true, .tables = std::move(state.tables)};
     *item.body.mutable_shard() = std::move(state.facts);
     replicator_.SendState(kShard, std::move(item));
   });
@@ -23,9 +24,16 @@ void ShardFeed::OnEntry(const LogEntry& entry, const UpdateMean* mean) {
   v1::ReplicatedEntry& replicated = *item.body.mutable_entry();
   *replicated.mutable_decision() = ToProto(entry);
   replicated.set_mean(mean != nullptr);
-  if (mean != nullptr && mean->data != nullptr) {
-    replicated.set_examples(true);
-    if (mean->data->size() > 0) item.floats = {mean->data};
+  if (mean != nullptr) {
+    bool examples = mean->data != nullptr;
+    if (examples && mean->data->size() > 0) item.floats = {mean->data};
+    for (const TableMean& table : mean->others) {
+      TableState& sent = item.tables.emplace_back();
+      if (table == nullptr) continue;
+      examples = true;
+      sent.push_back(table);
+    }
+    replicated.set_examples(examples);
   }
   replicator_.Send(kShard, std::move(item));
 }

@@ -41,6 +41,7 @@ absl::Status BackupSession::Take(const v1::ReplicationHeader& header, net::Paylo
       if (job_ == nullptr)
         return absl::InvalidArgumentError(
             "replication: values arrived before the job's description (origin)");
+      if (header.floats().table() != 0) return AddToTable(header.floats(), payload);
       optim::VariableStore& store = job_->shard().store();
       if (floats_ == nullptr) {
         floats_ = std::make_unique<Accumulator>(header.floats().state() ? store.state_pool() : store.pool());
@@ -56,13 +57,34 @@ absl::Status BackupSession::Take(const v1::ReplicationHeader& header, net::Paylo
   }
 }
 
+absl::Status BackupSession::AddToTable(const v1::ReplicationFloats& floats, net::Payload payload) {
+  const Shard& shard = job_->shard();
+  tables_.resize(shard.tables().size() - 1);
+  if (floats.table() < 1 || static_cast<size_t>(floats.table()) > tables_.size()) {
+    return NoSuchTable(floats.table(), shard.tables().size());
+  }
+  std::unique_ptr<ReceivedState>& table = tables_[static_cast<size_t>(floats.table()) - 1];
+  if (table == nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(table, ReceivedState::Create(floats.size(), shard.store().budget()));
+  }
+  v1::Chunk chunk;
+  chunk.set_offset(floats.offset());
+  return table->Add(chunk, payload);
+}
+
 absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
   v1::ReplicationBody body;
   const std::string text = absl::StrCat(std::exchange(text_, std::string()), item.text());
   const std::unique_ptr<Accumulator> floats = std::move(floats_);
-  const int64_t received = floats == nullptr ? 0 : floats->received();
-  if (received != item.floats() || (floats != nullptr && !floats->complete()) ||
-      !body.ParseFromString(text)) {
+  const std::vector<std::unique_ptr<ReceivedState>> tables = std::exchange(tables_, {});
+  int64_t received = floats == nullptr ? 0 : floats->received();
+  bool complete = floats == nullptr || floats->complete();
+  for (const auto& table : tables) {
+    if (table == nullptr) continue;
+    received += table->received();
+    complete = complete && table->complete();
+  }
+  if (received != item.floats() || !complete || !body.ParseFromString(text)) {
     return absl::InvalidArgumentError(absl::StrCat("replication: item ", item.number(), " declares ",
                                                    item.floats(), " values and came with ", received,
                                                    ", or its body is malformed"));
@@ -70,8 +92,10 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
   if (!body.has_origin()) {
     if (job_ == nullptr)
       return absl::InvalidArgumentError("replication: the first message must describe the job (origin)");
-    return hosted_.OnReplicated(sink_.get(), item.number(), body,
-                                floats == nullptr ? nullptr : floats->Take().buffer());
+    ReplicatedFloats values;
+    if (floats != nullptr) values.variables = floats->Take().buffer();
+    for (const auto& table : tables) values.tables.push_back(table == nullptr ? nullptr : table->Take());
+    return hosted_.OnReplicated(sink_.get(), item.number(), body, values);
   }
   if (job_ != nullptr)
     return absl::InvalidArgumentError("replication: one stream described the job twice (origin)");
@@ -88,16 +112,28 @@ void SplitIntoFrames(
     absl::FunctionRef<void(const v1::ReplicationHeader&, net::FloatSpans, const std::shared_ptr<const void>&)>
         send) {
   v1::ReplicationHeader header;
-  int64_t offset = 0;
-  for (const auto& buffer : item.floats) {
-    for (int64_t begin = 0; begin < buffer->size(); begin += net::kMaxPayloadFloats) {
-      const int64_t count = std::min(net::kMaxPayloadFloats, buffer->size() - begin);
-      header.mutable_floats()->set_offset(offset + begin);
-      header.mutable_floats()->set_state(item.state);
-      const absl::Span<const float> chunk(buffer->data() + begin, static_cast<size_t>(count));
-      send(header, {&chunk, 1}, buffer);
+  // Sends the buffers one after another, and returns their size.
+  const auto send_floats = [&](absl::Span<const std::shared_ptr<const AlignedBuffer>> buffers) {
+    int64_t offset = 0;
+    for (const auto& buffer : buffers) {
+      for (int64_t begin = 0; begin < buffer->size(); begin += net::kMaxPayloadFloats) {
+        const int64_t count = std::min(net::kMaxPayloadFloats, buffer->size() - begin);
+        header.mutable_floats()->set_offset(offset + begin);
+        const absl::Span<const float> chunk(buffer->data() + begin, static_cast<size_t>(count));
+        send(header, {&chunk, 1}, buffer);
+      }
+      offset += buffer->size();
     }
-    offset += buffer->size();
+    return offset;
+  };
+  header.mutable_floats()->set_state(item.state);
+  int64_t floats = send_floats(item.floats);
+  for (size_t i = 0; i < item.tables.size(); ++i) {
+    int64_t size = 0;
+    for (const auto& buffer : item.tables[i]) size += buffer->size();
+    header.mutable_floats()->set_table(static_cast<int>(i) + 1);
+    header.mutable_floats()->set_size(size);
+    floats += send_floats(item.tables[i]);
   }
   const std::string text = item.body.SerializeAsString();
   absl::string_view rest = text;
@@ -107,7 +143,7 @@ void SplitIntoFrames(
   }
   header.mutable_item()->set_number(number);
   header.mutable_item()->set_text(std::string(rest));
-  header.mutable_item()->set_floats(offset);
+  header.mutable_item()->set_floats(floats);
   send(header, {}, nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@
 #include "common/net/wire/frame.h"
 #include "ps/job/hosted_job.h"
 #include "ps/table/accumulator.h"
+#include "ps/table/received_state.h"
 
 namespace cairn::ps {
 
@@ -31,6 +33,8 @@ class BackupSession {
 
  private:
   absl::Status Take(const v1::ReplicationHeader& header, net::Payload payload);
+  // A run of values of a table beside the variables.
+  absl::Status AddToTable(const v1::ReplicationFloats& floats, net::Payload payload);
   absl::Status OnItem(const v1::ReplicationItem& item);
 
   HostedJob& hosted_;
@@ -39,6 +43,7 @@ class BackupSession {
   // The item that is being received.
   std::string text_;
   std::unique_ptr<Accumulator> floats_;
+  std::vector<std::unique_ptr<ReceivedState>> tables_;  // [table - 1]; null: nothing has come
 };
 
 // Calls send(header, payload, owner) for each frame of an item, in order. `owner` owns the payload.

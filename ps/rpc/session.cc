@@ -8,6 +8,7 @@
 #include "common/core/status.h"
 #include "common/net/gradient/codec.h"
 #include "common/net/wire/codec.h"
+#include "common/net/wire/row_frame.h"
 #include "ps/log/work_proto.h"
 #include "ps/policy/policy_proto.h"
 
@@ -59,6 +60,35 @@ class Answer {
     }
     CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.OfPiece(values, encoding, begin, end));
     return SendEncoded(data, encoding, begin, end);
+  }
+  // Sends the state of a table; returns the number of bytes.
+  int64_t SendTable(int table, absl::Span<const std::shared_ptr<const AlignedBuffer>> state) {
+    header_.mutable_chunk()->set_table(table);
+    int64_t shift = 0;
+    for (const auto& buffer : state) {
+      SendElements(buffer, 0, buffer->size(), shift);
+      shift += buffer->size();
+    }
+    return shift * kElementBytes;
+  }
+  // Sends the rows of a table in frames.
+  void SendRows(int table, const std::shared_ptr<const std::vector<int64_t>>& ids,
+                const std::shared_ptr<const AlignedBuffer>& elements) {
+    const auto owner = std::make_shared<
+        const std::pair<std::shared_ptr<const std::vector<int64_t>>, std::shared_ptr<const AlignedBuffer>>>(
+        ids, elements);
+    const size_t row = static_cast<size_t>(elements->size()) / ids->size();
+    const auto most =
+        static_cast<size_t>(net::kMaxRowFrameFloats / net::RowFrameFloats(static_cast<int64_t>(row)));
+    header_.mutable_rows()->set_table(table);
+    for (size_t first = 0; first < ids->size(); first += most) {
+      const size_t count = std::min(most, ids->size() - first);
+      header_.mutable_rows()->set_count(static_cast<int64_t>(count));
+      const absl::Span<const float> payload[] = {
+          net::AsFloats(absl::MakeConstSpan(*ids).subspan(first, count)),
+          elements->span().subspan(first * row, count * row)};
+      sink_->Send(header_, payload, owner);
+    }
   }
   void SendDone(v1::Done done) {
     *header_.mutable_done() = std::move(done);
@@ -135,15 +165,17 @@ absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload paylo
 
 absl::StatusOr<absl::Span<char>> Session::BeginFrame(const v1::ClientHeader& header, size_t bytes) {
   frame_ = &header;
-  if (!header.has_chunk()) return absl::Span<char>();
+  if (!header.has_chunk() && !header.has_rows()) return absl::Span<char>();
   const auto found = open_.find(header.request_id());
   if (found == open_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame: chunk of request ", header.request_id(), ", which is not open"));
+    return absl::InvalidArgumentError(absl::StrCat("frame: ", header.has_chunk() ? "chunk" : "rows",
+                                                   " of request ", header.request_id(),
+                                                   ", which is not open"));
   }
   frame_request_ = &found->second;
   const Open& open = *frame_request_;
-  if (bytes == 0 || bytes % sizeof(float) != 0 || !open.failure.ok() || open.push == nullptr) {
+  if (!header.has_chunk() || bytes == 0 || bytes % sizeof(float) != 0 || !open.failure.ok() ||
+      open.push == nullptr) {
     return absl::Span<char>();
   }
   const auto count = static_cast<int64_t>(bytes / sizeof(float));
@@ -154,8 +186,11 @@ absl::StatusOr<absl::Span<char>> Session::BeginFrame(const v1::ClientHeader& hea
 absl::Status Session::CompleteFrame(net::Payload payload) {
   const v1::ClientHeader& header = *frame_;
   const uint64_t id = header.request_id();
-  if (header.has_chunk()) return AddChunk(*frame_request_, header.chunk(), payload);
-  if (!payload.empty()) return absl::InvalidArgumentError("frame: only chunks carry a payload");
+  if (header.has_chunk() || header.has_rows()) {
+    AddPayload(*frame_request_, header, payload);
+    return absl::OkStatus();
+  }
+  if (!payload.empty()) return absl::InvalidArgumentError("frame: only chunks and rows carry a payload");
 
   if (header.kind_case() == v1::ClientHeader::kEnd) {
     auto node = open_.extract(id);
@@ -183,6 +218,9 @@ absl::Status Session::CompleteFrame(net::Payload payload) {
       return absl::OkStatus();
     case v1::ClientHeader::kRead:
       Read(id, header.read());
+      return absl::OkStatus();
+    case v1::ClientHeader::kReadRows:
+      BeginRowRead(id, header.read_rows());
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError("frame: unknown kind of header");
@@ -274,6 +312,19 @@ void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
   open.state = open.initialise && open.job->job().has_resumed();
   optim::VariableStore& store = open.job->shard().store();
   open.write = std::make_unique<Accumulator>(open.state ? store.state_pool() : store.pool());
+  const size_t num_tables = open.job->shard().tables().size();
+  if (static_cast<size_t>(begin.table_states_size()) >= num_tables) {
+    open.failure = NoSuchTable(begin.table_states_size(), num_tables);
+    return;
+  }
+  for (int i = 0; open.state && i < begin.table_states_size(); ++i) {
+    auto table = ReceivedState::Create(begin.table_states(i), store.budget());
+    if (!table.ok()) {
+      open.failure = table.status();
+      return;
+    }
+    open.tables.push_back(*std::move(table));
+  }
 }
 
 void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
@@ -316,6 +367,9 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
           answer.SendElements(result->slots, 0, result->slots->size(), size);
           sent.Add(result->slots->size() * kElementBytes);
         }
+        for (size_t i = 0; state && i < result->tables.size(); ++i) {
+          sent.Add(answer.SendTable(static_cast<int>(i) + 1, result->tables[i]));
+        }
         if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
         done.set_version(result->values.version);
         done.set_edition(edition);
@@ -325,18 +379,54 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
       });
 }
 
-absl::Status Session::AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload) {
+void Session::BeginRowRead(uint64_t request_id, const v1::RowReadBegin& begin) {
+  Open& open = open_[request_id];
+  auto job = server_.JobForLayout(begin.layout());
+  if (!job.ok()) {
+    open.failure = job.status();
+    return;
+  }
+  open.job = *std::move(job);
+  open.rows = std::make_unique<RowRead>(RowRead{.table = begin.table()});
+}
+
+void Session::AddPayload(Open& open, const v1::ClientHeader& header, net::Payload payload) {
   server_.metrics().received_bytes.Add(net::PayloadBytes(payload));
   open.received.bytes += net::PayloadBytes(payload);
-  if (!open.failure.ok()) return absl::OkStatus();
-  if (open.write != nullptr && net::GradientCodecOf(chunk.encoding()) != nullptr) {
-    open.failure = absl::InvalidArgumentError(
-        absl::StrCat("values cannot be sent in ", net::EncodingName(chunk.encoding())));
-  } else {
-    open.failure =
-        open.push != nullptr ? open.push->AddChunk(chunk, payload) : open.write->Add(chunk, payload);
-  }
+  if (!open.failure.ok()) return;
+  open.failure =
+      header.has_chunk() ? AddChunk(open, header.chunk(), payload) : AddRows(open, header.rows(), payload);
   if (absl::IsInvalidArgument(open.failure)) server_.metrics().malformed_chunks.Add();
+}
+
+absl::Status Session::AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload) {
+  if (open.push != nullptr) return open.push->AddChunk(chunk, payload);
+  if (open.write == nullptr) return absl::InvalidArgumentError("a read of rows has no chunks");
+  if (net::GradientCodecOf(chunk.encoding()) != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("values cannot be sent in ", net::EncodingName(chunk.encoding())));
+  }
+  if (chunk.table() == 0) return open.write->Add(chunk, payload);
+  if (chunk.table() < 0 || static_cast<size_t>(chunk.table()) > open.tables.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a chunk of table ", chunk.table(), ", whose state is not being written"));
+  }
+  return open.tables[static_cast<size_t>(chunk.table()) - 1]->Add(chunk, payload);
+}
+
+absl::Status Session::AddRows(Open& open, const v1::Rows& rows, net::Payload payload) {
+  if (open.push != nullptr) return open.push->AddRows(rows, payload);
+  if (open.rows == nullptr) return absl::InvalidArgumentError("a write has no rows");
+  if (rows.table() != open.rows->table) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a read of table ", open.rows->table, " asks for rows of table ", rows.table()));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const auto received, net::ReceivedRows::Of(rows, payload, /*row_elements=*/0));
+  std::vector<int64_t>& ids = open.rows->ids;
+  if (ids.size() + received.ids().size() > kMaxRowsRead) {
+    return absl::InvalidArgumentError(absl::StrCat("a read of more than ", kMaxRowsRead, " rows"));
+  }
+  ids.insert(ids.end(), received.ids().begin(), received.ids().end());
   return absl::OkStatus();
 }
 
@@ -347,6 +437,10 @@ void Session::End(uint64_t request_id, Open open) {
   }
   if (open.write != nullptr) {
     FinishWrite(request_id, std::move(open));
+    return;
+  }
+  if (open.rows != nullptr) {
+    FinishRowRead(request_id, std::move(open));
     return;
   }
   if (*open.received.name != '\0') {
@@ -389,6 +483,27 @@ void Session::End(uint64_t request_id, Open open) {
       std::move(work));
 }
 
+void Session::FinishRowRead(uint64_t request_id, Open open) {
+  const int table = open.rows->table;
+  const auto ids = std::make_shared<const std::vector<int64_t>>(std::move(open.rows->ids));
+  open.job->shard().ReadRows(table, *ids,
+                             [answer = Answer(sink_, request_id, unanswered_), table, ids,
+                              &sent = server_.metrics().sent_bytes](absl::StatusOr<TableRows> rows) mutable {
+                               if (!rows.ok()) {
+                                 answer.SendFailure(rows.status());
+                                 return;
+                               }
+                               if (!ids->empty()) {
+                                 answer.SendRows(table, ids, rows->elements);
+                                 sent.Add(rows->elements->size() * kElementBytes);
+                               }
+                               v1::Done done;
+                               done.set_version(rows->version);
+                               done.set_has_values(true);
+                               answer.SendDone(std::move(done));
+                             });
+}
+
 void Session::FinishWrite(uint64_t request_id, Open open) {
   optim::VariableStore& store = open.job->shard().store();
   const int64_t size = open.state ? store.state_pool().buffer_size() : store.size();
@@ -397,6 +512,17 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
         .SendFailure(absl::InvalidArgumentError(
             absl::StrCat("initial values: ", open.write->received(), " of ", size, " elements received")));
     return;
+  }
+  ReceivedTables tables;
+  for (const auto& table : open.tables) {
+    if (!table->complete()) {
+      Answer(sink_, request_id)
+          .SendFailure(absl::InvalidArgumentError(absl::StrCat("state of table ", tables.size() + 1, ": ",
+                                                               table->received(), " of ", table->size(),
+                                                               " elements received")));
+      return;
+    }
+    tables.push_back(table->Take());
   }
   WriteReply written = [answer = Answer(sink_, request_id, unanswered_), &server = server_,
                         layout = open.job->layout(),
@@ -417,7 +543,7 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
     answer.SendDone(std::move(done));
   };
   if (open.state) {
-    open.job->shard().WriteState(std::move(open.write), std::move(written));
+    open.job->shard().WriteState(std::move(open.write), std::move(tables), std::move(written));
   } else {
     open.job->shard().Write(std::move(open.write), std::move(written));
   }

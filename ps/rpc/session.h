@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +19,7 @@
 #include "common/trace/trace.h"
 #include "ps/job/server.h"
 #include "ps/rpc/permissions.h"
+#include "ps/table/received_state.h"
 
 namespace cairn::ps {
 
@@ -47,6 +49,8 @@ class Session {
   // exceeds them breaks the protocol.
   static constexpr size_t kMaxOpen = 4;
   static constexpr long kMaxUnanswered = 16;
+  // Limit on the rows of one read.
+  static constexpr size_t kMaxRowsRead = size_t{256} << 10;
 
   // `server` must outlive the session and its answers. `permissions` are the client's.
   Session(Server& server, std::shared_ptr<SessionSink> sink, Permissions permissions = {})
@@ -68,11 +72,18 @@ class Session {
   bool owes_answer() const { return unanswered_.use_count() > 1; }
 
  private:
-  // A request whose chunks are arriving.
+  struct RowRead {
+    int table = 0;
+    std::vector<int64_t> ids{};
+  };
+  // A request whose chunks or rows are arriving.
   struct Open {
     std::shared_ptr<ActiveJob> job;
-    std::unique_ptr<OpenPush> push;                       // null for a write
-    std::unique_ptr<Accumulator> write;                   // null for a push
+    // One of them, unless the request has failed.
+    std::unique_ptr<OpenPush> push;
+    std::unique_ptr<Accumulator> write;
+    std::unique_ptr<RowRead> rows;
+    std::vector<std::unique_ptr<ReceivedState>> tables;   // of a write [table - 1]: their states
     int worker = 0;                                       // the worker that pushes
     v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values
     TraceEvent received{};                                // not recorded if its name is empty
@@ -84,9 +95,14 @@ class Session {
   void BeginPush(uint64_t request_id, const v1::PushBegin& begin);
   void BeginWrite(uint64_t request_id, const v1::WriteBegin& begin);
   void Read(uint64_t request_id, const v1::ReadBegin& begin);
-  absl::Status AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload);
+  void BeginRowRead(uint64_t request_id, const v1::RowReadBegin& begin);
+  // A frame with a payload. If it is refused, the request fails.
+  void AddPayload(Open& open, const v1::ClientHeader& header, net::Payload payload);
+  static absl::Status AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload);
+  static absl::Status AddRows(Open& open, const v1::Rows& rows, net::Payload payload);
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
+  void FinishRowRead(uint64_t request_id, Open open);
 
   // The member that pushes on this stream. After several pushes, the end of the stream suggests the end of
   // its process.

@@ -1,15 +1,30 @@
 #include "ps/shard/open_push.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "ps/table/tables.h"
 
 namespace cairn::ps {
 
 absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
+  if (chunk.table() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gradients of table ", chunk.table(), " are pushed in rows, not in chunks"));
+  }
   return tables_.empty() ? absl::OkStatus() : tables_[0]->AddChunk(chunk, payload);
 }
 
+absl::Status OpenPush::AddRows(const v1::Rows& rows, net::Payload payload) {
+  if (tables_.empty()) return absl::OkStatus();
+  if (rows.table() < 0 || static_cast<size_t>(rows.table()) >= tables_.size()) {
+    return NoSuchTable(rows.table(), tables_.size());
+  }
+  return tables_[static_cast<size_t>(rows.table())]->AddRows(rows, payload);
+}
+
 absl::Span<float> OpenPush::DestinationFor(const v1::Chunk& chunk, int64_t count) {
-  return tables_.empty() ? absl::Span<float>() : tables_[0]->DestinationFor(chunk, count);
+  if (tables_.empty() || chunk.table() != 0) return {};
+  return tables_[0]->DestinationFor(chunk, count);
 }
 
 absl::Status OpenPush::CheckComplete() const {

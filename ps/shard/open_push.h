@@ -45,6 +45,8 @@ class OpenPush {
 
   // As in TablePush.
   absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload);
+  // INVALID_ARGUMENT if the table does not exist.
+  absl::Status AddRows(const v1::Rows& rows, net::Payload payload);
   absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count);
 
   const PushRequest& request() const { return request_; }

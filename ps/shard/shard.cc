@@ -13,13 +13,17 @@ absl::Span<const optim::Norms> NormsOf(const optim::Optimizer* optimizer) {
   return optimizer == nullptr ? absl::Span<const optim::Norms>() : optimizer->norms();
 }
 
-std::unique_ptr<DenseTable> MakeDense(Shard::Options& options, const optim::Optimizer* optimizer) {
-  return std::make_unique<DenseTable>(std::move(options.slices), optimizer,
-                                      DenseTable::Options{.initial_version = options.initial_version,
-                                                          .memory_limit = options.memory_limit,
-                                                          .thread_pool = options.thread_pool,
-                                                          .speculative_updates = options.speculative_updates,
-                                                          .trace = options.trace});
+Tables MakeTables(Shard::Options& options, const optim::Optimizer* optimizer) {
+  auto dense =
+      std::make_unique<DenseTable>(std::move(options.slices), optimizer,
+                                   DenseTable::Options{.initial_version = options.initial_version,
+                                                       .memory_limit = options.memory_limit,
+                                                       .thread_pool = options.thread_pool,
+                                                       .speculative_updates = options.speculative_updates,
+                                                       .trace = options.trace});
+  std::vector<std::unique_ptr<Table>> others;
+  if (options.make_tables != nullptr) others = options.make_tables(dense->store().budget());
+  return Tables(std::move(dense), std::move(others));
 }
 
 // INVALID_ARGUMENT for a state that no shard has.
@@ -44,7 +48,7 @@ Shard::Shard(Options options)
     : faults_(options.faults),
       optimizer_(std::move(options.optimizer)),
       final_version_(options.final_version),
-      tables_(MakeDense(options, optimizer_.get())),
+      tables_(MakeTables(options, optimizer_.get())),
       pushes_(store(), final_version_),
       reads_(store(), final_version_),
       updater_(tables_, final_version_,
@@ -100,31 +104,60 @@ void Shard::Read(const std::string& marker, ReadReply reply) {
   executor_.effects().WhenReceived(Answered<ReadResult>(std::move(reply), *std::move(answer)));
 }
 
+void Shard::ReadRows(int64_t table, absl::Span<const int64_t> ids, RowsReply reply) {
+  Pass("read");
+  const auto read = [&]() -> absl::StatusOr<TableRows> {
+    CAIRN_RETURN_IF_ERROR(failure());
+    if (table < 0 || static_cast<size_t>(table) >= tables_.size()) return NoSuchTable(table, tables_.size());
+    return tables_[static_cast<size_t>(table)].ReadRows(ids);
+  };
+  executor_.effects().WhenReceived(Answered<TableRows>(std::move(reply), read()));
+}
+
 void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {
-  WriteBetween(std::move(data), /*state=*/false, std::move(done));
-}
-
-void Shard::WriteState(std::unique_ptr<Accumulator> state, WriteReply done) {
-  WriteBetween(std::move(state), /*state=*/true, std::move(done));
-}
-
-void Shard::WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteReply done) {
   executor_.Run(
-      [this, data = std::move(data), state, done = std::move(done)](LogExecutor::Replies& replies) mutable {
+      [this, data = std::move(data), done = std::move(done)](LogExecutor::Replies& replies) mutable {
         std::vector<optim::VariableStore::Run> runs;
         for (const auto& [begin, end] : data->runs()) runs.push_back({begin, end});
-        if (const auto values = data->Take().buffer(); values != nullptr) {
-          if (state) {
-            store().WriteState(*values);
-          } else {
-            store().Write(*values, runs);
-          }
-        }
-        const optim::Values written = store().current();
-        executor_.effects().OnWrite(written);
-        replies.push_back(Answered<int64_t>(std::move(done), written.version));
+        if (const auto values = data->Take().buffer(); values != nullptr) store().Write(*values, runs);
+        ReplyWritten(std::move(done), replies);
       });
   executor_.Flush();
+}
+
+void Shard::WriteState(std::unique_ptr<Accumulator> state, ReceivedTables tables, WriteReply done) {
+  auto states = StatesOf(std::move(tables));
+  if (!states.ok()) {
+    done(states.status());
+    return;
+  }
+  executor_.Run([this, state = std::move(state), states = *std::move(states),
+                 done = std::move(done)](LogExecutor::Replies& replies) mutable {
+    if (const auto values = state->Take().buffer(); values != nullptr) store().WriteState(*values);
+    RestoreTables(std::move(states));
+    ReplyWritten(std::move(done), replies);
+  });
+  executor_.Flush();
+}
+
+void Shard::ReplyWritten(WriteReply done, LogExecutor::Replies& replies) {
+  const optim::Values written = store().current();
+  executor_.effects().OnWrite(written);
+  replies.push_back(Answered<int64_t>(std::move(done), written.version));
+}
+
+absl::StatusOr<std::vector<TableState>> Shard::StatesOf(ReceivedTables tables) const {
+  std::vector<TableState> states(tables_.size() - 1);
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (i < tables.size() && tables[i] != nullptr) states[i].push_back(std::move(tables[i]));
+    CAIRN_RETURN_IF_ERROR(Annotate(tables_[1 + i].CheckState(states[i]), absl::StrCat("table ", 1 + i)));
+  }
+  return states;
+}
+
+void Shard::RestoreTables(std::vector<TableState> states) {
+  const int64_t version = store().current().version;
+  for (size_t i = 0; i < states.size(); ++i) tables_[1 + i].Restore(version, std::move(states[i]));
 }
 
 void Shard::Overwrite(std::shared_ptr<const AlignedBuffer> values) {
@@ -150,14 +183,19 @@ Shard::State Shard::Save() {
   pushes_.Save(state.facts);
   for (const std::string& token : reads_.tokens()) state.facts.add_markers(token);
   state.floats = *tables_.dense().Save(/*beyond_budget=*/true);
+  for (size_t table = 1; table < tables_.size(); ++table) {
+    state.tables.push_back(*tables_[table].Save(/*beyond_budget=*/true));
+  }
   return state;
 }
 
-absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats) {
+absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats,
+                            ReceivedTables tables) {
   CAIRN_RETURN_IF_ERROR(CheckState(facts));
   TableState dense;
   if (floats != nullptr) dense.push_back(std::move(floats));
   CAIRN_RETURN_IF_ERROR(tables_.dense().CheckState(dense));
+  CAIRN_ASSIGN_OR_RETURN(auto states, StatesOf(std::move(tables)));
   std::vector<std::pair<Gradient, int64_t>> deferred;
   for (const v1::DeferredPush& push : facts.deferred()) {
     CAIRN_ASSIGN_OR_RETURN(const Gradient gradient, FromProto(push.gradient()));
@@ -170,13 +208,15 @@ absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<co
   for (const std::string& token : facts.markers()) reads_.KeepNothing(token);
   std::optional<float> rate;
   if (facts.has_learning_rate()) rate = facts.learning_rate();
-  executor_.ContinueFrom(facts.next_index(), facts.version(),
-                         [this, version = facts.version(), final_version = facts.final_version(), rate,
-                          dense = std::move(dense)](LogExecutor::Replies&) mutable {
-                           tables_.dense().Restore(version, std::move(dense));
-                           if (rate.has_value()) store().SetLearningRate(*rate);
-                           final_version_.Set(final_version);
-                         });
+  executor_.ContinueFrom(
+      facts.next_index(), facts.version(),
+      [this, version = facts.version(), final_version = facts.final_version(), rate, dense = std::move(dense),
+       states = std::move(states)](LogExecutor::Replies&) mutable {
+        tables_.dense().Restore(version, std::move(dense));
+        RestoreTables(std::move(states));
+        if (rate.has_value()) store().SetLearningRate(*rate);
+        final_version_.Set(final_version);
+      });
   return absl::OkStatus();
 }
 

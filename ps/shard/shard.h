@@ -44,10 +44,12 @@
 #include "ps/shard/read_table.h"
 #include "ps/shard/updater.h"
 #include "ps/table/accumulator.h"
+#include "ps/table/table_factory.h"
 #include "ps/table/tables.h"
 
 namespace cairn::ps {
 
+using RowsReply = absl::AnyInvocable<void(absl::StatusOr<TableRows>)>;
 using WriteReply = absl::AnyInvocable<void(absl::StatusOr<int64_t> version)>;
 
 class Shard final : public LogSink {
@@ -66,6 +68,7 @@ class Shard final : public LogSink {
     bool speculative_updates = false;
     std::optional<float> learning_rate{};  // set by an earlier config change
     ThreadPool* thread_pool = nullptr;     // as in VariableStore
+    TableMaker make_tables{};              // called once, at construction; null: only the variables
     // Outlives the shard. Points: "push", "read", and those of LogExecutor.
     FaultPoints* faults = nullptr;
     Metrics* metrics = nullptr;                          // outlives the shard; counts the updates
@@ -83,6 +86,7 @@ class Shard final : public LogSink {
   // To be called at most once, before anything is answered. `effects` must live as long as the shard is used.
   void SendEffectsTo(EffectSink* effects) { executor_.SendEffectsTo(effects); }
 
+  const Tables& tables() const { return tables_; }
   // The values of the variables.
   optim::VariableStore& store() { return tables_.store(); }
   const optim::VariableStore& store() const { return tables_.store(); }
@@ -98,11 +102,14 @@ class Shard final : public LogSink {
   // --- Reads and writes ---
   // As ReadTable::Read(). With a marker, the reply comes when the log has reached it.
   void Read(const std::string& marker, ReadReply reply);
+  // As Table::ReadRows(). INVALID_ARGUMENT if the table does not exist.
+  void ReadRows(int64_t table, absl::Span<const int64_t> ids, RowsReply reply);
   // Overwrites the values for which `data` has elements, between two entries of the log. `done` receives the
   // version at that point.
   void Write(std::unique_ptr<Accumulator> data, WriteReply done);
-  // As Write(), with a complete state from the store's state_pool().
-  void WriteState(std::unique_ptr<Accumulator> state, WriteReply done);
+  // As Write(), with the complete states of all tables; the one of the variables is from the store's
+  // state_pool(). INVALID_ARGUMENT, without effect, if a state does not fit its table.
+  void WriteState(std::unique_ptr<Accumulator> state, ReceivedTables tables, WriteReply done);
 
   // --- The log, as in LogExecutor ---
   void Append(const LogEntry& entry) override { executor_.Append(entry); }
@@ -122,13 +129,15 @@ class Shard final : public LogSink {
   // --- The state, for another shard that continues from it ---
   struct State {
     v1::ReplicatedShard facts;
-    TableState floats;  // the values, then the slots
+    TableState floats;               // the values, then the slots
+    std::vector<TableState> tables;  // [table - 1]
   };
   // Calls send(state) between two updates: the effects from there on continue this state.
   void Capture(absl::AnyInvocable<void(State state)> send);
   // Queues the change for Flush(). `floats` is from the store's state_pool(). INVALID_ARGUMENT, without effect,
   // for a state that does not fit this shard.
-  absl::Status Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats);
+  absl::Status Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats,
+                       ReceivedTables tables = {});
   // As Write(), with all values, queued for Flush(). `values` has the size of the store's values.
   void Overwrite(std::shared_ptr<const AlignedBuffer> values);
 
@@ -152,7 +161,11 @@ class Shard final : public LogSink {
 
  private:
   State Save();
-  void WriteBetween(std::unique_ptr<Accumulator> data, bool state, WriteReply done);
+  // The states of the tables beside the variables [table - 1]. INVALID_ARGUMENT if one does not fit.
+  absl::StatusOr<std::vector<TableState>> StatesOf(ReceivedTables tables) const;
+  void RestoreTables(std::vector<TableState> states);
+  // Sends the values to the sink, and answers with their version.
+  void ReplyWritten(WriteReply done, LogExecutor::Replies& replies);
   void Pass(absl::string_view point) const {
     if (faults_ != nullptr) faults_->Pass(point);
   }

@@ -32,6 +32,9 @@ class DensePush final : public TablePush {
     }
     return absl::OkStatus();
   }
+  absl::Status AddRows(const v1::Rows&, net::Payload) override {
+    return absl::InvalidArgumentError("the gradients of variables are pushed in chunks, not in rows");
+  }
   absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count) override {
     return has_elements() ? accumulator_.DestinationFor(chunk, count) : absl::Span<float>();
   }
@@ -74,6 +77,10 @@ std::unique_ptr<TablePush> DenseTable::BeginPush(const PushRequest& request) {
     speculative = nullptr;
   }
   return std::make_unique<DensePush>(request, store_.pool(), speculative);
+}
+
+absl::StatusOr<TableRows> DenseTable::ReadRows(absl::Span<const int64_t>) const {
+  return absl::InvalidArgumentError("variables are read by ranges of elements, not by rows");
 }
 
 absl::StatusOr<std::vector<optim::ContributedGradient>> DenseTable::GradientsOf(

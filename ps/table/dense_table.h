@@ -43,6 +43,8 @@ class DenseTable final : public Table {
   }
 
   std::unique_ptr<TablePush> BeginPush(const PushRequest& request) override;
+  // INVALID_ARGUMENT: variables are read by ranges of elements.
+  absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override;
   // The mean in a new buffer, or the gradient itself if it is the only one.
   absl::StatusOr<TableMean> Mean(const TableUpdate& update) override;
   absl::StatusOr<std::vector<optim::SliceSquares>> Measure(optim::Norms norms,

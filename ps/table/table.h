@@ -1,15 +1,16 @@
 // A table: one set of a shard's values, with its optimizer state. Table 0 of every job has the variables
 // (DenseTable).
 //
-//   session     ─ BeginPush ─► TablePush ─ chunks ─► TableGradient ─► staged in the PushTable
+//   session     ─ BeginPush ─► TablePush ─ chunks or rows ─► TableGradient ─► staged in the PushTable
+//               ─ ReadRows: rows as they are now
 //   LogExecutor ─ Mean, Measure, Apply: the updates of the round log, one after another
 //               ─ Save, Restore: the state, for a snapshot or another server
 //
 // The round log, the ledger and the policies do not know what a push contains: only the table that has made a
 // TableGradient, a mean or a state looks inside.
 //
-// Owned by the Tables of a Shard. BeginPush() is for any thread, and a push for the one thread of its session.
-// All other functions are called by one thread at a time, the one that executes the log.
+// Owned by the Tables of a Shard. BeginPush() and ReadRows() are for any thread, and a push for the one thread of
+// its session. All other functions are called by one thread at a time, the one that executes the log.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +49,9 @@ using TableMean = std::shared_ptr<const AlignedBuffer>;
 // these buffers, one after another: where one ends and the next begins does not matter.
 using TableState = std::vector<std::shared_ptr<const AlignedBuffer>>;
 
+// Received means or states of the tables beside the variables [table - 1]. A missing or null entry: nothing came.
+using ReceivedTables = std::vector<std::shared_ptr<const AlignedBuffer>>;
+
 // A push to one table, while its frames arrive.
 class TablePush {
  public:
@@ -57,6 +61,8 @@ class TablePush {
   // INVALID_ARGUMENT, without effect, for a chunk that does not fit the table or repeats received elements;
   // RESOURCE_EXHAUSTED if there is no memory for it.
   virtual absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload) = 0;
+  // As AddChunk(), for gradients of rows.
+  virtual absl::Status AddRows(const v1::Rows& rows, net::Payload payload) = 0;
   // Where the next AddChunk() will store the `count` elements of this chunk, as float32. The caller may
   // receive the payload there. Empty: in any memory.
   virtual absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count) = 0;
@@ -68,6 +74,12 @@ class TablePush {
   virtual void Keep() = 0;
   // Whether chunks of the new values may be sent for this push before it is decided.
   virtual bool MaySendEarly() const = 0;
+};
+
+// Rows of a table after some update.
+struct TableRows {
+  int64_t version = 0;                              // the version after that update
+  std::shared_ptr<const AlignedBuffer> elements{};  // [row][element]; null without rows
 };
 
 // One update of one table. Borrowed for the duration of a call.
@@ -91,6 +103,11 @@ class Table {
   // A push that is new. The table outlives it.
   virtual std::unique_ptr<TablePush> BeginPush(const PushRequest& request) = 0;
 
+  // The rows with these ids, in their order, all after the same update. A row that does not exist has the values
+  // that it would start from, and is not created. INVALID_ARGUMENT if the table is not read by rows;
+  // RESOURCE_EXHAUSTED if there is no memory for the answer.
+  virtual absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const = 0;
+
   // The mean of the contributions, weighted by the examples of all contributors. INTERNAL if a contribution
   // lacks data that it must have.
   virtual absl::StatusOr<TableMean> Mean(const TableUpdate& update) = 0;
@@ -98,11 +115,11 @@ class Table {
   // for each norm in order, before Apply() of the same update. INVALID_ARGUMENT as Apply().
   virtual absl::StatusOr<std::vector<optim::SliceSquares>> Measure(optim::Norms norms,
                                                                    const TableUpdate& update) = 0;
-  // Makes the update. INVALID_ARGUMENT, naming the variable, if the mean is not finite: the table may be
-  // partly updated then, so the caller must end the job. INTERNAL as Mean().
+  // Makes the update. INVALID_ARGUMENT, naming the variable, if the mean is not finite or has another form: the
+  // table may be partly updated then, so the caller must end the job. INTERNAL as Mean().
   virtual absl::Status Apply(const TableUpdate& update) = 0;
 
-  // The current state. RESOURCE_EXHAUSTED if there is no memory for the copy, unless `beyond_budget`.
+  // The current state. RESOURCE_EXHAUSTED if there is no memory for the copy; never with `beyond_budget`.
   virtual absl::StatusOr<TableState> Save(bool beyond_budget) = 0;
   // INVALID_ARGUMENT if `state` is not a state of such a table. Any thread.
   virtual absl::Status CheckState(const TableState& state) const = 0;

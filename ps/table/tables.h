@@ -3,14 +3,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "ps/table/dense_table.h"
 #include "ps/table/table.h"
 
 namespace cairn::ps {
+
+// INVALID_ARGUMENT for the number of a table that a shard with `size` tables lacks.
+inline absl::Status NoSuchTable(int64_t number, size_t size) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no table ", number, ": the job has the tables 0 to ", size - 1));
+}
 
 class Tables {
  public:

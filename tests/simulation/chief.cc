@@ -222,7 +222,7 @@ void Chief::Write() {
             reply(0.0);
           };
           if (state) {
-            shard.WriteState(std::move(values), std::move(written));
+            shard.WriteState(std::move(values), {}, std::move(written));
           } else {
             shard.Write(std::move(values), std::move(written));
           }

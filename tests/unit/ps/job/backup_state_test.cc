@@ -37,9 +37,7 @@ class BackupStateTest : public testing::Test {
     job_ = ActiveJob::Create(job, Vectors({{"a", 2}}), 1, {.memory_limit = 1 << 20}).value();
     backup_.Open(sink_, /*epoch=*/3, now_);
   }
-  absl::Status Restore(const v1::ReplicationBody& body) {
-    return backup_.Restore(body, nullptr, *job_, now_);
-  }
+  absl::Status Restore(const v1::ReplicationBody& body) { return backup_.Restore(body, {}, *job_, now_); }
   void Echo(uint64_t beat) {
     v1::ReplicationBody body;
     body.set_echo(beat);

@@ -150,7 +150,7 @@ class SinkWithOneMore final : public ReplicationSink {
   void Close(absl::Status) override {
     v1::ReplicationBody body;
     body.set_echo(1);
-    one_more_ = server_.hosted_job().OnReplicated(this, 2, body, nullptr);
+    one_more_ = server_.hosted_job().OnReplicated(this, 2, body, {});
   }
   const absl::Status& one_more() const { return one_more_; }
 
