@@ -35,6 +35,9 @@ bool IsGone(const absl::Status& end) {
 int64_t BytesOf(const ReplicationItem& item) {
   int64_t floats = 0;
   for (const auto& buffer : item.floats) floats += buffer->size();
+  for (const auto& table : item.tables) {
+    for (const auto& buffer : table) floats += buffer->size();
+  }
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
