@@ -113,6 +113,7 @@ absl::Status JoinedJob::Persist(absl::FunctionRef<absl::Status()> attempt) {
     }
     std::this_thread::sleep_for(backoff.Next());
     CAIRN_RETURN_IF_ERROR(failure());
+    if (connection_.stopped()) return absl::CancelledError("stopped");
   }
 }
 

@@ -1,27 +1,32 @@
 #include "client/training/push_repeats.h"
 
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/clock.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
-#include "common/net/grpc/backoff.h"
 #include "common/net/grpc/unreachable.h"
 
 namespace cairn::client {
-absl::Status PushRepeats::Run(Wait wait, Repeat repeat) {
-  net::Backoff backoff(StreamOf(options_.task));
-  TimePoint next_report = SteadyNow() + kLogEvery;
+PushRepeats::PushRepeats(Connection& connection, Options options)
+    : connection_(connection),
+      options_(std::move(options)),
+      backoff_(StreamOf(options_.task)),
+      next_report_(SteadyNow() + kLogEvery) {}
+
+absl::StatusOr<bool> PushRepeats::Run(TimePoint until, Wait wait, Repeat repeat) {
   for (;;) {
-    CAIRN_ASSIGN_OR_RETURN(const Unanswered unanswered, wait(&next_report));
-    if (unanswered.failed.empty()) return absl::OkStatus();
+    CAIRN_ASSIGN_OR_RETURN(const Unanswered unanswered, wait(&next_report_));
+    if (unanswered.failed.empty()) return unanswered.waiting.empty();
     if (SteadyNow() >= options_.deadline) return down_.ok() ? unanswered.failure : down_;
     CAIRN_RETURN_IF_ERROR(CheckWorthRepeating(unanswered));
     Report(unanswered.failure);
-    std::this_thread::sleep_for(backoff.Next());
+    std::this_thread::sleep_for(backoff_.Next());
     CAIRN_RETURN_IF_ERROR(options_.failure());
     CAIRN_RETURN_IF_ERROR(RepeatAll(unanswered.failed, repeat));
+    if (SteadyNow() >= until) return false;
   }
 }
 

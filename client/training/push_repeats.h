@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "client/transport/connection.h"
 #include "common/core/clock.h"
+#include "common/net/grpc/backoff.h"
 
 namespace cairn::client {
 
@@ -33,19 +34,19 @@ class PushRepeats {
     Duration limit;                         // the time that the answers have in all
     std::function<absl::Status()> failure;  // StepPushes::Options
   };
-  // Waits until every server has answered, or one has failed; may report at `next_report`, and then advances
-  // it by kLogEvery.
+  // Waits until every server has answered, one has failed, or the time is over that Run() may take; may report
+  // at `next_report`, and then advances it by kLogEvery.
   using Wait = absl::FunctionRef<absl::StatusOr<Unanswered>(TimePoint* next_report)>;
   // Sends the push to this server again.
   using Repeat = absl::FunctionRef<absl::Status(int server)>;
   static constexpr auto kLogEvery = std::chrono::seconds(10);
 
-  PushRepeats(Connection& connection, Options options)
-      : connection_(connection), options_(std::move(options)) {}
+  PushRepeats(Connection& connection, Options options);
 
-  // OK when every server has answered. Otherwise the error of `wait`, of `repeat` unless it is transient, or of
-  // Options::failure. After the deadline UNAVAILABLE with the server, or the failure of its push.
-  absl::Status Run(Wait wait, Repeat repeat);
+  // True when every server has answered; false at about `until`, and another call goes on. Otherwise the error
+  // of `wait`, of `repeat` unless it is transient, or of Options::failure. After the deadline UNAVAILABLE with
+  // the server, or the failure of its push.
+  absl::StatusOr<bool> Run(TimePoint until, Wait wait, Repeat repeat);
 
  private:
   // OK if the push may succeed when it is sent again.
@@ -56,7 +57,9 @@ class PushRepeats {
 
   Connection& connection_;
   const Options options_;
+  net::Backoff backoff_;
   absl::Status down_;  // the error of a server that could not be reached to repeat its push
+  TimePoint next_report_;
   TimePoint next_complaint_{};
 };
 

@@ -44,7 +44,7 @@ absl::Status ServerSteps::OnJoined(v1::Work work) {
   return Pull(job_.learnt().job.wire());
 }
 
-Step& ServerSteps::BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) {
+StepPushes& ServerSteps::BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position) {
   CAIRN_CHECK(gradients.size() == values_.current().size());
   job_.set_step(++step_);
   pushes_.Begin({.worker = job_.worker(),

@@ -45,7 +45,7 @@ class ServerSteps final : public StepExchange {
   absl::Status OnLearnt();
   // The worker has joined, and ps/0 has assigned `work`: pulls the values.
   absl::Status OnJoined(v1::Work work);
-  // Closes the streams of the current step.
+  // Closes the streams of the current step. Unless Step::Finish() was called, no server counts it.
   void Drop() { pushes_.Drop(); }
   // Makes waiting calls query JoinedJob::failure() again.
   void Wake() { pushes_.Wake(); }
@@ -66,7 +66,7 @@ class ServerSteps final : public StepExchange {
   // number of batches of its share of the data that the worker has finished, this one included; with dynamic
   // sharding, the number of the first example of the work item (PushBegin.position). Finish() reopens broken
   // streams and repeats their pushes until the step's time limit: StepPushes::Finish().
-  Step& BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0) override;
+  StepPushes& BeginStep(absl::Span<const float> gradients, int64_t examples, int64_t position = 0) override;
   // Servers take gradients from the host only: must not be called.
   Step& BeginStepOnDevice(absl::Span<float> gradients, absl::Span<float> mean, int64_t examples) override;
   // Waits for a work item, or for the end of the job, and pulls the current values. UNAVAILABLE, with what is

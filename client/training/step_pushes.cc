@@ -43,6 +43,7 @@ void StepPushes::Begin(const Input& step) {
   step_ = step;
   ended_ = false;
   unanswered_ = true;
+  repeats_.reset();
   base_versions_.assign(step.base_versions.begin(), step.base_versions.end());
   step_.base_versions = base_versions_;
   std::vector<std::unique_ptr<ServerSession>> broken;  // destroyed outside the lock
@@ -188,7 +189,7 @@ Unanswered StepPushes::FindUnanswered() const {
   return unanswered;
 }
 
-absl::StatusOr<Unanswered> StepPushes::AwaitAnswersOrFailure(TimePoint* next_report) {
+absl::StatusOr<Unanswered> StepPushes::AwaitAnswersOrFailure(TimePoint until, TimePoint* next_report) {
   MutexLock lock(mutex_);
   for (;;) {
     Unanswered unanswered = FindUnanswered();
@@ -205,26 +206,24 @@ absl::StatusOr<Unanswered> StepPushes::AwaitAnswersOrFailure(TimePoint* next_rep
       *next_report += PushRepeats::kLogEvery;
       connection_.Report(absl::StrCat(Name(), " waits for ", waits_for()));
     }
-    AwaitChange(unanswered.waiting[0], std::min(deadline_, *next_report));
+    if (now >= until) return unanswered;
+    AwaitChange(unanswered.waiting[0], std::min({deadline_, *next_report, until}));
   }
 }
 
 // Waits for all servers at once: a synchronous round closes when the push is on all of them, so the answer of
 // one may depend on the repeated push to another.
-absl::StatusOr<std::vector<v1::Done>> StepPushes::Await() {
-  PushRepeats repeats(connection_, {.task = options_.task,
-                                    .step = Name(),
-                                    .deadline = deadline_,
-                                    .limit = options_.step_timeout,
-                                    .failure = options_.failure});
-  CAIRN_RETURN_IF_ERROR(
-      repeats.Run([this](TimePoint* next_report) { return AwaitAnswersOrFailure(next_report); },
-                  [this](int server) { return Repeat(server); }));
-  std::vector<v1::Done> answers;
-  MutexLock lock(mutex_);
-  for (const Push& push : pushes_) answers.push_back(**push.done);
-  unanswered_ = false;
-  return answers;
+absl::StatusOr<bool> StepPushes::Await(TimePoint until) {
+  if (!repeats_.has_value()) {
+    repeats_.emplace(connection_, PushRepeats::Options{.task = options_.task,
+                                                       .step = Name(),
+                                                       .deadline = deadline_,
+                                                       .limit = options_.step_timeout,
+                                                       .failure = options_.failure});
+  }
+  return repeats_->Run(
+      until, [this, until](TimePoint* next_report) { return AwaitAnswersOrFailure(until, next_report); },
+      [this](int server) { return Repeat(server); });
 }
 
 absl::Status StepPushes::Repeat(int server) {
@@ -271,22 +270,33 @@ bool StepPushes::AwaitComing(int variable) {
 }
 
 absl::StatusOr<StepResult> StepPushes::Finish() {
+  CAIRN_ASSIGN_OR_RETURN(const std::optional<StepResult> result, FinishUntil(TimePoint::max()));
+  return *result;
+}
+
+absl::StatusOr<std::optional<StepResult>> StepPushes::FinishUntil(TimePoint until) {
   if (!std::exchange(ended_, true)) End();
-  auto result = Conclude();
-  if (!result.ok()) Drop();
-  return result;
+  absl::StatusOr<bool> answered = Await(until);
+  if (answered.ok() && !*answered) return std::nullopt;
+  absl::StatusOr<StepResult> result = answered.ok() ? Conclude() : Annotate(answered.status(), Context());
+  if (result.ok()) return *std::move(result);
+  Drop();
+  return result.status();
 }
 
 absl::StatusOr<StepResult> StepPushes::Conclude() {
-  const auto context = [this] { return absl::StrCat(Name(), " of ", options_.task); };
-  auto answers = Await();
-  if (!answers.ok()) return Annotate(answers.status(), context());
+  std::vector<v1::Done> answers;
+  {
+    MutexLock lock(mutex_);
+    for (const Push& push : pushes_) answers.push_back(**push.done);
+  }
+  unanswered_ = false;
   std::vector<bool> counted;
   for (int server = 0; server < connection_.num_servers(); ++server) {
-    const v1::Outcome outcome = (*answers)[static_cast<size_t>(server)].outcome();
+    const v1::Outcome outcome = answers[static_cast<size_t>(server)].outcome();
     if (outcome == v1::OUTCOME_REJECTED) {
       return absl::AbortedError(
-          absl::StrCat(context(), ": ", connection_.NameOf(server), " does not know this worker any more"));
+          absl::StrCat(Context(), ": ", connection_.NameOf(server), " does not know this worker any more"));
     }
     counted.push_back(outcome == v1::OUTCOME_ACCEPTED);
   }
@@ -294,7 +304,7 @@ absl::StatusOr<StepResult> StepPushes::Conclude() {
     MutexLock lock(mutex_);
     outgoing_->EndStep(counted);
   }
-  return options_.settle(*answers);
+  return options_.settle(answers);
 }
 
 void StepPushes::Drop() {

@@ -86,6 +86,9 @@ class StepPushes final : public Step {
   // been restarted or this worker has lost its lease. Otherwise the error of Options::failure or settle. After
   // an error the streams are closed.
   absl::StatusOr<StepResult> Finish() override ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Finish(), but may also return nullopt at about `until`: another call then goes on. While a server that
+  // failed is asked whether it is back, a call may take up to 10 s longer.
+  absl::StatusOr<std::optional<StepResult>> FinishUntil(TimePoint until) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether the values that AwaitComing() announced are those of the answers. Otherwise the values are
   // incomplete.
@@ -123,13 +126,16 @@ class StepPushes final : public Step {
   // All gradients have been announced: sends the rest, and the end of each push.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
   std::string Name() const { return absl::StrCat("step ", step_.number); }
+  std::string Context() const { return absl::StrCat(Name(), " of ", options_.task); }
 
   Unanswered FindUnanswered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // PushRepeats::Wait.
-  absl::StatusOr<Unanswered> AwaitAnswersOrFailure(TimePoint* next_report) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for the answers, [server], and repeats pushes.
-  absl::StatusOr<std::vector<v1::Done>> Await() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Unanswered> AwaitAnswersOrFailure(TimePoint until, TimePoint* next_report)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until `until` for the answers, and repeats pushes. Returns whether all servers have answered.
+  absl::StatusOr<bool> Await(TimePoint until) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Repeat(int server) ABSL_LOCKS_EXCLUDED(mutex_);
+  // All servers have answered.
   absl::StatusOr<StepResult> Conclude() ABSL_LOCKS_EXCLUDED(mutex_);
 
   Connection& connection_;
@@ -141,9 +147,10 @@ class StepPushes final : public Step {
   bool ended_ = true;        // End() has been called for the step
   bool unanswered_ = false;  // a server may still read step_.gradients in place
   std::vector<int64_t> base_versions_;
-  TimePoint deadline_;    // the deadline of the answers
-  int moves_at_end_ = 0;  // Connection::moves()
-  Arrivals arrivals_;     // outlives the sessions
+  TimePoint deadline_;                  // the deadline of the answers
+  std::optional<PushRepeats> repeats_;  // of the step, from its first wait for the answers on
+  int moves_at_end_ = 0;                // Connection::moves()
+  Arrivals arrivals_;                   // outlives the sessions
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -63,7 +63,10 @@ bool TrainingClient::CanReconnectAfter(const absl::Status& failure) const {
 absl::Status TrainingClient::AwaitEnd() {
   if (!job_.learnt().job.restorable()) return absl::OkStatus();
   const EndLimits limits = {.silence = SilenceLimit(job_.learnt().job), .unchanged = job_.step_timeout()};
-  return client::AwaitEnd(*connection_, job_.worker(), limits, [this] { return job_.interruption(); });
+  return client::AwaitEnd(*connection_, job_.worker(), limits, [this] {
+    if (connection_->stopped()) return absl::CancelledError("stopped");
+    return job_.interruption();
+  });
 }
 
 }  // namespace cairn::client

@@ -68,6 +68,8 @@ class Connection {
   // Whether the job has backups.
   bool replicated() const { return replicated_; }
   const ConnectionOptions& options() const { return options_; }
+  // Polls ConnectionOptions::stop. To be called by a thread that waits.
+  bool stopped() const { return options_.stop && options_.stop(); }
 
   // Returns the current state of a server. ABORTED if the process is not the one reached before: it was
   // restarted and has lost its variables. If the server is unreachable and has a backup that is in sync, the
@@ -111,7 +113,6 @@ class Connection {
   Connection(std::vector<std::unique_ptr<ServerStub>> stubs, ConnectionOptions options);
   Shard& shard(int server) { return shards_[static_cast<size_t>(server)]; }
   const Shard& shard(int server) const { return shards_[static_cast<size_t>(server)]; }
-  bool stopped() const { return options_.stop && options_.stop(); }
   absl::StatusOr<v1::ConnectResponse> Handshake(int server, bool away, const ShardSearch::Known& known,
                                                 Timeout timeout) ABSL_LOCKS_EXCLUDED(mutex_);
   ShardSearch::Known KnownOf(int server) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -27,7 +27,8 @@ class PushRepeatsTest : public testing::Test {
   // Runs with a wait that finds the elements of `found` one after the other, and then that all have answered.
   absl::Status Run(PushRepeats repeats, std::vector<Unanswered> found, const absl::Status& repeated = {}) {
     size_t next = 0;
-    return repeats.Run(
+    const absl::StatusOr<bool> answered = repeats.Run(
+        TimePoint::max(),
         [&](TimePoint*) -> absl::StatusOr<Unanswered> {
           return next < found.size() ? found[next++] : Unanswered();
         },
@@ -35,6 +36,8 @@ class PushRepeatsTest : public testing::Test {
           repeated_.push_back(server);
           return repeated;
         });
+    EXPECT_TRUE(!answered.ok() || *answered);
+    return answered.status();
   }
   static Unanswered Broken(int server) {
     return {.failed = {server}, .failure = absl::UnavailableError("the stream broke")};
@@ -80,6 +83,25 @@ TEST_F(PushRepeatsTest, AfterTheDeadlineTheServerThatIsDownIsNamed) {
       Run(Repeats(std::chrono::milliseconds(100)), found, absl::UnavailableError("Connection refused"));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ps/1 at host1:2222 is down or unreachable"));
+}
+
+TEST_F(PushRepeatsTest, AWaitThatEndsEarlyGoesOnWithTheNextCall) {
+  PushRepeats repeats = Repeats();
+  Unanswered found = {.waiting = {1}};
+  const auto run = [&] {
+    return repeats.Run(
+        std::chrono::steady_clock::now(), [&](TimePoint*) -> absl::StatusOr<Unanswered> { return found; },
+        [&](int server) {
+          repeated_.push_back(server);
+          return absl::OkStatus();
+        });
+  };
+  EXPECT_FALSE(*run());
+  found = Broken(1);
+  EXPECT_FALSE(*run()) << "the time is over once the push has been repeated";
+  EXPECT_THAT(repeated_, ElementsAre(1));
+  found = {};
+  EXPECT_TRUE(*run());
 }
 
 TEST_F(PushRepeatsTest, ARepeatThatIsRefusedEndsTheStep) {
