@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
+#include "worker/checkpoint/run_proto.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/export/weights.h"
 #include "worker/inputs/initial_values.h"
@@ -58,49 +57,6 @@ int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
   return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
 }
 
-RunState RunOf(const client::Snapshot& snapshot, const std::string& mode) {
-  const v1::Job& job = snapshot.job;
-  const v1::Progress& progress = snapshot.progress;
-  RunState run;
-  run.global_step = progress.version();
-  run.mode = mode;
-  run.run_id = job.run_id();
-  run.model_sha256 = job.model_sha256();
-  run.optimizer = job.optimizer().name();
-  run.hyperparameters = {job.optimizer().hyperparameters().begin(), job.optimizer().hyperparameters().end()};
-  run.slots = snapshot.slots;
-  if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
-  run.seed = job.seed();
-  run.batch_size = job.batch_size();
-  run.num_workers = job.workers_size();
-  run.final_version = job.final_version() == 0 ? 0 : job.final_version() + progress.version_offset();
-  run.epochs = job.epochs();
-  if (job.training_set().examples() > 0) run.num_examples = job.training_set().examples();
-  run.version_offset = progress.version_offset();
-  run.positions = {progress.positions().begin(), progress.positions().end()};
-  if (progress.has_data()) {
-    const v1::DataPosition& data = progress.data();
-    run.data = DataState{.num_examples = data.num_examples(),
-                         .next = data.next(),
-                         .open = {},
-                         .missed = data.missed(),
-                         .repeated = data.repeated()};
-    for (const v1::DataPosition::Run& open : data.open()) {
-      run.data->open.insert(run.data->open.end(), {open.begin(), open.count()});
-    }
-  }
-  run.examples = progress.counters().examples();
-  run.accepted = progress.counters().accepted();
-  run.stale = progress.counters().stale();
-  run.duplicate = progress.counters().duplicate();
-  run.rejected = progress.counters().rejected();
-  run.staleness_max = progress.counters().staleness_max();
-  run.staleness_histogram = {progress.counters().staleness_histogram().begin(),
-                             progress.counters().staleness_histogram().end()};
-  run.saved_at = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
-  return run;
-}
-
 // Checks that the initial values can be read, so that the job does not fail later.
 absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& model) {
   const std::string source = InitialValuesSource(options);
@@ -128,18 +84,12 @@ Snapshots::Snapshots(const Args& args)
       metrics_(args.metrics),
       trace_(args.trace),
       variables_(VariablesOf(model_)),
-      marked_at_(clock_.Now()) {
-  if (!options_.train_dir.empty()) thread_ = Thread("snapshots", [this] { Run(); });
+      taken_at_(clock_.Now()) {
+  if (options_.train_dir.empty()) return;
+  saver_.emplace([this](const client::TakenSnapshot& taken) { return Save(taken); });
 }
 
-Snapshots::~Snapshots() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.NotifyAll();
-  }
-  thread_.Join();
-}
+Snapshots::~Snapshots() = default;
 
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const Args& args) {
   const TrainOptions& options = args.options;
@@ -239,39 +189,8 @@ absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
 }
 
 v1::Progress Snapshots::ProgressOf(const Checkpoint& checkpoint) const {
-  const RunState& run = checkpoint.run();
-  v1::Progress progress;
-  progress.set_version(run.global_step);
-  // Keeps the learning rate that the run had reached, unless this job requests another rate or a schedule.
-  const auto& now = job_.optimizer();
-  const auto rate = now.hyperparameters().find("learning_rate");
-  const auto before = run.hyperparameters.find("learning_rate");
-  const bool same_rate = rate != now.hyperparameters().end() && before != run.hyperparameters.end() &&
-                         rate->second == before->second;
-  if (run.learning_rate.has_value() && same_rate && !now.has_learning_rate_schedule()) {
-    progress.set_learning_rate(*run.learning_rate);
-  }
-  if (run.data.has_value()) {
-    v1::DataPosition& data = *progress.mutable_data();
-    data.set_num_examples(run.data->num_examples);
-    data.set_next(run.data->next);
-    data.set_missed(run.data->missed);
-    data.set_repeated(run.data->repeated);
-    for (size_t i = 0; i + 1 < run.data->open.size(); i += 2) {
-      v1::DataPosition::Run& open = *data.add_open();
-      open.set_begin(run.data->open[i]);
-      open.set_count(run.data->open[i + 1]);
-    }
-  }
-  SetPosition(run, progress);
-  v1::Counters& counters = *progress.mutable_counters();
-  counters.set_examples(run.examples);
-  counters.set_accepted(run.accepted);
-  counters.set_stale(run.stale);
-  counters.set_duplicate(run.duplicate);
-  counters.set_rejected(run.rejected);
-  counters.set_staleness_max(run.staleness_max);
-  counters.mutable_staleness_histogram()->Add(run.staleness_histogram.begin(), run.staleness_histogram.end());
+  v1::Progress progress = worker::ProgressOf(checkpoint.run(), job_.optimizer());
+  SetPosition(checkpoint.run(), progress);
   return progress;
 }
 
@@ -281,6 +200,7 @@ void Snapshots::SetPosition(const RunState& run, v1::Progress& progress) const {
   const bool by_steps = options_.train_steps > 0;  // --train_steps counts versions, however long an epoch is
   progress.set_version_offset(by_steps ? 0 : run.version_offset.value_or(0));
   const std::optional<Epochs> before = EpochsBefore(run);
+  progress.clear_positions();
   if (!before.has_value()) {
     progress.mutable_positions()->Resize(workers, all / workers);
     if (run.positions.size() == static_cast<size_t>(workers)) {
@@ -344,7 +264,7 @@ bool Snapshots::Due(int64_t version) const {
     return true;
   }
   return options_.save_secs > 0 &&
-         clock_.Now() - marked_at_ >= std::chrono::duration<double>(options_.save_secs);
+         clock_.Now() - taken_at_ >= std::chrono::duration<double>(options_.save_secs);
 }
 
 void Snapshots::CountFrom(int64_t version) {
@@ -352,73 +272,34 @@ void Snapshots::CountFrom(int64_t version) {
 }
 
 void Snapshots::AfterStep(client::JobControl& control, int64_t version) {
-  if (!Due(version)) return;
-  {
-    MutexLock lock(mutex_);
-    if (work_.has_value()) return;
+  if (!Due(version) || saver_->busy()) return;
+  taken_at_ = clock_.Now();
+  const absl::Status status = saver_->Take(control);
+  if (status.ok()) {
+    counted_version_ = newest_version();
+  } else {
+    LogWarning(status.message());
   }
-  if (const absl::Status status = Mark(control); !status.ok()) LogWarning(status.message());
-}
-
-absl::Status Snapshots::Mark(client::JobControl& control) {
-  marked_at_ = clock_.Now();
-  CAIRN_ASSIGN_OR_RETURN(client::TakenSnapshot taken, control.TakeSnapshot());
-  counted_version_ = taken.version;
-  newest_version_ = taken.version;
-  MutexLock lock(mutex_);
-  work_ = std::move(taken);
-  changed_.NotifyAll();
-  return absl::OkStatus();
 }
 
 absl::Status Snapshots::SaveNow(client::JobControl& control, int64_t version, Duration limit) {
-  if (options_.train_dir.empty()) return absl::OkStatus();
-  const TimePoint deadline = std::chrono::steady_clock::now() + limit;
-  const auto wait = [&]() -> absl::Status {
-    MutexLock lock(mutex_);
-    while (work_.has_value()) {
-      if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
-        return absl::DeadlineExceededError(
-            absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
-      }
-    }
-    return last_;
-  };
-  const absl::Status before = wait();
-  if (absl::IsDeadlineExceeded(before)) return before;
-  if (before.ok() && version == newest_version_) return absl::OkStatus();
-  for (;;) {
-    absl::Status status = Mark(control);
-    if (status.ok()) status = wait();
-    if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
-    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
-  }
-}
-
-void Snapshots::Run() {
-  for (;;) {
-    const client::TakenSnapshot* work = nullptr;
-    {
-      MutexLock lock(mutex_);
-      while (!stopping_ && !work_.has_value()) {
-        changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
-      }
-      if (stopping_) return;
-      work = &*work_;  // stays unchanged until it is reset below
-    }
-    absl::Status status = Save(*work);
-    if (metrics_ != nullptr) metrics_->OnCheckpoint(work->version, status.ok());
-    if (!status.ok()) {
-      LogWarning("the snapshot of step ", work->version, " was not written: ", status.message());
-    }
-    MutexLock lock(mutex_);
-    last_ = std::move(status);
-    work_.reset();
-    changed_.NotifyAll();
-  }
+  if (!saver_.has_value()) return absl::OkStatus();
+  taken_at_ = clock_.Now();
+  const absl::Status status = saver_->TakeAndWait(control, version, limit);
+  if (newest_version() >= 0) counted_version_ = newest_version();
+  return status;
 }
 
 absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
+  absl::Status status = Write(taken);
+  if (metrics_ != nullptr) metrics_->OnCheckpoint(taken.version, status.ok());
+  if (!status.ok()) {
+    LogWarning("the snapshot of step ", taken.version, " was not written: ", status.message());
+  }
+  return status;
+}
+
+absl::Status Snapshots::Write(const client::TakenSnapshot& taken) const {
   const TraceSpan::What what = {.step = taken.version};
   const TraceSpan save(trace_, TraceLane::kSnapshot, "save", what);
   TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
@@ -432,8 +313,12 @@ absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
   }
   CAIRN_ASSIGN_OR_RETURN(
       const std::string directory,
-      WriteCheckpoint(options_.train_dir, RunOf(snapshot, options_.mode), model_.canonical_json(), servers,
-                      {.max_to_keep = options_.max_to_keep}));
+      WriteCheckpoint(options_.train_dir,
+                      RunStateOf({.job = snapshot.job,
+                                  .progress = snapshot.progress,
+                                  .slots = snapshot.slots,
+                                  .mode = options_.mode}),
+                      model_.canonical_json(), servers, {.max_to_keep = options_.max_to_keep}));
   LogInfo("saved ", directory);
   return absl::OkStatus();
 }

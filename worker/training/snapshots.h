@@ -16,11 +16,10 @@
 #include "absl/types/span.h"
 #include "client/job_setup.h"
 #include "client/training/job_control.h"
+#include "client/training/snapshot_saver.h"
 #include "common/core/clock.h"
-#include "common/core/mutex.h"
 #include "common/net/cluster/placement.h"
 #include "common/system/fault_points.h"
-#include "common/system/thread.h"
 #include "common/trace/trace.h"
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -67,7 +66,7 @@ class Snapshots final : public client::StateSource {
   // it is on the disk. OK without --train_dir.
   absl::Status SaveNow(client::JobControl& control, int64_t version, Duration limit);
   // The version of the newest snapshot; -1: none.
-  int64_t newest_version() const { return newest_version_; }
+  int64_t newest_version() const { return saver_.has_value() ? saver_->newest_version() : -1; }
 
  private:
   explicit Snapshots(const Args& args);
@@ -85,9 +84,9 @@ class Snapshots final : public client::StateSource {
   // Sets the position in `progress` to the checkpoint's position, converted to this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
   bool Due(int64_t version) const;
-  absl::Status Mark(client::JobControl& control) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Run();
+  // The saver's thread: reads the snapshot and writes a checkpoint, and logs and counts the result.
   absl::Status Save(const client::TakenSnapshot& taken) const;
+  absl::Status Write(const client::TakenSnapshot& taken) const;
 
   const TrainOptions& options_;
   const nn::Model& model_;
@@ -101,16 +100,9 @@ class Snapshots final : public client::StateSource {
 
   // Used only by the trainer's thread.
   std::optional<Checkpoint> found_;
-  int64_t counted_version_ = -1;  // --save_steps and --save_secs count from here
-  int64_t newest_version_ = -1;
-  TimePoint marked_at_;
-
-  mutable Mutex mutex_;
-  CondVar changed_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<client::TakenSnapshot> work_ ABSL_GUARDED_BY(mutex_);  // the snapshot being read and written
-  absl::Status last_ ABSL_GUARDED_BY(mutex_);                          // result of the previous snapshot
-  Thread thread_;  // last, so that it starts after everything above exists
+  int64_t counted_version_ = -1;                // --save_steps and --save_secs count from here
+  TimePoint taken_at_;                          // when the newest snapshot was taken
+  std::optional<client::SnapshotSaver> saver_;  // with --train_dir; last, because its thread uses the rest
 };
 
 }  // namespace cairn::worker

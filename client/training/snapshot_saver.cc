@@ -1,0 +1,79 @@
+#include "client/training/snapshot_saver.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+
+namespace cairn::client {
+
+SnapshotSaver::SnapshotSaver(Save save) : save_(std::move(save)), thread_("snapshots", [this] { Run(); }) {}
+
+SnapshotSaver::~SnapshotSaver() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+bool SnapshotSaver::busy() const {
+  MutexLock lock(mutex_);
+  return work_.has_value();
+}
+
+absl::Status SnapshotSaver::Take(JobControl& control) {
+  CAIRN_ASSIGN_OR_RETURN(TakenSnapshot taken, control.TakeSnapshot());
+  newest_version_ = taken.version;
+  MutexLock lock(mutex_);
+  work_ = std::move(taken);
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
+  MutexLock lock(mutex_);
+  while (work_.has_value()) {
+    if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
+    }
+  }
+  return last_;
+}
+
+absl::Status SnapshotSaver::TakeAndWait(JobControl& control, int64_t version, Duration limit) {
+  const TimePoint deadline = std::chrono::steady_clock::now() + limit;
+  const absl::Status before = AwaitSaved(deadline);
+  if (absl::IsDeadlineExceeded(before)) return before;
+  if (before.ok() && version == newest_version_) return absl::OkStatus();
+  for (;;) {
+    absl::Status status = Take(control);
+    if (status.ok()) status = AwaitSaved(deadline);
+    if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
+    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
+  }
+}
+
+void SnapshotSaver::Run() {
+  for (;;) {
+    const TakenSnapshot* work = nullptr;
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && !work_.has_value()) {
+        changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
+      }
+      if (stopping_) return;
+      work = &*work_;  // stays unchanged until it is reset below
+    }
+    absl::Status status = save_(*work);
+    MutexLock lock(mutex_);
+    last_ = std::move(status);
+    work_.reset();
+    changed_.NotifyAll();
+  }
+}
+
+}  // namespace cairn::client

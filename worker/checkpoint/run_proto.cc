@@ -1,0 +1,85 @@
+#include "worker/checkpoint/run_proto.h"
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace cairn::worker {
+
+RunState RunStateOf(const RunDescription& description) {
+  const v1::Job& job = description.job;
+  const v1::Progress& progress = description.progress;
+  RunState run;
+  run.global_step = progress.version();
+  run.mode = description.mode;
+  run.run_id = job.run_id();
+  run.model_sha256 = job.model_sha256();
+  run.optimizer = job.optimizer().name();
+  run.hyperparameters = {job.optimizer().hyperparameters().begin(), job.optimizer().hyperparameters().end()};
+  run.slots = description.slots;
+  if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
+  run.seed = job.seed();
+  run.batch_size = job.batch_size();
+  run.num_workers = job.workers_size();
+  run.final_version = job.final_version() == 0 ? 0 : job.final_version() + progress.version_offset();
+  run.epochs = job.epochs();
+  if (job.training_set().examples() > 0) run.num_examples = job.training_set().examples();
+  run.version_offset = progress.version_offset();
+  run.positions = {progress.positions().begin(), progress.positions().end()};
+  if (progress.has_data()) {
+    const v1::DataPosition& data = progress.data();
+    run.data = DataState{.num_examples = data.num_examples(),
+                         .next = data.next(),
+                         .open = {},
+                         .missed = data.missed(),
+                         .repeated = data.repeated()};
+    for (const v1::DataPosition::Run& open : data.open()) {
+      run.data->open.insert(run.data->open.end(), {open.begin(), open.count()});
+    }
+  }
+  run.examples = progress.counters().examples();
+  run.accepted = progress.counters().accepted();
+  run.stale = progress.counters().stale();
+  run.duplicate = progress.counters().duplicate();
+  run.rejected = progress.counters().rejected();
+  run.staleness_max = progress.counters().staleness_max();
+  run.staleness_histogram = {progress.counters().staleness_histogram().begin(),
+                             progress.counters().staleness_histogram().end()};
+  run.saved_at = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  return run;
+}
+
+v1::Progress ProgressOf(const RunState& run, const v1::OptimizerConfig& optimizer) {
+  v1::Progress progress;
+  progress.set_version(run.global_step);
+  const auto rate = optimizer.hyperparameters().find("learning_rate");
+  const auto before = run.hyperparameters.find("learning_rate");
+  const bool same_rate = rate != optimizer.hyperparameters().end() && before != run.hyperparameters.end() &&
+                         rate->second == before->second;
+  if (run.learning_rate.has_value() && same_rate && !optimizer.has_learning_rate_schedule()) {
+    progress.set_learning_rate(*run.learning_rate);
+  }
+  if (run.data.has_value()) {
+    v1::DataPosition& data = *progress.mutable_data();
+    data.set_num_examples(run.data->num_examples);
+    data.set_next(run.data->next);
+    data.set_missed(run.data->missed);
+    data.set_repeated(run.data->repeated);
+    for (size_t i = 0; i + 1 < run.data->open.size(); i += 2) {
+      v1::DataPosition::Run& open = *data.add_open();
+      open.set_begin(run.data->open[i]);
+      open.set_count(run.data->open[i + 1]);
+    }
+  }
+  progress.mutable_positions()->Add(run.positions.begin(), run.positions.end());
+  v1::Counters& counters = *progress.mutable_counters();
+  counters.set_examples(run.examples);
+  counters.set_accepted(run.accepted);
+  counters.set_stale(run.stale);
+  counters.set_duplicate(run.duplicate);
+  counters.set_rejected(run.rejected);
+  counters.set_staleness_max(run.staleness_max);
+  counters.mutable_staleness_histogram()->Add(run.staleness_histogram.begin(), run.staleness_histogram.end());
+  return progress;
+}
+
+}  // namespace cairn::worker
