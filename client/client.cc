@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::vector<std::unique_
                                                         ConnectionOptions options) {
   if (servers.empty()) return absl::InvalidArgumentError("no parameter server to connect to");
   CAIRN_ASSIGN_OR_RETURN(auto connection, Connection::Open(std::move(servers), std::move(options)));
-  return std::unique_ptr<Client>(new Client(std::move(connection)));
+  return Over(std::move(connection));
 }
 
 absl::StatusOr<std::vector<ListedVariable>> Client::List() {

@@ -1,4 +1,4 @@
-// The public client library: named variables on parameter servers.
+// A client of named variables on parameter servers.
 //
 //   auto client = cairn::client::Client::Connect({"ps0:2222", "ps1:2222"});
 //   client->Create("a", Shape({}), {3.0f});
@@ -44,6 +44,11 @@ class Client {
   // Connects over any transport.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::vector<std::unique_ptr<ServerStub>> servers,
                                                          ConnectionOptions options = {});
+
+  // Uses an open connection.
+  static std::unique_ptr<Client> Over(std::unique_ptr<Connection> connection) {
+    return std::unique_ptr<Client>(new Client(std::move(connection)));
+  }
 
   // All variables on the servers, sorted by name.
   absl::StatusOr<std::vector<ListedVariable>> List();

@@ -1,10 +1,9 @@
-# Installation and packages: the programs with man pages and completions (component cairn), the client library for
-# find_package(Cairn) (libcairn-dev), and the CUDA backend if it was built (cairn-cuda).
-include(GNUInstallDirs)
+# Installation and packages: the programs with man pages and completions (component cairn), the C++ library (libcairn),
+# what find_package(Cairn) needs (libcairn-dev), and the CUDA backend if it was built (cairn-cuda).
 include(CMakePackageConfigHelpers)
 # An installation must not require that all tests have been built.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
-set(cairn_components cairn libcairn-dev)
+set(cairn_components cairn libcairn libcairn-dev)
 set(cairn_programs cairn cairn-ps cairn-worker)
 
 # --- cairn ---
@@ -37,27 +36,12 @@ install(DIRECTORY ${CMAKE_BINARY_DIR}/share/bash-completion DESTINATION ${CMAKE_
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/cairn COMPONENT cairn)
 install(DIRECTORY deploy/examples DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/cairn COMPONENT cairn)
 
-# --- libcairn-dev ---
+# --- libcairn, libcairn-dev ---
 
-set(cairn_libraries cairn_core cairn_proto cairn_net cairn_monitor cairn_client)
-foreach(library ${cairn_libraries})
-  string(REPLACE "cairn_" "" name ${library})
-  set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
-  # Includes are relative to the root of the source tree.
-  target_include_directories(${library} PUBLIC "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/cairn>")
-  target_compile_features(${library} INTERFACE cxx_std_20)
-endforeach()
-install(TARGETS ${cairn_libraries} EXPORT CairnTargets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libcairn-dev)
-foreach(folder common client)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cairn COMPONENT libcairn-dev
-    FILES_MATCHING PATTERN "*.h")
-endforeach()
-foreach(package cairn grpc)
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/proto/${package} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cairn
-    COMPONENT libcairn-dev FILES_MATCHING PATTERN "*.pb.h")
-endforeach()
-install(DIRECTORY proto/cairn DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/cairn/proto COMPONENT libcairn-dev)
+install(TARGETS cairn_shared EXPORT CairnTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libcairn NAMELINK_COMPONENT libcairn-dev)
+install(DIRECTORY include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT libcairn-dev
+  FILES_MATCHING PATTERN "*.h")
 
 set(cairn_cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Cairn)
 install(EXPORT CairnTargets NAMESPACE Cairn:: DESTINATION ${cairn_cmake_folder} COMPONENT libcairn-dev)
@@ -93,11 +77,14 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_CAIRN_PACKAGE_NAME cairn)
 set(CPACK_DEBIAN_CAIRN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_CAIRN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_LIBCAIRN_PACKAGE_NAME libcairn${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(CPACK_DEBIAN_LIBCAIRN_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBCAIRN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_LIBCAIRN_DESCRIPTION "C++ library of Cairn's parameter servers")
 set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_NAME libcairn-dev)
 set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_DEPENDS
-  "libgrpc++-dev, libprotobuf-dev, libabsl-dev, libspdlog-dev, libssl-dev, libmicrohttpd-dev")
-set(CPACK_DEBIAN_LIBCAIRN-DEV_DESCRIPTION "Client library of Cairn's parameter servers, for find_package(Cairn)")
+set(CPACK_DEBIAN_LIBCAIRN-DEV_PACKAGE_DEPENDS "${CPACK_DEBIAN_LIBCAIRN_PACKAGE_NAME} (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_LIBCAIRN-DEV_DESCRIPTION "Headers of Cairn's C++ library, for find_package(Cairn)")
 # NVIDIA's libraries are not package dependencies; `cairn devices` names a missing one. NCCL is optional.
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_NAME cairn-cuda)
 set(CPACK_DEBIAN_CAIRN-CUDA_PACKAGE_SECTION science)

@@ -56,6 +56,7 @@ class TrainingClient final : public Membership {
   ServerControl& control() { return control_; }
   Exchange exchange() { return {.membership = *this, .steps = steps_, .control = control_}; }
   Connection& connection() { return *connection_; }
+  int worker() const { return job_.worker(); }  // its number in the job
 
   // For the chief: creates the variables on the servers, unless they are ready. If some servers have lost
   // their variables, or if all servers have lost them since this client was last a member, all servers are

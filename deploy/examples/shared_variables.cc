@@ -1,5 +1,4 @@
-// Two variables on a parameter server, shared by several programs: the smallest example of Cairn's client
-// library.
+// Two variables on a parameter server, shared by several programs: the smallest example of Cairn's C++ library.
 //
 //   cairn-ps --ps_hosts localhost:2222 --job_name ps --task_index 0 &
 //   shared_variables localhost:2222            prints "a * b = 12"
@@ -10,34 +9,35 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-#include "common/core/status.h"
+#include "cairn/variables.h"
 
 namespace {
 
-using cairn::Shape;
-using cairn::client::Client;
+using cairn::Status;
+using cairn::Variables;
 
-absl::Status CreateUnlessThere(Client& client, const std::string& name, float value) {
-  const absl::Status status = client.Create(name, Shape({}), {value});
-  return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
+Status CreateUnlessThere(Variables& variables, const std::string& name, float value) {
+  const Status status = variables.Create(name, {}, {&value, 1});
+  return status.code() == cairn::StatusCode::kAlreadyExists ? Status() : status;
 }
 
-absl::Status Run(const std::string& server, const std::string& name, float value) {
-  CAIRN_ASSIGN_OR_RETURN(
-      auto client,
-      Client::Connect({server}, {.task = "shared_variables", .connect_timeout = std::chrono::seconds(10)}));
-  CAIRN_RETURN_IF_ERROR(CreateUnlessThere(*client, "a", 3.0f));
-  CAIRN_RETURN_IF_ERROR(CreateUnlessThere(*client, "b", 4.0f));
-  if (!name.empty()) CAIRN_RETURN_IF_ERROR(client->Write(name, {value}));
+Status Run(const std::string& server, const std::string& name, float value) {
+  std::unique_ptr<Variables> variables;
+  Status status =
+      Variables::Open({.servers = {server}, .connect_timeout = std::chrono::seconds(10)}, &variables);
+  if (status.ok()) status = CreateUnlessThere(*variables, "a", 3.0f);
+  if (status.ok()) status = CreateUnlessThere(*variables, "b", 4.0f);
+  if (status.ok() && !name.empty()) status = variables->Write(name, {&value, 1});
 
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<float> a, client->Read("a"));
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<float> b, client->Read("b"));
-  std::printf("a * b = %g\n", a[0] * b[0]);
-  return absl::OkStatus();
+  std::vector<float> a, b;
+  if (status.ok()) status = variables->Read("a", &a);
+  if (status.ok()) status = variables->Read("b", &b);
+  if (status.ok()) std::printf("a * b = %g\n", a[0] * b[0]);
+  return status;
 }
 
 }  // namespace
@@ -45,10 +45,10 @@ absl::Status Run(const std::string& server, const std::string& name, float value
 int main(int argc, char** argv) {
   if (argc != 2 && argc != 4) {
     std::fprintf(stderr, "usage: shared_variables HOST:PORT [NAME VALUE]\n");
-    return static_cast<int>(cairn::ExitCode::kUsage);
+    return 2;
   }
-  const absl::Status status =
+  const Status status =
       argc == 4 ? Run(argv[1], argv[2], std::strtof(argv[3], nullptr)) : Run(argv[1], "", 0);
-  if (!status.ok()) std::fprintf(stderr, "shared_variables: %s\n", std::string(status.message()).c_str());
-  return static_cast<int>(cairn::ExitCodeOf(status));
+  if (!status.ok()) std::fprintf(stderr, "shared_variables: %s\n", status.message().c_str());
+  return status.ok() ? 0 : 1;
 }

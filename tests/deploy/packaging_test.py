@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installation: programs with man pages and completions, the client library in another project, .deb packages.
+"""Installation: programs with man pages and completions, the C++ library in another project, .deb packages.
 
     CAIRN_BUILD_DIR=build/release python3 tests/deploy/packaging_test.py
 
@@ -24,6 +24,7 @@ from harness import IntegrationTest, reserve_port  # noqa: E402
 
 SKIPPED = 77
 PROGRAMS = ("cairn", "cairn-ps", "cairn-worker")
+LINEAR_MODEL = "kernel 1.00 2.00 -3.00, bias 0.50\n"
 VERSION = re.search(r"project\(cairn VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text()).group(1)
 
 
@@ -40,7 +41,7 @@ class PackagingTest(IntegrationTest):
     def setUpClass(cls):
         cls.root = pathlib.Path(tempfile.mkdtemp(prefix="cairn-install-"))
         cls.addClassCleanup(shutil.rmtree, cls.root)
-        for component in ("cairn", "libcairn-dev"):
+        for component in ("cairn", "libcairn", "libcairn-dev"):
             call("cmake", "--install", BUILD, "--prefix", cls.root, "--component", component)
 
     def completed(self, program, line):
@@ -85,38 +86,67 @@ class PackagingTest(IntegrationTest):
             if shutil.which("zsh"):
                 call("zsh", "-n", function)
 
-    def test_another_project_builds_and_runs_with_the_client_library(self):
+    def test_another_project_builds_and_runs_with_the_library(self):
         for file in (self.root / "lib/cmake/Cairn").iterdir():
             for folder in (SOURCE, BUILD):
                 self.assertNotIn(str(folder), file.read_text(), file)
         build = self.directory / "build"
         call("cmake", "-S", SOURCE / "tests/deploy/consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={self.root}",
-             f"-DEXAMPLE={SOURCE}/deploy/examples/shared_variables.cc", cwd=self.directory)
+             f"-DEXAMPLES={SOURCE}/deploy/examples", cwd=self.directory)
         call("cmake", "--build", build, seconds=300)
-        port = reserve_port(self)
-        server = self.start(self.root / "bin/cairn-ps", "--ps_hosts", f"127.0.0.1:{port}", "--job_name=ps",
-                            "--task_index=0", "--reuse_port")
-        self.assertEqual(call(build / "consumer", f"127.0.0.1:{port}", "a", "10"), "a * b = 40\n", server.story())
+        servers = [f"127.0.0.1:{reserve_port(self)}" for _ in range(2)]
+        for index in (0, 1):
+            self.start(self.root / "bin/cairn-ps", "--ps_hosts", ",".join(servers), "--job_name=ps",
+                       f"--task_index={index}", "--reuse_port")
+        self.assertEqual(call(build / "linear_model", ",".join(servers), "0", "1"), LINEAR_MODEL)
+        self.assertEqual(call(build / "shared_variables", self.new_server(), "a", "10"), "a * b = 40\n")
+
+    def new_server(self):
+        address = f"127.0.0.1:{reserve_port(self)}"
+        self.start(self.root / "bin/cairn-ps", "--ps_hosts", address, "--job_name=ps", "--task_index=0", "--reuse_port")
+        return address
+
+    def test_headers_include_only_each_other_and_the_standard_library(self):
+        headers = sorted((self.root / "include").rglob("*"))
+        self.assertEqual({str(path.relative_to(self.root / "include")) for path in headers if path.is_file()},
+                         {f"cairn/{path.name}" for path in (SOURCE / "include/cairn").iterdir()})
+        for header in headers:
+            if header.is_file():
+                for included in re.findall(r'^#include ["<](.*)[">]', header.read_text(), re.MULTILINE):
+                    self.assertRegex(included, r"^(cairn/[a-z_]+\.h|[a-z_]+)$", header)
+
+    def test_the_library_exports_only_documented_classes(self):
+        classes = set()
+        for header in (SOURCE / "include/cairn").iterdir():
+            classes |= set(re.findall(r"^class CAIRN_EXPORT (?:\[\[nodiscard\]\] )?(\w+)", header.read_text(), re.MULTILINE))
+        self.assertEqual(classes, {"Buffer", "Session", "Status", "Variables"})
+        exported = call("nm", "-D", "--defined-only", "-C", self.root / "lib/libcairn.so").splitlines()
+        names = [line.split(maxsplit=2)[2] for line in exported]
+        self.assertIn("cairn::Session::Run(std::function<cairn::Status (cairn::Session&)> const&)", names)
+        for name in names:
+            self.assertRegex(name, rf"^cairn::({'|'.join(classes)})::[~\w]+(\[abi:cxx11\])?\(.*\)( const)?$")
 
     def test_debian_packages_have_their_files_and_dependencies(self):
         call("cpack", "-G", "DEB", "-B", self.directory, cwd=BUILD, seconds=300)
         packages = {path.name.split("_")[0]: path for path in self.directory.glob("*.deb")}
-        self.assertEqual(set(packages) - {"cairn-cuda"}, {"cairn", "libcairn-dev"})
+        library = f"libcairn{'.'.join(VERSION.split('.')[:2])}"
+        self.assertEqual(set(packages) - {"cairn-cuda"}, {"cairn", library, "libcairn-dev"})
         listed = {name: {line.split()[5].removeprefix(".") for line in call("dpkg-deb", "-c", path).splitlines()}
                   for name, path in packages.items()}
         for file in ["/usr/bin/cairn-ps", "/usr/share/man/man1/cairn.1.gz", "/usr/share/doc/cairn/copyright",
                      "/usr/share/bash-completion/completions/cairn", "/usr/share/doc/cairn/examples/mnist_cnn.json"]:
             self.assertIn(file, listed["cairn"])
-        for file in ["/usr/include/cairn/client/client.h", "/usr/include/cairn/cairn/v1/job.pb.h",
-                     "/usr/lib/libcairn_client.a", "/usr/lib/cmake/Cairn/CairnConfig.cmake"]:
+        for file in ["/usr/include/cairn/session.h", "/usr/lib/libcairn.so", "/usr/lib/cmake/Cairn/CairnConfig.cmake"]:
             self.assertIn(file, listed["libcairn-dev"])
+        self.assertIn(f"/usr/lib/libcairn.so.{VERSION}", listed[library])
         shared = {file for file in listed["cairn"] & listed["libcairn-dev"] if not file.endswith("/")}
         self.assertEqual(shared, set())
         field = lambda name, what: call("dpkg-deb", "-f", packages[name], what).strip()  # noqa: E731
         for name in packages:
             self.assertEqual(field(name, "Version"), VERSION)
         self.assertRegex(field("cairn", "Depends"), r"libgrpc\+\+1")  # found by what the programs load
-        self.assertIn("libgrpc++-dev", field("libcairn-dev", "Depends"))
+        self.assertRegex(field(library, "Depends"), r"libgrpc\+\+1")
+        self.assertEqual(field("libcairn-dev", "Depends"), f"{library} (= {VERSION})")
 
 
 if __name__ == "__main__":

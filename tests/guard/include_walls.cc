@@ -60,14 +60,17 @@ const std::vector<Room>& Rooms() {
        {"common", "proto", "kernels", "client", "optim", "worker/peer", "worker/allreduce"},
        true},
       {"worker/split", {"common", "proto", "kernels", "nn", "worker/peer", "worker/split"}, true},
+      {"include", {"include"}, false},
+      // The public library: the only folder that the programs of users see is `include`.
+      {"api", {"api", "client", "common", "proto", "worker/checkpoint"}, true},
       {"worker", {"client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
       {"cli", {"cli", "client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
   };
   return *rooms;
 }
 
-constexpr const char* kOurFolders[] = {"client", "cli",   "common", "data",  "kernels", "nn",
-                                       "optim",  "proto", "ps",     "tests", "worker"};
+constexpr const char* kOurFolders[] = {"api", "client", "cli",   "common", "data",  "include", "kernels",
+                                       "nn",  "optim",  "proto", "ps",     "tests", "worker"};
 
 bool LiesIn(absl::string_view path, absl::string_view folder) {
   return absl::StartsWith(path, folder) && path.size() > folder.size() && path[folder.size()] == '/';
@@ -112,6 +115,10 @@ std::string BrokenRule(const Room& room, absl::string_view path, absl::string_vi
   if (IsCuda(include) && !LiesIn(path, "kernels/cuda")) return "CUDA's headers belong in kernels/cuda";
   if (IsOfTheWire(include) && !room.knows_wire)
     return absl::StrCat(room.folder, " knows neither proto nor gRPC");
+  if (room.folder == absl::string_view("include") &&
+      (quoted ? !LiesIn(include, "cairn") : absl::StrContains(include, "/"))) {
+    return "the public headers include only each other and the standard library";
+  }
   const bool ours = std::any_of(std::begin(kOurFolders), std::end(kOurFolders),
                                 [&](const char* folder) { return LiesIn(include, folder); });
   const bool allowed = std::any_of(room.may_include.begin(), room.may_include.end(), [&](const char* place) {

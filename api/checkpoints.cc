@@ -1,0 +1,183 @@
+#include "api/checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/conversions.h"
+#include "common/core/files.h"
+#include "common/core/status.h"
+#include "worker/checkpoint/run_proto.h"
+#include "worker/checkpoint/writer.h"
+
+namespace cairn::api {
+namespace {
+
+constexpr auto kReadLimit = std::chrono::seconds(60);  // for a server's answer when its state is read
+constexpr auto kLockWait = std::chrono::seconds(10);   // for a previous chief to end
+
+const char* NameOf(Mode mode) {
+  return mode == Mode::kSync ? "sync" : mode == Mode::kAsync ? "async" : "ssp";
+}
+
+absl::Status PrepareDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot create '", directory, "': ", error.message()));
+  }
+  const absl::Status writable = CheckWritable(absl::StrCat(directory, "/checkpoint"));
+  return writable.ok() ? writable : absl::InvalidArgumentError(writable.message());
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(const Args& args)
+    : options_(args.options),
+      job_(args.job),
+      declared_(args.declared),
+      variables_(args.variables),
+      mode_(NameOf(args.job.mode)),
+      taken_at_(std::chrono::steady_clock::now()) {
+  if (enabled()) saver_.emplace([this](const client::TakenSnapshot& taken) { return Write(taken); });
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(const Args& args) {
+  std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(args));
+  if (!checkpoints->enabled()) return checkpoints;
+  const std::string& directory = args.options.checkpoint_directory;
+  CAIRN_RETURN_IF_ERROR(Annotate(PrepareDirectory(directory), "SessionOptions::checkpoint_directory"));
+  CAIRN_ASSIGN_OR_RETURN(worker::TrainDirLock lock, worker::TrainDirLock::Take(directory, kLockWait));
+  checkpoints->lock_.emplace(std::move(lock));
+  CAIRN_ASSIGN_OR_RETURN(checkpoints->found_, checkpoints->Newest());
+  if (checkpoints->found_.has_value()) {
+    CAIRN_RETURN_IF_ERROR(checkpoints->CheckSame(*checkpoints->found_));
+  }
+  return checkpoints;
+}
+
+absl::StatusOr<std::optional<worker::Checkpoint>> Checkpoints::Newest() const {
+  absl::Status damage;
+  auto newest = worker::OpenNewest(options_.checkpoint_directory, [&](const absl::Status& status) {
+    Report(absl::StrCat("skipped a damaged checkpoint: ", status.message()));
+    damage.Update(status);
+  });
+  // If all are damaged, training must not start over silently.
+  if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
+  if (absl::IsNotFound(newest.status())) return std::nullopt;
+  CAIRN_RETURN_IF_ERROR(newest.status());
+  return *std::move(newest);
+}
+
+absl::Status Checkpoints::CheckSame(const worker::Checkpoint& checkpoint) const {
+  const worker::RunState& run = checkpoint.run();
+  if (run.model_sha256 != declared_.model_sha256()) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(),
+                                                      " has other variables: ", checkpoint.model_json(),
+                                                      " there, ", DescribeModel(job_), " here"));
+  }
+  if (run.optimizer != declared_.optimizer().name()) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " has optimizer ",
+                                                      run.optimizer, ", but this job has ",
+                                                      declared_.optimizer().name()));
+  }
+  const int64_t examples = run.data.has_value() ? run.data->num_examples : 0;
+  if (examples != declared_.num_examples()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), " has a work queue of ", examples,
+                     " examples (0: none), but this job has one of ", declared_.num_examples()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<v1::Progress>> Checkpoints::Find(bool lost) {
+  if (lost && !enabled()) {
+    return absl::AbortedError(
+        "all progress is lost: without a checkpoint directory there are no checkpoints");
+  }
+  if (lost) {  // include the checkpoints written since the start
+    CAIRN_ASSIGN_OR_RETURN(auto newest, Newest());
+    if (newest.has_value()) found_ = std::move(newest);
+  }
+  if (!found_.has_value()) {
+    if (lost) Report("there is no checkpoint yet: the job starts again at update 0");
+    return std::nullopt;
+  }
+  CAIRN_RETURN_IF_ERROR(CheckSame(*found_));
+  Report(absl::StrCat("resuming from update ", found_->run().global_step, " of ", found_->directory()));
+  v1::Progress progress = worker::ProgressOf(found_->run(), declared_.optimizer());
+  // The positions of another number of workers do not apply: each worker gets the average.
+  auto& positions = *progress.mutable_positions();
+  if (positions.size() != declared_.workers_size()) {
+    const int64_t all = std::accumulate(positions.begin(), positions.end(), int64_t{0});
+    positions.Clear();
+    positions.Resize(declared_.workers_size(), all / declared_.workers_size());
+  }
+  return progress;
+}
+
+absl::Status Checkpoints::Load(absl::Span<const std::string> slots,
+                               absl::Span<const absl::Span<float>> into) {
+  if (found_.has_value()) return found_->Load(variables_, slots, into);
+  if (!options_.first_values) return absl::OkStatus();  // the memory is zero
+  return Annotate(ToAbsl(options_.first_values({into[0].data(), into[0].size()})), "first_values");
+}
+
+void Checkpoints::CountFrom(int64_t version) {
+  if (counted_version_ < 0) counted_version_ = version;
+}
+
+bool Checkpoints::Due(int64_t version) const {
+  if (!enabled() || version == counted_version_) return false;
+  const int64_t every = options_.checkpoint_every_updates;
+  if (every > 0 && version / every != counted_version_ / every) return true;
+  return options_.checkpoint_every.count() > 0 &&
+         std::chrono::steady_clock::now() - taken_at_ >= options_.checkpoint_every;
+}
+
+void Checkpoints::AfterStep(client::JobControl& control, int64_t version) {
+  if (!Due(version) || saver_->busy()) return;
+  taken_at_ = std::chrono::steady_clock::now();
+  const absl::Status status = saver_->Take(control);
+  if (status.ok()) {
+    counted_version_ = saver_->newest_version();
+  } else {
+    Report(std::string(status.message()));
+  }
+}
+
+absl::Status Checkpoints::SaveNow(client::JobControl& control, int64_t version, Duration limit) {
+  if (!enabled()) return absl::OkStatus();
+  taken_at_ = std::chrono::steady_clock::now();
+  const absl::Status status = saver_->TakeAndWait(control, version, limit);
+  if (saver_->newest_version() >= 0) counted_version_ = saver_->newest_version();
+  return status;
+}
+
+absl::Status Checkpoints::Write(const client::TakenSnapshot& taken) const {
+  const auto write = [&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit));
+    std::vector<worker::ServerState> servers;
+    for (const client::Snapshot::Server& server : snapshot.servers) {
+      servers.push_back({.slices = server.slices, .state = server.state.span()});
+    }
+    const worker::RunState run = worker::RunStateOf(
+        {.job = snapshot.job, .progress = snapshot.progress, .slots = snapshot.slots, .mode = mode_});
+    CAIRN_ASSIGN_OR_RETURN(const std::string directory,
+                           worker::WriteCheckpoint(options_.checkpoint_directory, run, DescribeModel(job_),
+                                                   servers, {.max_to_keep = options_.checkpoints_to_keep}));
+    Report(absl::StrCat("saved ", directory));
+    return absl::OkStatus();
+  };
+  const absl::Status status = write();
+  if (!status.ok()) {
+    Report(absl::StrCat("the checkpoint of update ", taken.version, " was not written: ", status.message()));
+  }
+  return status;
+}
+
+}  // namespace cairn::api

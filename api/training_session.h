@@ -1,0 +1,108 @@
+// The training loop of a worker without the model and the data: membership, steps, recovery, checkpoints and
+// the end. Session (include/cairn/session.h) documents every call and exposes it.
+//
+// All calls come from one thread at a time, except Announce() and Cancel() (any thread).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "api/checkpoints.h"
+#include "api/servers.h"
+#include "cairn/job.h"
+#include "cairn/session.h"
+#include "cairn/v1/job.pb.h"
+#include "client/training/training_client.h"
+#include "client/transport/connection.h"
+#include "common/core/clock.h"
+#include "common/net/cluster/placement.h"
+#include "common/net/data_channel/shared_memory/shared_buffer.h"
+
+namespace cairn::api {
+
+class TrainingSession {
+ public:
+  // How the servers are reached: ReachServers(), or a test's own servers.
+  using Reach = std::function<absl::StatusOr<std::unique_ptr<client::Connection>>(const ReachArgs&)>;
+  static absl::StatusOr<std::unique_ptr<TrainingSession>> Open(const Job& job, const SessionOptions& options,
+                                                               const Reach& reach = &ReachServers);
+  ~TrainingSession();
+
+  absl::Status Run(absl::FunctionRef<absl::Status()> step);
+
+  absl::Span<const float> values() const { return client_->steps().parameters(); }
+  // The elements of a variable in the array of all values. The index must be valid.
+  struct Range {
+    size_t begin = 0, count = 0;
+  };
+  Range range_of(int variable) const;
+  client::ServerSteps& steps() { return client_->steps(); }
+  const client::ServerSteps& steps() const { return client_->steps(); }
+  absl::Span<float> gradients() { return gradients_.span(); }
+  bool finished() const { return over_ || steps().finished(); }
+  bool ended() const { return ended_; }
+  int64_t position() const;
+  int worker() const { return client_->worker(); }
+
+  absl::Status BeginStep(int64_t examples, absl::Span<const float> gradients);
+  absl::Status Announce(int variable);
+  absl::StatusOr<client::StepResult> FinishStep();
+  // Nullopt: the step has not ended at `until`.
+  absl::StatusOr<std::optional<client::StepResult>> FinishStepUntil(TimePoint until);
+  absl::Status CancelStep();
+  absl::Status AwaitWork();
+  absl::Status Pull();
+
+  absl::Status Recover(const absl::Status& failure);
+  absl::Status End();
+  void Leave(v1::LeaveReason reason, const std::string& message);
+  void Cancel();
+
+  // The chief's control. FAILED_PRECONDITION on other workers.
+  absl::StatusOr<client::JobControl*> Control();
+  absl::Status SaveCheckpoint();
+
+ private:
+  enum class StepState { kNone, kBegun, kFinishing };
+
+  TrainingSession(const Job& job, const SessionOptions& options);
+  absl::Status Start(const Reach& reach);
+  bool chief() const { return options_.worker == 0; }
+  // Declares the job if this is the chief, and becomes a member.
+  absl::Status Enter();
+  void DropStep();
+  // Marks the end of training if `status` reports it, which is not a failure.
+  absl::Status UnlessOver(absl::Status status);
+  absl::Status EndAsChief();
+
+  const Job job_;
+  const SessionOptions options_;
+  const std::string task_;
+  v1::Job declared_;
+  std::vector<net::VariableInfo> variables_;
+  std::atomic<bool> cancelled_{false};
+  std::unique_ptr<client::TrainingClient> client_;
+  std::unique_ptr<Checkpoints> checkpoints_;  // the chief's; destroyed before client_
+  net::SharedBuffer gradients_;
+
+  bool member_ = false, over_ = false, ended_ = false;
+  int64_t position_ = 0;         // steps of this worker that are in updates, except with kSync
+  int64_t entered_version_ = 0;  // when this worker last became a member
+  int recoveries_ = 0;           // attempts without an update in between
+
+  // The current step.
+  std::atomic<StepState> state_{StepState::kNone};
+  client::StepPushes* step_ = nullptr;
+  std::vector<std::atomic<bool>> announced_;  // [variable]
+};
+
+}  // namespace cairn::api

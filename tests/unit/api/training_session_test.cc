@@ -1,0 +1,330 @@
+// Sessions on servers in this process.
+#include "api/training_session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/system/thread.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/in_process_cluster.h"
+#include "tests/support/toy_job.h"
+
+namespace cairn::api {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// w = 1 2, b = 3; the learning rate is 1.
+Job Toy(int workers = 1) {
+  return {.variables = {{.name = "w", .shape = {2}}, {.name = "b"}},
+          .optimizer = {.name = "SGD", .hyperparameters = {{"learning_rate", 1}}},
+          .workers = workers,
+          .updates = 100,
+          .lease = std::chrono::seconds(30)};
+}
+
+class TrainingSessionTest : public testing::Test {
+ protected:
+  ~TrainingSessionTest() override { std::filesystem::remove_all(directory_); }
+
+  SessionOptions Options(int worker = 0) {
+    SessionOptions options;
+    options.worker = worker;
+    options.connect.connect_timeout = std::chrono::seconds(20);
+    options.step_timeout = std::chrono::seconds(20);
+    options.first_values = [](std::span<float> values) {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
+      return Status();
+    };
+    for (int server = 0; server < cluster_.num_servers(); ++server) {
+      options.connect.servers.push_back("host:" + std::to_string(2222 + server));
+    }
+    return options;
+  }
+  absl::StatusOr<std::unique_ptr<TrainingSession>> TryOpen(const Job& job, const SessionOptions& options) {
+    return TrainingSession::Open(job, options, [this](const ReachArgs& args) {
+      return client::Connection::Open(
+          cluster_.Stubs(args.task),
+          {.task = args.task, .connect_timeout = args.options.connect_timeout, .stop = args.stop});
+    });
+  }
+  std::unique_ptr<TrainingSession> Open(const Job& job, const SessionOptions& options) {
+    return TryOpen(job, options).value();
+  }
+  // All workers of the job.
+  std::vector<std::unique_ptr<TrainingSession>> OpenAll(const Job& job) {
+    std::vector<std::unique_ptr<TrainingSession>> sessions;
+    for (int worker = 0; worker < job.workers; ++worker) sessions.push_back(Open(job, Options(worker)));
+    return sessions;
+  }
+  // A step with the same gradient for all elements.
+  static absl::StatusOr<client::StepResult> Step(TrainingSession& session, float gradient,
+                                                 int64_t examples = 1) {
+    if (const absl::Status begun = session.BeginStep(examples, {}); !begun.ok()) return begun;
+    std::fill(session.gradients().begin(), session.gradients().end(), gradient);
+    return session.FinishStep();
+  }
+  // Names a directory of its own for the test, which is removed afterwards.
+  std::string Directory() const { return directory_.string(); }
+
+  test::InProcessCluster cluster_{{.servers = 2}};
+
+ private:
+  const std::filesystem::path directory_ = std::filesystem::path(testing::TempDir()) /
+                                           (std::string("cairn-session-") + std::to_string(getpid()) + "-" +
+                                            testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+TEST_F(TrainingSessionTest, AStepFollowsTheGradient) {
+  const auto session = Open(Toy(), Options());
+  EXPECT_THAT(session->values(), ElementsAre(1, 2, 3));
+  const auto result = Step(*session, 0.5f);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_THAT(session->values(), ElementsAre(0.5f, 1.5f, 2.5f));
+  EXPECT_EQ(session->steps().version(), 1);
+  EXPECT_EQ(session->position(), 1);
+}
+
+TEST_F(TrainingSessionTest, GradientsInTheCallersMemoryAreSentToo) {
+  const auto session = Open(Toy(), Options());
+  const std::vector<float> gradients = {1, 0, 2};
+  ASSERT_EQ(session->BeginStep(1, gradients), absl::OkStatus());
+  EXPECT_EQ(session->Announce(1), absl::OkStatus());
+  ASSERT_TRUE(session->FinishStep().ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 2, 1));
+}
+
+TEST_F(TrainingSessionTest, WrongUseIsRefusedAndChangesNothing) {
+  const auto session = Open(Toy(), Options());
+  EXPECT_THAT(std::string(session->Announce(0).message()), HasSubstr("no step is in progress"));
+  EXPECT_EQ(session->FinishStep().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(session->CancelStep().code(), absl::StatusCode::kFailedPrecondition);
+  const std::vector<float> two(2);
+  EXPECT_THAT(std::string(session->BeginStep(1, two).message()), HasSubstr("2 gradients for 3 values"));
+  EXPECT_EQ(session->BeginStep(-1, {}).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(session->BeginStep(1, {}), absl::OkStatus());
+  EXPECT_EQ(session->BeginStep(1, {}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(session->Announce(2).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->Announce(0), absl::OkStatus());
+  EXPECT_THAT(std::string(session->Announce(0).message()), HasSubstr("the gradient of 'w' has been sent"));
+  EXPECT_EQ(session->AwaitWork().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(session->FinishStep().ok());
+  EXPECT_THAT(session->values(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(TrainingSessionTest, ACancelledStepCountsNothing) {
+  const auto session = Open(Toy(), Options());
+  ASSERT_EQ(session->BeginStep(1, {}), absl::OkStatus());
+  session->gradients()[0] = 100;
+  ASSERT_EQ(session->Announce(0), absl::OkStatus());
+  ASSERT_EQ(session->CancelStep(), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 2));
+  const auto counters = (*session->Control())->ServerCounters();
+  ASSERT_TRUE(counters.ok());
+  EXPECT_EQ(counters->accepted(), 1);
+  EXPECT_EQ(counters->duplicate(), 0);
+}
+
+TEST_F(TrainingSessionTest, AWorkerTakesPartInARoundWithoutExamples) {
+  const auto sessions = OpenAll(Toy(2));
+  test::InParallel(2, [&](int worker) {
+    TrainingSession& session = *sessions[static_cast<size_t>(worker)];
+    if (worker == 0) {
+      ASSERT_TRUE(Step(session, 1, 4).ok());
+      return;
+    }
+    ASSERT_EQ(session.BeginStep(4, {}), absl::OkStatus());
+    session.gradients()[0] = 100;
+    ASSERT_EQ(session.Announce(0), absl::OkStatus());
+    ASSERT_EQ(session.CancelStep(), absl::OkStatus());
+    ASSERT_TRUE(Step(session, 100, 0).ok());
+  });
+  EXPECT_THAT(sessions[0]->values(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(sessions[1]->values(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(TrainingSessionTest, AWaitIsMadeInSlices) {
+  const auto sessions = OpenAll(Toy(2));
+  ASSERT_EQ(sessions[0]->BeginStep(1, {}), absl::OkStatus());
+  for (int slice = 0; slice < 3; ++slice) {
+    const auto waited =
+        sessions[0]->FinishStepUntil(std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+    ASSERT_TRUE(waited.ok()) << waited.status();
+    EXPECT_FALSE(waited->has_value());
+  }
+  EXPECT_THAT(std::string(sessions[0]->CancelStep().message()), HasSubstr("may be in an update already"));
+  Thread other("other", [&] { EXPECT_TRUE(Step(*sessions[1], 2).ok()); });
+  const auto result = sessions[0]->FinishStep();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+  EXPECT_THAT(sessions[0]->values(), ElementsAre(0, 1, 2)) << "the mean of 0 and 2";
+  other.Join();
+}
+
+TEST_F(TrainingSessionTest, TheProgramEndsAWaitAndMayGoOnWithIt) {
+  std::atomic<bool> keep{false};
+  SessionOptions options = Options(0);
+  const auto second = [&] { return Open(Toy(2), Options(1)); };
+  options.connect.keep_waiting = [&keep] { return keep.load(); };
+  const auto chief = Open(Toy(2), options);
+  const auto other = second();
+  ASSERT_EQ(chief->BeginStep(1, {}), absl::OkStatus());
+  EXPECT_EQ(chief->FinishStep().status().code(), absl::StatusCode::kCancelled);
+  keep = true;
+  Thread step("step", [&] { EXPECT_TRUE(Step(*other, 2).ok()); });
+  EXPECT_TRUE(chief->FinishStep().ok());
+  step.Join();
+}
+
+TEST_F(TrainingSessionTest, CancelEndsAWaitFromAnotherThread) {
+  const auto sessions = OpenAll(Toy(2));
+  ASSERT_EQ(sessions[0]->BeginStep(1, {}), absl::OkStatus());
+  Thread canceller("canceller", [&] { sessions[0]->Cancel(); });
+  EXPECT_EQ(sessions[0]->FinishStep().status().code(), absl::StatusCode::kCancelled);
+  canceller.Join();
+}
+
+TEST_F(TrainingSessionTest, EachExampleIsInOneUpdateOfAnEpoch) {
+  Job job = Toy(2);
+  job.mode = Mode::kAsync;
+  job.updates = 0;
+  job.work_queue = WorkQueue{.examples = 21, .batch_size = 2, .epochs = 2};
+  const auto sessions = OpenAll(job);
+  std::vector<std::atomic<int>> used(21);
+  test::InParallel(2, [&](int worker) {
+    TrainingSession& session = *sessions[static_cast<size_t>(worker)];
+    const absl::Status status = session.Run([&]() -> absl::Status {
+      if (const absl::Status work = session.AwaitWork(); !work.ok()) return work;
+      if (session.finished()) return absl::OkStatus();
+      const v1::WorkItem item = session.steps().work().work_items(0);
+      for (int64_t i = 0; i < item.count(); ++i) ++used[static_cast<size_t>(item.first() + i)];
+      return Step(session, 0, item.count()).status();
+    });
+    EXPECT_EQ(status, absl::OkStatus());
+  });
+  for (const std::atomic<int>& times : used) EXPECT_EQ(times, 2);
+}
+
+TEST_F(TrainingSessionTest, RunEndsTheJobForAllWorkers) {
+  Job job = Toy(2);
+  job.updates = 5;
+  const auto sessions = OpenAll(job);
+  test::InParallel(2, [&](int worker) {
+    TrainingSession& session = *sessions[static_cast<size_t>(worker)];
+    EXPECT_EQ(session.Run([&] { return Step(session, 1).status(); }), absl::OkStatus());
+    EXPECT_TRUE(session.ended());
+  });
+  EXPECT_THAT(sessions[0]->values(), ElementsAre(-4, -3, -2));
+}
+
+TEST_F(TrainingSessionTest, AnErrorOfOneWorkerReachesTheOthers) {
+  const auto sessions = OpenAll(Toy(2));
+  test::InParallel(2, [&](int worker) {
+    TrainingSession& session = *sessions[static_cast<size_t>(worker)];
+    const absl::Status status = session.Run([&] {
+      if (worker == 1 && session.steps().version() == 2)
+        return absl::InvalidArgumentError("a row has no target");
+      return Step(session, 1).status();
+    });
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a row has no target"));
+  });
+}
+
+TEST_F(TrainingSessionTest, LostServersAreRestoredToTheNewestCheckpoint) {
+  Job job = Toy();
+  job.optimizer.hyperparameters["momentum"] = 0.5;
+  job.updates = 20;
+  const auto train = [&](TrainingSession& session) {
+    return session.Run(
+        [&] { return Step(session, static_cast<float>(session.steps().version() % 3)).status(); });
+  };
+  std::vector<float> undisturbed;
+  {
+    test::InProcessCluster calm({.servers = 2});
+    const auto session = TrainingSession::Open(job, Options(), [&](const ReachArgs& args) {
+                           return client::Connection::Open(calm.Stubs(args.task), {.task = args.task});
+                         }).value();
+    ASSERT_EQ(train(*session), absl::OkStatus());
+    undisturbed.assign(session->values().begin(), session->values().end());
+  }
+  SessionOptions options = Options();
+  options.checkpoint_directory = Directory();
+  const auto session = Open(job, options);
+  while (session->steps().version() < 7)
+    ASSERT_TRUE(Step(*session, static_cast<float>(session->position() % 3)).ok());
+  ASSERT_EQ(session->SaveCheckpoint(), absl::OkStatus());
+  while (session->steps().version() < 12)
+    ASSERT_TRUE(Step(*session, static_cast<float>(session->position() % 3)).ok());
+  cluster_.Restart(1);
+  const absl::Status lost = Step(*session, 1).status();
+  ASSERT_EQ(session->Recover(lost), absl::OkStatus());
+  EXPECT_EQ(session->steps().version(), 7);
+  ASSERT_EQ(train(*session), absl::OkStatus());
+  EXPECT_THAT(session->values(), testing::ElementsAreArray(undisturbed));
+}
+
+TEST_F(TrainingSessionTest, WithoutCheckpointsLostValuesEndTheJob) {
+  const auto session = Open(Toy(), Options());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  for (int server : {0, 1}) cluster_.Restart(server);
+  const absl::Status lost = Step(*session, 1).status();
+  EXPECT_EQ(session->Recover(lost).code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(TrainingSessionTest, AnotherJobResumesFromACheckpoint) {
+  SessionOptions options = Options();
+  options.checkpoint_directory = Directory();
+  options.checkpoint_every_updates = 2;
+  {
+    const auto session = Open(Toy(), options);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(Step(*session, 1).ok());
+    ASSERT_EQ(session->SaveCheckpoint(), absl::OkStatus());
+  }
+  for (int server : {0, 1}) cluster_.Restart(server);
+  const auto session = Open(Toy(), options);
+  EXPECT_EQ(session->position(), 3);
+  EXPECT_THAT(session->values(), ElementsAre(-2, -1, 0));
+}
+
+TEST_F(TrainingSessionTest, ACheckpointOfOtherVariablesIsRefused) {
+  SessionOptions options = Options();
+  options.checkpoint_directory = Directory();
+  {
+    ASSERT_EQ(Open(Toy(), options)->SaveCheckpoint(), absl::OkStatus());
+  }
+  Job other = Toy();
+  other.variables[0].name = "v";
+  const absl::Status refused = TryOpen(other, options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("has other variables"));
+}
+
+TEST_F(TrainingSessionTest, OnlyTheChiefControlsTheJob) {
+  const auto sessions = OpenAll(Toy(2));
+  ASSERT_EQ((*sessions[0]->Control())->SetLearningRate(0.5f), absl::OkStatus());
+  EXPECT_EQ(*(*sessions[0]->Control())->LearningRate(), 0.5f);
+  EXPECT_THAT(std::string(sessions[1]->Control().status().message()), HasSubstr("not worker/1"));
+  EXPECT_EQ(sessions[0]->SaveCheckpoint().code(), absl::StatusCode::kFailedPrecondition) << "no directory";
+}
+
+TEST_F(TrainingSessionTest, AWorkerWithAnotherJobIsToldTheDifference) {
+  const auto chief = Open(Toy(2), Options());
+  Job other = Toy(2);
+  other.optimizer.hyperparameters["learning_rate"] = 2;
+  const absl::Status refused = TryOpen(other, Options(1)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("learning_rate: 2 here, 1 on the servers"));
+}
+
+}  // namespace
+}  // namespace cairn::api
