@@ -16,6 +16,8 @@
 namespace cairn::api {
 namespace {
 
+constexpr int kMaxItemsAhead = 64;
+
 std::string Sha256Hex(const std::string& text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
@@ -71,10 +73,15 @@ absl::Status SetWorkQueue(const Job& job, v1::Job& proto) {
                                                    " examples, batch size ", queue.batch_size, ", ",
                                                    queue.epochs, " epochs"));
   }
+  if (queue.items_ahead < 1 || queue.items_ahead > kMaxItemsAhead) {
+    return absl::InvalidArgumentError(absl::StrCat("WorkQueue::items_ahead: ", queue.items_ahead,
+                                                   ", must be in [1, ", kMaxItemsAhead, "]"));
+  }
   proto.set_dynamic_sharding(true);
   proto.set_num_examples(queue.examples);
   proto.set_batch_size(queue.batch_size);
   proto.set_epochs(queue.epochs);
+  proto.set_work_items_ahead(queue.items_ahead);
   proto.set_elastic(job.elastic);
   proto.set_min_workers(job.min_workers);
   proto.set_max_workers(job.max_workers);

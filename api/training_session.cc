@@ -146,7 +146,7 @@ absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float
       return absl::FailedPreconditionError("BeginStep: there is no work item: AwaitWork() first");
     }
     const v1::WorkItem& current = work_items[0];
-    if (examples != current.count()) {
+    if (examples != 0 && examples != current.count()) {
       return absl::InvalidArgumentError(
           absl::StrCat("BeginStep: ", examples, " examples, but the work item has ", current.count()));
     }

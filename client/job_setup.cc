@@ -81,6 +81,8 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   }
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
+  Compare("work items ahead", absl::StrCat(ours.work_items_ahead()), absl::StrCat(theirs.work_items_ahead()),
+          &differences);
   Compare("numbers on the wire", net::DescribeWire(ours), net::DescribeWire(theirs), &differences);
   if (ours.training_set().examples() == theirs.training_set().examples()) {
     Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),

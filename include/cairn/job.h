@@ -63,6 +63,7 @@ struct WorkQueue {
   int64_t examples = 0;    // in one epoch; above 0
   int64_t batch_size = 1;  // examples in a work item, at most
   int64_t epochs = 1;      // 0: no end
+  int items_ahead = 1;     // in [1, 64]: work items that a worker knows beyond its current one
 };
 
 struct Job {

@@ -173,6 +173,9 @@ class CAIRN_EXPORT Session {
   int64_t position() const;
 
   // --- Work items: with Job::work_queue ---
+  //
+  // A step of Run() then begins with these lines, and uses work_items()[0]:
+  //   if (cairn::Status status = s.AwaitWork(); !status.ok() || s.finished()) return status;
 
   // The assigned work items: the next step must be made from the first one, with its number of examples.
   // Those that follow are for loading data early, and may still be assigned to another worker: each step ends

@@ -63,7 +63,8 @@ PolicyConfig PolicyOf(const v1::Job& job, int server, int most_workers) {
       .queue = {.num_examples = job.num_examples(),
                 .batch_size = std::min(job.batch_size(), std::max<int64_t>(1, job.num_examples())),
                 // A job with a fixed number of steps may repeat the epochs without limit.
-                .epochs = job.final_version() > 0 ? 0 : job.epochs()},
+                .epochs = job.final_version() > 0 ? 0 : job.epochs(),
+                .items_ahead = std::max(1, job.work_items_ahead())},
       .resumed = FromProto(job.resumed().data()),
       .min_workers = std::max(1, job.min_workers()),
       .elastic = job.elastic(),

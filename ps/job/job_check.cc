@@ -18,6 +18,7 @@ namespace {
 // One year: small enough that arithmetic on time points does not overflow.
 constexpr double kLongestLeaseSeconds = 31'536'000;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
+constexpr int kMaxWorkItemsAhead = 64;
 
 // Checks the position at which a job resumes, so that later sums do not overflow.
 absl::Status CheckResumed(const v1::Progress& resumed) {
@@ -98,6 +99,10 @@ absl::Status CheckJob(const v1::Job& job) {
       (job.max_workers() > 0 && job.max_workers() < job.min_workers())) {
     return absl::InvalidArgumentError(absl::StrCat("job: invalid range of workers: ", job.min_workers(),
                                                    " to ", Counted(job.max_workers(), "worker")));
+  }
+  if (job.work_items_ahead() < 0 || job.work_items_ahead() > kMaxWorkItemsAhead) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job: ", job.work_items_ahead(), " work items ahead, must be in [0, ", kMaxWorkItemsAhead, "]"));
   }
   if (job.ps_replication() != 0 && (job.ps_replication() != 1 || job.servers_size() < 2)) {
     return absl::InvalidArgumentError(absl::StrCat("job: cannot keep ", job.ps_replication(),

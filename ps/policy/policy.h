@@ -114,7 +114,7 @@ struct UpdateCounters {
 
 // The work items of a worker, with dynamic sharding.
 struct Work {
-  // The worker's current item, and the next one for its loader. Empty: the worker waits, or the job is over.
+  // The worker's current item, and those ahead for its loader. Empty: the worker waits, or the job is over.
   std::vector<WorkItem> work_items;
   int members = 0;    // number of workers that take part
   bool over = false;  // no more work will come

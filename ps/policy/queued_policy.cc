@@ -45,7 +45,7 @@ std::vector<Decision> QueuedPolicy::OnGradient(const Gradient& gradient) {
     const std::vector<WorkItem> work_items = queue_.WorkItemsOf(gradient.key.worker);
     const bool of_work_item = !work_items.empty() &&
                               queue_.BeginOf(work_items.front()) == gradient.position &&
-                              work_items.front().count == gradient.examples;
+                              (work_items.front().count == gradient.examples || gradient.examples == 0);
     // A gradient of another version is left to the wrapped policy, which refuses it with a better reason.
     const bool current = !config_.rounds || gradient.base_version == version();
     if (!of_work_item && current && !over()) return {Refuse{gradient.key, Refuse::Reason::kNotAMember}};

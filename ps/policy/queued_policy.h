@@ -39,7 +39,8 @@ class QueuedPolicy final : public UpdatePolicy {
   std::vector<Decision> OnJoin(int worker, uint64_t incarnation) override;
   std::vector<Decision> OnLeave(int worker, uint64_t incarnation) override;
   // A gradient of the current version that was not made from the worker's item is refused as kNotAMember, so
-  // that the worker joins again. Gradient::position is the item's first example, counted through all epochs.
+  // that the worker joins again. Gradient::position is the item's first example, counted through all epochs. A
+  // gradient of no examples uses up the worker's item too.
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
 

@@ -46,33 +46,46 @@ std::optional<WorkItem> WorkQueue::Take() {
   return first;
 }
 
-void WorkQueue::PutBack(std::optional<WorkItem>& work_item) {
-  if (work_item.has_value() && work_item->count > 0) returned_.insert(*work_item);
-  work_item.reset();
+void WorkQueue::PutBack(const WorkItem& work_item) {
+  if (work_item.count > 0) returned_.insert(work_item);
 }
 
-std::optional<WorkItem> WorkQueue::TakeFromNext() {
+void WorkQueue::PutBackAhead(Holder& holder) {
+  for (const WorkItem& work_item : holder.ahead) PutBack(work_item);
+  holder.ahead.clear();
+}
+
+std::optional<WorkItem> WorkQueue::TakeFromAhead() {
   Holder* best = nullptr;
   for (auto& [worker, holder] : holders_) {
-    if (holder.next.has_value() && (best == nullptr || *holder.next < *best->next)) best = &holder;
+    if (holder.ahead.empty()) continue;
+    const bool better =
+        best == nullptr || holder.ahead.size() > best->ahead.size() ||
+        (holder.ahead.size() == best->ahead.size() && holder.ahead.back() < best->ahead.back());
+    if (better) best = &holder;
   }
   if (best == nullptr) return std::nullopt;
-  const std::optional<WorkItem> work_item = best->next;
-  best->next.reset();
+  const WorkItem work_item = best->ahead.back();
+  best->ahead.pop_back();
   return work_item;
 }
 
 bool WorkQueue::Give(int worker) {
   Holder& holder = holders_[worker];
-  if (!holder.current.has_value()) std::swap(holder.current, holder.next);
+  if (!holder.current.has_value() && !holder.ahead.empty()) {
+    holder.current = holder.ahead.front();
+    holder.ahead.pop_front();
+  }
   if (!holder.current.has_value()) holder.current = Take();
-  if (!holder.current.has_value()) holder.current = TakeFromNext();
-  if (!holder.next.has_value()) holder.next = Take();
+  if (!holder.current.has_value()) holder.current = TakeFromAhead();
+  while (static_cast<int>(holder.ahead.size()) < config_.items_ahead && First().has_value()) {
+    holder.ahead.push_back(*Take());
+  }
   return holder.current.has_value();
 }
 
 void WorkQueue::GiveRound(absl::Span<const int> workers) {
-  for (auto& [worker, holder] : holders_) PutBack(holder.next);
+  for (auto& [worker, holder] : holders_) PutBackAhead(holder);
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   const auto epoch_of_first = [this] {
     const std::optional<WorkItem> first = First();
@@ -88,9 +101,11 @@ void WorkQueue::GiveRound(absl::Span<const int> workers) {
     if (current.has_value()) continue;
     current = epoch_of_first() == epoch ? *Take() : WorkItem{epoch, config_.num_examples, 0};
   }
-  const int64_t next_epoch = epoch_of_first();
-  for (int worker : workers) {
-    if (next_epoch != kNone && epoch_of_first() == next_epoch) holders_[worker].next = Take();
+  for (int round = 0; round < config_.items_ahead; ++round) {
+    const int64_t next_epoch = epoch_of_first();
+    for (int worker : workers) {
+      if (next_epoch != kNone && epoch_of_first() == next_epoch) holders_[worker].ahead.push_back(*Take());
+    }
   }
 }
 
@@ -101,8 +116,8 @@ void WorkQueue::Done(int worker) {
 void WorkQueue::Return(int worker) {
   const auto found = holders_.find(worker);
   if (found == holders_.end()) return;
-  PutBack(found->second.current);
-  PutBack(found->second.next);
+  if (found->second.current.has_value()) PutBack(*found->second.current);
+  PutBackAhead(found->second);
   holders_.erase(found);
 }
 
@@ -111,14 +126,14 @@ std::vector<WorkItem> WorkQueue::WorkItemsOf(int worker) const {
   const auto found = holders_.find(worker);
   if (found == holders_.end() || !found->second.current.has_value()) return work_items;
   work_items.push_back(*found->second.current);
-  if (found->second.next.has_value()) work_items.push_back(*found->second.next);
+  work_items.insert(work_items.end(), found->second.ahead.begin(), found->second.ahead.end());
   return work_items;
 }
 
 bool WorkQueue::exhausted() const {
   const auto has_work = [](const auto& entry) {
     const Holder& holder = entry.second;
-    return (holder.current.has_value() && holder.current->count > 0) || holder.next.has_value();
+    return (holder.current.has_value() && holder.current->count > 0) || !holder.ahead.empty();
   };
   return !First().has_value() && std::none_of(holders_.begin(), holders_.end(), has_work);
 }
@@ -127,7 +142,7 @@ WorkPosition WorkQueue::position() const {
   std::set<WorkItem> open = returned_;
   for (const auto& [worker, holder] : holders_) {
     if (holder.current.has_value() && holder.current->count > 0) open.insert(*holder.current);
-    if (holder.next.has_value()) open.insert(*holder.next);
+    open.insert(holder.ahead.begin(), holder.ahead.end());
   }
   WorkPosition position = {.next = next_, .open = {}};
   for (const WorkItem& work_item : open) position.open.push_back({BeginOf(work_item), work_item.count});
@@ -146,7 +161,7 @@ void WorkQueue::Save(v1::QueuedPolicyState& state) const {
     v1::QueuedPolicyState::Holder& saved = *state.add_holders();
     saved.set_worker(worker);
     if (holder.current.has_value()) *saved.mutable_current() = ToProto(*holder.current);
-    if (holder.next.has_value()) *saved.mutable_next() = ToProto(*holder.next);
+    for (const WorkItem& ahead : holder.ahead) *saved.add_next() = ToProto(ahead);
   }
 }
 
@@ -172,10 +187,12 @@ absl::Status WorkQueue::Load(const v1::QueuedPolicyState& state, int most_worker
   for (const v1::QueuedPolicyState::Holder& saved : state.holders()) {
     CAIRN_RETURN_IF_ERROR(CheckWorker(saved.worker(), most_workers));
     CAIRN_RETURN_IF_ERROR(CheckItem(saved.current()));
-    CAIRN_RETURN_IF_ERROR(CheckItem(saved.next()));
     Holder& holder = holders[saved.worker()];
     if (saved.has_current()) holder.current = FromProto(saved.current());
-    if (saved.has_next()) holder.next = FromProto(saved.next());
+    for (const v1::WorkItem& ahead : saved.next()) {
+      CAIRN_RETURN_IF_ERROR(CheckItem(ahead));
+      holder.ahead.push_back(FromProto(ahead));
+    }
   }
   next_ = state.next();
   returned_ = std::move(returned);

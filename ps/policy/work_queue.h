@@ -8,16 +8,17 @@
 //     ▲                │         │
 //     └────Return──────┴─────────┘
 //
-// A worker's next push is made from its current item. Its second item, the one ahead, lets its loader prepare
-// the following batch. Until that item is current, it may be assigned to another worker, because each answer
-// contains the worker's whole assignment. The queue assigns items in the order of the epochs, so returned
-// items come before new ones.
+// A worker's next push is made from its current item. The items ahead let its loader prepare the following
+// batches. Until an item is current, it may be assigned to another worker, because each answer contains the
+// worker's whole assignment. The queue assigns items in the order of the epochs, so returned items come
+// before new ones.
 //
 // Owned by a policy, whose caller serialises all calls. Owns no lock, and knows no membership.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -59,20 +60,21 @@ class WorkQueue {
     int64_t num_examples = 1;  // the examples of one epoch
     int64_t batch_size = 1;    // maximum number of examples in an item
     int64_t epochs = 0;        // 0: no end
+    int items_ahead = 1;       // how many items a worker has ahead, if the queue has enough; above 0
   };
   // The open runs of `resumed` are queued again. They need not have the bounds of work items.
   explicit WorkQueue(const Config& config, const WorkPosition& resumed = {});
 
   // --- Workers at their own speed ---
-  // Gives a worker without a current item one: its own item ahead, else the first item of the queue, else the
-  // item ahead of another worker. Then gives it an item ahead, if the queue has one. Returns whether the
-  // worker has a current item.
+  // Gives a worker without a current item one: its own first item ahead, else the first item of the queue,
+  // else the last item ahead of another worker. Then gives it items ahead, as far as the queue has them.
+  // Returns whether the worker has a current item.
   bool Give(int worker);
 
   // --- Rounds ---
   // Gives all of `workers` (ascending) a current item of one epoch; workers that have no item get one in this
   // order. An item is empty if that epoch has no examples left. No worker gets an item if all epochs are
-  // done. The items ahead are those of the following round, if it has the same workers.
+  // done. The items ahead are those of the following rounds, if they have the same workers.
   void GiveRound(absl::Span<const int> workers);
 
   // The worker's current item has been used.
@@ -80,7 +82,7 @@ class WorkQueue {
   // Returns the worker's items to the queue.
   void Return(int worker);
 
-  // The current item, then the one ahead; empty if the worker has none.
+  // The current item, then those ahead; empty if the worker has none.
   std::vector<WorkItem> WorkItemsOf(int worker) const;
   // Whether no example is left, in the queue or with a worker.
   bool exhausted() const;
@@ -95,7 +97,8 @@ class WorkQueue {
 
  private:
   struct Holder {
-    std::optional<WorkItem> current, next;  // `next`: the item ahead
+    std::optional<WorkItem> current;
+    std::deque<WorkItem> ahead;
   };
 
   // INVALID_ARGUMENT unless the item lies in an epoch. An item without examples may lie at the end of one.
@@ -103,8 +106,10 @@ class WorkQueue {
   // The first item of the queue; none if the queue is empty.
   std::optional<WorkItem> First() const;
   std::optional<WorkItem> Take();
-  void PutBack(std::optional<WorkItem>& work_item);
-  std::optional<WorkItem> TakeFromNext();
+  void PutBack(const WorkItem& work_item);
+  void PutBackAhead(Holder& holder);
+  // Takes the last item ahead of the worker that has the most of them; of several such items, the first one.
+  std::optional<WorkItem> TakeFromAhead();
 
   Config config_;
   int64_t next_;                 // the first example that was never assigned, counted through all epochs

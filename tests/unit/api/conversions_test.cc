@@ -77,6 +77,9 @@ TEST(Conversions, FaultsNameTheField) {
   job = TwoVariables();
   job.mode = Mode::kBoundedStaleness;
   EXPECT_THAT(Fault(job), HasSubstr("Job::max_staleness"));
+  job = TwoVariables();
+  job.work_queue = WorkQueue{.examples = 10, .items_ahead = 65};
+  EXPECT_THAT(Fault(job), HasSubstr("items_ahead: 65, must be in [1, 64]"));
   SessionOptions options = Options();
   options.worker = 2;
   EXPECT_THAT(Fault(TwoVariables(), options), HasSubstr("SessionOptions::worker: 2, must be in [0, 2)"));

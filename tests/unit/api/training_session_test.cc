@@ -53,7 +53,11 @@ class TrainingSessionTest : public testing::Test {
     return TrainingSession::Open(job, options, [this](const ReachArgs& args) {
       return client::Connection::Open(
           cluster_.Stubs(args.task),
-          {.task = args.task, .connect_timeout = args.options.connect_timeout, .stop = args.stop});
+          {.task = args.task,
+           .connect_timeout = args.options.connect_timeout,
+           .stop = args.stop,
+           .stub_factory =
+               args.backups ? cluster_.StubFactoryFor(args.task) : client::ConnectionOptions::StubFactory()});
     });
   }
   std::unique_ptr<TrainingSession> Open(const Job& job, const SessionOptions& options) {
@@ -153,6 +157,31 @@ TEST_F(TrainingSessionTest, AWorkerTakesPartInARoundWithoutExamples) {
   EXPECT_THAT(sessions[1]->values(), ElementsAre(0, 1, 2));
 }
 
+// The update of a large variable begins before all gradients have arrived.
+TEST_F(TrainingSessionTest, ACancelledStepIsNoPartOfASpeculativeUpdate) {
+  Job job = Toy(2);
+  job.variables[0].shape = {1 << 20};
+  const auto sessions = OpenAll(job);
+  test::InParallel(2, [&](int worker) {
+    TrainingSession& session = *sessions[static_cast<size_t>(worker)];
+    ASSERT_TRUE(Step(session, 1).ok());
+    if (worker == 1) {
+      ASSERT_EQ(session.BeginStep(1, {}), absl::OkStatus());
+      std::fill(session.gradients().begin(), session.gradients().end(), 100.0f);
+      ASSERT_EQ(session.Announce(0), absl::OkStatus());
+      ASSERT_EQ(session.CancelStep(), absl::OkStatus());
+      ASSERT_TRUE(Step(session, 100, 0).ok());
+    } else {
+      ASSERT_TRUE(Step(session, 1).ok());
+    }
+    ASSERT_TRUE(Step(session, 1).ok());
+  });
+  for (const auto& session : sessions) {
+    EXPECT_EQ(session->values()[0], 1 - 3);
+    EXPECT_EQ(session->values()[(1 << 20) - 1], (1 << 20) - 3);
+  }
+}
+
 TEST_F(TrainingSessionTest, AWaitIsMadeInSlices) {
   const auto sessions = OpenAll(Toy(2));
   ASSERT_EQ(sessions[0]->BeginStep(1, {}), absl::OkStatus());
@@ -194,12 +223,13 @@ TEST_F(TrainingSessionTest, CancelEndsAWaitFromAnotherThread) {
   canceller.Join();
 }
 
-TEST_F(TrainingSessionTest, EachExampleIsInOneUpdateOfAnEpoch) {
+TEST_F(TrainingSessionTest, WorkItemsAreKnownSeveralStepsAhead) {
   Job job = Toy(2);
   job.mode = Mode::kAsync;
   job.updates = 0;
-  job.work_queue = WorkQueue{.examples = 21, .batch_size = 2, .epochs = 2};
+  job.work_queue = WorkQueue{.examples = 21, .batch_size = 2, .epochs = 2, .items_ahead = 4};
   const auto sessions = OpenAll(job);
+  EXPECT_EQ(sessions[0]->steps().work().work_items_size(), 5);
   std::vector<std::atomic<int>> used(21);
   test::InParallel(2, [&](int worker) {
     TrainingSession& session = *sessions[static_cast<size_t>(worker)];
@@ -213,6 +243,20 @@ TEST_F(TrainingSessionTest, EachExampleIsInOneUpdateOfAnEpoch) {
     EXPECT_EQ(status, absl::OkStatus());
   });
   for (const std::atomic<int>& times : used) EXPECT_EQ(times, 2);
+}
+
+TEST_F(TrainingSessionTest, AnItemMayBeUsedUpWithoutExamples) {
+  Job job = Toy();
+  job.updates = 0;
+  job.work_queue = WorkQueue{.examples = 4, .batch_size = 2};
+  const auto session = Open(job, Options());
+  EXPECT_THAT(std::string(session->BeginStep(1, {}).message()),
+              HasSubstr("1 examples, but the work item has 2"));
+  ASSERT_TRUE(Step(*session, 1, 0).ok());
+  EXPECT_EQ(session->steps().work().work_items(0).first(), 2);
+  ASSERT_TRUE(Step(*session, 1, 2).ok());
+  EXPECT_TRUE(session->finished());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 2));
 }
 
 TEST_F(TrainingSessionTest, RunEndsTheJobForAllWorkers) {

@@ -304,7 +304,7 @@ TEST_P(StrangeWorkItemTest, IsRefusedAmongReturnedItems) {
 }
 
 TEST_P(StrangeWorkItemTest, IsRefusedAsAWorkersItem) {
-  *queue_.add_holders()->mutable_next() = GetParam().ToProto();
+  *queue_.add_holders()->add_next() = GetParam().ToProto();
   EXPECT_THAT(SequencerState().message(),
               HasSubstr(absl::StrCat("replicated: a work item of ", GetParam().count)));
 }

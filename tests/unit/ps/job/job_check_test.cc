@@ -50,6 +50,8 @@ TEST_F(JobCheckTest, InvalidJobsAreRefusedWithoutEffect) {
       [](v1::CreateRequest& request) { request.mutable_job()->set_lease_seconds(1e300); },
       [](v1::CreateRequest& request) { request.mutable_job()->set_replicas_to_aggregate(-1); },
       [](v1::CreateRequest& request) { request.mutable_job()->mutable_optimizer()->set_name("Magic"); },
+      [](v1::CreateRequest& request) { request.mutable_job()->set_work_items_ahead(-1); },
+      [](v1::CreateRequest& request) { request.mutable_job()->set_work_items_ahead(65); },
       [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_row_end(3); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_shape(0, -2); },

@@ -139,6 +139,13 @@ TEST(QueuedPolicy, APushOfAnotherItemIsRefusedAndNotCounted) {
   EXPECT_EQ(workers.Push(0), "v1: 0");
 }
 
+TEST(QueuedPolicy, APushWithoutExamplesUsesUpItsItem) {
+  Workers workers(Config("async", 1, {.num_examples = 20, .batch_size = 10, .epochs = 1}));
+  workers.Join(0);
+  EXPECT_EQ(workers.PushOf(0, {0, 0, 0}), "v1: 0");
+  EXPECT_EQ(workers.Current(0), "0:10+10");
+}
+
 TEST(QueuedPolicy, AnIdleWorkerGetsTheItemsOfALeavingOne) {
   Workers workers(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
   workers.Join(0);

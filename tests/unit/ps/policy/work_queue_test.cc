@@ -31,6 +31,55 @@ TEST(WorkQueue, GivesACurrentItemAndOneAhead) {
   EXPECT_EQ(WorkItemsOf(queue, 0), "0:2+2 0:8+2");
 }
 
+TEST(WorkQueue, GivesSeveralItemsAhead) {
+  WorkQueue queue({.num_examples = 10, .batch_size = 1, .epochs = 1, .items_ahead = 3});
+  EXPECT_TRUE(queue.Give(0));
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+1 0:1+1 0:2+1 0:3+1");
+  EXPECT_TRUE(queue.Give(1));
+  queue.Done(0);
+  EXPECT_TRUE(queue.Give(0));
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:1+1 0:2+1 0:3+1 0:8+1");
+  queue.Return(0);
+  queue.Done(1);
+  EXPECT_TRUE(queue.Give(1));
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:5+1 0:6+1 0:7+1 0:1+1");
+  EXPECT_EQ(queue.position().next, 5) << "the example after the last one that is done";
+  EXPECT_EQ(queue.position().num_open(), 3);
+}
+
+TEST(WorkQueue, TakesTheLastItemOfTheLongestListAhead) {
+  WorkQueue queue({.num_examples = 5, .batch_size = 1, .epochs = 1, .items_ahead = 2});
+  EXPECT_TRUE(queue.Give(0));
+  EXPECT_TRUE(queue.Give(1));
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:3+1 0:4+1");
+  EXPECT_TRUE(queue.Give(2));
+  EXPECT_EQ(WorkItemsOf(queue, 2), "0:2+1");
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+1 0:1+1");
+}
+
+TEST(WorkQueue, GivesTheItemsOfSeveralRoundsAhead) {
+  WorkQueue queue({.num_examples = 7, .batch_size = 1, .epochs = 1, .items_ahead = 2});
+  queue.GiveRound({0, 1});
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:0+1 0:2+1 0:4+1");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:1+1 0:3+1 0:5+1");
+  queue.Done(0);
+  queue.Done(1);
+  queue.GiveRound({0, 1});
+  EXPECT_EQ(WorkItemsOf(queue, 0), "0:2+1 0:4+1 0:6+1");
+  EXPECT_EQ(WorkItemsOf(queue, 1), "0:3+1 0:5+1");
+}
+
+TEST(WorkQueue, SavesAndLoadsTheItemsAhead) {
+  const WorkQueue::Config config = {.num_examples = 10, .batch_size = 1, .epochs = 1, .items_ahead = 3};
+  WorkQueue queue(config), loaded(config);
+  queue.Give(0);
+  v1::QueuedPolicyState state;
+  queue.Save(state);
+  ASSERT_TRUE(loaded.Load(state, 10).ok());
+  EXPECT_EQ(WorkItemsOf(loaded, 0), WorkItemsOf(queue, 0));
+  EXPECT_EQ(loaded.position(), queue.position());
+}
+
 TEST(WorkQueue, CutsTheLastItemOfAnEpoch) {
   WorkQueue queue({.num_examples = 5, .batch_size = 4, .epochs = 2});
   queue.Give(0);
