@@ -17,6 +17,7 @@ namespace cairn::api {
 namespace {
 
 constexpr int kMaxItemsAhead = 64;
+constexpr int kMaxGroups = 1024;
 
 std::string Sha256Hex(const std::string& text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
@@ -85,6 +86,18 @@ absl::Status SetWorkQueue(const Job& job, v1::Job& proto) {
   proto.set_elastic(job.elastic);
   proto.set_min_workers(job.min_workers);
   proto.set_max_workers(job.max_workers);
+  return absl::OkStatus();
+}
+
+absl::Status SetGroups(const Job& job, v1::Job& proto) {
+  for (const Variable& variable : job.variables) {
+    if (variable.group < 0 || variable.group >= kMaxGroups) {
+      return absl::InvalidArgumentError(absl::StrCat("variable '", variable.name, "': group ", variable.group,
+                                                     ", must be in [0, ", kMaxGroups, ")"));
+    }
+    while (proto.variable_groups_size() <= variable.group) proto.add_variable_groups();
+    proto.mutable_variable_groups(variable.group)->add_variables(variable.name);
+  }
   return absl::OkStatus();
 }
 
@@ -175,6 +188,7 @@ absl::StatusOr<v1::Job> ToProto(const Job& job, const SessionOptions& options) {
   proto.set_restorable(!options.checkpoint_directory.empty());
   proto.set_ps_replication(job.backups);
   proto.set_wire(ToProto(job.encoding));
+  CAIRN_RETURN_IF_ERROR(SetGroups(job, proto));
   CAIRN_RETURN_IF_ERROR(SetWorkQueue(job, proto));
   return proto;
 }

@@ -150,6 +150,16 @@ Status Session::SaveCheckpoint() {
   return FromAbsl(impl_->session->SaveCheckpoint());
 }
 
+Status Session::SetGroups(const std::vector<GroupSettings>& groups) {
+  std::vector<v1::GroupSettings> settings;
+  for (const GroupSettings& group : groups) {
+    v1::GroupSettings& proto = settings.emplace_back();
+    if (group.learning_rate.has_value()) proto.set_learning_rate(*group.learning_rate);
+    proto.set_untouched(group.untouched);
+  }
+  return FromAbsl(impl_->session->SetGroups(std::move(settings)));
+}
+
 Status Session::SetLearningRate(float rate) {
   const auto control = impl_->session->Control();
   return FromAbsl(control.ok() ? (*control)->SetLearningRate(rate) : control.status());

@@ -1,5 +1,6 @@
 #include "api/training_session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
@@ -95,7 +96,8 @@ absl::Status TrainingSession::Enter() {
   entered_version_ = steps().version();
   if (!chief()) return absl::OkStatus();
   checkpoints_->CountFrom(entered_version_);
-  return absl::OkStatus();
+  // Servers that were restored have forgotten the settings.
+  return groups_.empty() ? absl::OkStatus() : client_->control().SetGroups(groups_);
 }
 
 absl::Status TrainingSession::Run(absl::FunctionRef<absl::Status()> step) {
@@ -289,6 +291,24 @@ void TrainingSession::Cancel() {
 absl::StatusOr<client::JobControl*> TrainingSession::Control() {
   if (chief()) return &client_->control();
   return absl::FailedPreconditionError(absl::StrCat("only worker 0, the chief, may do this, not ", task_));
+}
+
+absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
+  CAIRN_RETURN_IF_ERROR(Control().status());
+  if (state_ != StepState::kNone) return absl::FailedPreconditionError("SetGroups: a step is in progress");
+  if (static_cast<int>(groups.size()) != declared_.variable_groups_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("SetGroups: settings for ", groups.size(),
+                                                   " groups, but the job has ",
+                                                   declared_.variable_groups_size()));
+  }
+  const auto same = [](const v1::GroupSettings& a, const v1::GroupSettings& b) {
+    return a.has_learning_rate() == b.has_learning_rate() && a.learning_rate() == b.learning_rate() &&
+           a.untouched() == b.untouched();
+  };
+  if (std::equal(groups.begin(), groups.end(), groups_.begin(), groups_.end(), same)) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(client_->control().SetGroups(groups));
+  groups_ = std::move(groups);
+  return absl::OkStatus();
 }
 
 absl::Status TrainingSession::SaveCheckpoint() {

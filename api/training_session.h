@@ -20,6 +20,7 @@
 #include "api/servers.h"
 #include "cairn/job.h"
 #include "cairn/session.h"
+#include "cairn/v1/follow.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "client/training/training_client.h"
 #include "client/transport/connection.h"
@@ -70,6 +71,7 @@ class TrainingSession {
   // The chief's control. FAILED_PRECONDITION on other workers.
   absl::StatusOr<client::JobControl*> Control();
   absl::Status SaveCheckpoint();
+  absl::Status SetGroups(std::vector<v1::GroupSettings> groups);
 
  private:
   enum class StepState { kNone, kBegun, kFinishing };
@@ -93,6 +95,8 @@ class TrainingSession {
   std::unique_ptr<client::TrainingClient> client_;
   std::unique_ptr<Checkpoints> checkpoints_;  // the chief's; destroyed before client_
   net::SharedBuffer gradients_;
+
+  std::vector<v1::GroupSettings> groups_;  // as set last; empty: never
 
   bool member_ = false, over_ = false, ended_ = false;
   int64_t position_ = 0;         // steps of this worker that are in updates, except with kSync

@@ -63,6 +63,15 @@ std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimiz
   return settings;
 }
 
+// "a,b c": two groups.
+std::string DescribeGroups(const v1::Job& job) {
+  std::vector<std::string> groups;
+  for (const v1::VariableGroup& group : job.variable_groups()) {
+    groups.push_back(absl::StrJoin(group.variables(), ","));
+  }
+  return absl::StrCat("(", absl::StrJoin(groups, " "), ")");
+}
+
 }  // namespace
 
 std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where) {
@@ -81,6 +90,7 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   }
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
+  Compare("groups of variables", DescribeGroups(ours), DescribeGroups(theirs), &differences);
   Compare("work items ahead", absl::StrCat(ours.work_items_ahead()), absl::StrCat(theirs.work_items_ahead()),
           &differences);
   Compare("numbers on the wire", net::DescribeWire(ours), net::DescribeWire(theirs), &differences);

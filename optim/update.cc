@@ -102,19 +102,39 @@ int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
   return kAllFinite;
 }
 
+void KeepSlots(const UpdateRange& range) {
+  for (const Slot& slot : range.slots) {
+    if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
+  }
+}
+
+// Whether the slice has a part in the norms.
+bool Trained(const UpdateSlice& slice) {
+  return !slice.moving_average_momentum.has_value() && !slice.untouched;
+}
+
+UpdateStep StepOf(const Update& update, const UpdateSlice& slice) {
+  UpdateStep step = update.step;
+  if (slice.learning_rate.has_value()) step.learning_rate = *slice.learning_rate / update.rate_divisor;
+  return step;
+}
+
 // Computes the mean and applies the rule to it, which gives new values or, if the rule is layerwise,
 // directions. Each gradient must be contiguous in the window.
 int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   return ForEachSlice(update, window, [&](size_t p, const UpdateSlice& slice, UpdateRange range) {
+    if (slice.untouched) {
+      KeepSlots(range);
+      if (range.new_values != range.old_values) std::copy_n(range.old_values, range.count, range.new_values);
+      return kAllFinite;
+    }
     const Gradients cut = Cut(update.gradients, {slice.begin, slice.end});
-    if (slice.moving_average_momentum.has_value()) {  // a moving average does not change slots
-      for (const Slot& slot : range.slots) {
-        if (slot.to != slot.from) std::copy_n(slot.from, range.count, slot.to);
-      }
+    if (slice.moving_average_momentum.has_value()) {
+      KeepSlots(range);
       return ApplyMovingAverage(*slice.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
-    return ApplyMean(update.optimizer, update.step, cut, range, update.isa);
+    return ApplyMean(update.optimizer, StepOf(update, slice), cut, range, update.isa);
   });
 }
 
@@ -177,9 +197,13 @@ MeasuredSlices MeasureSlices(Norms norms, const Update& update) {
   measured.of_slice.resize(update.slices.size());
   ForEachSlice(update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
     if (slice.moving_average_momentum.has_value()) return kAllFinite;
-    measured.of_slice[p] = norms == Norms::kGradient
-                               ? SquaresOfGradients(update, slice)
-                               : SquaresOfLayer(update.optimizer, update.step, range, slice.band, update.isa);
+    if (slice.untouched) {
+      measured.of_slice[p].resize(static_cast<size_t>((range.count + slice.band - 1) / slice.band));
+      return kAllFinite;
+    }
+    measured.of_slice[p] = norms == Norms::kGradient ? SquaresOfGradients(update, slice)
+                                                     : SquaresOfLayer(update.optimizer, StepOf(update, slice),
+                                                                      range, slice.band, update.isa);
     return kAllFinite;
   });
   return measured;
@@ -189,8 +213,8 @@ int64_t UpdateSlices(const Update& update) {
   if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
   return ForEachSlice(
       update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
-        if (!slice.moving_average_momentum.has_value()) {
-          MoveLayer(update.optimizer, update.step, update.known.of_slice[p], range, update.isa);
+        if (Trained(slice)) {
+          MoveLayer(update.optimizer, StepOf(update, slice), update.known.of_slice[p], range, update.isa);
         }
         return kAllFinite;
       });

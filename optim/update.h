@@ -23,6 +23,8 @@ struct UpdateSlice {
   // The number of elements whose squares are summed together, from `begin` on. Used if the optimizer needs
   // norms; the slice then belongs to one variable.
   int64_t band = 0;
+  std::optional<float> learning_rate{};  // if set, replaces that of Update::step
+  bool untouched = false;                // values and slots stay as they are; the slice has no norms
 };
 
 // Elements that are contiguous in memory, from `begin` to the next run or to the end.
@@ -68,6 +70,7 @@ struct Update {
   absl::Span<const UpdateSlice> slices;
   UpdateRange all;
   const KnownSquares& known;
+  float rate_divisor = 1;  // divides UpdateSlice::learning_rate; `step` is divided already
   Isa isa = WidestIsa();
   // The thread pool for the update; may be null. The sums of norms and UpdatePiece() do not use it. Any
   // number of threads gives the same bits.
@@ -75,7 +78,7 @@ struct Update {
 };
 
 // The contributions of the slices to the sums of `norms`: of_slice[slice][band], empty for a slice with a
-// moving average, which has no norms.
+// moving average, which has no norms, and 0 for an untouched one.
 struct MeasuredSlices {
   int64_t non_finite = kAllFinite;  // otherwise the index in `all` of an element that is not finite
   std::vector<std::vector<Squares>> of_slice{};

@@ -31,6 +31,8 @@ struct Variable {
   // are: workers push a statistic as its "gradient", and value = momentum * value + (1 - momentum) * mean of
   // the pushed statistics. In [0, 1]; 1: the value never changes.
   std::optional<float> moving_average_momentum{};
+  // The number of the variable's group, from 0: Session::SetGroups().
+  int group = 0;
 
   // The product of the dimensions; 1 for a scalar.
   int64_t num_elements() const {

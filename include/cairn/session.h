@@ -62,6 +62,14 @@ struct SessionOptions {
   int64_t checkpoints_to_keep = 5;               // 0: all
 };
 
+// Settings of a group of variables (Variable::group) for updates.
+struct GroupSettings {
+  std::optional<float> learning_rate{};  // in place of the job's and its schedule; none: the job's
+  // Values and optimizer state stay as they are: no gradient, no decay, no moments, no averages. The gradients
+  // of these variables are ignored, and need not be computed.
+  bool untouched = false;
+};
+
 // Examples [first, first + count) in the order of an epoch.
 struct WorkItem {
   int64_t epoch = 0;  // from 0
@@ -208,6 +216,11 @@ class CAIRN_EXPORT Session {
   // Saves a checkpoint of the current state, and returns when it is on the disk. kFailedPrecondition without
   // a directory; kResourceExhausted if the disk is full.
   Status SaveCheckpoint();
+  // Sets the settings of all groups, [group], for the update of this worker's next step and all later ones, on
+  // all servers at once. To be called between two steps, as often as wanted: a call that changes nothing sends
+  // nothing. With kAsync, updates of other workers follow the settings from about here on. kInvalidArgument
+  // for a wrong number of groups or a rate that is negative or not finite.
+  Status SetGroups(const std::vector<GroupSettings>& groups);
   // Sets the learning rate of all later updates. kInvalidArgument if the job has a schedule.
   Status SetLearningRate(float rate);
   Status GetLearningRate(float* rate);

@@ -37,18 +37,29 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
 }
 
 // Joins adjacent slices with the same rule, which are updated together, unless the optimizer needs each
-// variable's norms.
-std::vector<UpdateSlice> UpdateSlicesOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer) {
+// variable's norms. `settings_of(i)`: those of slices[i].
+template <typename SettingsOf>
+std::vector<UpdateSlice> UpdateSlicesOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer,
+                                        SettingsOf settings_of) {
   const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
   std::vector<UpdateSlice> update_slices;
-  for (const net::Slice& slice : slices) {
-    const auto& momentum = slice.moving_average_momentum;
-    const int64_t end = slice.offset + slice.elements();
-    if (!update_slices.empty() && update_slices.back().moving_average_momentum == momentum && !one_by_one) {
-      update_slices.back().end = end;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const net::Slice& slice = slices[i];
+    const GroupSettings settings = settings_of(i);
+    const UpdateSlice next = {.begin = slice.offset,
+                              .end = slice.offset + slice.elements(),
+                              .moving_average_momentum = slice.moving_average_momentum,
+                              .band = net::RowsPerBand(slice.shape) * slice.shape.row_elements(),
+                              .learning_rate = settings.learning_rate,
+                              .untouched = settings.untouched};
+    const auto has_rule_of = [&next](const UpdateSlice& last) {
+      return last.moving_average_momentum == next.moving_average_momentum &&
+             last.learning_rate == next.learning_rate && last.untouched == next.untouched;
+    };
+    if (!update_slices.empty() && has_rule_of(update_slices.back()) && !one_by_one) {
+      update_slices.back().end = next.end;
     } else {
-      update_slices.push_back(
-          {slice.offset, end, momentum, net::RowsPerBand(slice.shape) * slice.shape.row_elements()});
+      update_slices.push_back(next);
     }
   }
   return update_slices;
@@ -61,7 +72,7 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
     : slices_(std::move(slices)),
       optimizer_(optimizer),
       thread_pool_(thread_pool),
-      update_slices_(UpdateSlicesOf(slices_, optimizer)),
+      update_slices_(UpdateSlicesOf(slices_, optimizer, [](size_t) { return GroupSettings(); })),
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
       state_pool_(size() * (1 + NumSlots(optimizer)), /*max_idle=*/0, budget_),
@@ -122,6 +133,7 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
               .new_values = next.data(),
               .streams = size() >= kStreamedFrom},
       .known = known,
+      .rate_divisor = mean.rate_divisor,
       .thread_pool = thread_pool_});
 }
 
@@ -236,6 +248,19 @@ std::optional<float> VariableStore::changed_learning_rate() const {
 void VariableStore::SetLearningRate(float rate) {
   MutexLock lock(mutex_);
   learning_rate_ = rate;
+}
+
+void VariableStore::AssignGroups(std::vector<int> group_of_slice) {
+  group_of_slice_ = std::move(group_of_slice);
+}
+
+void VariableStore::SetGroups(std::vector<GroupSettings> groups) {
+  groups_ = std::move(groups);
+  update_slices_ = UpdateSlicesOf(slices_, optimizer_, [this](size_t slice) {
+    const int group = slice < group_of_slice_.size() ? group_of_slice_[slice] : -1;
+    const bool set = group >= 0 && group < static_cast<int>(groups_.size());
+    return set ? groups_[static_cast<size_t>(group)] : GroupSettings();
+  });
 }
 
 float VariableStore::learning_rate() const {

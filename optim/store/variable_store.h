@@ -23,6 +23,7 @@
 #include "optim/optimizer.h"
 #include "optim/store/buffer_pool.h"
 #include "optim/store/encoded_values.h"
+#include "optim/store/group_settings.h"
 #include "optim/store/memory_budget.h"
 #include "optim/store/squares.h"
 #include "optim/update.h"
@@ -97,6 +98,13 @@ class VariableStore {
   // Replaces the optimizer's learning rate for all later updates. To be called by the thread that calls
   // ApplyMean().
   void SetLearningRate(float rate) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Assigns each slice to a group, -1: none. To be called once, before the first update.
+  void AssignGroups(std::vector<int> group_of_slice);
+  // Sets what all later updates do with each group, [group]; a group beyond the end has no settings. Threading
+  // as SetLearningRate().
+  void SetGroups(std::vector<GroupSettings> groups);
+  // As set by SetGroups(). For the thread that calls ApplyMean().
+  const std::vector<GroupSettings>& groups() const { return groups_; }
   // The learning rate of the next update; 0 if nothing is trained. Any thread.
   float learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes the current version the job's last, if its update was applied without Mean::last. With use_ema,
@@ -135,7 +143,9 @@ class VariableStore {
   const std::vector<net::Slice> slices_;
   const Optimizer* const optimizer_;
   ThreadPool* const thread_pool_;
-  const std::vector<UpdateSlice> update_slices_;
+  std::vector<int> group_of_slice_;         // [slice]; empty: there are no groups
+  std::vector<GroupSettings> groups_;       // as update_slices_: written between updates only
+  std::vector<UpdateSlice> update_slices_;  // written between updates only
   // Shared with the pools, and with buffers that outlive the store.
   const std::shared_ptr<MemoryBudget> budget_;
   BufferPool pool_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 
@@ -136,6 +137,22 @@ absl::Status CheckDescriptions(absl::Span<const net::Slice> slices) {
   if (bytes <= kMaxBytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("the names and shapes of ", slices.size(),
                                                    " variables take ", bytes, " bytes, at most ", kMaxBytes));
+}
+
+absl::StatusOr<std::vector<int>> GroupsOf(const v1::Job& job, absl::Span<const net::Slice> slices) {
+  std::map<std::string, int> groups;
+  for (int group = 0; group < job.variable_groups_size(); ++group) {
+    for (const std::string& variable : job.variable_groups(group).variables()) {
+      if (groups.emplace(variable, group).second) continue;
+      return absl::InvalidArgumentError(absl::StrCat("job: variable '", variable, "' is in two groups"));
+    }
+  }
+  std::vector<int> of_slice;
+  for (const net::Slice& slice : slices) {
+    const auto found = groups.find(slice.name);
+    of_slice.push_back(found == groups.end() ? -1 : found->second);
+  }
+  return of_slice;
 }
 
 absl::Status CheckNorms(const Shard::Options& shard) {

@@ -38,6 +38,9 @@ absl::Status CheckJob(const v1::Job& job);
 // RESOURCE_EXHAUSTED if the names and shapes are too large. They do not count against --memory_limit, which
 // covers the values only.
 absl::Status CheckDescriptions(absl::Span<const net::Slice> slices);
+// The group of each slice (Job.variable_groups), [slice]; -1: none. INVALID_ARGUMENT for a variable in two
+// groups.
+absl::StatusOr<std::vector<int>> GroupsOf(const v1::Job& job, absl::Span<const net::Slice> slices);
 // INVALID_ARGUMENT if the optimizer takes norms and a slice divides a band: the sum over a divided band
 // depends on where it is divided.
 absl::Status CheckNorms(const Shard::Options& shard);

@@ -8,8 +8,12 @@
 
 namespace cairn::ps {
 
-// INVALID_ARGUMENT for an invalid learning rate, or for any learning rate if the job has a schedule.
+// INVALID_ARGUMENT for an invalid learning rate, of the job or of a group, or for any learning rate of the job
+// if it has a schedule.
 absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer);
 ConfigChange ConfigChangeOf(const v1::ConfigChange& proto);
+
+v1::GroupSettings ToProto(const optim::GroupSettings& settings);
+optim::GroupSettings FromProto(const v1::GroupSettings& proto);
 
 }  // namespace cairn::ps

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "optim/optimizer.h"
+#include "optim/store/group_settings.h"
 #include "optim/store/squares.h"
 #include "ps/policy/policy.h"
 
@@ -42,8 +43,9 @@ struct Measure {
 
 // A config change by the chief, from this point of the log on.
 struct ConfigChange {
-  std::optional<float> learning_rate{};  // for all later updates
-  bool end = false;                      // the current version is the job's last
+  std::optional<float> learning_rate{};        // for all later updates
+  bool end = false;                            // the current version is the job's last
+  std::vector<optim::GroupSettings> groups{};  // [group], for all later updates; empty: no change
 };
 
 struct LogEntry {

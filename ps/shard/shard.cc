@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "ps/log/config_change.h"
 #include "ps/log/follow_proto.h"
 
 namespace cairn::ps {
@@ -39,6 +40,7 @@ absl::Status CheckState(const v1::ReplicatedShard& state) {
   }
   v1::ConfigChange changed;
   if (state.has_learning_rate()) changed.set_learning_rate(state.learning_rate());
+  *changed.mutable_groups() = state.groups();
   return FromProto(changed).status();
 }
 
@@ -61,6 +63,7 @@ Shard::Shard(Options options)
                  .recorder = UpdateRecorder(options.server, options.metrics, options.trace)},
                 {tables_, final_version_, pushes_, reads_, updater_}) {
   if (options.learning_rate.has_value()) store().SetLearningRate(*options.learning_rate);
+  store().AssignGroups(std::move(options.group_of_slice));
   if (options.trace != nullptr) options.trace->AtStep(options.initial_version + 1);
 }
 
@@ -180,6 +183,7 @@ Shard::State Shard::Save() {
   state.facts.set_version(values.version);
   state.facts.set_final_version(final_version_.Get());
   if (const auto rate = store().changed_learning_rate()) state.facts.set_learning_rate(*rate);
+  for (const optim::GroupSettings& group : store().groups()) *state.facts.add_groups() = ToProto(group);
   pushes_.Save(state.facts);
   for (const std::string& token : reads_.tokens()) state.facts.add_markers(token);
   state.floats = *tables_.dense().Save(/*beyond_budget=*/true);
@@ -208,15 +212,18 @@ absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<co
   for (const std::string& token : facts.markers()) reads_.KeepNothing(token);
   std::optional<float> rate;
   if (facts.has_learning_rate()) rate = facts.learning_rate();
-  executor_.ContinueFrom(
-      facts.next_index(), facts.version(),
-      [this, version = facts.version(), final_version = facts.final_version(), rate, dense = std::move(dense),
-       states = std::move(states)](LogExecutor::Replies&) mutable {
-        tables_.dense().Restore(version, std::move(dense));
-        RestoreTables(std::move(states));
-        if (rate.has_value()) store().SetLearningRate(*rate);
-        final_version_.Set(final_version);
-      });
+  std::vector<optim::GroupSettings> groups;
+  for (const v1::GroupSettings& group : facts.groups()) groups.push_back(FromProto(group));
+  executor_.ContinueFrom(facts.next_index(), facts.version(),
+                         [this, version = facts.version(), final_version = facts.final_version(), rate,
+                          groups = std::move(groups), dense = std::move(dense),
+                          states = std::move(states)](LogExecutor::Replies&) mutable {
+                           tables_.dense().Restore(version, std::move(dense));
+                           RestoreTables(std::move(states));
+                           if (rate.has_value()) store().SetLearningRate(*rate);
+                           store().SetGroups(groups);
+                           final_version_.Set(final_version);
+                         });
   return absl::OkStatus();
 }
 

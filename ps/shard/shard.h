@@ -67,6 +67,7 @@ class Shard final : public LogSink {
     // rounds take all its workers, if the memory has room for another version and its slots.
     bool speculative_updates = false;
     std::optional<float> learning_rate{};  // set by an earlier config change
+    std::vector<int> group_of_slice{};     // VariableStore::AssignGroups()
     ThreadPool* thread_pool = nullptr;     // as in VariableStore
     TableMaker make_tables{};              // called once, at construction; null: only the variables
     // Outlives the shard. Points: "push", "read", and those of LogExecutor.

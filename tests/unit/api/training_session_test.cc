@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -257,6 +258,87 @@ TEST_F(TrainingSessionTest, AnItemMayBeUsedUpWithoutExamples) {
   ASSERT_TRUE(Step(*session, 1, 2).ok());
   EXPECT_TRUE(session->finished());
   EXPECT_THAT(session->values(), ElementsAre(0, 1, 2));
+}
+
+v1::GroupSettings Rate(float rate) {
+  v1::GroupSettings settings;
+  settings.set_learning_rate(rate);
+  return settings;
+}
+
+v1::GroupSettings Untouched() {
+  v1::GroupSettings settings;
+  settings.set_untouched(true);
+  return settings;
+}
+
+TEST_F(TrainingSessionTest, GroupsHaveLearningRatesOfTheirOwn) {
+  Job job = Toy();
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), Rate(0.25f)}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 2.75f));
+  ASSERT_EQ(session->SetGroups({Rate(0), Rate(1)}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 1.75f));
+}
+
+// The gradient of an untouched variable is not read, and its momentum and decay pause.
+TEST_F(TrainingSessionTest, AStepLeavesAGroupUntouched) {
+  Job job = Toy();
+  job.optimizer.hyperparameters = {{"learning_rate", 1}, {"momentum", 0.5}, {"weight_decay", 0.25}};
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_TRUE(Step(*session, 1).ok());  // momentum -1
+  const std::vector<float> before(session->values().begin(), session->values().end());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), Untouched()}), absl::OkStatus());
+  ASSERT_EQ(session->BeginStep(1, {}), absl::OkStatus());
+  session->gradients()[2] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(session->FinishStep().ok());
+  EXPECT_EQ(session->values()[2], before[2]);
+  EXPECT_NE(session->values()[0], before[0]);
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), v1::GroupSettings()}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 0).ok());
+  EXPECT_EQ(session->values()[2], before[2] * 0.75f - 0.5f) << "the momentum of the first step";
+}
+
+TEST_F(TrainingSessionTest, GroupSettingsSurviveARollback) {
+  Job job = Toy();
+  job.variables[1].group = 1;
+  SessionOptions options = Options();
+  options.checkpoint_directory = Directory();
+  const auto session = Open(job, options);
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), Untouched()}), absl::OkStatus());
+  for (int server : {0, 1}) cluster_.Restart(server);
+  ASSERT_EQ(session->Recover(Step(*session, 1).status()), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 3));
+}
+
+TEST_F(TrainingSessionTest, ABackupKnowsTheGroupSettings) {
+  Job job = Toy();
+  job.backups = 1;
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  ASSERT_EQ(session->SetGroups({Rate(2), Untouched()}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(-2, -1, 2));
+  cluster_.Kill(0);
+  for (int i = 0; i < 2; ++i) {
+    const auto result = Step(*session, 1);
+    ASSERT_TRUE(result.ok()) << result.status();
+  }
+  EXPECT_THAT(session->values(), ElementsAre(-6, -5, 2));
+}
+
+TEST_F(TrainingSessionTest, SettingsForAWrongNumberOfGroupsAreRefused) {
+  const auto session = Open(Toy(), Options());
+  EXPECT_THAT(std::string(session->SetGroups({Rate(1), Rate(1)}).message()),
+              HasSubstr("settings for 2 groups, but the job has 1"));
+  EXPECT_THAT(std::string(session->SetGroups({Rate(-1)}).message()),
+              HasSubstr("group 0: a learning rate of -1"));
 }
 
 TEST_F(TrainingSessionTest, RunEndsTheJobForAllWorkers) {

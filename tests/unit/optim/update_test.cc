@@ -55,6 +55,28 @@ TEST(GlobalClipnorm, LimitsTheNormOfAllVariablesTogether) {
              {-1.5, -2, -3, -4});
 }
 
+TEST(GlobalClipnorm, IgnoresUntouchedSlices) {
+  const std::vector<float> gradient = {3, 4, 1000, 0};
+  const std::vector<UpdateSlice> slices = {{.begin = 0, .end = 2}, {.begin = 2, .end = 4, .untouched = true}};
+  EXPECT_EQ(StepFromZero({{"global_clipnorm", 5}}, slices, {{gradient.data(), 1}}, 4),
+            (std::vector<float>{-3, -4, 0, 0}));
+}
+
+TEST(UpdateSlices, ALayerwiseRuleLeavesAnUntouchedSliceAlone) {
+  const auto lamb = MakeOptimizer({"Lamb", {{"learning_rate", 1}}}).value();
+  const std::vector<float> gradient = {3, 4, 5, 6}, values = {1, 2, 3, 4};
+  std::vector<float> m = {0, 0, 7, 8}, v = {0, 0, 9, 10}, result(4);
+  const std::vector<Slot> slots = {InPlace(m.data()), InPlace(v.data())};
+  const ContributedGradient weighted = {gradient.data(), 1};
+  const std::vector<UpdateSlice> slices = {{.begin = 0, .end = 2}, {.begin = 2, .end = 4, .untouched = true}};
+  EXPECT_EQ(UpdateWhole(*lamb, {1, 1}, {&weighted, 1}, slices, {4, values.data(), slots, result.data()}),
+            kAllFinite);
+  EXPECT_NE(result[0], 1);
+  EXPECT_EQ(std::vector<float>(result.begin() + 2, result.end()), (std::vector<float>{3, 4}));
+  EXPECT_EQ(std::vector<float>(m.begin() + 2, m.end()), (std::vector<float>{7, 8}));
+  EXPECT_EQ(std::vector<float>(v.begin() + 2, v.end()), (std::vector<float>{9, 10}));
+}
+
 TEST(GlobalClipnorm, IgnoresMovingAverages) {
   const std::vector<float> gradient = {3, 4, 1000, 0};
   const std::vector<UpdateSlice> slices = {{0, 2}, {2, 4, 0.5f}};

@@ -56,6 +56,32 @@ TEST_F(VariableStoreTest, AWriteReplacesItsRunsAndKeepsTheVersion) {
   EXPECT_THAT(ToVector(before), Each(-1)) << "earlier readers keep their values";
 }
 
+TEST_F(VariableStoreTest, AGroupHasARateOfItsOwn) {
+  store_.AssignGroups({-1, 0});
+  store_.SetGroups({{.learning_rate = 0.5f}});
+  ASSERT_TRUE(Apply({1, 1, 1}).ok());
+  EXPECT_THAT(ToVector(store_.current()), ElementsAre(-1, -1, -0.5f));
+  store_.SetLearningRate(2);
+  ASSERT_TRUE(Apply({1, 1, 1}).ok());
+  EXPECT_THAT(ToVector(store_.current()), ElementsAre(-3, -3, -1));
+  store_.SetGroups({{}});
+  ASSERT_TRUE(Apply({1, 1, 1}).ok());
+  EXPECT_THAT(ToVector(store_.current()), ElementsAre(-5, -5, -3));
+}
+
+TEST_F(VariableStoreTest, AGroupIsLeftUntouchedAlsoBySpeculativeUpdates) {
+  store_.AssignGroups({0, 1});
+  store_.SetGroups({{.untouched = true}, {}});
+  ASSERT_TRUE(Apply({1, std::numeric_limits<float>::quiet_NaN(), 1}).ok());
+  EXPECT_THAT(ToVector(store_.current()), ElementsAre(0, 0, -1));
+  const std::vector<float> gradient = {1, 1, 1};
+  const ContributedGradient weighted = {gradient.data(), 1};
+  store_.BeginSpeculative();
+  ASSERT_NE(store_.ApplySpeculatively({.gradients = {&weighted, 1}}, 0, 3), nullptr);
+  store_.PublishSpeculative();
+  EXPECT_THAT(ToVector(store_.current()), ElementsAre(0, 0, -2));
+}
+
 TEST_F(VariableStoreTest, ANonFiniteGradientNamesItsVariableAndPublishesNothing) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const absl::Status status = Apply({1, 1, bad});

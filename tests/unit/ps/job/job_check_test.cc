@@ -52,6 +52,10 @@ TEST_F(JobCheckTest, InvalidJobsAreRefusedWithoutEffect) {
       [](v1::CreateRequest& request) { request.mutable_job()->mutable_optimizer()->set_name("Magic"); },
       [](v1::CreateRequest& request) { request.mutable_job()->set_work_items_ahead(-1); },
       [](v1::CreateRequest& request) { request.mutable_job()->set_work_items_ahead(65); },
+      [](v1::CreateRequest& request) {
+        for (int group = 0; group < 2; ++group)
+          request.mutable_job()->add_variable_groups()->add_variables("a");
+      },
       [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_row_end(3); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_shape(0, -2); },
