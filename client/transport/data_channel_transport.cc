@@ -3,81 +3,34 @@
 #include <optional>
 #include <utility>
 
-#include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/data_endpoint.h"
 #include "common/net/data_channel/stream/fragments.h"
 #include "common/net/data_channel/stream/stream.h"
+#include "common/net/data_channel/transport_choice.h"
 
 namespace cairn::client {
 namespace {
 
-// How to reach a server.
-struct Way {
-  net::Transport transport = net::Transport::kGrpc;
-  net::DataEndpoint address;
-  uint64_t incarnation = 0;  // the incarnation of the server's process
-};
-
-// Where a server is, and which transports to it have failed.
-class Endpoint {
- public:
-  explicit Endpoint(DataChannelOptions options) : options_(std::move(options)) {}
-
-  Way way() const {
-    MutexLock lock(mutex_);
-    return way_;
-  }
-  // Takes the address from the server's answer to Connect().
-  void Learn(const v1::ConnectResponse& response) {
-    const net::DataEndpoint address = net::FromProto(response.data_endpoint());
-    const uint64_t process = response.process() != 0 ? response.process() : response.incarnation();
-    MutexLock lock(mutex_);
-    const bool given_up = way_.transport != options_.transport && Now() - failed_ >= options_.try_again_after;
-    if (address == way_.address && process == way_.incarnation && !given_up) return;
-    way_ = {.transport = options_.transport, .address = address, .incarnation = process};
-  }
-  // Notes that no stream could be opened with this transport: later streams use the next best transport.
-  void Fail(const Way& way) {
-    MutexLock lock(mutex_);
-    if (way_.address == way.address && way_.transport == way.transport) {
-      way_.transport = net::NextBest(way.transport);
-      failed_ = Now();
-    }
-  }
-  void LogTransport(net::Transport used) {
-    {
-      MutexLock lock(mutex_);
-      if (std::exchange(said_, used) == used) return;
-    }
-    if (options_.say != nullptr) options_.say(net::InWords(used));
-  }
-
- private:
-  static TimePoint Now() { return std::chrono::steady_clock::now(); }
-
-  const DataChannelOptions options_;
-  mutable Mutex mutex_;
-  Way way_ ABSL_GUARDED_BY(mutex_);
-  TimePoint failed_ ABSL_GUARDED_BY(mutex_);
-  std::optional<net::Transport> said_ ABSL_GUARDED_BY(mutex_);
-};
+using net::TransportChoice;
 
 class DataFrameStream final : public FrameStream, net::DataReceiver {
  public:
   // `server`: the server's address for gRPC.
-  static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const std::string& server, const Way& way,
+  static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const std::string& server,
+                                                           const TransportChoice::Way& way,
                                                            std::optional<int> shard, FrameHandler& handler) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket,
-                           net::ConnectDataChannel(server, way.transport, way.address));
+                           net::ConnectDataChannel(server, way.transport, way.endpoint));
     std::unique_ptr<DataFrameStream> opened(new DataFrameStream(handler));
-    CAIRN_ASSIGN_OR_RETURN(opened->stream_,
-                           net::DataStream::Connect(std::move(socket), way.transport == net::Transport::kShm,
-                                                    {.incarnation = way.incarnation,
-                                                     .key = way.address.key,
-                                                     .shard = shard.value_or(net::DataStream::kOwnShard),
-                                                     .offers_memory = true},
-                                                    *opened));
+    CAIRN_ASSIGN_OR_RETURN(
+        opened->stream_,
+        net::DataStream::Connect(std::move(socket), way.transport == net::Transport::kShm,
+                                 {.incarnation = way.incarnation,
+                                  .key = way.endpoint.key,
+                                  .target = {.shard = shard.value_or(net::StreamTarget::kOwnShard)},
+                                  .offers_memory = true},
+                                 *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
     return std::unique_ptr<FrameStream>(std::move(opened));
   }
@@ -120,21 +73,28 @@ class DataChannelStreams final : public StreamFactory {
   // `server`: the server's address for gRPC.
   DataChannelStreams(std::string server, std::unique_ptr<StreamFactory> other,
                      const DataChannelOptions& options)
-      : server_(std::move(server)), other_(std::move(other)), shard_(options.shard), endpoint_(options) {}
+      : server_(std::move(server)),
+        other_(std::move(other)),
+        shard_(options.shard),
+        choice_({.best = options.transport, .try_again_after = options.try_again_after, .say = options.say}) {
+  }
 
-  void Learn(const v1::ConnectResponse& response) override { endpoint_.Learn(response); }
+  void Learn(const v1::ConnectResponse& response) override {
+    choice_.Learn(net::FromProto(response.data_endpoint()),
+                  response.process() != 0 ? response.process() : response.incarnation());
+  }
   std::unique_ptr<FrameStream> Open(FrameHandler& handler) override {
-    for (Way way = endpoint_.way(); way.transport != net::Transport::kGrpc; way = endpoint_.way()) {
+    for (auto way = choice_.way(); way.transport != net::Transport::kGrpc; way = choice_.way()) {
       auto stream = DataFrameStream::Open(server_, way, shard_, handler);
       if (stream.ok()) {
-        endpoint_.LogTransport(way.transport);
+        choice_.Say(way.transport);
         return *std::move(stream);
       }
       // The server does not respond at the moment, which is no reason to avoid this transport later.
       if (absl::IsDeadlineExceeded(stream.status())) break;
-      endpoint_.Fail(way);
+      choice_.Fail(way);
     }
-    endpoint_.LogTransport(net::Transport::kGrpc);
+    choice_.Say(net::Transport::kGrpc);
     return other_->Open(handler);
   }
 
@@ -142,7 +102,7 @@ class DataChannelStreams final : public StreamFactory {
   const std::string server_;
   const std::unique_ptr<StreamFactory> other_;
   const std::optional<int> shard_;
-  Endpoint endpoint_;
+  TransportChoice choice_;
 };
 
 }  // namespace

@@ -260,7 +260,7 @@ absl::Status HostedJob::OnReplicated(const ReplicationSink* sink, uint64_t numbe
     }
     job = lifecycle_.job();
     CAIRN_RETURN_IF_ERROR(backup_.Restore(body, floats, *job, clock_.Now()));
-    backup_.Acknowledge(number);
+    if (number != 0) backup_.Acknowledge(number);
   }
   job->shard().Flush();
   // If the primary has not failed but its backup has, the backup is inconsistent with the primary.

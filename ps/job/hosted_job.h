@@ -102,9 +102,9 @@ class HostedJob {
   absl::StatusOr<std::shared_ptr<ActiveJob>> OpenBackup(const v1::ReplicationOrigin& origin,
                                                         std::shared_ptr<ReplicationSink> sink)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Handles an item of the stream that `sink` belongs to: acknowledges the item, then carries it out. An
-  // error ends the stream: ABORTED if this server has been promoted in place of the caller, CANCELLED if this
-  // stream no longer feeds the backup.
+  // Handles an item of the stream that `sink` belongs to: acknowledges it, unless `number` is 0, then carries
+  // it out. An error ends the stream: ABORTED if this server has been promoted in place of the caller,
+  // CANCELLED if this stream no longer feeds the backup.
   absl::Status OnReplicated(const ReplicationSink* sink, uint64_t number, const v1::ReplicationBody& body,
                             const ReplicatedFloats& floats) ABSL_LOCKS_EXCLUDED(mutex_);
   // The stream that `sink` belongs to has ended. `spoilt`: the backup is no longer consistent, and will not

@@ -91,6 +91,7 @@ class Server {
   TraceRecorder* trace() const { return options_.trace; }
   // Identifies the process; differs each time it is started.
   uint64_t process() const { return options_.incarnation; }
+  const net::DataEndpoint& data_endpoint() const { return options_.data_endpoint; }
 
   // Ends the leases and the waiting calls whose time is over. The owner calls it several times a second.
   void Tick();

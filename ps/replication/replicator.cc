@@ -20,6 +20,8 @@ constexpr auto kLogAfter = std::chrono::seconds(2);
 // 200 ms.
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
 constexpr auto kLook = std::chrono::milliseconds(500);
+// Limit on the items that are held back: their answer takes as long as the work of all of them.
+constexpr size_t kMaxHeld = 64;
 
 // Whether the process has answered that it has no backup of this shard, so that it will not be promoted. Only
 // BackupSession and the service use this code.
@@ -30,6 +32,11 @@ bool KeepsNone(const absl::Status& end) {
 // Whether the connection was refused, which means that the backup's process has ended.
 bool IsGone(const absl::Status& end) {
   return absl::IsUnavailable(end) && net::WhyUnreachable(end) == "connection refused";
+}
+
+// Whether the item is a report to the sequencer, which decides nothing alone.
+bool MayWait(const ReplicationItem& item) {
+  return item.body.input().has_staged() || item.body.input().has_executed();
 }
 
 int64_t BytesOf(const ReplicationItem& item) {
@@ -106,15 +113,29 @@ void Replicator::SendState(Component component, ReplicationItem item) {
 
 void Replicator::Send(Component component, ReplicationItem item) {
   MutexLock lock(mutex_);
-  if (stream_ != nullptr && sent_state_[static_cast<size_t>(component)]) SendNow(std::move(item));
+  if (stream_ == nullptr || !sent_state_[static_cast<size_t>(component)]) return;
+  const bool urgent = !MayWait(item) || state_ != State::kInSync;
+  Hold(std::move(item));
+  if (urgent || held_.size() >= kMaxHeld) SendHeld();
+}
+
+uint64_t Replicator::Hold(ReplicationItem item) {
+  ++last_;
+  if (const int64_t bytes = BytesOf(item); bytes > 0) {
+    behind_.emplace_back(last_, bytes);
+    behind_bytes_ += bytes;
+  }
+  held_.push_back({last_, std::move(item)});
+  return last_;
+}
+
+void Replicator::SendHeld() {
+  if (!held_.empty()) stream_->Send(std::exchange(held_, {}));
 }
 
 uint64_t Replicator::SendNow(ReplicationItem item) {
-  if (const int64_t bytes = BytesOf(item); bytes > 0) {
-    behind_.emplace_back(last_ + 1, bytes);
-    behind_bytes_ += bytes;
-  }
-  stream_->Send(++last_, std::move(item));
+  Hold(std::move(item));
+  SendHeld();
   return last_;
 }
 
@@ -138,6 +159,7 @@ void Replicator::WhenReplicated(Callback then) {
       lost = absl::UnavailableError(absl::StrCat("this server does not serve ", options_.shard, " any more"));
     } else if (AnswersWait() && (replicated_ < last_ || state_ == State::kUnsure)) {
       waiting_.emplace_back(last_, std::move(then));
+      SendHeld();
       return;
     }
   }
@@ -192,7 +214,7 @@ void Replicator::OnAnswer(const v1::ReplicationAck& answer) {
       echoes_.emplace_back(SendNow(std::move(echo)), last_echo_);
     }
     calls = Due();
-    Wake();
+    if (state_ != State::kInSync) Wake();  // a step may be due
   }
   Make(std::move(calls));
 }
@@ -312,6 +334,7 @@ void Replicator::Close() {
     MutexLock lock(mutex_);
     stream_ = nullptr;
     end = closed_.value_or(absl::DeadlineExceededError("no answer in time"));
+    held_.clear();
     behind_.clear();
     behind_bytes_ = 0;
     echoes_.clear();

@@ -62,6 +62,12 @@ struct ReplicationItem {
   std::vector<std::vector<std::shared_ptr<const AlignedBuffer>>> tables{};
 };
 
+// Numbers ascend, over all streams of a replicator.
+struct NumberedItem {
+  uint64_t number = 0;
+  ReplicationItem item;
+};
+
 // Called by a stream's threads, one call at a time; must not block.
 class ReplicationStreamHandler {
  public:
@@ -76,8 +82,8 @@ class ReplicationStream {
  public:
   // Closes the stream, and returns after OnClosed().
   virtual ~ReplicationStream() = default;
-  // Queues the item; does not block. After the stream has ended, items are dropped.
-  virtual void Send(uint64_t number, ReplicationItem item) = 0;
+  // Queues the items, at least one; does not block. After the stream has ended, items are dropped.
+  virtual void Send(std::vector<NumberedItem> items) = 0;
 };
 
 class Replicator final : private ReplicationStreamHandler {
@@ -121,6 +127,8 @@ class Replicator final : private ReplicationStreamHandler {
   // components are dropped.
   bool wants(Component component) const ABSL_LOCKS_EXCLUDED(mutex_);
   void SendState(Component component, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
+  // While the backup is in sync, reports of staged pushes and executed entries are held back until something
+  // must be sent: an answer that waits for them, any other item, or the echo of a heartbeat.
   void Send(Component component, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
   void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -151,6 +159,9 @@ class Replicator final : private ReplicationStreamHandler {
   void LogThatBackupIsLost() ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the state from the reason why a stream ended.
   void Conclude(const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Numbers the item and holds it back until SendHeld(). Returns its number.
+  uint64_t Hold(ReplicationItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t SendNow(ReplicationItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the backup's right to be promoted has expired, and the backup has had time to report a promotion.
   bool MayGoOnAlone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -195,8 +206,9 @@ class Replicator final : private ReplicationStreamHandler {
   ReplicationStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // open_, while it is in use
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);   // set when the stream has ended
   std::array<bool, kComponents> sent_state_ ABSL_GUARDED_BY(mutex_){};
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;        // number of the last item sent, over all streams
-  uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the last item that the backup has
+  std::vector<NumberedItem> held_ ABSL_GUARDED_BY(mutex_);  // to be sent together with the next items
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;               // number of the last item, over all streams
+  uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;         // number of the last item that the backup has
   // (item number, bytes) of the items with floats that the backup has not received yet.
   std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);
   int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

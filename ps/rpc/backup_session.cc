@@ -12,14 +12,96 @@ namespace {
 // Limits on the size of an origin and of other items. An origin describes a job, which the primary received
 // in one message. The state of a sequencer with a full log takes some MiB.
 constexpr size_t kMaxOrigin = size_t{16} << 20, kMaxText = size_t{256} << 20;
-// The share of a body that fits into the header of one frame.
+// The share of the bodies that fits into the header of one frame.
 constexpr size_t kTextOfFrame = size_t{32} << 10;
+// The most items of one frame: what each of them adds to the bodies fits into the header too.
+constexpr int kItemsOfFrame = 256;
+
+v1::Chunk ChunkOf(const v1::ReplicationFloats& floats) {
+  v1::Chunk chunk;
+  chunk.set_offset(floats.offset());
+  return chunk;
+}
+
+// Makes frames of items: as many small items in one frame as fit, and an item's last values with the item.
+class Frames {
+ public:
+  explicit Frames(SendFrame send) : send_(send) {}
+
+  void Add(const NumberedItem& numbered) {
+    const std::string text = numbered.item.body.SerializeAsString();
+    // Values and text belong to the first item of a frame.
+    const bool first =
+        !numbered.item.floats.empty() || !numbered.item.tables.empty() || text.size() > kTextOfFrame;
+    if (first || text_bytes_ + text.size() > kTextOfFrame || header_.items_size() >= kItemsOfFrame) End();
+    const int64_t floats = AddFloats(numbered.item);
+    absl::string_view rest = text;
+    for (; rest.size() > kTextOfFrame; rest.remove_prefix(kTextOfFrame)) {
+      End();
+      header_.set_text(std::string(rest.substr(0, kTextOfFrame)));
+    }
+    if (!header_.text().empty()) End();
+    text_bytes_ += rest.size();
+    v1::ReplicationItem& item = *header_.add_items();
+    item.set_number(numbered.number);
+    item.set_text(std::string(rest));
+    item.set_floats(floats);
+  }
+  // Sends the last frame.
+  void End() {
+    if (!header_.has_floats() && header_.text().empty() && header_.items().empty()) return;
+    send_(header_, payload_, owner_);
+    header_.Clear();
+    payload_ = {};
+    owner_.reset();
+    text_bytes_ = 0;
+  }
+
+ private:
+  // Returns the number of values. Their last frame has not been sent yet.
+  int64_t AddFloats(const ReplicationItem& item) {
+    v1::ReplicationFloats run;
+    run.set_state(item.state);
+    int64_t floats = AddBuffers(item.floats, run);
+    for (size_t i = 0; i < item.tables.size(); ++i) {
+      int64_t size = 0;
+      for (const auto& buffer : item.tables[i]) size += buffer->size();
+      run.set_table(static_cast<int>(i) + 1);
+      run.set_size(size);
+      floats += AddBuffers(item.tables[i], run);
+    }
+    return floats;
+  }
+  // Adds the buffers one after another, each run as `run` apart from its offset. Returns their size.
+  int64_t AddBuffers(absl::Span<const std::shared_ptr<const AlignedBuffer>> buffers,
+                     v1::ReplicationFloats run) {
+    int64_t offset = 0;
+    for (const auto& buffer : buffers) {
+      for (int64_t begin = 0; begin < buffer->size(); begin += net::kMaxPayloadFloats) {
+        End();
+        run.set_offset(offset + begin);
+        *header_.mutable_floats() = run;
+        payload_ = buffer->span().subspan(static_cast<size_t>(begin), net::kMaxPayloadFloats);
+        owner_ = buffer;
+      }
+      offset += buffer->size();
+    }
+    return offset;
+  }
+
+  const SendFrame send_;
+  // The frame that has not been sent.
+  v1::ReplicationHeader header_;
+  absl::Span<const float> payload_;
+  std::shared_ptr<const void> owner_;
+  size_t text_bytes_ = 0;  // of the items of header_
+};
 
 }  // namespace
 
 absl::Status BackupSession::OnFrame(const v1::ReplicationHeader& header, net::Payload payload) {
   absl::Status status = Take(header, payload);
-  if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status)) return status;
+  if (status.ok() || absl::IsAborted(status) || absl::IsCancelled(status) || sender_is_gone_) return status;
   // When the sender receives this error, it continues without a backup. Therefore this backup must not be
   // promoted any more.
   hosted_.BackupClosed(sink_.get(), /*spoilt=*/true);
@@ -27,34 +109,34 @@ absl::Status BackupSession::OnFrame(const v1::ReplicationHeader& header, net::Pa
 }
 
 absl::Status BackupSession::Take(const v1::ReplicationHeader& header, net::Payload payload) {
-  switch (header.kind_case()) {
-    case v1::ReplicationHeader::kText: {
-      const size_t most = job_ == nullptr ? kMaxOrigin : kMaxText;
-      if (text_.size() + header.text().size() > most) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("replication: the body of a message exceeds ", most, " bytes"));
-      }
-      text_ += header.text();
-      return absl::OkStatus();
-    }
-    case v1::ReplicationHeader::kFloats: {
-      if (job_ == nullptr)
-        return absl::InvalidArgumentError(
-            "replication: values arrived before the job's description (origin)");
-      if (header.floats().table() != 0) return AddToTable(header.floats(), payload);
-      optim::VariableStore& store = job_->shard().store();
-      if (floats_ == nullptr) {
-        floats_ = std::make_unique<Accumulator>(header.floats().state() ? store.state_pool() : store.pool());
-      }
-      v1::Chunk chunk;
-      chunk.set_offset(header.floats().offset());
-      return floats_->Add(chunk, payload);
-    }
-    case v1::ReplicationHeader::kItem:
-      return OnItem(header.item());
-    default:
-      return absl::InvalidArgumentError("replication: unknown kind of frame");
+  if (!header.has_floats() && header.text().empty() && header.items().empty()) {
+    return absl::InvalidArgumentError("replication: an empty frame");
   }
+  CAIRN_RETURN_IF_ERROR(TakeText(header.text()));
+  if (header.has_floats()) CAIRN_RETURN_IF_ERROR(TakeFloats(header.floats(), payload));
+  for (int i = 0; i < header.items_size(); ++i) {
+    CAIRN_RETURN_IF_ERROR(OnItem(header.items(i), /*acknowledged=*/i + 1 == header.items_size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BackupSession::TakeText(const std::string& text) {
+  const size_t most = job_ == nullptr ? kMaxOrigin : kMaxText;
+  if (text_.size() + text.size() > most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("replication: the body of a message exceeds ", most, " bytes"));
+  }
+  text_ += text;
+  return absl::OkStatus();
+}
+
+absl::Status BackupSession::TakeFloats(const v1::ReplicationFloats& floats, net::Payload payload) {
+  if (job_ == nullptr)
+    return absl::InvalidArgumentError("replication: values arrived before the job's description (origin)");
+  absl::Status added = floats.table() == 0 ? FloatsOf(floats.state()).Add(ChunkOf(floats), payload)
+                                           : AddToTable(floats, payload);
+  sender_is_gone_ = absl::IsUnavailable(added);
+  return added;
 }
 
 absl::Status BackupSession::AddToTable(const v1::ReplicationFloats& floats, net::Payload payload) {
@@ -67,12 +149,28 @@ absl::Status BackupSession::AddToTable(const v1::ReplicationFloats& floats, net:
   if (table == nullptr) {
     CAIRN_ASSIGN_OR_RETURN(table, ReceivedState::Create(floats.size(), shard.store().budget()));
   }
-  v1::Chunk chunk;
-  chunk.set_offset(floats.offset());
-  return table->Add(chunk, payload);
+  return table->Add(ChunkOf(floats), payload);
 }
 
-absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
+Accumulator& BackupSession::FloatsOf(bool state) {
+  if (floats_ == nullptr) {
+    optim::VariableStore& store = job_->shard().store();
+    floats_ = std::make_unique<Accumulator>(state ? store.state_pool() : store.pool());
+  }
+  return *floats_;
+}
+
+absl::Span<char> BackupSession::DestinationFor(const v1::ReplicationHeader& header, size_t bytes) {
+  if (job_ == nullptr || !header.has_floats() || header.floats().table() != 0 || bytes == 0 ||
+      bytes % sizeof(float) != 0)
+    return {};
+  const absl::Span<float> place =
+      FloatsOf(header.floats().state())
+          .DestinationFor(ChunkOf(header.floats()), static_cast<int64_t>(bytes / sizeof(float)));
+  return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
+}
+
+absl::Status BackupSession::OnItem(const v1::ReplicationItem& item, bool acknowledged) {
   v1::ReplicationBody body;
   const std::string text = absl::StrCat(std::exchange(text_, std::string()), item.text());
   const std::unique_ptr<Accumulator> floats = std::move(floats_);
@@ -95,7 +193,7 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
     ReplicatedFloats values;
     if (floats != nullptr) values.variables = floats->Take().buffer();
     for (const auto& table : tables) values.tables.push_back(table == nullptr ? nullptr : table->Take());
-    return hosted_.OnReplicated(sink_.get(), item.number(), body, values);
+    return hosted_.OnReplicated(sink_.get(), acknowledged ? item.number() : 0, body, values);
   }
   if (job_ != nullptr)
     return absl::InvalidArgumentError("replication: one stream described the job twice (origin)");
@@ -107,44 +205,10 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item) {
   return absl::OkStatus();
 }
 
-void SplitIntoFrames(
-    uint64_t number, const ReplicationItem& item,
-    absl::FunctionRef<void(const v1::ReplicationHeader&, net::FloatSpans, const std::shared_ptr<const void>&)>
-        send) {
-  v1::ReplicationHeader header;
-  // Sends the buffers one after another, and returns their size.
-  const auto send_floats = [&](absl::Span<const std::shared_ptr<const AlignedBuffer>> buffers) {
-    int64_t offset = 0;
-    for (const auto& buffer : buffers) {
-      for (int64_t begin = 0; begin < buffer->size(); begin += net::kMaxPayloadFloats) {
-        const int64_t count = std::min(net::kMaxPayloadFloats, buffer->size() - begin);
-        header.mutable_floats()->set_offset(offset + begin);
-        const absl::Span<const float> chunk(buffer->data() + begin, static_cast<size_t>(count));
-        send(header, {&chunk, 1}, buffer);
-      }
-      offset += buffer->size();
-    }
-    return offset;
-  };
-  header.mutable_floats()->set_state(item.state);
-  int64_t floats = send_floats(item.floats);
-  for (size_t i = 0; i < item.tables.size(); ++i) {
-    int64_t size = 0;
-    for (const auto& buffer : item.tables[i]) size += buffer->size();
-    header.mutable_floats()->set_table(static_cast<int>(i) + 1);
-    header.mutable_floats()->set_size(size);
-    floats += send_floats(item.tables[i]);
-  }
-  const std::string text = item.body.SerializeAsString();
-  absl::string_view rest = text;
-  for (; rest.size() > kTextOfFrame; rest.remove_prefix(kTextOfFrame)) {
-    header.set_text(std::string(rest.substr(0, kTextOfFrame)));
-    send(header, {}, nullptr);
-  }
-  header.mutable_item()->set_number(number);
-  header.mutable_item()->set_text(std::string(rest));
-  header.mutable_item()->set_floats(floats);
-  send(header, {}, nullptr);
+void PutIntoFrames(absl::Span<const NumberedItem> items, SendFrame send) {
+  Frames frames(send);
+  for (const NumberedItem& item : items) frames.Add(item);
+  frames.End();
 }
 
 }  // namespace cairn::ps

@@ -1,9 +1,10 @@
-// Assembles the frames of one stream of Replicate (replicate.proto) into items, on the backup's server; and
-// splits an item into frames, on the primary's.
+// Assembles the frames of one replication stream (replicate.proto) into items, on the backup's server; and
+// puts items into frames, on the primary's.
 //
-// Owned by the transport for the lifetime of the stream. OnFrame() is called by one thread at a time.
+// Owned by the transport for the lifetime of the stream. Frames are received by one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "cairn/v1/replicate.pb.h"
 #include "common/net/wire/frame.h"
 #include "ps/job/hosted_job.h"
@@ -28,14 +30,22 @@ class BackupSession {
 
   // An error ends the stream. ABORTED: this server has been promoted in place of the sender.
   // FAILED_PRECONDITION: this server has no backup of the sender's shard. CANCELLED: this stream no longer
-  // feeds the backup.
+  // feeds the backup. UNAVAILABLE: the payload was in the memory of the sender, which is gone; the backup may
+  // be promoted.
   absl::Status OnFrame(const v1::ReplicationHeader& header, net::Payload payload);
+  // The memory in which to receive the payload of the next frame, `bytes` bytes, to save a copy; empty: any
+  // memory.
+  absl::Span<char> DestinationFor(const v1::ReplicationHeader& header, size_t bytes);
 
  private:
   absl::Status Take(const v1::ReplicationHeader& header, net::Payload payload);
+  absl::Status TakeText(const std::string& text);
+  absl::Status TakeFloats(const v1::ReplicationFloats& floats, net::Payload payload);
   // A run of values of a table beside the variables.
   absl::Status AddToTable(const v1::ReplicationFloats& floats, net::Payload payload);
-  absl::Status OnItem(const v1::ReplicationItem& item);
+  // `acknowledged`: the item is the last of its frame.
+  absl::Status OnItem(const v1::ReplicationItem& item, bool acknowledged);
+  Accumulator& FloatsOf(bool state);
 
   HostedJob& hosted_;
   const std::shared_ptr<ReplicationSink> sink_;
@@ -44,12 +54,14 @@ class BackupSession {
   std::string text_;
   std::unique_ptr<Accumulator> floats_;
   std::vector<std::unique_ptr<ReceivedState>> tables_;  // [table - 1]; null: nothing has come
+  bool sender_is_gone_ = false;                         // a payload could not be read
 };
 
-// Calls send(header, payload, owner) for each frame of an item, in order. `owner` owns the payload.
-void SplitIntoFrames(uint64_t number, const ReplicationItem& item,
-                     absl::FunctionRef<void(const v1::ReplicationHeader&, net::FloatSpans payload,
-                                            const std::shared_ptr<const void>& owner)>
-                         send);
+// Receives a frame: its header, and its payload, one run of at most net::kMaxPayloadFloats in the memory of
+// `owner`.
+using SendFrame = absl::FunctionRef<void(const v1::ReplicationHeader& header, absl::Span<const float> payload,
+                                         const std::shared_ptr<const void>& owner)>;
+// Calls `send` for each frame of the items, in order.
+void PutIntoFrames(absl::Span<const NumberedItem> items, SendFrame send);
 
 }  // namespace cairn::ps

@@ -11,6 +11,7 @@
 #include "common/net/data_channel/stream/fragments.h"
 #include "common/net/data_channel/stream/stream.h"
 #include "common/net/wire/outbox.h"
+#include "ps/rpc/backup_receiver.h"
 #include "ps/rpc/session.h"
 
 namespace cairn::ps {
@@ -27,10 +28,50 @@ constexpr auto kStallLimit = std::chrono::seconds(15);
 constexpr auto kFirstLimit = std::chrono::seconds(20);
 constexpr auto kIdleLimit = std::chrono::minutes(15);
 
+// Sends a session's answers on a stream.
+class StreamSink final : public SessionSink {
+ public:
+  explicit StreamSink(std::shared_ptr<net::DataStream> stream) : stream_(std::move(stream)) {}
+
+  void Send(const v1::ServerHeader& header, net::FloatSpans payload,
+            const std::shared_ptr<const void>& owner) override {
+    net::SendInFragments(*stream_, header, payload, owner, /*ranked=*/false);
+  }
+  void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
+                  const std::shared_ptr<const void>& owner) override {
+    net::SendInFragments(*stream_, header, payload, owner, /*ranked=*/true);
+  }
+  void Allow(uint64_t bytes) override { stream_->Allow(bytes); }
+
+ private:
+  const std::shared_ptr<net::DataStream> stream_;
+};
+
+// The frames of a client that pushes and reads.
+class SessionReceiver final : public net::DataReceiver {
+ public:
+  SessionReceiver(Server& server, std::shared_ptr<net::DataStream> stream)
+      : session_(server, std::make_shared<StreamSink>(std::move(stream))) {}
+
+  absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) override {
+    if (!header_.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+      return absl::InvalidArgumentError("frame: malformed header");
+    }
+    return session_.BeginFrame(header_, bytes);
+  }
+  absl::Status Complete(net::Payload payload) override { return session_.CompleteFrame(payload); }
+  bool OwesAnswer() override { return session_.owes_answer(); }
+  void OnEnd(const absl::Status&) override {}
+
+ private:
+  Session session_;
+  v1::ClientHeader header_;  // of the message that is being received
+};
+
 }  // namespace
 
 // One client's stream. Owned by the service until it has ended, and by the answers that still refer to it.
-class DataChannelSession final : public SessionSink, public net::DataReceiver {
+class DataChannelSession final : public net::DataReceiver {
  public:
   static absl::StatusOr<std::shared_ptr<DataChannelSession>> Start(
       HostedShards& shards, net::DataListeners::Connection connection,
@@ -53,45 +94,37 @@ class DataChannelSession final : public SessionSink, public net::DataReceiver {
   }
   explicit DataChannelSession(HostedShards& shards) : shards_(shards) {}
 
-  void Send(const v1::ServerHeader& header, net::FloatSpans payload,
-            const std::shared_ptr<const void>& owner) override {
-    net::SendInFragments(*stream_, header, payload, owner, /*ranked=*/false);
-  }
-  void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
-                  const std::shared_ptr<const void>& owner) override {
-    net::SendInFragments(*stream_, header, payload, owner, /*ranked=*/true);
-  }
-
-  void Allow(uint64_t bytes) override { stream_->Allow(bytes); }
-
-  absl::Status OnHandshake(int64_t shard) override {
-    Server* server = &shards_.own();
-    if (shard != net::DataStream::kOwnShard) {
-      const bool is_index = shard == static_cast<int>(shard);
-      CAIRN_ASSIGN_OR_RETURN(server, shards_.Serving(is_index ? static_cast<int>(shard) : -1));
+  absl::Status OnHandshake(const net::StreamTarget& target) override {
+    const int shard = target.shard == static_cast<int>(target.shard) ? static_cast<int>(target.shard) : -1;
+    // Answers keep the stream by keeping this session.
+    const auto stream = [this] { return std::shared_ptr<net::DataStream>(self_.lock(), stream_.get()); };
+    if (target.replicates) {
+      CAIRN_ASSIGN_OR_RETURN(Server* const backup, shards_.ForBackup(shard));
+      receiver_ = ReceiveForBackup(backup->hosted_job(), stream());
+      return absl::OkStatus();
     }
-    session_ = std::make_unique<Session>(*server, self_.lock());
+    Server* server = &shards_.own();
+    if (target.shard != net::StreamTarget::kOwnShard) {
+      CAIRN_ASSIGN_OR_RETURN(server, shards_.Serving(shard));
+    }
+    receiver_ = std::make_unique<SessionReceiver>(*server, stream());
     return absl::OkStatus();
   }
   absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char> header, size_t bytes) override {
-    if (!header_.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
-      return absl::InvalidArgumentError("frame: malformed header");
-    }
-    return session_->BeginFrame(header_, bytes);
+    return receiver_->Begin(header, bytes);
   }
-  absl::Status Complete(net::Payload payload) override { return session_->CompleteFrame(payload); }
-  bool OwesAnswer() override { return session_ != nullptr && session_->owes_answer(); }
-  void OnEnd(const absl::Status&) override { session_.reset(); }
+  absl::Status Complete(net::Payload payload) override { return receiver_->Complete(payload); }
+  bool OwesAnswer() override { return receiver_ != nullptr && receiver_->OwesAnswer(); }
+  void OnEnd(const absl::Status&) override { receiver_.reset(); }
 
   net::DataStream& stream() { return *stream_; }
 
  private:
   HostedShards& shards_;
   std::weak_ptr<DataChannelSession> self_;
-  // Used by the stream's thread, from the handshake to the end. Session and sink refer to each other
-  // until then.
-  std::unique_ptr<Session> session_;
-  v1::ClientHeader header_;  // of the message that is being received
+  // Used by the stream's thread, from the handshake to the end. The receiver's sink refers to this session until
+  // then.
+  std::unique_ptr<net::DataReceiver> receiver_;
   std::unique_ptr<net::DataStream> stream_;
 };
 

@@ -1,8 +1,10 @@
-// Sessions over the data channel: sockets, and shared memory for clients on the same host
-// (common/net/data_channel).
+// Sessions of clients, and replication streams of primaries, over the data channel: sockets, and shared memory
+// within a host (common/net/data_channel).
 //
 // Complements the gRPC service: clients make all calls over gRPC, and Connect() returns the addresses of the
-// data channel. Sessions have the same guarantees as in the gRPC service.
+// data channel. Replicate() announces them to primaries. Streams have the same guarantees as in the gRPC
+// service. Only callers that the gRPC service admits get the key without which a stream is refused. There is no
+// data channel with TLS, and without TLS gRPC does not distinguish callers either.
 #pragma once
 
 #include <atomic>

@@ -8,10 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
-#include "common/net/grpc/grpc_streams.h"
-#include "common/net/grpc/grpc_util.h"
+#include "common/net/data_channel/data_endpoint.h"
 #include "common/net/wire/frame.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "ps/rpc/backup_session.h"
 
 namespace cairn::ps {
@@ -36,10 +34,11 @@ absl::StatusOr<v1::ReplicationAck> Decode(const grpc::ByteBuffer& message) {
 class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                            public ReplicationSink {
  public:
-  static ServerStream* Start(HostedJob& hosted) {
+  static ServerStream* Start(Server& server) {
     auto stream = std::make_shared<ServerStream>();
     stream->self_ = stream;
-    stream->session_ = std::make_unique<BackupSession>(hosted, stream);
+    stream->session_ = std::make_unique<BackupSession>(server.hosted_job(), stream);
+    stream->Announce(server);
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
@@ -64,6 +63,7 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
     MutexLock lock(mutex_);
     next_.set_replicated(std::max(next_.replicated(), answer.replicated()));
     if (answer.beat() != 0) next_.set_beat(answer.beat());
+    if (answer.keeper() != 0) next_.set_keeper(answer.keeper());
     unsaid_ = true;
     WriteNext();
   }
@@ -85,6 +85,14 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   }
 
  private:
+  // The first answer.
+  void Announce(const Server& server) {
+    MutexLock lock(mutex_);
+    *next_.mutable_data_endpoint() = net::ToProto(server.data_endpoint());
+    next_.set_keeper(server.process());
+    unsaid_ = true;
+    WriteNext();
+  }
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return;
     if (ending_) {
@@ -93,6 +101,8 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
     } else if (std::exchange(unsaid_, false)) {
       outgoing_ = Encode(next_);
       next_.clear_beat();
+      next_.clear_data_endpoint();
+      next_.clear_keeper();
       writing_ = true;
       StartWrite(&outgoing_);
     }
@@ -112,59 +122,43 @@ class ServerStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The primary's stream. The replicator bounds its queue of items: clients get no answers while the backup is
-// behind.
-class ClientStream final : public ReplicationStream, net::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  ClientStream(const std::string& address, const net::Credentials& credentials, int shard,
-               ReplicationStreamHandler& handler)
-      : handler_(handler), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
-    context().AddMetadata(net::kShardMetadata, absl::StrCat(shard));
-    stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
-                                   reactor());
-    Open();
-  }
-  ~ClientStream() override {
-    Cancel();
-    AwaitEnd();
-  }
-
-  void Send(uint64_t number, ReplicationItem item) override {
-    std::vector<grpc::ByteBuffer> frames;
-    SplitIntoFrames(number, item,
-                    [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
-                        const std::shared_ptr<const void>& owner) {
-                      frames.push_back(net::EncodeFrame(header, payload, owner));
-                    });
-    Write(std::move(frames));
-  }
-
- private:
-  absl::Status OnMessage(const grpc::ByteBuffer& message) override {
-    CAIRN_ASSIGN_OR_RETURN(const v1::ReplicationAck answer, Decode(message));
-    handler_.OnAnswer(answer);
-    return absl::OkStatus();
-  }
-  void OnEnd(const absl::Status& status) override {
-    handler_.OnClosed(net::EndOfStream(status, "the backup closed the stream"));
-  }
-
-  ReplicationStreamHandler& handler_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
-};
-
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(HostedJob& hosted) {
-  return ServerStream::Start(hosted);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServeBackup(Server& server) {
+  return ServerStream::Start(server);
 }
 
-BackupDialer DialBackupByGrpc(net::Credentials credentials) {
-  return [credentials = std::move(credentials)](const std::string& address, int shard,
-                                                ReplicationStreamHandler& handler) {
-    return std::make_unique<ClientStream>(address, credentials, shard, handler);
-  };
+ReplicateCall::ReplicateCall(const std::string& address, const net::Credentials& credentials, int shard,
+                             Callbacks callbacks)
+    : callbacks_(std::move(callbacks)), channel_(net::MakeChannel(address, credentials)), stub_(channel_) {
+  context().AddMetadata(net::kShardMetadata, absl::StrCat(shard));
+  stub_.PrepareBidiStreamingCall(&context(), "/cairn.v1.ParameterServer/Replicate", grpc::StubOptions(),
+                                 reactor());
+  Open();
+}
+
+ReplicateCall::~ReplicateCall() {
+  Cancel();
+  AwaitEnd();
+}
+
+void ReplicateCall::Send(absl::Span<const NumberedItem> items) {
+  std::vector<grpc::ByteBuffer> frames;
+  PutIntoFrames(items, [&](const v1::ReplicationHeader& header, absl::Span<const float> payload,
+                           const std::shared_ptr<const void>& owner) {
+    frames.push_back(net::EncodeFrame(header, {&payload, payload.empty() ? size_t{0} : size_t{1}}, owner));
+  });
+  Write(std::move(frames));
+}
+
+absl::Status ReplicateCall::OnMessage(const grpc::ByteBuffer& message) {
+  CAIRN_ASSIGN_OR_RETURN(const v1::ReplicationAck answer, Decode(message));
+  callbacks_.on_answer(answer);
+  return absl::OkStatus();
+}
+
+void ReplicateCall::OnEnd(const absl::Status& status) {
+  callbacks_.on_end(net::EndOfStream(status, "the backup closed the stream"));
 }
 
 }  // namespace cairn::ps

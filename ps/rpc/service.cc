@@ -172,7 +172,7 @@ class Service final : public CallbackService {
     absl::StatusOr<Server*> server = absl::FailedPreconditionError("replication: the call names no shard");
     if (shard.has_value()) server = shards_.ForBackup(*shard);
     if (!server.ok()) return new net::RefusedStream<grpc::ByteBuffer, grpc::ByteBuffer>(server.status());
-    return ServeBackup((*server)->hosted_job());
+    return ServeBackup(**server);
   }
 
  private:

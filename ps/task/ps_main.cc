@@ -53,11 +53,12 @@ void AddPsFlags(CLI::App& app, Flags& flags) {
              "Memory that a job may use, for example 4GiB or 500MB [memory of the machine or of its control "
              "group]",
              ParsedBy(&ParseMemorySize)}});
-  AddFlags(app, kNetworkGroup,
-           {{"--transport", &options.transport,
-             "Transports that clients may use: auto, shm: all; unix: all except shared memory; tcp: TCP and "
-             "gRPC; grpc: only gRPC [auto]",
-             OneOf(net::kTransportWords), kDefaultInText}});
+  AddFlags(
+      app, kNetworkGroup,
+      {{"--transport", &options.transport,
+        "Transports to clients and to a backup: auto, shm: all; unix: all except shared memory; tcp: TCP and "
+        "gRPC; grpc: only gRPC [auto]",
+        OneOf(net::kTransportWords), kDefaultInText}});
   net::AddDataPortFlag(app, options.data_port);
   AddFlags(app, "Resources",
            {{"--threads N", &options.threads,

@@ -20,8 +20,8 @@
 #include "common/system/cores.h"
 #include "common/system/thread.h"
 #include "grpcpp/server_builder.h"
+#include "ps/rpc/backup_dialer.h"
 #include "ps/rpc/follow.h"
-#include "ps/rpc/replicate.h"
 #include "ps/rpc/service.h"
 #include "ps/rpc/twin.h"
 
@@ -90,7 +90,7 @@ std::unique_ptr<Server> PsTask::MakeServer(int shard) {
                                                   .cluster_hash = cluster_.spec.Hash(),
                                                   .incarnation = incarnation_,
                                                   .connect_to_leader = ConnectByGrpc(shard, credentials),
-                                                  .connect_to_backup = DialBackupByGrpc(credentials),
+                                                  .connect_to_backup = DialBackup(credentials, transport_),
                                                   .memory_limit = memory_limit_,
                                                   .thread_pool = &*thread_pool_,
                                                   .faults = &faults_,

@@ -33,9 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           const absl::Span<const char> run(floats);
           (void)session->OnFrame(header, {&run, 1});
         }
-        header.mutable_item()->set_number(step.item().number());
-        header.mutable_item()->set_text(step.item().body().SerializeAsString());
-        header.mutable_item()->set_floats(static_cast<int64_t>(floats.size() / sizeof(float)));
+        v1::ReplicationItem& item = *header.add_items();
+        item.set_number(step.item().number());
+        item.set_text(step.item().body().SerializeAsString());
+        item.set_floats(static_cast<int64_t>(floats.size() / sizeof(float)));
         const absl::Status status = session->OnFrame(header, {});
         FUZZ_CHECK(status.ok() || !status.message().empty());
         break;

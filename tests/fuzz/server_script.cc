@@ -30,7 +30,7 @@ class NowherePort final : public ps::SequencerPort {
 // A stream to a server that does not exist.
 class NowhereStream final : public ps::ReplicationStream {
  public:
-  void Send(uint64_t, ps::ReplicationItem) override {}
+  void Send(std::vector<ps::NumberedItem>) override {}
 };
 
 template <typename Request>

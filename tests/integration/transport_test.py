@@ -43,13 +43,24 @@ class TransportTest(IntegrationTest):
             self.assert_says(tasks["worker/0"], by)
             self.assert_exit(DONE, *tasks.values())
 
+    def test_means_go_to_a_backup_by_every_transport(self):
+        digests = set()
+        for transport, by in BY.items():
+            _, tasks = self.start_job("--ps_replication=1", ps=[f"--transport={transport}"])
+            for i in range(2):
+                self.assert_says(tasks[f"ps/{i}"], f"to the backup of ps/{i}'s shard at .*: {by}")
+            self.assert_exit(DONE, *tasks.values())
+            digests.add(read_summary(self.directory / "summary.json")["parameters_sha256"])
+        self.assertEqual(len(digests), 1, digests)
+
     def test_with_tls_everything_stays_encrypted(self):
         certs = self.directory / "certs"
         subprocess.run([REPOSITORY / "deploy/make-certs.sh", certs], check=True, timeout=TIME_LIMIT,
                        stdout=subprocess.DEVNULL)
         tls = [f"--tls_cert={certs}/cert.pem", f"--tls_key={certs}/key.pem", f"--tls_ca={certs}/ca.pem"]
-        _, tasks = self.start_job("--transport=shm", *tls, ps=tls)
+        _, tasks = self.start_job("--transport=shm", "--ps_replication=1", *tls, ps=tls)
         self.assert_says(tasks["worker/0"], BY["grpc"])
+        self.assert_says(tasks["ps/0"], f"to the backup of ps/0's shard at .*: {BY['grpc']}")
         self.assert_exit(DONE, *tasks.values())
 
     def test_grpc_is_used_if_the_data_port_is_taken(self):

@@ -34,20 +34,16 @@ class ReplicationWire final : public Link,
       }
     });
   }
-  void Send(uint64_t number, ps::ReplicationItem item) {
-    Up([this, number, item = std::move(item)] {
+  void Send(std::vector<ps::NumberedItem> items) {
+    Up([this, items = std::move(items)] {
       if (session_ == nullptr) return;
       absl::Status status;
-      ps::SplitIntoFrames(number, item,
-                          [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
-                              const std::shared_ptr<const void>&) {
-                            std::vector<absl::Span<const char>> runs;
-                            for (const auto& run : payload) {
-                              runs.emplace_back(reinterpret_cast<const char*>(run.data()),
-                                                run.size() * sizeof(float));
-                            }
-                            if (status.ok()) status = session_->OnFrame(header, runs);
-                          });
+      ps::PutIntoFrames(items, [&](const v1::ReplicationHeader& header, absl::Span<const float> payload,
+                                   const std::shared_ptr<const void>&) {
+        const absl::Span<const char> run(reinterpret_cast<const char*>(payload.data()),
+                                         payload.size() * sizeof(float));
+        if (status.ok()) status = session_->OnFrame(header, {&run, run.empty() ? size_t{0} : size_t{1}});
+      });
       if (!status.ok()) Close(std::move(status));
     });
   }
@@ -115,7 +111,7 @@ class BackupLink final : public ps::ReplicationStream {
  public:
   explicit BackupLink(std::shared_ptr<ReplicationWire> wire) : wire_(std::move(wire)) { wire_->Open(); }
   ~BackupLink() override { wire_->Leave(); }
-  void Send(uint64_t number, ps::ReplicationItem item) override { wire_->Send(number, std::move(item)); }
+  void Send(std::vector<ps::NumberedItem> items) override { wire_->Send(std::move(items)); }
 
  private:
   const std::shared_ptr<ReplicationWire> wire_;

@@ -1,4 +1,4 @@
-// The link between the primary and the backup of a shard, with items as frames, as in ps/rpc/replicate.cc.
+// The link between the primary and the backup of a shard, with items as frames, as in ps/rpc/backup_dialer.cc.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/system/thread.h"
 #include "ps/rpc/backup_session.h"
@@ -12,10 +13,7 @@ namespace {
 // The wire of one stream. The backup's server may keep it longer than both ends exist.
 class ReplicationWire final : public ps::ReplicationSink {
  public:
-  struct Up {
-    uint64_t number;
-    ps::ReplicationItem item;
-  };
+  using Up = std::vector<ps::NumberedItem>;
 
   void Answer(const v1::ReplicationAck& answer) override { down.Push(answer); }
   // Only the first reason is kept.
@@ -62,7 +60,7 @@ class InProcessReplicationStream final : public ps::ReplicationStream {
     down_.Join();
   }
 
-  void Send(uint64_t number, ps::ReplicationItem item) override { wire_->up.Push({number, std::move(item)}); }
+  void Send(std::vector<ps::NumberedItem> items) override { wire_->up.Push(std::move(items)); }
 
  private:
   void CarryUp(DelayOptions delay) {
@@ -72,16 +70,12 @@ class InProcessReplicationStream final : public ps::ReplicationStream {
     while (const std::optional<ReplicationWire::Up> up = wire_->up.Pop()) {
       wait.Wait();
       absl::Status status;
-      ps::SplitIntoFrames(up->number, up->item,
-                          [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
-                              const std::shared_ptr<const void>&) {
-                            std::vector<absl::Span<const char>> runs;
-                            for (const auto& run : payload) {
-                              runs.emplace_back(reinterpret_cast<const char*>(run.data()),
-                                                run.size() * sizeof(float));
-                            }
-                            if (status.ok()) status = session.OnFrame(header, runs);
-                          });
+      ps::PutIntoFrames(*up, [&](const v1::ReplicationHeader& header, absl::Span<const float> payload,
+                                 const std::shared_ptr<const void>&) {
+        const absl::Span<const char> run(reinterpret_cast<const char*>(payload.data()),
+                                         payload.size() * sizeof(float));
+        if (status.ok()) status = session.OnFrame(header, {&run, run.empty() ? size_t{0} : size_t{1}});
+      });
       if (!status.ok()) wire_->Close(std::move(status));
     }
   }

@@ -1,5 +1,5 @@
 // The link between the primary and the backup of a shard in the in-process cluster. It does with queues and
-// threads what ps/rpc/replicate.cc does over gRPC.
+// threads what ps/rpc/backup_dialer.cc does over the wire.
 #pragma once
 
 #include <memory>

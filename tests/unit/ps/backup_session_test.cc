@@ -23,9 +23,11 @@ class QuietSink final : public ReplicationSink {
  public:
   void Answer(const v1::ReplicationAck& answer) override {
     replicated = std::max(replicated, answer.replicated());
+    ++answers;
   }
   void Close(absl::Status) override {}
   uint64_t replicated = 0;
+  int answers = 0;
 };
 
 // A stream that has opened the backup of ps/0's shard, with two elements and Adam's two slots, on ps/1.
@@ -58,9 +60,10 @@ class BackupSessionTest : public testing::Test {
 
   absl::Status Item(const v1::ReplicationBody& body, int64_t floats = 0) {
     v1::ReplicationHeader header;
-    header.mutable_item()->set_number(++number_);
-    header.mutable_item()->set_text(body.SerializeAsString());
-    header.mutable_item()->set_floats(floats);
+    v1::ReplicationItem& item = *header.add_items();
+    item.set_number(++number_);
+    item.set_text(body.SerializeAsString());
+    item.set_floats(floats);
     return session_.OnFrame(header, {});
   }
   absl::Status Floats(std::vector<float> values, bool state) {
@@ -91,6 +94,71 @@ TEST_F(BackupSessionTest, AStateWithAllValuesAndSlotsIsAccepted) {
   body.mutable_shard()->set_next_index(1);
   EXPECT_EQ(Item(body, 6), absl::OkStatus());
   EXPECT_EQ(sink_->replicated, number_);
+}
+
+TEST_F(BackupSessionTest, TheItemsOfAFrameAreAcknowledgedOnce) {
+  v1::ReplicationHeader header;
+  for (const uint64_t incarnation : {7, 8}) {
+    v1::ReplicationBody body;
+    body.mutable_member()->set_incarnation(incarnation);
+    v1::ReplicationItem& item = *header.add_items();
+    item.set_number(++number_);
+    item.set_text(body.SerializeAsString());
+  }
+  const int before = sink_->answers;
+  ASSERT_EQ(session_.OnFrame(header, {}), absl::OkStatus());
+  EXPECT_EQ(sink_->answers, before + 1);
+  EXPECT_EQ(sink_->replicated, number_);
+}
+
+TEST_F(BackupSessionTest, AFrameMayHaveAnItemWithItsLastValues) {
+  ASSERT_EQ(Floats({1, 2, 3, 4}, true), absl::OkStatus());
+  v1::ReplicationBody body;
+  body.mutable_shard()->set_next_index(1);
+  v1::ReplicationHeader header;
+  header.mutable_floats()->set_state(true);
+  header.mutable_floats()->set_offset(4);
+  v1::ReplicationItem& item = *header.add_items();
+  item.set_number(++number_);
+  item.set_text(body.SerializeAsString());
+  item.set_floats(6);
+  EXPECT_EQ(session_.OnFrame(header, Bytes({5, 6})), absl::OkStatus());
+  EXPECT_EQ(sink_->replicated, number_);
+}
+
+TEST_F(BackupSessionTest, AnEmptyFrameIsRefused) {
+  EXPECT_THAT(session_.OnFrame({}, {}).message(), HasSubstr("an empty frame"));
+}
+
+TEST_F(BackupSessionTest, ValuesMayBeReceivedWhereTheyBelong) {
+  v1::ReplicationHeader header;
+  header.mutable_floats()->set_state(true);
+  header.mutable_floats()->set_offset(2);
+  const absl::Span<char> place = session_.DestinationFor(header, 16);
+  ASSERT_EQ(place.size(), 16u);
+  std::fill(place.begin(), place.end(), '\0');
+  const absl::Span<const char> run = place;
+  EXPECT_EQ(session_.OnFrame(header, {&run, 1}), absl::OkStatus());
+  EXPECT_TRUE(session_.DestinationFor(header, 16).empty()) << "these values have arrived";
+  header.mutable_floats()->set_offset(-1);
+  EXPECT_TRUE(session_.DestinationFor(header, 16).empty());
+}
+
+TEST(PutIntoFrames, SmallItemsShareAFrameAndValuesBeginOne) {
+  std::vector<NumberedItem> items(5);
+  for (size_t i = 0; i < items.size(); ++i) items[i].number = i + 1;
+  items[1].item.body.mutable_sequencer()->mutable_policy()->set_value(std::string(70000, 'p'));
+  items[3].item.floats = {std::make_shared<AlignedBuffer>(net::kMaxPayloadFloats + 1)};
+  std::vector<std::string> frames;
+  PutIntoFrames(items, [&](const v1::ReplicationHeader& header, absl::Span<const float> payload,
+                           const std::shared_ptr<const void>& owner) {
+    EXPECT_EQ(payload.empty(), owner == nullptr);
+    std::string frame = absl::StrCat(header.text().empty() ? "" : "text ", payload.size(), ":");
+    for (const v1::ReplicationItem& item : header.items()) absl::StrAppend(&frame, " ", item.number());
+    frames.push_back(std::move(frame));
+  });
+  EXPECT_THAT(frames, testing::ElementsAre("0: 1", "text 0:", "text 0:", "0: 2 3",
+                                           absl::StrCat(net::kMaxPayloadFloats, ":"), "1: 4 5"));
 }
 
 TEST_F(BackupSessionTest, AStateOfTheValuesAloneIsRefused) {
@@ -163,6 +231,25 @@ TEST_F(InSyncBackupTest, IsInSyncWithTheStatesOfAllComponents) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   ASSERT_EQ(SequencerState(), absl::OkStatus());
   EXPECT_EQ(Whole(), absl::OkStatus());
+  EXPECT_TRUE(server_.hosted_job().backup_in_sync());
+}
+
+// A payload in the memory of a process that has ended.
+class LostBytes final : public net::BorrowedBytes {
+ public:
+  size_t size() const override { return 8; }
+  absl::Status Scatter(size_t, absl::Span<const absl::Span<char>>) const override {
+    return absl::UnavailableError("the other end is gone");
+  }
+};
+
+TEST_F(InSyncBackupTest, StaysInSyncIfThePrimaryEndsWhileItsValuesAreRead) {
+  for (const absl::Status& status : {ShardState(), SequencerState(), Whole()})
+    ASSERT_EQ(status, absl::OkStatus());
+  v1::ReplicationHeader header;
+  header.mutable_floats();
+  const LostBytes lost;
+  EXPECT_EQ(session_.OnFrame(header, net::Payload(lost)).code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(server_.hosted_job().backup_in_sync());
 }
 
@@ -314,7 +401,7 @@ class SlowToEnd final : public ReplicationStream {
  public:
   explicit SlowToEnd(test::Gate& may_end) : may_end_(may_end) {}
   ~SlowToEnd() override { EXPECT_TRUE(may_end_.Wait()) << "the caller must not wait for this"; }
-  void Send(uint64_t, ReplicationItem) override {}
+  void Send(std::vector<NumberedItem>) override {}
 
  private:
   test::Gate& may_end_;
@@ -351,8 +438,9 @@ TEST(Drop, DoesNotWaitForTheBackupsStreamToEnd) {
   *origin.mutable_slices() = create.slices();
   origin.set_epoch(1);
   v1::ReplicationHeader header;
-  header.mutable_item()->set_number(1);
-  header.mutable_item()->set_text(body.SerializeAsString());
+  v1::ReplicationItem& item = *header.add_items();
+  item.set_number(1);
+  item.set_text(body.SerializeAsString());
   const auto sink = std::make_shared<QuietSink>();
   BackupSession session(server.hosted_job(), sink);
   EXPECT_EQ(session.OnFrame(header, {}), absl::OkStatus());

@@ -51,6 +51,8 @@ class Backup {
     Break(absl::UnavailableError("the connection broke"));
   }
   int dials() const { return dials_; }
+  // The numbers of items that were sent together.
+  const std::vector<size_t>& batches() const { return batches_; }
   bool is_dialed() const { return handler_ != nullptr; }
 
  private:
@@ -58,7 +60,10 @@ class Backup {
    public:
     explicit Stream(Backup& backup) : backup_(backup) {}
     ~Stream() override { backup_.Break(absl::CancelledError("closed")); }
-    void Send(uint64_t number, ReplicationItem) override { backup_.last_ = number; }
+    void Send(std::vector<NumberedItem> items) override {
+      backup_.last_ = items.back().number;
+      backup_.batches_.push_back(items.size());
+    }
 
    private:
     Backup& backup_;
@@ -67,6 +72,7 @@ class Backup {
   std::optional<absl::Status> refuses_;
   uint64_t last_ = 0, beats_ = 0, life_ = 1;
   int dials_ = 0;
+  std::vector<size_t> batches_;
 };
 
 const absl::Status kGone = absl::UnavailableError("failed to connect: Connection refused");
@@ -106,6 +112,13 @@ class ReplicatorTest : public testing::Test {
     replicator_.WhenReplicated([this](const absl::Status& lost) { told_ = lost; });
   }
 
+  // A report to the sequencer.
+  static ReplicationItem Report() {
+    ReplicationItem report;
+    report.body.mutable_input()->mutable_executed()->set_index(1);
+    return report;
+  }
+
   test::FakeClock clock_;
   Backup backup_;
   std::optional<absl::Status> told_;
@@ -127,6 +140,40 @@ TEST_F(ReplicatorTest, AnswersWaitForTheBackup) {
   EXPECT_FALSE(told_.has_value());
   backup_.Hold();
   EXPECT_EQ(told_, absl::OkStatus());
+}
+
+TEST_F(ReplicatorTest, AnItemThatNothingWaitsForIsSentWithTheNextOne) {
+  const size_t before = backup_.batches().size();
+  replicator_.Send(Replicator::Component::kSequencer, Report());
+  replicator_.Send(Replicator::Component::kSequencer, Report());
+  EXPECT_EQ(backup_.batches().size(), before);
+  Tell();
+  ASSERT_EQ(backup_.batches().size(), before + 1);
+  EXPECT_EQ(backup_.batches().back(), 3u);
+  backup_.Hold();
+  EXPECT_EQ(told_, absl::OkStatus());
+}
+
+TEST_F(ReplicatorTest, AnItemThatNothingWaitsForIsSentWithTheNextEcho) {
+  replicator_.Send(Replicator::Component::kSequencer, Report());
+  Pass(milliseconds(200));
+  EXPECT_EQ(backup_.batches().back(), 2u);
+}
+
+TEST_F(ReplicatorTest, TooManyItemsAreNotHeldBack) {
+  const size_t before = backup_.batches().size();
+  for (int i = 0; i < 1000; ++i) replicator_.Send(Replicator::Component::kSequencer, Report());
+  EXPECT_GT(backup_.batches().size(), before);
+}
+
+TEST_F(ReplicatorTest, AnyOtherItemIsSentAtOnceWithWhatCameBefore) {
+  const size_t before = backup_.batches().size();
+  replicator_.Send(Replicator::Component::kSequencer, Report());
+  ReplicationItem member;
+  member.body.mutable_member()->set_incarnation(1);
+  replicator_.Send(Replicator::Component::kMembers, std::move(member));
+  ASSERT_EQ(backup_.batches().size(), before + 1);
+  EXPECT_EQ(backup_.batches().back(), 2u);
 }
 
 TEST_F(ReplicatorTest, ContinuesAloneWhenABackupThatJustHeardFromItIsGone) {

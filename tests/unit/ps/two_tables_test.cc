@@ -204,18 +204,16 @@ class BackupStream final : public ReplicationSink {
    public:
     explicit Stream(BackupStream& to) : to_(to) {}
     ~Stream() override { to_.handler_->OnClosed(absl::CancelledError("closed")); }
-    void Send(uint64_t number, ReplicationItem item) override {
-      SplitIntoFrames(number, item,
-                      [&](const v1::ReplicationHeader& header, net::FloatSpans payload,
-                          const std::shared_ptr<const void>&) {
-                        std::vector<absl::Span<const char>> runs;
-                        for (const auto& run : payload) {
-                          runs.emplace_back(reinterpret_cast<const char*>(run.data()),
-                                            run.size() * sizeof(float));
-                        }
-                        if (to_.session_ == nullptr) return;
-                        EXPECT_EQ(to_.session_->OnFrame(header, runs), absl::OkStatus());
-                      });
+    void Send(std::vector<NumberedItem> items) override {
+      PutIntoFrames(items, [&](const v1::ReplicationHeader& header, absl::Span<const float> payload,
+                               const std::shared_ptr<const void>&) {
+        std::vector<absl::Span<const char>> runs;
+        if (!payload.empty()) {
+          runs.emplace_back(reinterpret_cast<const char*>(payload.data()), payload.size() * sizeof(float));
+        }
+        if (to_.session_ == nullptr) return;
+        EXPECT_EQ(to_.session_->OnFrame(header, runs), absl::OkStatus());
+      });
     }
 
    private:

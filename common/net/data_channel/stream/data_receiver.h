@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/net/data_channel/stream/stream_options.h"
 #include "common/net/wire/frame.h"
 
 namespace cairn::net {
@@ -16,9 +17,9 @@ namespace cairn::net {
 class DataReceiver {
  public:
   virtual ~DataReceiver() = default;
-  // The server's end: called once, before the first message, with the client's StreamOptions::shard. A status
+  // The server's end: called once, before the first message, with the client's StreamOptions::target. A status
   // other than OK refuses the client.
-  virtual absl::Status OnHandshake(int64_t /*shard*/) { return absl::OkStatus(); }
+  virtual absl::Status OnHandshake(const StreamTarget& /*target*/) { return absl::OkStatus(); }
   // Each message is one call of Begin(), then one of Complete(), unless the stream ends in between. A status
   // other than OK from either ends the stream and is sent to the other end.
   //

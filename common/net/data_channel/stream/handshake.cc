@@ -29,8 +29,10 @@ StreamHandshake::StreamHandshake(const FileDescriptor& socket, bool shared, cons
     : socket_(socket), shared_(shared), options_(options), probe_(DrawRandomBits()) {}
 
 DataHandshake StreamHandshake::Ours() const {
-  DataHandshake handshake = {
-      .incarnation = options_.incarnation, .shard = options_.shard, .shared = shared_ ? uint64_t{1} : 0};
+  DataHandshake handshake = {.incarnation = options_.incarnation,
+                             .shard = options_.target.shard,
+                             .replicates = options_.target.replicates ? uint64_t{1} : 0,
+                             .shared = shared_ ? uint64_t{1} : 0};
   if (shared_ && options_.offers_memory) {
     handshake.maps = 1;
     handshake.probe = {.address = reinterpret_cast<uint64_t>(&probe_), .value = probe_};
@@ -87,7 +89,8 @@ absl::StatusOr<StreamTerms> StreamHandshake::Answer(DataReceiver& receiver) {
   if (!options_.key.empty() && !SameSecret(options_.key, {handshake.key.data(), handshake.key.size()})) {
     return absl::UnauthenticatedError("the handshake does not contain this server's key");
   }
-  CAIRN_RETURN_IF_ERROR(receiver.OnHandshake(handshake.shard));
+  CAIRN_RETURN_IF_ERROR(
+      receiver.OnHandshake({.shard = handshake.shard, .replicates = handshake.replicates != 0}));
   DataHandshake answer = Ours();
   answer.shared = handshake.shared;
   if (handshake.shared != 0) {

@@ -39,7 +39,7 @@ class StreamHandshake {
   // The client's end. UNAVAILABLE or DEADLINE_EXCEEDED if there is no answer within 5 s, or if shared memory
   // is not available.
   absl::StatusOr<StreamTerms> Request();
-  // The server's end. Asks `receiver` whether it serves the client's shard. Waits 10 s for the client.
+  // The server's end. Asks `receiver` whether it accepts the client's target. Waits 10 s for the client.
   absl::StatusOr<StreamTerms> Answer(DataReceiver& receiver);
 
  private:

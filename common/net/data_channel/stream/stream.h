@@ -56,7 +56,6 @@ namespace cairn::net {
 class DataStream {
  public:
   using Options = StreamOptions;
-  static constexpr int64_t kOwnShard = StreamOptions::kOwnShard;
   static constexpr size_t kRingBytes = net::kRingBytes;
   static constexpr int64_t kFragmentFloats = net::kFragmentFloats;
 
@@ -116,6 +115,9 @@ class DataStream {
   void Close();
   // Ends the stream soon. Any thread.
   void Abort();
+  // Ends the stream soon, and sends the other end the reason, which is not OK. Any thread, also in the
+  // receiver's callbacks.
+  void Finish(absl::Status why) { loop_.Finish(std::move(why)); }
 
   bool ended() const { return ended_; }
 

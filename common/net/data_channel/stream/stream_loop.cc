@@ -85,6 +85,14 @@ void StreamLoop::Close() {
   parts_.wake.Raise();
 }
 
+void StreamLoop::Finish(absl::Status why) {
+  {
+    MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = std::move(why);
+  }
+  parts_.wake.Raise();
+}
+
 void StreamLoop::TakeOver() {
   {
     MutexLock lock(mutex_);

@@ -49,6 +49,8 @@ class StreamLoop {
   void TakeOver() ABSL_LOCKS_EXCLUDED(mutex_);
   // Shuts the socket down and makes Run() return soon. Any thread.
   void Close();
+  // Makes Run() return `why` soon, unless there is an earlier reason. Any thread.
+  void Finish(absl::Status why) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether Close() has been called.
   const std::atomic<bool>& closing() const { return closing_; }
 
@@ -104,7 +106,7 @@ class StreamLoop {
   bool resting_ ABSL_GUARDED_BY(mutex_) = false;
   bool awaits_room_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t armed_ ABSL_GUARDED_BY(mutex_) = 0;  // the events of the socket in watch_
-  // The error that a thread in ReceiveUntil() got.
+  // The error that a thread in ReceiveUntil() got, or the status given to Finish().
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 

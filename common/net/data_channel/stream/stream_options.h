@@ -9,15 +9,23 @@
 
 namespace cairn::net {
 
-struct StreamOptions {
+// The purpose of a client's stream.
+struct StreamTarget {
   static constexpr int64_t kOwnShard = -1;
 
+  int64_t shard = kOwnShard;  // the server process may have several shards
+  // The client is the shard's primary, and sends to the backup. Otherwise it pushes and reads.
+  bool replicates = false;
+
+  friend bool operator==(const StreamTarget&, const StreamTarget&) = default;
+};
+
+struct StreamOptions {
   uint64_t incarnation = 0;  // the server's; both ends must agree
   // The secret that the server announces over gRPC to the tasks that may open streams (DataEndpoint::key):
   // kDataKeyBytes, or empty for none. A client with another key is refused.
   std::string key{};
-  // Client: the shard that it requests; the server process may serve several shards.
-  int64_t shard = kOwnShard;
+  StreamTarget target{};  // client
   // Backpressure: while more messages than this are queued, nothing is received. A peer that does not read
   // its answers cannot send more requests.
   size_t rest_above = std::numeric_limits<size_t>::max();

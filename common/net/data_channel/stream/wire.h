@@ -30,12 +30,13 @@ inline constexpr size_t kMinBorrowedRun = 4096;
 inline constexpr size_t kMaxBorrowedRuns = kMaxPayloadBytes / kMinBorrowedRun;
 
 struct DataHandshake {
-  static constexpr uint64_t kMagic = 0x366e726961632d6c;
+  static constexpr uint64_t kMagic = 0x376e726961632d6c;
 
   uint64_t magic = kMagic;
   uint64_t incarnation = 0;               // the server's; both ends must agree
   std::array<char, kDataKeyBytes> key{};  // client: the key that the server announced over gRPC
-  int64_t shard = -1;                     // client: StreamOptions::shard
+  int64_t shard = -1;                     // client: StreamTarget::shard
+  uint64_t replicates = 0;                // client: StreamTarget::replicates
   uint64_t shared = 0;                    // client: it passes shared memory; the server repeats the value
   PeerMemory::Probe probe{};
   uint64_t borrows = 0;  // server: it can read the client's memory

@@ -90,9 +90,10 @@ class PromotedServer : public testing::Test {
 
   void Replicate(const v1::ReplicationBody& body, int64_t floats = 0) {
     v1::ReplicationHeader header;
-    header.mutable_item()->set_number(++number_);
-    header.mutable_item()->set_text(body.SerializeAsString());
-    header.mutable_item()->set_floats(floats);
+    v1::ReplicationItem& item = *header.add_items();
+    item.set_number(++number_);
+    item.set_text(body.SerializeAsString());
+    item.set_floats(floats);
     EXPECT_EQ(session_.OnFrame(header, {}), absl::OkStatus());
   }
   void Heartbeat() {
@@ -182,7 +183,9 @@ TEST(BackupThatIsStopped, DoesNotReportAPromotion) {
 class RecordingStream final : public ReplicationStream {
  public:
   explicit RecordingStream(std::vector<v1::ReplicationBody>& sent) : sent_(sent) {}
-  void Send(uint64_t, ReplicationItem item) override { sent_.push_back(std::move(item.body)); }
+  void Send(std::vector<NumberedItem> items) override {
+    for (NumberedItem& numbered : items) sent_.push_back(std::move(numbered.item.body));
+  }
 
  private:
   std::vector<v1::ReplicationBody>& sent_;

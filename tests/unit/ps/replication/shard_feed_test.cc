@@ -37,9 +37,9 @@ class SentToBackup {
    public:
     explicit Stream(SentToBackup& sent) : sent_(sent) {}
     ~Stream() override { sent_.handler_->OnClosed(absl::CancelledError("closed")); }
-    void Send(uint64_t number, ReplicationItem item) override {
-      sent_.last_ = number;
-      sent_.items_.push_back(std::move(item));
+    void Send(std::vector<NumberedItem> items) override {
+      sent_.last_ = items.back().number;
+      for (NumberedItem& numbered : items) sent_.items_.push_back(std::move(numbered.item));
     }
 
    private:

@@ -136,6 +136,16 @@ TEST_P(DataStreamTest, TheStatusOfAReceiverReachesAnEndThatIsStillSending) {
   EXPECT_EQ(at_client_.AwaitEnd(), absl::InvalidArgumentError("request 3 begins twice"));
 }
 
+TEST_P(DataStreamTest, TheStatusOfAnEndThatFinishesReachesTheOther) {
+  Start();
+  client_->Send("request", {}, nullptr);
+  ASSERT_EQ(at_server_.Await(1).size(), 1u);
+  server_->Finish(absl::AbortedError("promoted"));
+  server_->Finish(absl::InternalError("too late"));
+  EXPECT_EQ(at_client_.AwaitEnd(), absl::AbortedError("promoted"));
+  EXPECT_EQ(at_server_.AwaitEnd(), absl::AbortedError("promoted"));
+}
+
 TEST_P(DataStreamTest, QueuedMessagesAreSentInOrderOfTheirRank) {
   Start();
   if (GetParam() == Over::kBorrowing) GTEST_SKIP() << "borrowed payloads have no rank";

@@ -12,8 +12,8 @@ namespace {
 
 class Shard final : public DataReceiver {
  public:
-  absl::Status OnHandshake(int64_t shard) override {
-    asked = shard;
+  absl::Status OnHandshake(const StreamTarget& target) override {
+    asked = target;
     return answer;
   }
   absl::StatusOr<absl::Span<char>> Begin(absl::Span<const char>, size_t) override {
@@ -22,7 +22,7 @@ class Shard final : public DataReceiver {
   absl::Status Complete(Payload) override { return absl::OkStatus(); }
   void OnEnd(const absl::Status&) override {}
 
-  int64_t asked = -2;
+  StreamTarget asked{.shard = -2};
   absl::Status answer;
 };
 
@@ -50,7 +50,8 @@ class HandshakeTest : public testing::Test {
 };
 
 TEST_F(HandshakeTest, BothEndsShareRingsAndAgreeToMap) {
-  const StreamOptions options = {.incarnation = 7, .shard = 3, .offers_memory = true};
+  const StreamOptions options = {
+      .incarnation = 7, .target = {.shard = 3, .replicates = true}, .offers_memory = true};
   const Terms terms = Shake(options, options);
   ASSERT_EQ(terms.client.status(), absl::OkStatus());
   ASSERT_EQ(terms.server.status(), absl::OkStatus());
@@ -60,7 +61,7 @@ TEST_F(HandshakeTest, BothEndsShareRingsAndAgreeToMap) {
     EXPECT_TRUE((*end)->maps);
   }
   EXPECT_EQ(terms.client->peer_borrows, terms.server->peer != nullptr);
-  EXPECT_EQ(shard_.asked, 3);
+  EXPECT_EQ(shard_.asked, options.target);
 }
 
 TEST_F(HandshakeTest, AnEndThatOffersNoMemoryMapsNone) {
