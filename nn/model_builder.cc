@@ -193,7 +193,12 @@ absl::Status ModelBuilder::CheckRagged() const {
   };
   for (size_t i = 0; i < model_.inputs_.size(); ++i) {
     if (!model_.inputs_[i].ragged) continue;
-    for (const int reader : users_of(Node::OfModelInput(static_cast<int>(i)))) {
+    const std::vector<int> readers = users_of(Node::OfModelInput(static_cast<int>(i)));
+    if (readers.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", model_.inputs_[i].name, "' is ragged, and no layer reads it"));
+    }
+    for (const int reader : readers) {
       const std::vector<int> means = users_of(reader);
       const bool fits =
           class_of(reader) == "Embedding" && !means.empty() &&

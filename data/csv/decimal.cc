@@ -78,8 +78,8 @@ absl::StatusOr<std::optional<double>> DecimalReader::Read(absl::string_view text
 absl::StatusOr<std::optional<int64_t>> DecimalReader::ReadInteger(absl::string_view text) {
   if (int64_t integer = 0; absl::SimpleAtoi(text, &integer)) return integer;
   CAIRN_ASSIGN_OR_RETURN(const auto number, Read(text));
-  // A double holds all whole numbers up to 2^53, and the text may be longer than the double.
-  if (!number || *number != std::floor(*number) || std::fabs(*number) > 0x1p53) return std::nullopt;
+  // Below 2^53 a double is the only one near its whole number; 2^53 may be a rounded 2^53 + 1.
+  if (!number || *number != std::floor(*number) || std::fabs(*number) >= 0x1p53) return std::nullopt;
   return static_cast<int64_t>(*number);
 }
 

@@ -217,7 +217,8 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
     const TensorView& values = batch.view.inputs[index];
     // The bytes of any type travel as those of floats.
     const auto floats = static_cast<size_t>(nn::InputFloats(model_.inputs()[index], batch.view.examples));
-    const std::shared_ptr<float[]> copy(new float[floats]());
+    const std::shared_ptr<float[]> copy(new float[floats]);
+    if (floats > 0) copy[floats - 1] = 0;  // the bytes may not fill it
     std::memcpy(copy.get(), values.data, static_cast<size_t>(values.bytes()));
     all.push_back({Named(v1::SPLIT_KIND_INPUT, input), {copy.get(), floats}, copy});
   }

@@ -257,6 +257,19 @@ TEST_F(RaggedInput, BadRowsAreNamed) {
               HasSubstr("as input 'ids', which takes ragged int64"));
 }
 
+TEST(UnusedInput, IsRefusedIfItIsRagged) {
+  constexpr char kModel[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+      {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 3]},
+       "inbound_nodes": []},
+      {"class_name": "InputLayer", "name": "ids", "inbound_nodes": [],
+       "config": {"name": "ids", "batch_shape": [null, null], "dtype": "int64", "ragged": true}},
+      {"class_name": "Dense", "name": "d", "config": {"name": "d", "units": 2},
+       "inbound_nodes": [[["x", 0, 0, {}]]]}],
+      "input_layers": [["x", 0, 0], ["ids", 0, 0]], "output_layers": [["d", 0, 0]]}})";
+  EXPECT_THAT(std::string(Model::FromJson(kModel, "m").status().message()),
+              HasSubstr("input 'ids' is ragged, and no layer reads it"));
+}
+
 TEST_F(RaggedInput, OtherUsesAreRefused) {
   std::string text = kRagged;
   text.replace(text.find(R"("GlobalAveragePooling1D")"), 24, R"("Flatten")");
