@@ -91,8 +91,10 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
   Compare("groups of variables", DescribeGroups(ours), DescribeGroups(theirs), &differences);
-  Compare("work items ahead", absl::StrCat(ours.work_items_ahead()), absl::StrCat(theirs.work_items_ahead()),
-          &differences);
+  const auto items_ahead = [](const v1::Job& job) {
+    return absl::StrCat(std::max(1, job.work_items_ahead()));
+  };
+  Compare("work items ahead", items_ahead(ours), items_ahead(theirs), &differences);
   Compare("numbers on the wire", net::DescribeWire(ours), net::DescribeWire(theirs), &differences);
   if (ours.training_set().examples() == theirs.training_set().examples()) {
     Compare("training examples", absl::StrCat(ours.num_examples()), absl::StrCat(theirs.num_examples()),

@@ -13,7 +13,6 @@
 #include "common/net/grpc/call_limit.h"
 
 namespace cairn::client {
-namespace {}  // namespace
 
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker) {

@@ -126,6 +126,10 @@ int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
     if (slice.untouched) {
       KeepSlots(range);
       if (range.new_values != range.old_values) std::copy_n(range.old_values, range.count, range.new_values);
+      // The first update fills the average, from which it continues when the slice is updated again.
+      if (update.optimizer.options().use_ema && update.step.t == 1) {
+        std::copy_n(range.old_values, range.count, range.slots.back().to);
+      }
       return kAllFinite;
     }
     const Gradients cut = Cut(update.gradients, {slice.begin, slice.end});

@@ -10,6 +10,7 @@
 #include "common/net/grpc/unreachable.h"
 
 namespace cairn::client {
+
 PushRepeats::PushRepeats(Connection& connection, Options options)
     : connection_(connection),
       options_(std::move(options)),

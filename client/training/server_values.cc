@@ -9,6 +9,7 @@
 #include "common/core/status.h"
 
 namespace cairn::client {
+
 ServerValues::ServerValues(Connection& connection, const Options& options)
     : connection_(connection),
       options_(options),

@@ -65,7 +65,7 @@ void SnapshotSaver::Run() {
       while (!stopping_ && !work_.has_value()) {
         changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + std::chrono::seconds(1));
       }
-      if (stopping_) return;
+      if (!work_.has_value()) return;
       work = &*work_;  // stays unchanged until it is reset below
     }
     absl::Status status = save_(*work);

@@ -273,7 +273,7 @@ void VariableStore::EndHere() {
   if (optimizer_ == nullptr || !optimizer_->options().use_ema || current().version == 0) return;
   std::vector<Run> trained;
   for (const UpdateSlice& update_slice : update_slices_) {
-    if (!update_slice.moving_average_momentum.has_value())
+    if (!update_slice.moving_average_momentum.has_value() && !update_slice.untouched)
       trained.push_back({update_slice.begin, update_slice.end});
   }
   Write(slots_.back(), trained);

@@ -214,8 +214,9 @@ absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard, double
 
 bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, double table_bytes) {
   const bool of_all = job.replicas_to_aggregate() == 0 || job.replicas_to_aggregate() >= job.workers_size();
+  // A speculative update publishes the variables before other tables are updated.
   if (job.mode() != v1::MODE_SYNC || !of_all || shard.optimizer == nullptr ||
-      !shard.optimizer->norms().empty()) {
+      !shard.optimizer->norms().empty() || !job.tables().empty()) {
     return false;
   }
   const double speculative_bytes = (1.0 + NumSlots(shard)) * ValueBytes(shard);

@@ -135,8 +135,9 @@ class BackupStream final : public ReplicationStream, net::DataReceiver {
         choice_->Say(way.transport);
         return *std::move(stream);
       }
+      // A process that does not respond now is no reason to avoid this transport later.
+      if (closing_ || absl::IsDeadlineExceeded(stream.status())) break;
       choice_->Fail(way);
-      if (closing_) break;
     }
     return nullptr;
   }

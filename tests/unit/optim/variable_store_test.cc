@@ -269,6 +269,26 @@ TEST(VariableStoreUpdates, TheLastUpdateLeavesTheAverage) {
   EXPECT_THAT(ToVector(store.current()), ElementsAre(-3));
 }
 
+TEST(VariableStoreUpdates, TheAverageOfAnUntouchedGroupIsItsValue) {
+  const auto sgd =
+      MakeOptimizer(
+          {.name = "SGD", .hyperparameters = {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}})
+          .value();
+  VariableStore store(Vectors({{"a", 1}, {"b", 1}}), sgd.get());
+  AlignedBuffer values(2);
+  values.data()[0] = values.data()[1] = 10;
+  const VariableStore::Run run = {0, 2};
+  store.Write(values, {&run, 1});
+  store.AssignGroups({0, 1});
+  store.SetGroups({{.untouched = true}, {}});
+  ASSERT_TRUE(ApplyTo(store, {2, 2}).ok());
+  ASSERT_TRUE(ApplyTo(store, {2, 2}).ok());
+  const auto average = [&store] { return store.CopySlots().value()->data()[0]; };
+  EXPECT_EQ(average(), 10);
+  store.EndHere();
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(10, 7));
+}
+
 TEST(VariableStoreUpdates, AnUnexpectedEndLeavesTheAverageToo) {
   const auto sgd =
       MakeOptimizer(
