@@ -11,6 +11,7 @@
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
 #include "data/file/byte_reader.h"
+#include "data/file/first_error.h"
 #include "data/file_sets.h"
 #include "data/formats.h"
 #include "data/row_writer.h"
@@ -47,7 +48,10 @@ class CifarRows final : public RowSource {
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     const uint8_t* planes = Record(index).data() + variant_.label_bytes;
     if (to.size() > 1 || to[0].dtype != DType::kFloat32) {
-      WriteRow(to, scale_, [planes](int64_t i) { return planes[i % kChannels * kPlane + i / kChannels]; });
+      const auto value_of = [planes](int64_t i) { return planes[i % kChannels * kPlane + i / kChannels]; };
+      if (const auto bad = WriteRow(to, scale_, value_of)) {
+        error_.Set(CannotHold(absl::StrCat("CIFAR: example ", index), *bad, value_of(*bad), to));
+      }
       return;
     }
     auto* const floats = static_cast<float*>(to[0].data);
@@ -58,6 +62,7 @@ class CifarRows final : public RowSource {
       }
     }
   }
+  absl::Status status() const override { return error_.status(); }
 
  private:
   absl::Span<const uint8_t> Record(int64_t index) const {
@@ -73,6 +78,7 @@ class CifarRows final : public RowSource {
   const Shape row_shape_{kSide, kSide, kChannels};
   const std::vector<SharedBytes> files_;
   const ReadAhead read_ahead_;
+  mutable FirstError error_;
   std::vector<int64_t> ends_;  // [files]: number of examples up to and including this file
 };
 

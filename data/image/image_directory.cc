@@ -97,7 +97,10 @@ class ImageRows final : public RowSource {
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     std::vector<uint8_t> pixels(static_cast<size_t>(shape_.num_elements()));
     error_.Set(DecodeFile(paths_[static_cast<size_t>(index)], shape_, absl::MakeSpan(pixels)));
-    WriteRow(to, scale_, [&pixels](int64_t i) { return pixels[static_cast<size_t>(i)]; });
+    const auto value_of = [&pixels](int64_t i) { return pixels[static_cast<size_t>(i)]; };
+    if (const auto bad = WriteRow(to, scale_, value_of)) {
+      error_.Set(CannotHold(paths_[static_cast<size_t>(index)], *bad, value_of(*bad), to));
+    }
   }
   absl::Status status() const override { return error_.status(); }
 

@@ -122,6 +122,18 @@ TEST_F(ImageDirectory, DamagedPixelsAreReportedWithTheFileWhenRead) {
               AllOf(HasSubstr("a/1.png: "), HasSubstr("damaged PNG")));
 }
 
+TEST_F(ImageDirectory, APixelThatTheInputCannotHoldIsNamedWithTheFile) {
+  Write("a/0.png", FlatPng(2, 2, 51));
+  const auto data = LoadTrainingData({.path = dir_.path(),
+                                      .input_names = {"mask"},
+                                      .input_shapes = {{2, 2, 1}},
+                                      .input_types = {DType::kBool},
+                                      .example_shape = {2, 2, 1}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ReadIds(*data->train, 0);
+  EXPECT_THAT(std::string(data->train->status().message()), AllOf(HasSubstr("a/0.png"), HasSubstr("51")));
+}
+
 TEST_F(ImageDirectory, PredictionImagesNeedNoClasses) {
   Write("b.png", FlatPng(2, 2, 255));
   Write("a.png", FlatPng(2, 2, 0));
