@@ -41,9 +41,14 @@ Checkpoints::Checkpoints(const Args& args)
       job_(args.job),
       declared_(args.declared),
       variables_(args.variables),
-      mode_(NameOf(args.job.mode)),
-      taken_at_(std::chrono::steady_clock::now()) {
-  if (enabled()) saver_.emplace([this](const client::TakenSnapshot& taken) { return Write(taken); });
+      mode_(NameOf(args.job.mode)) {
+  if (!enabled()) return;
+  saver_.emplace(client::SnapshotSaver::Options{
+      .every_updates = options_.checkpoint_every_updates,
+      .every = options_.checkpoint_every,
+      .clock = clock_,
+      .save = [this](const client::TakenSnapshot& taken) { return Write(taken); },
+      .report = [this](const absl::Status& status) { Report(std::string(status.message())); }});
 }
 
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(const Args& args) {
@@ -125,37 +130,6 @@ absl::Status Checkpoints::Load(absl::Span<const std::string> slots,
   if (found_.has_value()) return found_->Load(variables_, slots, into);
   if (!options_.first_values) return absl::OkStatus();  // the memory is zero
   return Annotate(ToAbsl(options_.first_values({into[0].data(), into[0].size()})), "first_values");
-}
-
-void Checkpoints::CountFrom(int64_t version) {
-  if (counted_version_ < 0) counted_version_ = version;
-}
-
-bool Checkpoints::Due(int64_t version) const {
-  if (!enabled() || version == counted_version_) return false;
-  const int64_t every = options_.checkpoint_every_updates;
-  if (every > 0 && version / every != counted_version_ / every) return true;
-  return options_.checkpoint_every.count() > 0 &&
-         std::chrono::steady_clock::now() - taken_at_ >= options_.checkpoint_every;
-}
-
-void Checkpoints::AfterStep(client::JobControl& control, int64_t version) {
-  if (!Due(version) || saver_->busy()) return;
-  taken_at_ = std::chrono::steady_clock::now();
-  const absl::Status status = saver_->Take(control);
-  if (status.ok()) {
-    counted_version_ = saver_->newest_version();
-  } else {
-    Report(std::string(status.message()));
-  }
-}
-
-absl::Status Checkpoints::SaveNow(client::JobControl& control, int64_t version, Duration limit) {
-  if (!enabled()) return absl::OkStatus();
-  taken_at_ = std::chrono::steady_clock::now();
-  const absl::Status status = saver_->TakeAndWait(control, version, limit);
-  if (saver_->newest_version() >= 0) counted_version_ = saver_->newest_version();
-  return status;
 }
 
 absl::Status Checkpoints::Write(const client::TakenSnapshot& taken) const {

@@ -47,21 +47,15 @@ class Checkpoints final : public client::StateSource {
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
 
-  // The version at which training begins, from which intervals count. Later calls have no effect.
-  void CountFrom(int64_t version);
-  // Takes a checkpoint if one is due and the previous one has been written. A failure is reported, and a later
-  // step tries again.
-  void AfterStep(client::JobControl& control, int64_t version);
-  // Takes a checkpoint of `version`, the current one, unless there is one, and waits until it is on the disk.
-  // OK without a directory.
-  absl::Status SaveNow(client::JobControl& control, int64_t version, Duration limit);
+  // Takes checkpoints as SessionOptions say, and reports what was saved and what was not. Null without a
+  // directory.
+  client::SnapshotSaver* saver() { return saver_.has_value() ? &*saver_ : nullptr; }
 
  private:
   explicit Checkpoints(const Args& args);
   bool enabled() const { return !options_.checkpoint_directory.empty(); }
   absl::StatusOr<std::optional<worker::Checkpoint>> Newest() const;
   absl::Status CheckSame(const worker::Checkpoint& checkpoint) const;
-  bool Due(int64_t version) const;
   absl::Status Write(const client::TakenSnapshot& taken) const;
   void Report(const std::string& text) const {
     if (options_.connect.log) options_.connect.log(text);
@@ -72,10 +66,9 @@ class Checkpoints final : public client::StateSource {
   const v1::Job& declared_;
   const std::vector<net::VariableInfo>& variables_;
   const std::string mode_;
+  const SteadyClock clock_;
   std::optional<worker::TrainDirLock> lock_;
   std::optional<worker::Checkpoint> found_;
-  int64_t counted_version_ = -1;
-  TimePoint taken_at_;
   std::optional<client::SnapshotSaver> saver_;  // with a directory; last, because its thread uses the rest
 };
 

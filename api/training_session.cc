@@ -7,26 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/conversions.h"
-#include "client/job_end.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
-#include "common/system/entropy.h"
 
 namespace cairn::api {
 namespace {
 
-// The maximum number of attempts to become a member again without an update in between. Servers that restart
-// several times need a few; after more failures, another attempt does not help.
-constexpr int kMaxRecoveries = 10;
 // How long a wait for the answers to a step lasts between two calls of ConnectOptions::keep_waiting.
 constexpr auto kSlice = std::chrono::milliseconds(100);
 // Servers refuse larger weights.
 constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
-
-// Whether the others are likely to fail with this error too.
-bool FailsForAll(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsInternal(status) || absl::IsUnknown(status);
-}
 
 int64_t ElementsOf(const Job& job) {
   int64_t elements = 0;
@@ -64,7 +54,6 @@ absl::Status TrainingSession::Start(const Reach& reach) {
         checkpoints_,
         Checkpoints::Create(
             {.options = options_, .job = job_, .declared = declared_, .variables = variables_}));
-    declared_.set_run_id(absl::StrCat(absl::Hex(DrawRandomBits(), absl::kZeroPad16)));
   }
   const auto stop = [this] {
     return cancelled_ || (options_.connect.keep_waiting && !options_.connect.keep_waiting());
@@ -74,44 +63,51 @@ absl::Status TrainingSession::Start(const Reach& reach) {
       reach({.options = options_.connect, .task = task_, .backups = job_.backups > 0, .stop = stop}));
   client_ = std::make_unique<client::TrainingClient>(
       std::move(connection), variables_,
-      client::TrainingOptions{.worker = options_.worker,
-                              .task = task_,
-                              .step_timeout = std::chrono::duration_cast<Duration>(options_.step_timeout)});
-  return Enter();
+      client::TrainingOptions{
+          .worker = options_.worker, .task = task_, .step_timeout = options_.step_timeout});
+  std::optional<client::TrainingLoop::Chief> chief_parts;
+  if (chief()) {
+    chief_parts.emplace(client::TrainingLoop::Chief{
+        .control = client_->control(), .source = *checkpoints_, .snapshots = checkpoints_->saver()});
+  }
+  loop_.emplace(client::TrainingLoop::Options{.membership = *client_,
+                                              .steps = client_->steps(),
+                                              .job = declared_,
+                                              .chief = chief_parts,
+                                              .step_timeout = options_.step_timeout,
+                                              .on_joined = [this] { return OnJoined(); },
+                                              .on_recovery =
+                                                  [this](const absl::Status& failure) {
+                                                    if (options_.connect.log)
+                                                      options_.connect.log(
+                                                          absl::StrCat(failure.message(), "; joining again"));
+                                                  }});
+  CAIRN_RETURN_IF_ERROR(loop_->Initialise());
+  CAIRN_RETURN_IF_ERROR(loop_->Join());
+  return loop_->over();
 }
 
 TrainingSession::~TrainingSession() {
-  if (client_ == nullptr) return;
+  if (!loop_.has_value()) return;
   Leave(v1::LEAVE_REASON_STOPPED, "");
   checkpoints_.reset();  // waits until the last one is written
 }
 
-absl::Status TrainingSession::Enter() {
-  if (chief()) CAIRN_RETURN_IF_ERROR(client_->Initialise(declared_, *checkpoints_));
-  CAIRN_RETURN_IF_ERROR(client_->WaitReady(declared_));
-  member_ = true;
-  CAIRN_RETURN_IF_ERROR(client_->Join());
-  const client::StartingPoint start = client_->start();
-  position_ = job_.mode == Mode::kBoundedStaleness ? start.clock : start.position;
-  entered_version_ = steps().version();
-  if (!chief()) return absl::OkStatus();
-  checkpoints_->CountFrom(entered_version_);
+absl::Status TrainingSession::OnJoined() {
   // Servers that were restored have forgotten the settings.
   return groups_.empty() ? absl::OkStatus() : client_->control().SetGroups(groups_);
 }
 
 absl::Status TrainingSession::Run(absl::FunctionRef<absl::Status()> step) {
-  for (;;) {
-    absl::Status status;
-    while (status.ok() && !finished()) status = step();
-    if (status.ok()) status = End();
-    if (status.ok()) return status;
-    const absl::Status failure = Recover(status);
-    if (failure.ok()) continue;
-    Leave(FailsForAll(failure) ? v1::LEAVE_REASON_FAILED : v1::LEAVE_REASON_STOPPED,
-          std::string(failure.message()));
-    return failure;
-  }
+  CAIRN_RETURN_IF_ERROR(CheckNoStep("Run"));
+  const absl::Status status = loop_->Run([&] {
+    absl::Status made = step();
+    if (made.ok() && finished()) made = CheckNoStep("Run");
+    if (!made.ok()) DropStep();
+    return made;
+  });
+  loop_->LeaveAfter(status);
+  return status;
 }
 
 TrainingSession::Range TrainingSession::range_of(int variable) const {
@@ -119,19 +115,15 @@ TrainingSession::Range TrainingSession::range_of(int variable) const {
   return {static_cast<size_t>(info.offset), static_cast<size_t>(info.shape.num_elements())};
 }
 
-int64_t TrainingSession::position() const {
-  return job_.mode == Mode::kSync ? steps().version() - client_->start().version_offset : position_;
-}
-
-absl::Status TrainingSession::UnlessOver(absl::Status status) {
-  if (!client::IsOver(status)) return status;
-  over_ = true;
-  return absl::OkStatus();
+absl::Status TrainingSession::CheckNoStep(const char* call) const {
+  if (state_ == StepState::kNone) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(call, ": a step is in progress"));
 }
 
 absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float> gradients) {
-  if (state_ != StepState::kNone) return absl::FailedPreconditionError("BeginStep: a step is in progress");
-  if (!member_) return absl::FailedPreconditionError("BeginStep: this worker is not a member of the job");
+  CAIRN_RETURN_IF_ERROR(CheckNoStep("BeginStep"));
+  if (!loop_->member())
+    return absl::FailedPreconditionError("BeginStep: this worker is not a member of the job");
   if (gradients.empty()) gradients = gradients_.span();
   if (gradients.size() != values().size()) {
     return absl::InvalidArgumentError(
@@ -141,7 +133,6 @@ absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float
     return absl::InvalidArgumentError(
         absl::StrCat("BeginStep: ", examples, " examples, must be in [0, ", kMaxExamples, "]"));
   }
-  int64_t position = position_ + 1;
   if (job_.work_queue.has_value() && !finished()) {
     const auto& work_items = steps().work().work_items();
     if (work_items.empty()) {
@@ -152,10 +143,9 @@ absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float
       return absl::InvalidArgumentError(
           absl::StrCat("BeginStep: ", examples, " examples, but the work item has ", current.count()));
     }
-    position = current.epoch() * job_.work_queue->examples + current.first();
   }
   for (std::atomic<bool>& announced : announced_) announced = false;
-  step_ = &steps().BeginStep(gradients, examples, position);
+  step_ = &steps().BeginStep(gradients, examples, loop_->PositionAfterStep());
   state_ = StepState::kBegun;
   return absl::OkStatus();
 }
@@ -197,11 +187,11 @@ absl::StatusOr<std::optional<client::StepResult>> TrainingSession::FinishStepUnt
   if (result.ok() && !result->has_value()) return std::nullopt;
   state_ = StepState::kNone;
   if (!result.ok()) {
-    CAIRN_RETURN_IF_ERROR(UnlessOver(result.status()));
+    CAIRN_RETURN_IF_ERROR(loop_->UnlessOver(result.status()));
     return client::StepResult{.outcome = v1::OUTCOME_FINISHED};
   }
-  if ((*result)->outcome == v1::OUTCOME_ACCEPTED) ++position_;
-  if (chief()) checkpoints_->AfterStep(client_->control(), steps().version());
+  if ((*result)->outcome == v1::OUTCOME_ACCEPTED) loop_->Advance();
+  loop_->AfterStep();
   return result;
 }
 
@@ -221,71 +211,32 @@ absl::Status TrainingSession::CancelStep() {
 absl::Status TrainingSession::AwaitWork() {
   if (!job_.work_queue.has_value())
     return absl::FailedPreconditionError("AwaitWork: the job has no work queue");
-  if (finished() || !steps().work().work_items().empty()) return absl::OkStatus();
-  return UnlessOver(steps().AwaitWork());
+  return loop_->AwaitWork();
 }
 
 absl::Status TrainingSession::Pull() {
-  if (state_ != StepState::kNone) return absl::FailedPreconditionError("Pull: a step is in progress");
-  return UnlessOver(steps().Pull());
+  CAIRN_RETURN_IF_ERROR(CheckNoStep("Pull"));
+  return loop_->UnlessOver(steps().Pull());
 }
 
 absl::Status TrainingSession::Recover(const absl::Status& failure) {
-  absl::Status status = failure;
-  while (!status.ok()) {
-    DropStep();
-    if (!UnlessOver(status).ok() && (cancelled_ || !client_->CanReconnectAfter(status))) return status;
-    if (over_) return absl::OkStatus();
-    recoveries_ = steps().version() > entered_version_ ? 0 : recoveries_ + 1;
-    entered_version_ = steps().version();
-    if (recoveries_ > kMaxRecoveries) return status;
-    if (options_.connect.log) options_.connect.log(absl::StrCat(status.message(), "; joining again"));
-    status = client_->Reconnect();
-    if (status.ok()) status = Enter();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status TrainingSession::EndAsChief() {
-  client::ServerControl& control = client_->control();
-  const auto limit = std::chrono::duration_cast<Duration>(options_.step_timeout);
-  // A synchronous job makes no more updates. Once its last version is saved, a server failure cannot undo any
-  // work.
-  if (job_.mode == Mode::kSync)
-    CAIRN_RETURN_IF_ERROR(checkpoints_->SaveNow(control, steps().version(), limit));
-  CAIRN_RETURN_IF_ERROR(control.WaitForOthers(limit));
-  // Only ps/0 knows when the work queue is empty, so this call ends the job on all servers.
-  if (job_.work_queue.has_value() && job_.mode == Mode::kAsync) CAIRN_RETURN_IF_ERROR(control.EndTraining());
-  CAIRN_RETURN_IF_ERROR(steps().Pull());
-  CAIRN_RETURN_IF_ERROR(checkpoints_->SaveNow(control, steps().version(), limit));
-  Leave(v1::LEAVE_REASON_FINISHED, "");
-  return control.Finish();
+  if (!failure.ok()) DropStep();
+  return loop_->Recover(failure);
 }
 
 absl::Status TrainingSession::End() {
-  if (ended_) return absl::OkStatus();
-  if (state_ != StepState::kNone) return absl::FailedPreconditionError("End: a step is in progress");
-  if (over_) {
-    member_ = false;
-  } else if (chief()) {
-    CAIRN_RETURN_IF_ERROR(EndAsChief());
-  } else {
-    Leave(v1::LEAVE_REASON_FINISHED, "");
-    // If a server fails before the chief has saved, this worker's updates are lost and must be computed again.
-    CAIRN_RETURN_IF_ERROR(UnlessOver(client_->AwaitEnd()));
-  }
-  ended_ = true;
-  return absl::OkStatus();
+  if (!ended()) CAIRN_RETURN_IF_ERROR(CheckNoStep("End"));
+  return loop_->End();
 }
 
 void TrainingSession::Leave(v1::LeaveReason reason, const std::string& message) {
   DropStep();
-  if (std::exchange(member_, false)) client_->Leave(reason, message);
+  loop_->Leave(reason, message);
 }
 
 void TrainingSession::Cancel() {
   cancelled_ = true;
-  client_->Interrupt(absl::CancelledError("cancelled by the program"));
+  loop_->Interrupt(absl::CancelledError("cancelled by the program"));
 }
 
 absl::StatusOr<client::JobControl*> TrainingSession::Control() {
@@ -295,7 +246,7 @@ absl::StatusOr<client::JobControl*> TrainingSession::Control() {
 
 absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
   CAIRN_RETURN_IF_ERROR(Control().status());
-  if (state_ != StepState::kNone) return absl::FailedPreconditionError("SetGroups: a step is in progress");
+  CAIRN_RETURN_IF_ERROR(CheckNoStep("SetGroups"));
   if (static_cast<int>(groups.size()) != declared_.variable_groups_size()) {
     return absl::InvalidArgumentError(absl::StrCat("SetGroups: settings for ", groups.size(),
                                                    " groups, but the job has ",
@@ -312,12 +263,11 @@ absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
 }
 
 absl::Status TrainingSession::SaveCheckpoint() {
-  CAIRN_ASSIGN_OR_RETURN(client::JobControl* const control, Control());
+  CAIRN_RETURN_IF_ERROR(Control().status());
   if (options_.checkpoint_directory.empty()) {
     return absl::FailedPreconditionError("SaveCheckpoint: SessionOptions::checkpoint_directory is empty");
   }
-  return checkpoints_->SaveNow(*control, steps().version(),
-                               std::chrono::duration_cast<Duration>(options_.step_timeout));
+  return loop_->SaveNow(options_.step_timeout);
 }
 
 }  // namespace cairn::api

@@ -1,5 +1,5 @@
-// The training loop of a worker without the model and the data: membership, steps, recovery, checkpoints and
-// the end. Session (include/cairn/session.h) documents every call and exposes it.
+// A worker of a training job: its client and checkpoints, the current step, and the training loop
+// (client/training/training_loop.h). Session (include/cairn/session.h) documents every call and exposes it.
 //
 // All calls come from one thread at a time, except Announce() and Cancel() (any thread).
 #pragma once
@@ -23,6 +23,7 @@
 #include "cairn/v1/follow.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "client/training/training_client.h"
+#include "client/training/training_loop.h"
 #include "client/transport/connection.h"
 #include "common/core/clock.h"
 #include "common/net/cluster/placement.h"
@@ -49,9 +50,9 @@ class TrainingSession {
   client::ServerSteps& steps() { return client_->steps(); }
   const client::ServerSteps& steps() const { return client_->steps(); }
   absl::Span<float> gradients() { return gradients_.span(); }
-  bool finished() const { return over_ || steps().finished(); }
-  bool ended() const { return ended_; }
-  int64_t position() const;
+  bool finished() const { return loop_->finished(); }
+  bool ended() const { return loop_->ended(); }
+  int64_t position() const { return loop_->position(); }
   int worker() const { return client_->worker(); }
 
   absl::Status BeginStep(int64_t examples, absl::Span<const float> gradients);
@@ -79,12 +80,11 @@ class TrainingSession {
   TrainingSession(const Job& job, const SessionOptions& options);
   absl::Status Start(const Reach& reach);
   bool chief() const { return options_.worker == 0; }
-  // Declares the job if this is the chief, and becomes a member.
-  absl::Status Enter();
+  // Called when this worker has become a member.
+  absl::Status OnJoined();
+  // FAILED_PRECONDITION if a step is in progress.
+  absl::Status CheckNoStep(const char* call) const;
   void DropStep();
-  // Marks the end of training if `status` reports it, which is not a failure.
-  absl::Status UnlessOver(absl::Status status);
-  absl::Status EndAsChief();
 
   const Job job_;
   const SessionOptions options_;
@@ -94,14 +94,10 @@ class TrainingSession {
   std::atomic<bool> cancelled_{false};
   std::unique_ptr<client::TrainingClient> client_;
   std::unique_ptr<Checkpoints> checkpoints_;  // the chief's; destroyed before client_
+  std::optional<client::TrainingLoop> loop_;  // destroyed before what it refers to
   net::SharedBuffer gradients_;
 
   std::vector<v1::GroupSettings> groups_;  // as set last; empty: never
-
-  bool member_ = false, over_ = false, ended_ = false;
-  int64_t position_ = 0;         // steps of this worker that are in updates, except with kSync
-  int64_t entered_version_ = 0;  // when this worker last became a member
-  int recoveries_ = 0;           // attempts without an update in between
 
   // The current step.
   std::atomic<StepState> state_{StepState::kNone};

@@ -8,7 +8,10 @@
 
 namespace cairn::client {
 
-SnapshotSaver::SnapshotSaver(Save save) : save_(std::move(save)), thread_("snapshots", [this] { Run(); }) {}
+SnapshotSaver::SnapshotSaver(Options options)
+    : options_(std::move(options)),
+      taken_at_(options_.clock.Now()),
+      thread_("snapshots", [this] { Run(); }) {}
 
 SnapshotSaver::~SnapshotSaver() {
   {
@@ -19,14 +22,32 @@ SnapshotSaver::~SnapshotSaver() {
   thread_.Join();
 }
 
+void SnapshotSaver::CountFrom(int64_t version) {
+  if (counted_version_ < 0) counted_version_ = version;
+}
+
+bool SnapshotSaver::Due(int64_t version) const {
+  if (version == counted_version_) return false;
+  const int64_t every = options_.every_updates;
+  if (every > 0 && version / every != counted_version_ / every) return true;
+  return options_.every.count() > 0 && options_.clock.Now() - taken_at_ >= options_.every;
+}
+
 bool SnapshotSaver::busy() const {
   MutexLock lock(mutex_);
   return work_.has_value();
 }
 
+void SnapshotSaver::AfterStep(JobControl& control, int64_t version) {
+  if (!Due(version) || busy()) return;
+  const absl::Status status = Take(control);
+  if (!status.ok()) options_.report(status);
+}
+
 absl::Status SnapshotSaver::Take(JobControl& control) {
+  taken_at_ = options_.clock.Now();
   CAIRN_ASSIGN_OR_RETURN(TakenSnapshot taken, control.TakeSnapshot());
-  newest_version_ = taken.version;
+  newest_version_ = counted_version_ = taken.version;
   MutexLock lock(mutex_);
   work_ = std::move(taken);
   changed_.NotifyAll();
@@ -44,7 +65,7 @@ absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
   return last_;
 }
 
-absl::Status SnapshotSaver::TakeAndWait(JobControl& control, int64_t version, Duration limit) {
+absl::Status SnapshotSaver::SaveNow(JobControl& control, int64_t version, Duration limit) {
   const TimePoint deadline = std::chrono::steady_clock::now() + limit;
   const absl::Status before = AwaitSaved(deadline);
   if (absl::IsDeadlineExceeded(before)) return before;
@@ -68,7 +89,7 @@ void SnapshotSaver::Run() {
       if (!work_.has_value()) return;
       work = &*work_;  // stays unchanged until it is reset below
     }
-    absl::Status status = save_(*work);
+    absl::Status status = options_.save(*work);
     MutexLock lock(mutex_);
     last_ = std::move(status);
     work_.reset();

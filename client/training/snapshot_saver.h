@@ -1,9 +1,11 @@
-// Takes a job's snapshots, and saves them in a thread of its own while training continues.
+// Takes a job's snapshots when they are due, one at a time, and saves them in a thread of its own while training
+// continues.
 //
 // The servers preserve the state of a snapshot, so training waits only for the call that takes it. All calls
 // come from the thread that makes the steps.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,28 +22,45 @@ class SnapshotSaver {
  public:
   // Reads and stores a snapshot. Called by the saver's thread, one call at a time.
   using Save = std::function<absl::Status(const TakenSnapshot&)>;
-  explicit SnapshotSaver(Save save);
+  struct Options {
+    // A snapshot is due when this many updates or this much time have passed since the last one. 0: never.
+    int64_t every_updates = 0;
+    std::chrono::duration<double> every{};
+    const Clock& clock;  // must outlive the saver
+    Save save;
+    // Receives the error if a snapshot that is due cannot be taken.
+    std::function<void(const absl::Status&)> report;
+  };
+  explicit SnapshotSaver(Options options);
   // Waits for the snapshot that is being saved, if there is one.
   ~SnapshotSaver();
 
-  // Whether a snapshot is being saved.
-  bool busy() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes a snapshot, to be saved by the thread. To be called only while it is not busy. `control` must exist
-  // until the snapshot has been saved.
-  absl::Status Take(JobControl& control) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sets the version at which training begins, from which updates count. Later calls have no effect.
+  void CountFrom(int64_t version);
+  // Takes a snapshot if one is due and the previous one has been saved. After a failure, a later step tries
+  // again. `version`: the current one. `control` must exist until the snapshot has been saved.
+  void AfterStep(JobControl& control, int64_t version) ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes a snapshot, unless that of `version`, the current one, is saved already, and waits up to `limit`
   // until it is saved. Takes another one if a server with the first one failed and has a backup.
-  absl::Status TakeAndWait(JobControl& control, int64_t version, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status SaveNow(JobControl& control, int64_t version, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
   // The version of the newest snapshot; -1: none.
   int64_t newest_version() const { return newest_version_; }
 
  private:
+  bool Due(int64_t version) const;
+  bool busy() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes a snapshot, to be saved by the thread, which must not be busy.
+  absl::Status Take(JobControl& control) ABSL_LOCKS_EXCLUDED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the result of the newest snapshot.
   absl::Status AwaitSaved(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  const Save save_;
-  int64_t newest_version_ = -1;  // used by the caller's thread only
+  const Options options_;
+
+  // Used by the caller's thread only.
+  int64_t newest_version_ = -1;
+  int64_t counted_version_ = -1;  // updates count from here
+  TimePoint taken_at_;            // the time of the last attempt
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -124,8 +124,10 @@ class CAIRN_EXPORT Session {
 
   // Calls `step`, which makes one step, until the job has made its last update, then End(). After a step or
   // End() that failed because a task was lost, recovers and goes on. Any other error of `step` ends the loop:
-  // the worker leaves, for all workers as LeaveReason::kFailed if the error is kInvalidArgument, kInternal or
-  // kUnknown. Returns that error.
+  // the worker leaves, and Run() returns that error. The worker leaves as LeaveReason::kStopped if the program
+  // cancelled or if another process of the task may succeed (kCancelled, kUnavailable, kDeadlineExceeded,
+  // kAborted, kFailedPrecondition, kDataLoss, kUnauthenticated), otherwise as LeaveReason::kFailed.
+  // kFailedPrecondition if a step is in progress.
   Status Run(const std::function<Status(Session&)>& step);
 
   // --- Values ---

@@ -265,6 +265,12 @@ void WorkerTask::OpenDisplays() {
                        inputs_->model, HyperparametersOf(options_, job_, inputs_->model), clock_);
 }
 
+std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
+  if (!chief_) return std::nullopt;
+  return client::TrainingLoop::Chief{
+      .control = exchange().control, .source = *snapshots_, .snapshots = snapshots_->saver()};
+}
+
 absl::Status WorkerTask::Assemble() {
   if (chief_) OpenDisplays();
   return CatchOutOfMemory(absl::StrCat("--batch_size ", options_.batch_size), [this] {
@@ -279,17 +285,16 @@ absl::Status WorkerTask::Assemble() {
         .replica = *compute_.replica,
         .membership = exchange().membership,
         .steps = exchange().steps,
+        .chief = ChiefParts(),
         .clock = clock_,
         .instruments = {.metrics = &*metrics_, .trace = trace(), .faults = &args_.faults}});
     if (!chief_) {
-      hooks_ = std::make_unique<NonChief>(exchange().membership);
+      hooks_ = std::make_unique<NonChief>();
       return absl::OkStatus();
     }
     hooks_ = std::make_unique<Chief>(
-        *trainer_, Chief::Dependencies{.control = exchange().control,
-                                       .progress = *progress_,
+        *trainer_, Chief::Dependencies{.progress = *progress_,
                                        .callbacks = *callbacks_,
-                                       .snapshots = *snapshots_,
                                        .tensorboard = tensorboard_.has_value() ? &*tensorboard_ : nullptr,
                                        .publish = [this](const Summary& summary) {
                                          return Publish(summary, options_, *inputs_,
@@ -307,7 +312,7 @@ ExitCode WorkerTask::Train() {
     const int cores = CoresOf(options_, cluster_);
     StayOnCores(cluster_.spec.local_rank_of(cluster_.self) * cores, cores);
   }
-  const absl::Status initialised = hooks_->Initialise();
+  const absl::Status initialised = trainer_->Initialise();
   const absl::Status result = initialised.ok() ? trainer_->Run(*hooks_) : initialised;
   stop_->SetTrainer(nullptr);
   if (leader_ != nullptr)

@@ -86,6 +86,7 @@ class WorkerTask {
   absl::Status Connect();
   // The trainer with its hooks, and what the chief shows and records.
   absl::Status Assemble();
+  std::optional<client::TrainingLoop::Chief> ChiefParts();
   ExitCode Train();
 
   // --- The other tasks ---

@@ -12,7 +12,6 @@
 #include "common/core/status.h"
 #include "common/flags/words.h"
 #include "common/net/wire/final_version.h"
-#include "common/system/entropy.h"
 #include "worker/model/digest.h"
 
 namespace cairn::worker {
@@ -21,10 +20,6 @@ namespace {
 // The limit for saving after Stop(). The launcher and Kubernetes wait at least 10 s before they kill a
 // process.
 constexpr auto kSaveAtStop = std::chrono::seconds(5);
-
-std::string DrawRunId() {
-  return absl::StrCat(absl::Hex(DrawRandomBits(), absl::kZeroPad16));
-}
 
 // Whether a metric counts examples instead of averaging over them.
 bool Counts(const nn::MetricSpec& metric) {
@@ -39,30 +34,21 @@ Chief::Chief(const Trainer& trainer, const Dependencies& deps)
     : trainer_(trainer),
       training_(trainer.deps()),
       setup_(training_.setup),
-      membership_(training_.membership),
       steps_(training_.steps),
-      control_(deps.control),
+      control_(training_.chief->control),
       deps_(deps),
-      run_id_(DrawRunId()),
       validation_(trainer),
-      display_(trainer, deps.control, deps.progress, deps.tensorboard) {}
+      display_(trainer, control_, deps.progress, deps.tensorboard) {}
 
-absl::Status Chief::Initialise() {
-  v1::Job job = setup_.job;
-  job.set_run_id(run_id_);
-  if (job.workers_size() > 1) {
+absl::Status Chief::OnJoined() {
+  if (start_ != TimePoint()) return absl::OkStatus();
+  start_ = training_.clock.Now();
+  if (const v1::Job& job = setup_.job; job.workers_size() > 1) {
     const bool counts = std::any_of(setup_.metrics.begin(), setup_.metrics.end(), Counts);
     Log(counts ? LogLevel::kWarning : LogLevel::kInfo,
         absl::StrCat("training metrics cover only the examples of ", job.workers(0), ", one of ",
                      job.workers_size(), " workers; validation metrics cover all examples"));
   }
-  return membership_.Initialise(job, deps_.snapshots);
-}
-
-absl::Status Chief::OnJoined() {
-  deps_.snapshots.CountFrom(steps_.version());
-  if (start_ != TimePoint()) return absl::OkStatus();
-  start_ = training_.clock.Now();
   CAIRN_ASSIGN_OR_RETURN(const v1::Counters counters, control_.ServerCounters());
   display_.StartRun(counters);
   return absl::OkStatus();
@@ -199,7 +185,7 @@ absl::Status Chief::FillInDeviations(Summary& summary) {
   int64_t missed = data::Sampler(setup_.sampler).ExamplesBefore(position) - summary.examples;
   // If the epochs of the resumed run had another length, its partial epoch was rounded down, so some examples
   // are in two updates.
-  if (membership_.start().version_offset != 0) missed = std::max<int64_t>(0, missed);
+  if (training_.membership.start().version_offset != 0) missed = std::max<int64_t>(0, missed);
   summary.examples_missed = missed;
   return absl::OkStatus();
 }
@@ -213,24 +199,11 @@ void Chief::PrintWhatWasNotShown(const Summary& summary) {
 }
 
 absl::Status Chief::AfterTraining() {
-  const Duration limit = FromSeconds(setup_.options.step_timeout_seconds);
-  // A synchronous job makes no more updates. Once its last version is saved, a server failure cannot undo any
-  // work.
-  if (setup_.sync()) CAIRN_RETURN_IF_ERROR(deps_.snapshots.SaveNow(control_, steps_.version(), limit));
-  CAIRN_RETURN_IF_ERROR(control_.WaitForOthers(limit));
-  // Only ps/0 knows when the data is used up, so this call ends the job on all servers.
-  if (setup_.dynamic() && setup_.job.mode() == v1::MODE_ASYNC) CAIRN_RETURN_IF_ERROR(control_.EndTraining());
-  // Pull the updates that other workers pushed after the chief's last step, so that the last evaluation uses
-  // the final parameters.
-  CAIRN_RETURN_IF_ERROR(steps_.Pull());
-  CAIRN_RETURN_IF_ERROR(deps_.snapshots.SaveNow(control_, steps_.version(), limit));
   CAIRN_RETURN_IF_ERROR(OnEpochEnd());
   CAIRN_RETURN_IF_ERROR(RestoreBest());
   CAIRN_ASSIGN_OR_RETURN(const Summary summary, Summarise());
-  const absl::Status published = deps_.publish(summary);
-  membership_.Leave(v1::LEAVE_REASON_FINISHED, "");
-  CAIRN_RETURN_IF_ERROR(control_.Finish());
-  return published;
+  published_ = deps_.publish(summary);  // after a failure, the servers end nevertheless
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Summary> Chief::Summarise() {
@@ -271,13 +244,14 @@ absl::StatusOr<Summary> Chief::Summarise() {
 }
 
 absl::Status Chief::OnEnd(const absl::Status& result) {
-  if (deps_.tensorboard != nullptr) deps_.tensorboard->End(result.ok());
+  const absl::Status end = result.ok() ? published_ : result;
+  if (deps_.tensorboard != nullptr) deps_.tensorboard->End(end.ok());
   if (client::IsOver(result)) {
     return absl::CancelledError(
         absl::StrCat(result.message(), ": another process ended the job as its chief"));
   }
   if (!result.ok() && trainer_.stopped()) SaveAtStop();
-  return result;
+  return end;
 }
 
 void Chief::SaveAtStop() {
@@ -285,11 +259,12 @@ void Chief::SaveAtStop() {
     LogWarning("stopped at step ", version, "; ", what...);
   };
   const int64_t version = steps_.version();
-  if (setup_.options.train_dir.empty()) return say(version, "nothing is saved without --train_dir");
-  const absl::Status status = deps_.snapshots.SaveNow(control_, version, kSaveAtStop);
+  client::SnapshotSaver* const saver = training_.chief->snapshots;
+  if (saver == nullptr) return say(version, "nothing is saved without --train_dir");
+  const absl::Status status = saver->SaveNow(control_, version, kSaveAtStop);
   if (!status.ok()) return say(version, "saving failed: ", status.message());
   // Logs the saved version, since other workers may have made steps in the meantime.
-  say(deps_.snapshots.newest_version(), "saved in ", setup_.options.train_dir,
+  say(saver->newest_version(), "saved in ", setup_.options.train_dir,
       ": the same command resumes the job from there");
 }
 

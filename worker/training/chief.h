@@ -1,8 +1,7 @@
-// The chief's part in training: epochs and their evaluation, callbacks, snapshots, TensorBoard, progress and
-// the summary of the run.
+// The chief's part in training: epochs and their evaluation, callbacks, TensorBoard, progress and the summary of
+// the run. client::TrainingLoop declares the job, takes its snapshots and ends the servers.
 //
-// Created by WorkerTask on the job's chief, and called by the trainer on its thread. The chief of a job
-// declares it, and ends the servers when all other workers have left.
+// Created by WorkerTask on the job's chief, and called by the trainer on its thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/training/job_control.h"
-#include "client/training/membership.h"
 #include "client/training/step_exchange.h"
 #include "common/core/clock.h"
 #include "worker/report/progress.h"
@@ -21,7 +19,6 @@
 #include "worker/tensorboard/tensorboard_writer.h"
 #include "worker/training/callbacks.h"
 #include "worker/training/epoch_display.h"
-#include "worker/training/snapshots.h"
 #include "worker/training/trainer.h"
 #include "worker/training/training_hooks.h"
 #include "worker/training/validation.h"
@@ -32,20 +29,14 @@ class Chief final : public TrainingHooks {
  public:
   // Everything here must outlive the chief.
   struct Dependencies {
-    client::JobControl& control;
     Progress& progress;
     Callbacks& callbacks;
-    Snapshots& snapshots;
     TensorBoardWriter* tensorboard = nullptr;  // null without --train_dir
     // Receives the result before the servers end, so that it exists when a user sees a server exit.
     std::function<absl::Status(const Summary&)> publish;
   };
-  // `trainer` must outlive the chief.
+  // `trainer`, a chief's (Trainer::Dependencies::chief), must outlive this object.
   Chief(const Trainer& trainer, const Dependencies& deps);
-
-  // Declares the job with its initial values, or the values of the checkpoint from which it resumes.
-  // INVALID_ARGUMENT if a server refuses what flags or model file specify, such as an unknown optimizer.
-  absl::Status Initialise() override;
 
   absl::Status OnJoined() override;
   absl::Status BeforeTraining() override;
@@ -57,10 +48,10 @@ class Chief final : public TrainingHooks {
     display_.OnBatch(batch, view, result);
   }
   void OnStep() override { display_.OnStep(); }
-  void AfterStep() override { deps_.snapshots.AfterStep(control_, steps_.version()); }
-  // Evaluates the final parameters, publishes the summary, and ends the servers.
+  // Evaluates the final parameters and publishes the summary.
   absl::Status AfterTraining() override;
-  // After Trainer::Stop(): saves a checkpoint. CANCELLED if another chief has ended the job.
+  // After Trainer::Stop(): saves a checkpoint. CANCELLED if another chief has ended the job; the error if the
+  // summary was not published.
   absl::Status OnEnd(const absl::Status& result) override;
 
  private:
@@ -92,11 +83,9 @@ class Chief final : public TrainingHooks {
   const Trainer& trainer_;
   const Trainer::Dependencies& training_;
   const TrainingSetup& setup_;
-  client::Membership& membership_;
   client::StepExchange& steps_;
   client::JobControl& control_;
   const Dependencies deps_;
-  const std::string run_id_;
   Validation validation_;
   EpochDisplay display_;
 
@@ -105,6 +94,7 @@ class Chief final : public TrainingHooks {
   bool epoch_ended_ = true;             // whether OnEpochEnd() has run for the current epoch
   // The last epoch whose callbacks have run. They do not run again if the epoch is trained again.
   int64_t last_ended_epoch_ = -1;
+  absl::Status published_;  // the result of Dependencies::publish
 };
 
 }  // namespace cairn::worker

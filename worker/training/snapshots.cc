@@ -79,14 +79,17 @@ Snapshots::Snapshots(const Args& args)
     : options_(args.options),
       model_(args.model),
       job_(args.job),
-      clock_(args.clock),
       faults_(args.faults),
       metrics_(args.metrics),
       trace_(args.trace),
-      variables_(VariablesOf(model_)),
-      taken_at_(clock_.Now()) {
+      variables_(VariablesOf(model_)) {
   if (options_.train_dir.empty()) return;
-  saver_.emplace([this](const client::TakenSnapshot& taken) { return Save(taken); });
+  saver_.emplace(client::SnapshotSaver::Options{
+      .every_updates = options_.save_steps,
+      .every = std::chrono::duration<double>(options_.save_secs),
+      .clock = args.clock,
+      .save = [this](const client::TakenSnapshot& taken) { return Save(taken); },
+      .report = [](const absl::Status& status) { LogWarning(status.message()); }});
 }
 
 Snapshots::~Snapshots() = default;
@@ -256,38 +259,6 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
   }
   CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(source, model_));
   return client::FirstValues(std::move(values)).Load(slots, into);
-}
-
-bool Snapshots::Due(int64_t version) const {
-  if (options_.train_dir.empty() || version == counted_version_) return false;
-  if (options_.save_steps > 0 && version / options_.save_steps != counted_version_ / options_.save_steps) {
-    return true;
-  }
-  return options_.save_secs > 0 &&
-         clock_.Now() - taken_at_ >= std::chrono::duration<double>(options_.save_secs);
-}
-
-void Snapshots::CountFrom(int64_t version) {
-  if (counted_version_ < 0) counted_version_ = version;
-}
-
-void Snapshots::AfterStep(client::JobControl& control, int64_t version) {
-  if (!Due(version) || saver_->busy()) return;
-  taken_at_ = clock_.Now();
-  const absl::Status status = saver_->Take(control);
-  if (status.ok()) {
-    counted_version_ = newest_version();
-  } else {
-    LogWarning(status.message());
-  }
-}
-
-absl::Status Snapshots::SaveNow(client::JobControl& control, int64_t version, Duration limit) {
-  if (!saver_.has_value()) return absl::OkStatus();
-  taken_at_ = clock_.Now();
-  const absl::Status status = saver_->TakeAndWait(control, version, limit);
-  if (newest_version() >= 0) counted_version_ = newest_version();
-  return status;
 }
 
 absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {

@@ -1,8 +1,7 @@
-// The chief's snapshots: taken between two steps, written to --train_dir by a separate thread, and restored
-// to servers that have no state or lost it.
+// The chief's snapshots in --train_dir: written by the thread of a SnapshotSaver, and restored to servers that
+// have no state or lost it.
 //
-// Created by WorkerTask on the chief, used by the trainer's thread, destroyed before the client. The servers
-// preserve the state of a snapshot while updates continue, so training waits only for the call that takes it.
+// Created by WorkerTask on the chief, used by the trainer's thread, destroyed before the client.
 #pragma once
 
 #include <cstdint>
@@ -57,16 +56,9 @@ class Snapshots final : public client::StateSource {
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
 
-  // Sets the version at which training begins, from which --save_steps counts. Later calls have no effect.
-  void CountFrom(int64_t version);
-  // Takes a snapshot if one is due by --save_steps or --save_secs and the previous one has been written.
-  // Failures are logged, and a later step tries again. `version`: the current one.
-  void AfterStep(client::JobControl& control, int64_t version);
-  // Takes a snapshot now, unless `version`, the current one, is saved already, and waits up to `limit` until
-  // it is on the disk. OK without --train_dir.
-  absl::Status SaveNow(client::JobControl& control, int64_t version, Duration limit);
-  // The version of the newest snapshot; -1: none.
-  int64_t newest_version() const { return saver_.has_value() ? saver_->newest_version() : -1; }
+  // Takes snapshots by --save_steps and --save_secs, and writes them to --train_dir. Failures are logged. Null
+  // without --train_dir.
+  client::SnapshotSaver* saver() { return saver_.has_value() ? &*saver_ : nullptr; }
 
  private:
   explicit Snapshots(const Args& args);
@@ -83,7 +75,6 @@ class Snapshots final : public client::StateSource {
   std::optional<Epochs> EpochsBefore(const RunState& run) const;
   // Sets the position in `progress` to the checkpoint's position, converted to this job's epochs.
   void SetPosition(const RunState& run, v1::Progress& progress) const;
-  bool Due(int64_t version) const;
   // The saver's thread: reads the snapshot and writes a checkpoint, and logs and counts the result.
   absl::Status Save(const client::TakenSnapshot& taken) const;
   absl::Status Write(const client::TakenSnapshot& taken) const;
@@ -91,7 +82,6 @@ class Snapshots final : public client::StateSource {
   const TrainOptions& options_;
   const nn::Model& model_;
   const v1::Job& job_;
-  const Clock& clock_;
   FaultPoints* const faults_;
   WorkerMetrics* const metrics_;
   TraceRecorder* const trace_;
@@ -100,8 +90,6 @@ class Snapshots final : public client::StateSource {
 
   // Used only by the trainer's thread.
   std::optional<Checkpoint> found_;
-  int64_t counted_version_ = -1;                // --save_steps and --save_secs count from here
-  TimePoint taken_at_;                          // when the newest snapshot was taken
   std::optional<client::SnapshotSaver> saver_;  // with --train_dir; last, because its thread uses the rest
 };
 

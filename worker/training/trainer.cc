@@ -1,10 +1,10 @@
 #include "worker/training/trainer.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/job_end.h"
 #include "common/core/log.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
@@ -19,22 +19,13 @@ uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
   return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
 }
 
-// The maximum number of attempts to rejoin without a step in between. Servers that restart several times need
-// a few attempts; after more failures, rejoining does not help.
-constexpr int kMaxRecoveries = 10;
-
-// The reason that a failing worker reports to the servers: only a permanent failure ends the job for all.
-v1::LeaveReason ReasonFor(const absl::Status& status) {
-  return ExitCodeOf(status) == ExitCode::kFailure && !absl::IsCancelled(status) ? v1::LEAVE_REASON_FAILED
-                                                                                : v1::LEAVE_REASON_STOPPED;
-}
-
 }  // namespace
 
 Trainer::Trainer(const Dependencies& deps)
     : deps_(deps),
       loader_(*deps.setup.data.train, deps.setup.sampler, /*depth=*/2, deps.instruments.trace),
-      gradients_(deps.setup.model.num_parameters(), /*shared=*/!deps.replica.pins()) {
+      gradients_(deps.setup.model.num_parameters(), /*shared=*/!deps.replica.pins()),
+      loop_(LoopOptions()) {
   PinBuffers();
 }
 
@@ -57,90 +48,68 @@ void Trainer::PinBuffers() {
   }
 }
 
+client::TrainingLoop::Options Trainer::LoopOptions() {
+  // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
+  const bool own_share = !setup_.sync() && !setup_.dynamic() && setup_.options.train_steps == 0;
+  return {.membership = deps_.membership,
+          .steps = deps_.steps,
+          .job = setup_.job,
+          .chief = deps_.chief,
+          .step_timeout = FromSeconds(setup_.options.step_timeout_seconds),
+          .last_position = own_share ? setup_.options.epochs * loader_.batches_per_epoch()
+                                     : std::numeric_limits<int64_t>::max(),
+          .on_joined = [this] { return OnJoined(); },
+          .before_end = [this] { return hooks_->AfterTraining(); },
+          .on_recovery =
+              [this](const absl::Status& failure) {
+                LogWarning(failure.message(), "; joining again");
+                if (deps_.instruments.metrics != nullptr) deps_.instruments.metrics->rejoins.Add();
+              }};
+}
+
 void Trainer::Stop() {
-  stop_ = true;
-  deps_.membership.Interrupt(absl::CancelledError("stopped by a signal"));
+  loop_.Interrupt(absl::CancelledError("stopped by a signal"));
 }
 
 absl::Status Trainer::Run(TrainingHooks& hooks) {
-  absl::Status result = TrainAndRecover(hooks);
-  const bool over = client::IsOver(result);
-  if (!result.ok() && !over && stop_) result = absl::CancelledError("stopped by a signal");
+  hooks_ = &hooks;
+  absl::Status result = loop_.Join();
+  if (result.ok()) result = loop_.Run([this] { return MakeStep(); });
+  if (result.ok()) {
+    result = loop_.over();
+  } else if (stopped()) {
+    result = absl::CancelledError("stopped by a signal");
+  }
   const absl::Status end = hooks.OnEnd(result);
-  if (!result.ok() && !over) deps_.membership.Leave(ReasonFor(result), std::string(result.message()));
+  loop_.LeaveAfter(result);
   return end;
 }
 
-absl::Status Trainer::TrainAndRecover(TrainingHooks& hooks) {
-  int recoveries = 0;  // rejoins without a step in between
-  absl::Status entered = Enter(hooks);
-  for (;;) {
-    const int64_t entered_at = deps_.steps.version();
-    absl::Status result = entered.ok() ? TrainToTheEnd(hooks) : entered;
-    if (result.ok() || stop_ || !deps_.membership.CanReconnectAfter(result)) return result;
-    recoveries = deps_.steps.version() > entered_at ? 0 : recoveries + 1;
-    if (recoveries > kMaxRecoveries) return result;
-    LogWarning(result.message(), "; joining again");
-    if (deps_.instruments.metrics != nullptr) deps_.instruments.metrics->rejoins.Add();
-    entered = Reenter(hooks);
-  }
-}
-
-absl::Status Trainer::Enter(TrainingHooks& hooks) {
-  CAIRN_RETURN_IF_ERROR(deps_.membership.WaitReady(setup_.job));
-  CAIRN_RETURN_IF_ERROR(deps_.membership.Join());
-  CAIRN_RETURN_IF_ERROR(hooks.OnJoined());
+absl::Status Trainer::OnJoined() {
+  CAIRN_RETURN_IF_ERROR(hooks_->OnJoined());
   LogInfo("joined the job at step ", deps_.steps.version());
   Pass("joined");
-  // With bounded staleness, a returning worker continues at least at the slowest worker's clock. All clocks
-  // must reach the same end, or the others would wait for this worker.
-  const client::StartingPoint start = deps_.membership.start();
-  position_ = setup_.ssp() ? start.clock : start.position;
   epoch_ = -1;
   ahead_ = nullptr;
   deps_.replica.DropForward();
-  return hooks.BeforeTraining();
+  return hooks_->BeforeTraining();
 }
 
-absl::Status Trainer::Reenter(TrainingHooks& hooks) {
-  CAIRN_RETURN_IF_ERROR(deps_.membership.Reconnect());
-  CAIRN_RETURN_IF_ERROR(hooks.Initialise());
-  return Enter(hooks);
-}
-
-absl::Status Trainer::TrainToTheEnd(TrainingHooks& hooks) {
-  while (!done()) {
-    if (setup_.dynamic()) {
-      CAIRN_RETURN_IF_ERROR(AwaitWork());
-      hooks.OnMembers(deps_.steps.work().members());
-    }
-    if (done()) break;
-    if (const int64_t epoch = NextEpoch(); setup_.dynamic() ? epoch > epoch_ : epoch != epoch_) {
-      CAIRN_RETURN_IF_ERROR(hooks.OnEpochEnd());
-      if (done()) break;
-      epoch_ = epoch;
-      hooks.OnEpochStart();
-    }
-    CAIRN_RETURN_IF_ERROR(TrainStep(hooks));
-    hooks.AfterStep();
+absl::Status Trainer::MakeStep() {
+  if (setup_.dynamic()) {
+    CAIRN_RETURN_IF_ERROR(loop_.AwaitWork());
+    hooks_->OnMembers(deps_.steps.work().members());
+    if (loop_.finished()) return absl::OkStatus();
   }
-  return hooks.AfterTraining();
-}
-
-bool Trainer::done() const {
-  if (deps_.steps.finished()) return true;
-  if (setup_.dynamic()) return false;
-  // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
-  return !setup_.sync() && setup_.options.train_steps == 0 &&
-         position_ >= setup_.options.epochs * loader_.batches_per_epoch();
-}
-
-absl::Status Trainer::AwaitWork() {
-  return deps_.steps.work().work_items().empty() ? deps_.steps.AwaitWork() : absl::OkStatus();
-}
-
-int64_t Trainer::position() const {
-  return setup_.sync() ? PositionAt(deps_.steps.version()) : position_;
+  if (const int64_t epoch = NextEpoch(); setup_.dynamic() ? epoch > epoch_ : epoch != epoch_) {
+    CAIRN_RETURN_IF_ERROR(hooks_->OnEpochEnd());
+    if (loop_.finished()) return absl::OkStatus();
+    epoch_ = epoch;
+    hooks_->OnEpochStart();
+  }
+  CAIRN_RETURN_IF_ERROR(TrainStep());
+  loop_.AfterStep();
+  return absl::OkStatus();
 }
 
 int64_t Trainer::NextEpoch() const {
@@ -153,14 +122,13 @@ const data::Batch& Trainer::NextBatch() {
     const data::Batch* const ahead = std::exchange(ahead_, nullptr);
     const data::Batch& batch =
         ahead != nullptr && next_position_ == position() ? *ahead : loader_.Next(position());
-    ++position_;
+    loop_.Advance();
     return batch;
   }
   const auto& work_items = deps_.steps.work().work_items();
   std::vector<data::Run> runs;
   for (const v1::WorkItem& work_item : work_items)
     runs.push_back({work_item.epoch(), work_item.first(), work_item.count()});
-  position_ = runs[0].epoch * setup_.sampler.num_examples + runs[0].first;
   return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
 }
 
@@ -175,10 +143,10 @@ nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
 }
 
 double Trainer::StartNextForward(client::Step& step) {
-  const int64_t next = setup_.sync() ? PositionAt(deps_.steps.version() + 1) : position_;
+  const int64_t next = setup_.sync() ? position() + 1 : position();
   const bool in_epoch =
       next / loader_.batches_per_epoch() == epoch_ && (!setup_.sync() || next < setup_.job.final_version());
-  if (!deps_.replica.starts_early() || setup_.dynamic() || !in_epoch || stop_) return 0;
+  if (!deps_.replica.starts_early() || setup_.dynamic() || !in_epoch || stopped()) return 0;
   const absl::Span<const float> coming = step.ComingParameters();
   if (coming.empty()) return 0;
   const TraceSpan span(deps_.instruments.trace, TraceLane::kStep, "look ahead");
@@ -195,22 +163,23 @@ double Trainer::StartNextForward(client::Step& step) {
   return ToSeconds(deps_.clock.Now() - began - waited);
 }
 
-Trainer::BegunStep Trainer::BeginStep(int64_t examples) {
+Trainer::BegunStep Trainer::BeginStep(int64_t examples, int64_t position) {
   client::StepExchange& steps = deps_.steps;
   if (!steps.adds_up_on_device()) {
-    return {steps.BeginStep(gradients_.span(), examples, position_), gradients_.span()};
+    return {steps.BeginStep(gradients_.span(), examples, position), gradients_.span()};
   }
   // The device sums gradients, and their mean arrives in the host's buffer.
   const absl::Span<float> gradients = deps_.replica.device_gradients();
   return {steps.BeginStepOnDevice(gradients, gradients_.span(), examples), gradients};
 }
 
-absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
+absl::Status Trainer::TrainStep() {
   const client::StepExchange& steps = deps_.steps;
   if (deps_.instruments.trace != nullptr) deps_.instruments.trace->AtStep(steps.version() + 1);
   const TraceSpan step_span(deps_.instruments.trace, TraceLane::kStep, "step");
   const TimePoint began = deps_.clock.Now();
   TraceSpan input(deps_.instruments.trace, TraceLane::kStep, "input");
+  const int64_t position_after = loop_.PositionAfterStep();
   const data::Batch& batch = NextBatch();
   input.End();
   CAIRN_RETURN_IF_ERROR(setup_.data.train->status());
@@ -220,7 +189,7 @@ absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
 
   const nn::BatchView view = ViewOf(batch);
   TraceSpan compute(deps_.instruments.trace, TraceLane::kStep, "compute");
-  const auto [step, gradients] = BeginStep(view.examples);
+  const auto [step, gradients] = BeginStep(view.examples, position_after);
   CAIRN_ASSIGN_OR_RETURN(
       const nn::BatchResult result,
       deps_.replica.ForwardBackward(steps.parameters(), view, gradients, [&step = step, this](int variable) {
@@ -234,7 +203,7 @@ absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
   compute.End();
   Pass("computed");
   const TimePoint computed = deps_.clock.Now();
-  hooks.OnBatch(batch, view, result);  // before StartNextForward() overwrites the result
+  hooks_->OnBatch(batch, view, result);  // before StartNextForward() overwrites the result
   const double forward_seconds = StartNextForward(step);
   TraceSpan awaiting(deps_.instruments.trace, TraceLane::kStep, "answer");
   CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, step.Finish());
@@ -254,7 +223,7 @@ absl::Status Trainer::TrainStep(TrainingHooks& hooks) {
          .version = steps.version(),
          .epoch = epoch_ + 1});
   }
-  hooks.OnStep();
+  hooks_->OnStep();
   return absl::OkStatus();
 }
 

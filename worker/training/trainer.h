@@ -1,11 +1,12 @@
-// The training loop of every worker. Only this class defines the order of operations in a step.
+// Trains a model: the steps of every worker. Only this class defines the order of operations in a step.
 //
-// Created and run by cairn-worker's main thread; Stop() may be called by any other thread. What a worker does
-// between its steps is in its hooks (training_hooks.h): the trainer does not know who is the chief.
+// Created and run by cairn-worker's main thread; Stop() may be called by any other thread. The life of the
+// worker in its job is in client::TrainingLoop, and what it does between its steps in its hooks
+// (training_hooks.h).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/types/span.h"
 #include "client/training/membership.h"
 #include "client/training/step_exchange.h"
+#include "client/training/training_loop.h"
 #include "common/core/clock.h"
 #include "common/net/data_channel/shared_memory/shared_buffer.h"
 #include "common/system/fault_points.h"
@@ -57,12 +59,17 @@ class Trainer {
     nn::Replica& replica;
     client::Membership& membership;
     client::StepExchange& steps;
+    std::optional<client::TrainingLoop::Chief> chief{};  // on the chief only
     const Clock& clock;
     Instruments instruments{};
   };
   explicit Trainer(const Dependencies& deps);
   ~Trainer();
 
+  // On the chief, before Run(): declares the job with its initial values, or the values of the checkpoint from
+  // which it resumes. INVALID_ARGUMENT if a server refuses what flags or model file specify, such as an unknown
+  // optimizer.
+  absl::Status Initialise() { return loop_.Initialise(); }
   // Trains to the end of the job, then leaves it. A worker that lost its membership joins again and
   // continues. So does a worker that lost its servers, if the chief can restore their state. CANCELLED after
   // Stop(). On failure the servers are notified before Run() returns.
@@ -70,14 +77,14 @@ class Trainer {
 
   // Makes Run() return soon.
   void Stop();
-  bool stopped() const { return stop_; }
+  bool stopped() const { return loop_.interrupted(); }
 
   // --- For the hooks ---
   const Dependencies& deps() const { return deps_; }
   int64_t epoch() const { return epoch_; }  // the current epoch; -1: none since the worker joined
   int64_t batches_per_epoch() const { return loader_.batches_per_epoch(); }
-  // The position of the next batch in the endless sequence of epochs.
-  int64_t position() const;
+  // The position of the next batch in the endless sequence of epochs, with static sharding.
+  int64_t position() const { return loop_.position(); }
   // [num_parameters] The gradients of this worker's last batch or, if the workers' devices sum gradients, the
   // mean of all workers' gradients.
   absl::Span<const float> last_gradients() const { return gradients_.span(); }
@@ -86,17 +93,15 @@ class Trainer {
   // Pins the buffers that the device copies in every step. A failure only makes the copies slower and is not
   // an error.
   void PinBuffers();
-  // Learns the job and becomes a member, for the first time or again.
-  absl::Status Enter(TrainingHooks& hooks);
-  absl::Status Reenter(TrainingHooks& hooks);
-  absl::Status TrainAndRecover(TrainingHooks& hooks);
-  absl::Status TrainToTheEnd(TrainingHooks& hooks);
-  absl::Status TrainStep(TrainingHooks& hooks);
+  client::TrainingLoop::Options LoopOptions();
+  // The worker has become a member, for the first time or again.
+  absl::Status OnJoined();
+  // Begins another epoch if the next batch belongs to it, and makes a step unless the job has ended.
+  absl::Status MakeStep();
+  absl::Status TrainStep();
   void Pass(absl::string_view point) const {
     if (deps_.instruments.faults != nullptr) deps_.instruments.faults->Pass(point);
   }
-  // With dynamic sharding: waits until there is a work item, or the job ends.
-  absl::Status AwaitWork();
   const data::Batch& NextBatch();
   nn::BatchView ViewOf(const data::Batch& batch) const;
   // A step of the exchange, and where its gradients are to be computed.
@@ -104,16 +109,13 @@ class Trainer {
     client::Step& step;
     absl::Span<float> gradients;
   };
-  BegunStep BeginStep(int64_t examples);
+  BegunStep BeginStep(int64_t examples, int64_t position);
   // Called after a step's last gradient was computed and before the answer to the step: computes the forward
   // pass of the next batch with the new values as they arrive. Returns the seconds of computation, without
   // the time spent waiting.
   double StartNextForward(client::Step& step);
   // The epoch of the next batch. A work item that another worker returned may belong to the previous epoch.
   int64_t NextEpoch() const;
-  // The data position of a synchronous job at version `version`.
-  int64_t PositionAt(int64_t version) const { return version - deps_.membership.start().version_offset; }
-  bool done() const;
   // Explains why a step's loss is not finite. Must be called right after that step.
   std::string WhyNotFinite(const data::Batch& batch, const nn::BatchView& view);
 
@@ -121,9 +123,9 @@ class Trainer {
   const TrainingSetup& setup_ = deps_.setup;
   data::BatchLoader loader_;
   net::SharedBuffer gradients_;  // [num_parameters]
-  std::atomic<bool> stop_{false};
+  client::TrainingLoop loop_;
+  TrainingHooks* hooks_ = nullptr;  // the argument of Run()
 
-  int64_t position_ = 0;  // batches that this worker has trained; with bounded staleness, its clock
   const data::Batch* ahead_ = nullptr;  // the batch at next_position_ if it was loaded early; else null
   int64_t next_position_ = 0;
   int64_t epoch_ = -1;

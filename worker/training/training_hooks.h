@@ -3,18 +3,16 @@
 //
 // Called by Trainer::Run() on its thread, in this order:
 //
-//   Initialise ─► OnJoined ─► BeforeTraining ─► steps ─► AfterTraining ─► OnEnd
-//        ▲                                        │
-//        └──── membership or servers lost ◄───────┘
+//   OnJoined ─► BeforeTraining ─► steps ─► [AfterTraining] ─► OnEnd
+//      ▲                            │
+//      └─ membership or servers lost
 //
-//   steps: [OnMembers] ─► [OnEpochEnd ─► OnEpochStart] ─► OnBatch ─► OnStep ─► AfterStep
+//   steps: [OnMembers] ─► [OnEpochEnd ─► OnEpochStart] ─► OnBatch ─► OnStep
 //
-// Initialise() before the first attempt is called by the owner of the trainer. A failure ends the attempt, as a
-// failed step does.
+// A failure ends the attempt, as a failed step does.
 #pragma once
 
 #include "absl/status/status.h"
-#include "client/training/membership.h"
 #include "data/batch_loader.h"
 #include "nn/replica/replica.h"
 
@@ -24,8 +22,6 @@ class TrainingHooks {
  public:
   virtual ~TrainingHooks() = default;
 
-  // Before the worker joins: declares the job to servers that have none.
-  virtual absl::Status Initialise() { return absl::OkStatus(); }
   // The worker has become a member, for the first time or again.
   virtual absl::Status OnJoined() { return absl::OkStatus(); }
   // The position of the next batch is known.
@@ -41,26 +37,17 @@ class TrainingHooks {
                        const nn::BatchResult& /*result*/) {}
   // The step of the last OnBatch() has been answered.
   virtual void OnStep() {}
-  // Between two steps, also after a step without examples.
-  virtual void AfterStep() {}
-  // The job makes no more updates from this worker: leaves the job, and returns at its end.
-  virtual absl::Status AfterTraining() = 0;
-  // Training has ended with `result`; the worker is still a member unless it is OK. Returns the result of
-  // Trainer::Run().
+  // On the chief: no worker makes another update, and the last one is saved. The servers have not ended.
+  virtual absl::Status AfterTraining() { return absl::OkStatus(); }
+  // Training has ended with `result`, which client::IsOver() if the job has ended without this worker; after
+  // other failures the worker is still a member. Returns the result of Trainer::Run().
   virtual absl::Status OnEnd(const absl::Status& result) = 0;
 };
 
 class NonChief final : public TrainingHooks {
  public:
-  // `membership` must outlive the object.
-  explicit NonChief(client::Membership& membership) : membership_(membership) {}
-
-  absl::Status AfterTraining() override;
   // OK if the job has ended without this worker, which was paused or joined late.
   absl::Status OnEnd(const absl::Status& result) override;
-
- private:
-  client::Membership& membership_;
 };
 
 }  // namespace cairn::worker

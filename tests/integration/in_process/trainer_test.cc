@@ -13,6 +13,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "tests/support/source_dir.h"
 #include "worker/options/job.h"
 #include "worker/training/chief.h"
+#include "worker/training/snapshots.h"
 
 namespace cairn::worker {
 namespace {
@@ -131,7 +133,6 @@ class RecordingHooks final : public TrainingHooks {
  public:
   RecordingHooks(TrainingHooks& chief, std::vector<std::string>& calls) : chief_(chief), calls_(calls) {}
 
-  absl::Status Initialise() override { return Record("Initialise").Initialise(); }
   absl::Status OnJoined() override { return Record("OnJoined").OnJoined(); }
   absl::Status BeforeTraining() override { return Record("BeforeTraining").BeforeTraining(); }
   void OnMembers(int members) override { Record(absl::StrCat("OnMembers ", members)).OnMembers(members); }
@@ -141,7 +142,6 @@ class RecordingHooks final : public TrainingHooks {
     Record(absl::StrCat("OnBatch ", batch.epoch, "/", batch.index)).OnBatch(batch, view, result);
   }
   void OnStep() override { Record("OnStep").OnStep(); }
-  void AfterStep() override { Record("AfterStep").AfterStep(); }
   absl::Status AfterTraining() override { return Record("AfterTraining").AfterTraining(); }
   absl::Status OnEnd(const absl::Status& result) override { return Record("OnEnd").OnEnd(result); }
 
@@ -210,6 +210,13 @@ class TrainerTest : public testing::Test {
             VariablesOf(model), {.worker = worker, .task = task});
         StepsOnDevice on_device(client.steps(), model);
         const SteadyClock clock;
+        std::unique_ptr<Snapshots> snapshots;
+        std::optional<client::TrainingLoop::Chief> chief_parts;
+        if (worker == 0) {
+          snapshots = *Snapshots::Create({.options = options, .model = model, .job = job, .clock = clock});
+          chief_parts.emplace(client::TrainingLoop::Chief{
+              .control = client.control(), .source = *snapshots, .snapshots = snapshots->saver()});
+        }
         Trainer trainer(
             {.setup = {.options = options,
                        .model = model,
@@ -221,27 +228,23 @@ class TrainerTest : public testing::Test {
              .replica = replica,
              .membership = client,
              .steps = how.adds_up_on_device ? static_cast<client::StepExchange&>(on_device) : client.steps(),
+             .chief = chief_parts,
              .clock = clock});
         if (worker != 0) {
-          NonChief hooks(client);
+          NonChief hooks;
           const absl::Status end = trainer.Run(hooks);
           EXPECT_TRUE(end.ok()) << end;
           return;
         }
         Progress progress({.fd = null_.fd}, clock);
         Callbacks callbacks = *Callbacks::Create(options.callbacks, model, metrics, options.validation);
-        const auto snapshots =
-            *Snapshots::Create({.options = options, .model = model, .job = job, .clock = clock});
-        Chief chief(trainer, {.control = client.control(),
-                              .progress = progress,
-                              .callbacks = callbacks,
-                              .snapshots = *snapshots,
-                              .publish = [&](const Summary& summary) {
-                                result.summary = summary;
-                                return absl::OkStatus();
-                              }});
+        Chief chief(trainer,
+                    {.progress = progress, .callbacks = callbacks, .publish = [&](const Summary& summary) {
+                       result.summary = summary;
+                       return absl::OkStatus();
+                     }});
         RecordingHooks hooks(chief, result.calls);
-        EXPECT_TRUE(hooks.Initialise().ok());
+        EXPECT_TRUE(trainer.Initialise().ok());
         const absl::Status end = trainer.Run(hooks);
         EXPECT_TRUE(end.ok()) << end;
         result.evaluations = replica.evaluations();
@@ -415,14 +418,13 @@ TEST_F(TrainerTest, HooksAreCalledAroundEveryStepAndEpoch) {
   TrainOptions options = SyncOptions();
   options.data.limit = 64;
   options.epochs = 2;
-  EXPECT_THAT(Train(options, 1, 1).calls,
-              ElementsAre("Initialise", "OnJoined", "BeforeTraining",  //
-                          "OnEpochEnd", "OnEpochStart",                //
-                          "OnBatch 0/0", "OnStep", "AfterStep",        //
-                          "OnBatch 0/1", "OnStep", "AfterStep",        //
-                          "OnEpochEnd", "OnEpochStart",                //
-                          "OnBatch 1/0", "OnStep", "AfterStep",        //
-                          "OnBatch 1/1", "OnStep", "AfterStep", "AfterTraining", "OnEnd"));
+  EXPECT_THAT(Train(options, 1, 1).calls, ElementsAre("OnJoined", "BeforeTraining",  //
+                                                      "OnEpochEnd", "OnEpochStart",  //
+                                                      "OnBatch 0/0", "OnStep",       //
+                                                      "OnBatch 0/1", "OnStep",       //
+                                                      "OnEpochEnd", "OnEpochStart",  //
+                                                      "OnBatch 1/0", "OnStep",       //
+                                                      "OnBatch 1/1", "OnStep", "AfterTraining", "OnEnd"));
 }
 
 // The 100 validation examples are one batch. The summary shows the metrics of the last epoch's end.
@@ -438,8 +440,8 @@ TEST_F(TrainerTest, HooksLearnTheMembersBeforeEveryStepWithDynamicSharding) {
   options.data_sharding = "dynamic";
   options.data.limit = 32;
   EXPECT_THAT(Train(options, 1, 1).calls,
-              ElementsAre("Initialise", "OnJoined", "BeforeTraining", "OnMembers 1", "OnEpochEnd",
-                          "OnEpochStart", "OnBatch 0/0", "OnStep", "AfterStep", "AfterTraining", "OnEnd"));
+              ElementsAre("OnJoined", "BeforeTraining", "OnMembers 1", "OnEpochEnd", "OnEpochStart",
+                          "OnBatch 0/0", "OnStep", "AfterTraining", "OnEnd"));
 }
 
 // 65 examples among 2 asynchronous workers of 32: worker 1 has no second batch.
