@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/conversions.h"
-#include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/run_proto.h"
 #include "worker/checkpoint/writer.h"
@@ -18,20 +15,9 @@ namespace cairn::api {
 namespace {
 
 constexpr auto kReadLimit = std::chrono::seconds(60);  // for a server's answer when its state is read
-constexpr auto kLockWait = std::chrono::seconds(10);   // for a previous chief to end
 
 const char* NameOf(Mode mode) {
   return mode == Mode::kSync ? "sync" : mode == Mode::kAsync ? "async" : "ssp";
-}
-
-absl::Status PrepareDirectory(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot create '", directory, "': ", error.message()));
-  }
-  const absl::Status writable = CheckWritable(absl::StrCat(directory, "/checkpoint"));
-  return writable.ok() ? writable : absl::InvalidArgumentError(writable.message());
 }
 
 }  // namespace
@@ -54,10 +40,9 @@ Checkpoints::Checkpoints(const Args& args)
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(const Args& args) {
   std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(args));
   if (!checkpoints->enabled()) return checkpoints;
-  const std::string& directory = args.options.checkpoint_directory;
-  CAIRN_RETURN_IF_ERROR(Annotate(PrepareDirectory(directory), "SessionOptions::checkpoint_directory"));
-  CAIRN_ASSIGN_OR_RETURN(worker::TrainDirLock lock, worker::TrainDirLock::Take(directory, kLockWait));
-  checkpoints->lock_.emplace(std::move(lock));
+  auto lock = worker::PrepareTrainDir(args.options.checkpoint_directory);
+  if (!lock.ok()) return Annotate(lock.status(), "SessionOptions::checkpoint_directory");
+  checkpoints->lock_.emplace(*std::move(lock));
   CAIRN_ASSIGN_OR_RETURN(checkpoints->found_, checkpoints->Newest());
   if (checkpoints->found_.has_value()) {
     CAIRN_RETURN_IF_ERROR(checkpoints->CheckSame(*checkpoints->found_));
@@ -66,16 +51,9 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(const Args& arg
 }
 
 absl::StatusOr<std::optional<worker::Checkpoint>> Checkpoints::Newest() const {
-  absl::Status damage;
-  auto newest = worker::OpenNewest(options_.checkpoint_directory, [&](const absl::Status& status) {
+  return worker::FindNewest(options_.checkpoint_directory, [this](const absl::Status& status) {
     Report(absl::StrCat("skipped a damaged checkpoint: ", status.message()));
-    damage.Update(status);
   });
-  // If all are damaged, training must not start over silently.
-  if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
-  if (absl::IsNotFound(newest.status())) return std::nullopt;
-  CAIRN_RETURN_IF_ERROR(newest.status());
-  return *std::move(newest);
 }
 
 absl::Status Checkpoints::CheckSame(const worker::Checkpoint& checkpoint) const {

@@ -207,4 +207,17 @@ absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
       absl::StrCat("there is no ", directories.empty() ? "" : "undamaged ", "checkpoint in ", train_dir));
 }
 
+absl::StatusOr<std::optional<Checkpoint>> FindNewest(const std::string& train_dir,
+                                                     absl::FunctionRef<void(const absl::Status&)> skipped) {
+  absl::Status damage;
+  auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
+    skipped(status);
+    damage.Update(status);
+  });
+  if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
+  if (absl::IsNotFound(newest.status())) return std::nullopt;
+  CAIRN_RETURN_IF_ERROR(newest.status());
+  return *std::move(newest);
+}
+
 }  // namespace cairn::worker

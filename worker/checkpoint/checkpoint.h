@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,5 +69,10 @@ class Checkpoint {
 // of a newer program. Blocks while the disk reads.
 absl::StatusOr<Checkpoint> OpenNewest(const std::string& train_dir,
                                       absl::FunctionRef<void(const absl::Status&)> skipped);
+
+// As OpenNewest(), for a run that continues in `train_dir`: nullopt if there are no checkpoints. If all are
+// damaged, returns DATA_LOSS, so that training does not start over.
+absl::StatusOr<std::optional<Checkpoint>> FindNewest(const std::string& train_dir,
+                                                     absl::FunctionRef<void(const absl::Status&)> skipped);
 
 }  // namespace cairn::worker

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,7 @@ namespace cairn::worker {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kPreviousChiefLimit = std::chrono::seconds(10);
 
 // "process 4711 on host0"
 std::string ThisProcess() {
@@ -56,6 +59,17 @@ absl::StatusOr<TrainDirLock> TrainDirLock::Take(const std::string& train_dir, Du
 
 TrainDirLock::~TrainDirLock() {
   if (file_ >= 0) close(file_);
+}
+
+absl::StatusOr<TrainDirLock> PrepareTrainDir(const std::string& train_dir) {
+  std::error_code error;
+  std::filesystem::create_directories(train_dir, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot create '", train_dir, "': ", error.message()));
+  }
+  const absl::Status writable = CheckWritable(absl::StrCat(train_dir, "/checkpoint"));
+  if (!writable.ok()) return absl::InvalidArgumentError(writable.message());
+  return TrainDirLock::Take(train_dir, kPreviousChiefLimit);
 }
 
 }  // namespace cairn::worker

@@ -27,4 +27,9 @@ class TrainDirLock {
   int file_;  // -1: none
 };
 
+// Prepares a directory in which a chief writes: creates it if it is missing, checks that it is writable, and
+// takes its lock, for which a previous chief has 10 s to end. INVALID_ARGUMENT if the directory cannot be
+// created or written to; errors of TrainDirLock::Take().
+absl::StatusOr<TrainDirLock> PrepareTrainDir(const std::string& train_dir);
+
 }  // namespace cairn::worker

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,25 +22,10 @@ namespace {
 
 // Limit for a server's answer when its state is read.
 constexpr auto kReadLimit = std::chrono::seconds(60);
-constexpr int64_t kMaxWorkers = 1 << 20;              // upper bound for a checkpoint's number of workers
-constexpr auto kLockWait = std::chrono::seconds(10);  // for a previous chief to end
+constexpr int64_t kMaxWorkers = 1 << 20;  // upper bound for a checkpoint's number of workers
 
 void LogSkipped(const absl::Status& damage) {
   LogWarning("skipped a damaged checkpoint: ", damage.message());
-}
-
-// The newest undamaged checkpoint; nullopt if there are no checkpoints. If all are damaged, returns an error,
-// so that training does not start over.
-absl::StatusOr<std::optional<Checkpoint>> Newest(const std::string& train_dir) {
-  absl::Status damage;
-  auto newest = OpenNewest(train_dir, [&](const absl::Status& status) {
-    LogSkipped(status);
-    damage.Update(status);
-  });
-  if (absl::IsNotFound(newest.status()) && !damage.ok()) return damage;
-  if (absl::IsNotFound(newest.status())) return std::nullopt;
-  CAIRN_RETURN_IF_ERROR(newest.status());
-  return *std::move(newest);
 }
 
 // Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
@@ -98,17 +81,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const Args& args) {
   const TrainOptions& options = args.options;
   std::optional<TrainDirLock> lock;
   if (!options.train_dir.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.train_dir, error);
-    if (error) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--train_dir: cannot create '", options.train_dir, "': ", error.message()));
-    }
-    if (const absl::Status status = CheckWritable(absl::StrCat(options.train_dir, "/checkpoint"));
-        !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--train_dir: ", status.message()));
-    }
-    auto taken = TrainDirLock::Take(options.train_dir, kLockWait);
+    auto taken = PrepareTrainDir(options.train_dir);
     if (!taken.ok()) return Annotate(taken.status(), "--train_dir");
     lock.emplace(*std::move(taken));
   }
@@ -121,7 +94,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const Args& args) {
 
 absl::Status Snapshots::FindFirst() {
   if (!options_.train_dir.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(found_, Newest(options_.train_dir));
+    CAIRN_ASSIGN_OR_RETURN(found_, FindNewest(options_.train_dir, &LogSkipped));
     if (found_.has_value() && options_.resume == "never") {
       return absl::InvalidArgumentError(
           absl::StrCat("--resume=never, but --train_dir has ", found_->directory(),
@@ -172,7 +145,7 @@ absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
   if (options_.train_dir.empty() && lost)
     return absl::AbortedError("all progress is lost: without --train_dir there are no checkpoints");
   if (lost) {  // include the checkpoints written since the start
-    CAIRN_ASSIGN_OR_RETURN(auto newest, Newest(options_.train_dir));
+    CAIRN_ASSIGN_OR_RETURN(auto newest, FindNewest(options_.train_dir, &LogSkipped));
     if (newest.has_value()) found_ = std::move(newest);
   }
   if (!found_.has_value()) {

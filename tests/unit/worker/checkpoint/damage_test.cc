@@ -238,6 +238,25 @@ TEST_F(DamageTest, NewestUndamagedCheckpointIsOpenedAndOthersAreReported) {
       told, ElementsAre(HasSubstr("step-00003000"), HasSubstr("step-00002000"), HasSubstr("step-00001000")));
 }
 
+TEST_F(DamageTest, ARunThatContinuesFindsNoCheckpointOnlyWhereThereIsNone) {
+  int told = 0;
+  const auto tell = [&](const absl::Status&) { ++told; };
+  const auto found = FindNewest(train_dir_, tell);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ((*found)->directory(), directory_);
+
+  std::filesystem::remove(PathOf("state.json"));
+  const absl::Status damaged = FindNewest(train_dir_, tell).status();
+  EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
+  EXPECT_THAT(std::string(damaged.message()), HasSubstr(StepName(1000)));
+  EXPECT_EQ(told, 1);
+
+  std::filesystem::remove_all(directory_);
+  const auto none = FindNewest(train_dir_, tell);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE(none->has_value());
+}
+
 TEST_F(DamageTest, CheckpointOfANewerProgramIsNotSkipped) {
   Forge(WriteStep(2000), "\"format\": 1", "\"format\": 2");
   const auto opened = OpenNewest(train_dir_, [](const absl::Status& status) { ADD_FAILURE() << status; });

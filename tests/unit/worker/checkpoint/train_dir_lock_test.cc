@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 
@@ -60,6 +61,21 @@ TEST(TrainDirLock, IsReleasedWhenItsProcessDies) {
 
 TEST(TrainDirLock, MissingDirectoryIsAnError) {
   EXPECT_TRUE(absl::IsInvalidArgument(TrainDirLock::Take("/no/such/directory", Duration::zero()).status()));
+}
+
+TEST(PrepareTrainDir, CreatesAndLocksTheDirectory) {
+  const std::string directory = EmptyDirectory("prepared") + "/runs/1";
+  const auto lock = PrepareTrainDir(directory);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_TRUE(absl::IsUnavailable(TrainDirLock::Take(directory, Duration::zero()).status()));
+}
+
+TEST(PrepareTrainDir, ADirectoryThatCannotBeCreatedIsNamed) {
+  const std::string file = EmptyDirectory("blocked") + "/file";
+  ASSERT_TRUE(std::ofstream(file).put('x').good());
+  const absl::Status refused = PrepareTrainDir(file + "/run").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(absl::StrCat("cannot create '", file, "/run'")));
 }
 
 }  // namespace
