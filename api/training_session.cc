@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -94,8 +95,9 @@ TrainingSession::~TrainingSession() {
 }
 
 absl::Status TrainingSession::OnJoined() {
-  // Servers that were restored have forgotten the settings.
-  return groups_.empty() ? absl::OkStatus() : client_->control().SetGroups(groups_);
+  // Servers that were restored to a checkpoint have the settings of that time.
+  if (!groups_.empty()) steps().SetGroups(groups_);
+  return absl::OkStatus();
 }
 
 absl::Status TrainingSession::Run(absl::FunctionRef<absl::Status()> step) {
@@ -257,7 +259,13 @@ absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
            a.untouched() == b.untouched();
   };
   if (std::equal(groups.begin(), groups.end(), groups_.begin(), groups_.end(), same)) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(client_->control().SetGroups(groups));
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const float rate = groups[group].learning_rate();
+    if (std::isfinite(rate) && rate >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("SetGroups: group ", group, ": a learning rate of ", rate, " is invalid"));
+  }
+  steps().SetGroups(groups);
   groups_ = std::move(groups);
   return absl::OkStatus();
 }

@@ -39,12 +39,6 @@ absl::Status ServerControl::SetLearningRate(float rate) {
   return Annotate(ChangeConfig(config_change), "changing the learning rate");
 }
 
-absl::Status ServerControl::SetGroups(absl::Span<const v1::GroupSettings> groups) {
-  v1::ConfigChange config_change;
-  config_change.mutable_groups()->Add(groups.begin(), groups.end());
-  return Annotate(ChangeConfig(config_change), "changing the settings of groups of variables");
-}
-
 absl::Status ServerControl::EndTraining() {
   v1::ConfigChange config_change;
   config_change.set_end(true);

@@ -32,9 +32,6 @@ class ServerControl final : public JobControl {
   // LAMB), each server instead begins when it receives the call. INVALID_ARGUMENT if the job has a learning
   // rate schedule.
   absl::Status SetLearningRate(float rate) override;
-  // Sets the settings of all groups of variables (Job.variable_groups), [group], for all later updates; takes
-  // effect as a learning rate does. INVALID_ARGUMENT for a wrong number of groups or an invalid rate.
-  absl::Status SetGroups(absl::Span<const v1::GroupSettings> groups);
   // All servers make their last update at the same version. In an asynchronous job without norms, each server
   // instead ends when it receives the call. Afterwards finished() is true and parameters() are the last values.
   absl::Status EndTraining() override;

@@ -53,6 +53,7 @@ StepPushes& ServerSteps::BeginStep(absl::Span<const float> gradients, int64_t ex
                  .gradients = gradients,
                  .examples = examples,
                  .position = position,
+                 .groups = unsent_groups_,
                  .base_versions = values_.versions(),
                  .values = values_.incoming()});
   return pushes_;
@@ -77,6 +78,10 @@ absl::StatusOr<StepResult> ServerSteps::Settle(absl::Span<const v1::Done> answer
     pull_again |= job_.learnt().one_log && versions.back() != versions[0];
   }
   result.as_awaited = !pull_again;
+  if (std::all_of(answers.begin(), answers.end(),
+                  [](const v1::Done& done) { return done.outcome() == v1::OUTCOME_ACCEPTED; })) {
+    unsent_groups_.clear();
+  }
   work_ = answers[0].work();
   const bool finished = answers[0].finished() || answers[0].outcome() == v1::OUTCOME_FINISHED;
   // The answer to a repeated push has no values if the first answer was lost: pull values of one version.

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +48,9 @@ class ServerSteps final : public StepExchange {
   absl::Status OnJoined(v1::Work work);
   // Closes the streams of the current step. Unless Step::Finish() was called, no server counts it.
   void Drop() { pushes_.Drop(); }
+  // The chief: sends the settings of all groups of variables (Job.variable_groups), [group], with the next step,
+  // and with later ones until a step is in an update. Must be valid.
+  void SetGroups(std::vector<v1::GroupSettings> groups) { unsent_groups_ = std::move(groups); }
   // Makes waiting calls query JoinedJob::failure() again.
   void Wake() { pushes_.Wake(); }
 
@@ -90,6 +94,7 @@ class ServerSteps final : public StepExchange {
   bool finished_ = false;
   v1::Work work_;
   int64_t step_ = 0;
+  std::vector<v1::GroupSettings> unsent_groups_;  // that no update contains yet; empty: none
   StepPushes pushes_;
 };
 

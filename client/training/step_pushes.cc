@@ -46,6 +46,8 @@ void StepPushes::Begin(const Input& step) {
   repeats_.reset();
   base_versions_.assign(step.base_versions.begin(), step.base_versions.end());
   step_.base_versions = base_versions_;
+  groups_.assign(step.groups.begin(), step.groups.end());
+  step_.groups = groups_;
   std::vector<std::unique_ptr<ServerSession>> broken;  // destroyed outside the lock
   MutexLock lock(mutex_);
   ++attempt_;
@@ -77,6 +79,7 @@ void StepPushes::Start(int server) {
   begin.set_examples(step_.examples);
   begin.set_read_values(true);
   begin.set_position(step_.position);
+  begin.mutable_groups()->Add(groups_.begin(), groups_.end());
   begin.set_values_encoding(job_->job.wire());
   const FirstValuesAt first_values = trace_.NewFirstValues();
   auto values = std::make_unique<AnswerSink>(

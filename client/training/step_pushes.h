@@ -55,9 +55,10 @@ class StepPushes final : public Step {
     int64_t number = 0;  // 1 for the first of this client
     // Gradients of all variables; valid until all answers have arrived, or Drop().
     absl::Span<const float> gradients;
-    int64_t examples = 0;                     // 0: no gradients
-    int64_t position = 0;                     // PushBegin.position
-    absl::Span<const int64_t> base_versions;  // [server], copied
+    int64_t examples = 0;                          // 0: no gradients
+    int64_t position = 0;                          // PushBegin.position
+    absl::Span<const v1::GroupSettings> groups{};  // PushBegin.groups, copied
+    absl::Span<const int64_t> base_versions;       // [server], copied
     absl::Span<float> values;  // receives the values of all variables; valid as long as `gradients`
   };
 
@@ -147,6 +148,7 @@ class StepPushes final : public Step {
   bool ended_ = true;        // End() has been called for the step
   bool unanswered_ = false;  // a server may still read step_.gradients in place
   std::vector<int64_t> base_versions_;
+  std::vector<v1::GroupSettings> groups_;
   TimePoint deadline_;                  // the deadline of the answers
   std::optional<PushRepeats> repeats_;  // of the step, from its first wait for the answers on
   int moves_at_end_ = 0;                // Connection::moves()

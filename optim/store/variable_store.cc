@@ -111,10 +111,11 @@ AlignedBuffer& VariableStore::Next() {
 }
 
 template <typename Body>
-auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<AlignedBuffer>& slots,
-                               AlignedBuffer& next, Body body) const {
+auto VariableStore::WithUpdate(const Values& old, const Mean& mean, const Target& target, Body body) const {
   absl::InlinedVector<Slot, 4> slot_data;
-  for (size_t i = 0; i < slots_.size(); ++i) slot_data.push_back({slots_[i].data(), slots[i].data()});
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    slot_data.push_back({slots_[i].data(), target.slots[i].data()});
+  }
   KnownSquares known = {.of_slice = {}, .all_gradients = AllGradients(mean.known)};
   if (!optimizer_->norms().empty()) {  // then each UpdateSlice is one net::Slice
     for (const net::Slice& slice : slices_) {
@@ -126,11 +127,11 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, std::vector<
       .optimizer = *optimizer_,
       .step = {.t = old.version + 1, .learning_rate = learning_rate() / mean.rate_divisor, .last = mean.last},
       .gradients = mean.gradients,
-      .slices = update_slices_,
+      .slices = target.update_slices,
       .all = {.count = size(),
               .old_values = old.data->data(),
               .slots = slot_data,
-              .new_values = next.data(),
+              .new_values = target.values.data(),
               .streams = size() >= kStreamedFrom},
       .known = known,
       .rate_divisor = mean.rate_divisor,
@@ -150,7 +151,7 @@ absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
 absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, const Mean& mean) {
   const Values old = current();
   const MeasuredSlices measured = WithUpdate(
-      old, mean, slots_, Next(), [norms](const Update& update) { return MeasureSlices(norms, update); });
+      old, mean, Current(), [norms](const Update& update) { return MeasureSlices(norms, update); });
   if (measured.non_finite != kAllFinite) return NotFinite(measured.non_finite, old.version + 1);
   std::vector<SliceSquares> sums;
   for (size_t i = 0; i < slices_.size(); ++i) {
@@ -165,7 +166,7 @@ absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, co
 absl::Status VariableStore::ApplyMean(const Mean& mean) {
   const Values old = current();
   const int64_t bad =
-      WithUpdate(old, mean, slots_, Next(), [](const Update& update) { return UpdateSlices(update); });
+      WithUpdate(old, mean, Current(), [](const Update& update) { return UpdateSlices(update); });
   if (bad != kAllFinite) return NotFinite(bad, old.version + 1);
   Publish({.version = old.version + 1, .data = std::exchange(next_, nullptr)});
   return absl::OkStatus();
@@ -173,15 +174,20 @@ absl::Status VariableStore::ApplyMean(const Mean& mean) {
 
 void VariableStore::BeginSpeculative() {
   speculative_ = pool_.Acquire();
+  speculative_slices_ = update_slices_;
   while (speculative_slots_.size() < slots_.size()) {
     budget_->Take(pool_.buffer_bytes());
     speculative_slots_.emplace_back(size());
   }
 }
 
+void VariableStore::SetSpeculativeGroups(const std::vector<GroupSettings>& groups) {
+  speculative_slices_ = SlicesWith(groups);
+}
+
 std::shared_ptr<const AlignedBuffer> VariableStore::ApplySpeculatively(const Mean& mean, int64_t begin,
                                                                        int64_t end) {
-  const int64_t bad = WithUpdate(current(), mean, speculative_slots_, *speculative_,
+  const int64_t bad = WithUpdate(current(), mean, {*speculative_, speculative_slots_, speculative_slices_},
                                  [&](const Update& update) { return UpdatePiece(update, begin, end); });
   return bad == kAllFinite ? speculative_ : nullptr;
 }
@@ -254,13 +260,17 @@ void VariableStore::AssignGroups(std::vector<int> group_of_slice) {
   group_of_slice_ = std::move(group_of_slice);
 }
 
+std::vector<UpdateSlice> VariableStore::SlicesWith(const std::vector<GroupSettings>& groups) const {
+  return UpdateSlicesOf(slices_, optimizer_, [this, &groups](size_t slice) {
+    const int group = slice < group_of_slice_.size() ? group_of_slice_[slice] : -1;
+    const bool set = group >= 0 && group < static_cast<int>(groups.size());
+    return set ? groups[static_cast<size_t>(group)] : GroupSettings();
+  });
+}
+
 void VariableStore::SetGroups(std::vector<GroupSettings> groups) {
   groups_ = std::move(groups);
-  update_slices_ = UpdateSlicesOf(slices_, optimizer_, [this](size_t slice) {
-    const int group = slice < group_of_slice_.size() ? group_of_slice_[slice] : -1;
-    const bool set = group >= 0 && group < static_cast<int>(groups_.size());
-    return set ? groups_[static_cast<size_t>(group)] : GroupSettings();
-  });
+  update_slices_ = SlicesWith(groups_);
 }
 
 float VariableStore::learning_rate() const {

@@ -88,6 +88,9 @@ class VariableStore {
   // buffers than the current version. Until it is published or dropped, no other update may be applied, and
   // nothing may be written.
   void BeginSpeculative();
+  // The speculative update is made with these settings of the groups, not with groups(). To be called before any
+  // of its elements are computed.
+  void SetSpeculativeGroups(const std::vector<GroupSettings>& groups);
   // Computes elements [begin, end) of the speculative update. Returns its buffer, which is complete when all
   // elements have been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.
   std::shared_ptr<const AlignedBuffer> ApplySpeculatively(const Mean& mean, int64_t begin, int64_t end);
@@ -132,10 +135,19 @@ class VariableStore {
  private:
   void Publish(Values next) ABSL_LOCKS_EXCLUDED(mutex_);
   void FillSlotsCopy(AlignedBuffer& copy) const;
-  // Calls body(update) for the update of `old` into `next`, and of slots_ into `slots`.
+  // Where an update is made: its new values and slots, and the rules of its slices.
+  struct Target {
+    AlignedBuffer& values;
+    std::vector<AlignedBuffer>& slots;
+    const std::vector<UpdateSlice>& update_slices;
+  };
+  // The update of the current version.
+  Target Current() { return {Next(), slots_, update_slices_}; }
+  // Calls body(update) for the update of `old` and slots_ into `target`.
   template <typename Body>
-  auto WithUpdate(const Values& old, const Mean& mean, std::vector<AlignedBuffer>& slots, AlignedBuffer& next,
-                  Body body) const;
+  auto WithUpdate(const Values& old, const Mean& mean, const Target& target, Body body) const;
+  // The update slices with these settings of the groups.
+  std::vector<UpdateSlice> SlicesWith(const std::vector<GroupSettings>& groups) const;
   // next_, acquired first if necessary.
   AlignedBuffer& Next();
   absl::Status NotFinite(int64_t offset, int64_t version) const;
@@ -158,6 +170,7 @@ class VariableStore {
   // New values and slots of a speculative update; null and unspecified if there is none.
   std::shared_ptr<AlignedBuffer> speculative_;
   std::vector<AlignedBuffer> speculative_slots_;
+  std::vector<UpdateSlice> speculative_slices_;  // its update slices
 
   mutable Mutex mutex_;
   Values current_ ABSL_GUARDED_BY(mutex_);

@@ -12,6 +12,7 @@
 #include "common/memory/memory_size.h"
 #include "common/net/wire/final_version.h"
 #include "common/net/wire/row_frame.h"
+#include "ps/log/follow_proto.h"
 
 namespace cairn::ps {
 namespace {
@@ -113,6 +114,7 @@ absl::Status CheckJob(const v1::Job& job) {
   if (job.generation() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("job: invalid generation ", job.generation()));
   }
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(SettingsOfGroups(job)), "job"));
   CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
   if (job.resumed().version_offset() > job.resumed().version() ||
       job.resumed().version_offset() < -kMaxVersionOffset ||
@@ -153,6 +155,17 @@ absl::StatusOr<std::vector<int>> GroupsOf(const v1::Job& job, absl::Span<const n
     of_slice.push_back(found == groups.end() ? -1 : found->second);
   }
   return of_slice;
+}
+
+std::vector<optim::GroupSettings> SettingsOfGroups(const v1::Job& job) {
+  std::vector<optim::GroupSettings> settings;
+  bool any = false;
+  for (const v1::VariableGroup& group : job.variable_groups()) {
+    settings.push_back(FromProto(group.settings()));
+    any |= group.has_settings();
+  }
+  if (!any) settings.clear();
+  return settings;
 }
 
 absl::Status CheckNorms(const Shard::Options& shard) {

@@ -210,11 +210,8 @@ void Server::ChangeConfig(const v1::ChangeConfigRequest& request, Reply<v1::Chan
   const auto job = SequencedJob();
   absl::Status status = job.status();
   if (status.ok()) status = CheckConfigChange(request.config_change(), (*job)->job().optimizer());
-  const int groups = request.config_change().groups_size();
-  if (status.ok() && groups > 0 && groups != (*job)->job().variable_groups_size()) {
-    status = absl::InvalidArgumentError(absl::StrCat("settings for ", groups,
-                                                     " groups of variables, but the job has ",
-                                                     (*job)->job().variable_groups_size()));
+  if (status.ok() && request.config_change().groups_size() > 0) {
+    status = absl::InvalidArgumentError("settings of groups of variables come with the chief's push");
   }
   if (status.ok()) {
     status = (*job)->sequencer()->ChangeConfig(request.incarnation(), request.number(),

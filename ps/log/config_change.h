@@ -13,7 +13,4 @@ namespace cairn::ps {
 absl::Status CheckConfigChange(const v1::ConfigChange& config_change, const v1::OptimizerConfig& optimizer);
 ConfigChange ConfigChangeOf(const v1::ConfigChange& proto);
 
-v1::GroupSettings ToProto(const optim::GroupSettings& settings);
-optim::GroupSettings FromProto(const v1::GroupSettings& proto);
-
 }  // namespace cairn::ps

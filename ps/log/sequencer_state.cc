@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "ps/log/follow_proto.h"
 
 namespace cairn::ps {
-namespace {
-
-constexpr int kChief = 0;
-
-}  // namespace
 
 SequencerState::SequencerState(std::unique_ptr<UpdatePolicy> policy, int num_servers,
                                absl::Span<const optim::Norms> norms, Progress resumed, int most_workers)
@@ -171,10 +167,11 @@ std::optional<SequencerState::Unmeasured> SequencerState::unmeasured() const {
 
 void SequencerState::Decide(std::vector<Decision> decisions) {
   for (Decision& decision : decisions) {
-    if (const auto* apply = std::get_if<Apply>(&decision)) {
-      for (const Gradient& gradient : apply->contributors) {
+    if (auto* apply = std::get_if<Apply>(&decision)) {
+      for (Gradient& gradient : apply->contributors) {
         int64_t& position = data_.positions[gradient.key.worker];
         position = std::max(position, gradient.position);
+        if (!gradient.groups.empty()) Append(ConfigChange{.groups = std::exchange(gradient.groups, {})});
       }
     }
     std::visit([this](auto& decided) { Append(std::move(decided)); }, decision);

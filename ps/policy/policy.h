@@ -30,9 +30,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/any.pb.h"
+#include "optim/store/group_settings.h"
 #include "ps/policy/work_queue.h"
 
 namespace cairn::ps {
+
+// The number of the worker that describes and controls the job.
+inline constexpr int kChief = 0;
 
 // Identifies a push. The steps of one incarnation rise, and reach the policy in that order.
 struct PushKey {
@@ -53,6 +57,9 @@ struct Gradient {
   // The number of batches that the worker has completed, including this gradient's batch. With dynamic
   // sharding: the number of the first example of the gradient's work item, counted through all epochs.
   int64_t position = 0;
+  // From the chief: the settings of all groups of variables, [group], from the update with this gradient on.
+  // Empty: no change. The policy only passes them on.
+  std::vector<optim::GroupSettings> groups{};
 
   friend bool operator==(const Gradient&, const Gradient&) = default;
 };

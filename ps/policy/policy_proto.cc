@@ -1,5 +1,7 @@
 #include "ps/policy/policy_proto.h"
 
+#include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -27,8 +29,46 @@ PushKey FromProto(const v1::PushKey& proto) {
   return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
 }
 
+v1::GroupSettings ToProto(const optim::GroupSettings& settings) {
+  v1::GroupSettings proto;
+  if (settings.learning_rate.has_value()) proto.set_learning_rate(*settings.learning_rate);
+  proto.set_untouched(settings.untouched);
+  return proto;
+}
+
+optim::GroupSettings FromProto(const v1::GroupSettings& proto) {
+  optim::GroupSettings settings = {.untouched = proto.untouched()};
+  if (proto.has_learning_rate()) settings.learning_rate = proto.learning_rate();
+  return settings;
+}
+
+std::vector<optim::GroupSettings> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::GroupSettings>& groups) {
+  std::vector<optim::GroupSettings> settings;
+  for (const v1::GroupSettings& group : groups) settings.push_back(FromProto(group));
+  return settings;
+}
+
+absl::Status CheckRate(float rate) {
+  if (std::isfinite(rate) && rate >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a learning rate of ", rate, " is invalid"));
+}
+
+absl::Status CheckGroups(absl::Span<const optim::GroupSettings> groups) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    if (!groups[group].learning_rate.has_value()) continue;
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckRate(*groups[group].learning_rate), absl::StrCat("group ", group)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckGradient(const Gradient& gradient) {
   const PushKey& key = gradient.key;
+  if (!gradient.groups.empty() && key.worker != kChief) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(key), ": only the chief may set groups of variables"));
+  }
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(gradient.groups), Describe(key)));
   if (key.worker >= 0 && key.incarnation != 0 && key.step >= 1 && gradient.base_version >= 0 &&
       gradient.examples >= 0 && gradient.examples <= kMaxExamples && gradient.position >= 0 &&
       gradient.position <= kMaxPosition) {
@@ -46,6 +86,7 @@ v1::StagedGradient ToProto(const Gradient& gradient) {
   proto.set_base_version(gradient.base_version);
   proto.set_examples(gradient.examples);
   proto.set_position(gradient.position);
+  for (const optim::GroupSettings& group : gradient.groups) *proto.add_groups() = ToProto(group);
   return proto;
 }
 
@@ -53,7 +94,8 @@ absl::StatusOr<Gradient> FromProto(const v1::StagedGradient& proto) {
   const Gradient gradient = {.key = FromProto(proto.key()),
                              .base_version = proto.base_version(),
                              .examples = proto.examples(),
-                             .position = proto.position()};
+                             .position = proto.position(),
+                             .groups = FromProto(proto.groups())};
   CAIRN_RETURN_IF_ERROR(CheckGradient(gradient));
   return gradient;
 }

@@ -3,14 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "cairn/v1/follow.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/session.pb.h"
 #include "google/protobuf/any.pb.h"
+#include "google/protobuf/repeated_ptr_field.h"
+#include "optim/store/group_settings.h"
 #include "ps/policy/policy.h"
 
 namespace cairn::ps {
@@ -18,9 +22,16 @@ namespace cairn::ps {
 v1::PushKey ToProto(const PushKey& key);
 PushKey FromProto(const v1::PushKey& proto);
 
+v1::GroupSettings ToProto(const optim::GroupSettings& settings);
+optim::GroupSettings FromProto(const v1::GroupSettings& proto);
+std::vector<optim::GroupSettings> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::GroupSettings>& groups);
+// INVALID_ARGUMENT, naming the group, for an invalid learning rate.
+absl::Status CheckGroups(absl::Span<const optim::GroupSettings> groups);
+
 // INVALID_ARGUMENT, quoting the gradient, if a field has an impossible value: a negative worker, version or
-// number of examples, no incarnation or step, an invalid position, or more examples than the weighted mean
-// supports.
+// number of examples, no incarnation or step, an invalid position, more examples than the weighted mean
+// supports, or settings of groups that are invalid or not the chief's.
 absl::Status CheckGradient(const Gradient& gradient);
 v1::StagedGradient ToProto(const Gradient& gradient);
 // Fails as CheckGradient() does.
@@ -44,6 +55,8 @@ absl::Status Unpack(const google::protobuf::Any& packed, google::protobuf::Messa
 inline constexpr int64_t kMaxCounted = int64_t{1} << 60;
 // INVALID_ARGUMENT, naming `what`, for a negative number and beyond kMaxCounted.
 absl::Status CheckCount(absl::string_view what, int64_t count);
+// INVALID_ARGUMENT for a learning rate that is negative or not finite.
+absl::Status CheckRate(float rate);
 // INVALID_ARGUMENT unless 0 <= worker < most_workers.
 absl::Status CheckWorker(int worker, int most_workers);
 

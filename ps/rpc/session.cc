@@ -156,6 +156,21 @@ absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   return absl::OkStatus();
 }
 
+Gradient GradientOf(const v1::PushBegin& begin) {
+  return {.key = {.worker = begin.worker(), .incarnation = begin.incarnation(), .step = begin.step()},
+          .base_version = begin.base_version(),
+          .examples = begin.examples(),
+          .position = begin.position(),
+          .groups = FromProto(begin.groups())};
+}
+
+absl::Status CheckNumberOfGroups(const v1::PushBegin& begin, const v1::Job& job) {
+  const int groups = begin.groups_size();
+  if (groups == 0 || groups == job.variable_groups_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "settings for ", groups, " groups of variables, but the job has ", job.variable_groups_size()));
+}
+
 }  // namespace
 
 absl::Status Session::OnFrame(const v1::ClientHeader& header, net::Payload payload) {
@@ -255,13 +270,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::AbortedError("cannot accept a push: no training job is ready");
     return;
   }
-  PushRequest request = {.gradient = {.key = {.worker = begin.worker(),
-                                              .incarnation = begin.incarnation(),
-                                              .step = begin.step()},
-                                      .base_version = begin.base_version(),
-                                      .examples = begin.examples(),
-                                      .position = begin.position()},
-                         .read_values = begin.read_values()};
+  PushRequest request = {.gradient = GradientOf(begin), .read_values = begin.read_values()};
   open.failure = CheckGradient(request.gradient);
   open.values_encoding = begin.values_encoding();
   if (open.failure.ok()) open.failure = net::CheckEncoding(open.values_encoding);
@@ -269,6 +278,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::InvalidArgumentError(absl::StrCat(
         "push of worker ", begin.worker(), ", but the number of workers is ", (*job)->most_workers()));
   }
+  if (open.failure.ok()) open.failure = CheckNumberOfGroups(begin, (*job)->job());
   if (open.failure.ok()) open.failure = permissions_.CheckPush(begin.worker(), server_);
   if (open.failure.ok()) open.failure = server_.CheckIncarnationGiven(begin.worker(), begin.incarnation());
   if (!open.failure.ok()) return;

@@ -277,7 +277,8 @@ absl::StatusOr<ReadResult> LogExecutor::ReadHere(bool snapshot) {
 }
 
 void LogExecutor::ExecuteConfigChange(const ConfigChange& config_change) {
-  parts_.updater.DropSpeculative();
+  // A speculative update may have been made with these settings of the groups.
+  if (config_change.learning_rate.has_value() || config_change.end) parts_.updater.DropSpeculative();
   if (config_change.learning_rate.has_value()) store().SetLearningRate(*config_change.learning_rate);
   if (!config_change.groups.empty()) store().SetGroups(config_change.groups);
   const int64_t version = store().current().version;

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "ps/log/config_change.h"
 #include "ps/log/follow_proto.h"
 
 namespace cairn::ps {
@@ -64,6 +63,7 @@ Shard::Shard(Options options)
                 {tables_, final_version_, pushes_, reads_, updater_}) {
   if (options.learning_rate.has_value()) store().SetLearningRate(*options.learning_rate);
   store().AssignGroups(std::move(options.group_of_slice));
+  store().SetGroups(std::move(options.groups));
   if (options.trace != nullptr) options.trace->AtStep(options.initial_version + 1);
 }
 
@@ -212,11 +212,9 @@ absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<co
   for (const std::string& token : facts.markers()) reads_.KeepNothing(token);
   std::optional<float> rate;
   if (facts.has_learning_rate()) rate = facts.learning_rate();
-  std::vector<optim::GroupSettings> groups;
-  for (const v1::GroupSettings& group : facts.groups()) groups.push_back(FromProto(group));
   executor_.ContinueFrom(facts.next_index(), facts.version(),
                          [this, version = facts.version(), final_version = facts.final_version(), rate,
-                          groups = std::move(groups), dense = std::move(dense),
+                          groups = FromProto(facts.groups()), dense = std::move(dense),
                           states = std::move(states)](LogExecutor::Replies&) mutable {
                            tables_.dense().Restore(version, std::move(dense));
                            RestoreTables(std::move(states));

@@ -61,6 +61,11 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, AllowBy
     }
     if (joins) {
       member->gradient = gradient;
+      // No chunk is complete before this push, so none has been computed with other settings.
+      if (!gradient.groups.empty()) {
+        round_->groups = std::exchange(member->gradient->groups, {});
+        store_.SetSpeculativeGroups(round_->groups);
+      }
       member->send = std::move(send);
       member->allow = allow;
       member->missing.assign(static_cast<size_t>(num_chunks_), kChunk);
@@ -160,6 +165,7 @@ void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update
   store_.BeginSpeculative();
   Round round = {.base_version = store_.current().version,
                  .last_update = last_update,
+                 .groups = store_.groups(),
                  .flow_control = RoundFlowControl(last.size(), store_.size())};
   for (const Gradient& gradient : last) {
     round.members.push_back({.worker = gradient.key.worker, .incarnation = gradient.key.incarnation});
@@ -187,7 +193,7 @@ bool SpeculativeUpdate::Take(absl::Span<const Gradient> contributors, absl::Span
   const std::optional<Round> round = Close();
   if (!round.has_value()) return false;
   bool guessed = round->made == static_cast<size_t>(num_chunks_) && round->last_update == last_update &&
-                 round->members.size() == contributors.size();
+                 round->groups == store_.groups() && round->members.size() == contributors.size();
   for (size_t i = 0; guessed && i < contributors.size(); ++i) {
     const Member& member = round->members[i];
     guessed = member.gradient == contributors[i] && member.data == data[i];

@@ -3,7 +3,8 @@
 //
 // The prediction: the workers of the last update will also make the next one, from the current version. If
 // the log decides otherwise, the chunks are discarded before any version contains them, and the update is
-// made in the usual way. If the log agrees, the update is published; the result is the same to the bit.
+// made in the usual way. If the log agrees, the update is published; the result is the same to the bit. If a
+// push brings settings of the groups of variables, the update is made with them.
 //
 //   Expect ─► { Begin, Arrived..., }* ─► Take ─► published      executing thread: Expect, Take, Drop
 //                        │          └─► Drop                    streams' threads: Begin, Arrived, Abandon
@@ -12,7 +13,8 @@
 //
 // New values and slots are written to other buffers than the current ones.
 //
-// Thread-safe. Between Expect() and the next Take() or Drop(), nothing else may write to the store.
+// Thread-safe. Between Expect() and the next Take() or Drop(), nothing else may write to the store or change
+// its learning rate.
 #pragma once
 
 #include <cstdint>
@@ -65,9 +67,9 @@ class SpeculativeUpdate {
 
   // Predicts that the next update is made by the workers of `last`, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
-  // If the prediction was right (the same contributors, with the same data, in the same order), publishes the
-  // speculative update and returns true. In that case all of its values have been sent to the contributors.
-  // Otherwise discards it and returns false.
+  // If the prediction was right (the same contributors, with the same data, in the same order, and the store's
+  // settings of the groups), publishes the speculative update and returns true. In that case all of its values
+  // have been sent to the contributors. Otherwise discards it and returns false.
   bool Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data, bool last_update)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Discards the speculative update, because the store is about to change in another way.
@@ -89,7 +91,8 @@ class SpeculativeUpdate {
   struct Round {
     int64_t base_version = 0;
     bool last_update = false;
-    bool spoilt = false;  // the prediction is wrong
+    bool spoilt = false;                         // the prediction is wrong
+    std::vector<optim::GroupSettings> groups{};  // of this update
     std::vector<Member> members{};
     RoundFlowControl flow_control;
     std::vector<size_t> waits_for{};  // [chunk]: number of members that have not sent all of it

@@ -39,7 +39,7 @@ const std::vector<Room>& Rooms() {
       {"nn", {"common/core", "common/memory", "common/system", "common/trace", "kernels", "nn"}, false},
       {"data", {"common/core", "common/memory", "common/system", "common/trace", "data"}, false},
       {"client", {"common", "proto", "client"}, true},
-      {"ps/policy", {"common/core", "proto", "ps/policy"}, true},
+      {"ps/policy", {"common/core", "optim/store/group_settings.h", "proto", "ps/policy"}, true},
       {"ps/log", {"common", "optim", "proto", "ps/log", "ps/policy"}, true},
       {"ps/table", {"common", "optim", "proto", "ps/policy", "ps/table"}, true},
       {"ps/shard", {"common", "optim", "proto", "ps/log", "ps/policy", "ps/shard", "ps/table"}, true},

@@ -35,7 +35,8 @@ TEST(IncludeWalls, APlantedCrossingIsFoundInATree) {
   ASSERT_THAT(report.violations, SizeIs(1));
   EXPECT_EQ(report.files, 1);
   EXPECT_EQ(report.violations[0].ToString(),
-            "ps/policy/sync.cc:3: \"nn/model.h\": ps/policy may include only common/core, proto, ps/policy");
+            "ps/policy/sync.cc:3: \"nn/model.h\": ps/policy may include only common/core, "
+            "optim/store/group_settings.h, proto, ps/policy");
 }
 
 TEST(IncludeWalls, NoFoldersOfThisTreeIncludeEachOtherInACircle) {

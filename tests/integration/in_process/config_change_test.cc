@@ -1,7 +1,9 @@
 // Config changes by the chief during a job: the learning rate, an earlier end, and values at the end.
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -92,6 +94,72 @@ TEST(LearningRate, ChangesFromOneVersionOnOnEveryServer) {
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{4, 8}).ok());
     EXPECT_THAT(workers[0]->Values(), ElementsAre(-2, -4));
     EXPECT_EQ(chief.control().LearningRate().value(), 0.25f);
+  }
+}
+
+v1::GroupSettings Rate(float rate) {
+  v1::GroupSettings settings;
+  settings.set_learning_rate(rate);
+  return settings;
+}
+
+// As TwoVariables(), each in a group of its own.
+ToyJob TwoGroups(int workers, v1::Mode mode) {
+  ToyJob toy = TwoVariables(workers, mode);
+  for (const char* name : {"a", "b"}) toy.job.add_variable_groups()->add_variables(name);
+  if (mode == v1::MODE_SSP) toy.job.set_max_staleness(1);
+  return toy;
+}
+
+TEST(Groups, SettingsHoldFromTheUpdateOfTheChiefsPushOnOnEveryServer) {
+  for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC, v1::MODE_SSP}) {
+    InProcessCluster cluster({.servers = 2, .longest_delay = std::chrono::microseconds(200)});
+    ToyWorkers workers = StartAll(cluster, TwoGroups(1, mode));
+    client::ServerSteps& steps = workers[0]->client().steps();
+    for (const int server : {0, 1}) {
+      cluster.link("worker/0", server).TapCalls([](const std::string& message) {
+        EXPECT_THAT(message, testing::Not(testing::HasSubstr("ChangeConfig"))) << "settings need no call";
+      });
+    }
+    steps.SetGroups({Rate(0.5f), Rate(0.25f)});
+    ASSERT_TRUE(workers[0]->Push(std::vector<float>{4, 8}).ok());
+    EXPECT_THAT(workers[0]->Values(), ElementsAre(-2, -2));
+    ASSERT_TRUE(workers[0]->Push(std::vector<float>{4, 8}).ok());
+    EXPECT_THAT(workers[0]->Values(), ElementsAre(-4, -4));
+    steps.SetGroups({Rate(1), Rate(0)});
+    ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
+    EXPECT_THAT(workers[0]->Values(), ElementsAre(-5, -4));
+  }
+}
+
+TEST(Groups, SettingsOfAStalePushComeWithTheNext) {
+  InProcessCluster cluster({.servers = 2});
+  ToyJob toy = TwoGroups(2, v1::MODE_SYNC);
+  toy.job.set_replicas_to_aggregate(1);
+  ToyWorkers workers = StartAll(cluster, toy);
+  ASSERT_TRUE(workers[1]->Push(std::vector<float>{1, 1}).ok());
+  workers[0]->client().steps().SetGroups({Rate(0.5f), Rate(0)});
+  const auto stale = workers[0]->Push(std::vector<float>{1, 1});
+  ASSERT_TRUE(stale.ok()) << stale.status();
+  EXPECT_EQ(stale->outcome, v1::OUTCOME_STALE);
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(-1, -1));
+  ASSERT_TRUE(workers[0]->Push(std::vector<float>{2, 2}).ok());
+  EXPECT_THAT(workers[0]->Values(), ElementsAre(-2, -1));
+}
+
+TEST(Groups, ARepeatedPushSetsThemOnce) {
+  for (const v1::Mode mode : {v1::MODE_SYNC, v1::MODE_ASYNC}) {
+    InProcessCluster cluster({.servers = 2});
+    ToyWorkers workers = StartAll(cluster, TwoGroups(1, mode));
+    const auto broken = std::make_shared<bool>(false);
+    cluster.link("worker/0", 1).TapServerFrames([broken](const v1::ServerHeader& header) {
+      return header.has_done() && !std::exchange(*broken, true) ? Fate::kBreakBefore : Fate::kDeliver;
+    });
+    workers[0]->client().steps().SetGroups({Rate(0.5f), Rate(0.25f)});
+    const auto result = workers[0]->Push(std::vector<float>{4, 8});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->duplicate);
+    EXPECT_THAT(workers[0]->Values(), ElementsAre(-2, -2));
   }
 }
 

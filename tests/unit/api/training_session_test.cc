@@ -303,6 +303,17 @@ TEST_F(TrainingSessionTest, AStepLeavesAGroupUntouched) {
   EXPECT_EQ(session->values()[2], before[2] * 0.75f - 0.5f) << "the momentum of the first step";
 }
 
+TEST_F(TrainingSessionTest, SettingsOfACancelledStepComeWithTheNext) {
+  Job job = Toy();
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_EQ(session->SetGroups({Rate(0), Rate(0.25f)}), absl::OkStatus());
+  ASSERT_EQ(session->BeginStep(1, {}), absl::OkStatus());
+  ASSERT_EQ(session->CancelStep(), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(1, 2, 2.75f));
+}
+
 TEST_F(TrainingSessionTest, GroupSettingsSurviveARollback) {
   Job job = Toy();
   job.variables[1].group = 1;

@@ -101,6 +101,27 @@ TEST(FollowProto, AConfigChangeKeepsSetAndUnsetFields) {
   EXPECT_TRUE(end.end);
 }
 
+TEST(FollowProto, AStagedPushKeepsItsSettingsOfGroups) {
+  const Gradient gradient = {.key = {.worker = 0, .incarnation = 2, .step = 3},
+                             .groups = {{.learning_rate = 0.25f}, {.untouched = true}, {}}};
+  EXPECT_EQ(FromProto(ToProto(gradient)).value(), gradient);
+}
+
+TEST(FollowProto, OnlyTheChiefMaySendValidSettingsOfGroups) {
+  const auto message = [](int worker, float rate) {
+    return std::string(FromProto(ToProto(Gradient{.key = {.worker = worker, .incarnation = 2, .step = 3},
+                                                  .groups = {{}, {.learning_rate = rate}}}))
+                           .status()
+                           .message());
+  };
+  EXPECT_EQ(message(1, 1),
+            "push of worker 1 (incarnation 2), step 3: only the chief may set groups of variables");
+  EXPECT_EQ(message(0, -1),
+            "push of worker 0 (incarnation 2), step 3: group 1: a learning rate of -1 is invalid");
+  EXPECT_EQ(message(0, std::numeric_limits<float>::infinity()),
+            "push of worker 0 (incarnation 2), step 3: group 1: a learning rate of inf is invalid");
+}
+
 TEST(FollowProto, InvalidDecisionsAreRefused) {
   v1::Decision decision;
   decision.set_index(3);

@@ -72,6 +72,9 @@ class ReplicatedInputs : public testing::TestWithParam<Case> {
       gradient.examples = work->work_items[0].count;
       gradient.position = work->work_items[0].epoch * 40 + work->work_items[0].first;
     }
+    if (worker == kChief && Draw(2) == 0) {
+      gradient.groups = {{.learning_rate = static_cast<float>(Draw(9))}, {.untouched = Draw(2) == 0}};
+    }
     ++steps_[worker];
     return PushStaged{Draw(kServers), gradient};
   }

@@ -42,13 +42,21 @@ std::string ToText(const LogEntry& entry) {
   if (const auto* marker = std::get_if<Marker>(&entry.action))
     return absl::StrCat(entry.index, ": marker ", marker->token);
   const auto& config_change = std::get<ConfigChange>(entry.action);
+  if (!config_change.groups.empty()) {
+    return absl::StrCat(entry.index, ": group 0 at ", *config_change.groups[0].learning_rate);
+  }
   return absl::StrCat(entry.index, ": ",
                       config_change.end ? "end" : absl::StrCat("rate ", *config_change.learning_rate));
 }
 
 class RecordingSink final : public LogSink {
  public:
-  void Append(const LogEntry& entry) override { entries.push_back(ToText(entry)); }
+  void Append(const LogEntry& entry) override {
+    entries.push_back(ToText(entry));
+    if (const auto* apply = std::get_if<Apply>(&entry.action)) {
+      for (const Gradient& gradient : apply->contributors) EXPECT_THAT(gradient.groups, IsEmpty());
+    }
+  }
   void Flush() override { flushed = entries.size(); }
   void End(const absl::Status&) override { ended = true; }
   std::vector<std::string> entries;
@@ -60,6 +68,13 @@ Gradient Push(int worker, uint64_t incarnation, int64_t step, int64_t base_versi
   return {.key = {.worker = worker, .incarnation = incarnation, .step = step},
           .base_version = base_version,
           .examples = 1};
+}
+
+// A push of the chief that sets the learning rate of group 0.
+Gradient PushWithRate(float rate, int64_t step, int64_t base_version = 0) {
+  Gradient gradient = Push(0, 1, step, base_version);
+  gradient.groups = {{.learning_rate = rate}};
+  return gradient;
 }
 
 // Two workers of a synchronous job on two servers.
@@ -160,6 +175,60 @@ TEST_F(SequencerTest, OnlyTheCurrentChiefMayChangeTheConfig) {
   sequencer_.Leave(0, 2);
   EXPECT_EQ(sequencer_.ChangeConfig(2, 2, {.end = true}).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(log(), ElementsAre("1: rate 0.5"));
+}
+
+TEST_F(SequencerTest, SettingsOfGroupsDirectlyPrecedeTheUpdateThatContainsTheirPush) {
+  StageOnBoth(PushWithRate(0.5f, 1));
+  EXPECT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
+  EXPECT_THAT(log(), ElementsAre("1: marker a"));
+  StageOnBoth(Push(1, 1, 1));
+  EXPECT_THAT(log(), ElementsAre("1: marker a", "2: group 0 at 0.5", "3: v1 of 0.1.1 1.1.1"));
+}
+
+TEST_F(SequencerTest, SettingsOfARepeatedPushAreInTheLogOnce) {
+  StageOnBoth(PushWithRate(0.5f, 1));
+  StageOnBoth(PushWithRate(0.5f, 1));
+  StageOnBoth(Push(1, 1, 1));
+  StageOnBoth(PushWithRate(0.5f, 1));  // from a follower that has reconnected
+  EXPECT_THAT(log(), ElementsAre("1: group 0 at 0.5", "2: v1 of 0.1.1 1.1.1"));
+}
+
+TEST_F(SequencerTest, SettingsOfARefusedPushHaveNoEffect) {
+  StageOnBoth(Push(0, 1, 1));
+  StageOnBoth(Push(1, 1, 1));
+  StageOnBoth(PushWithRate(0.5f, 2, /*base_version=*/0));  // stale
+  StageOnBoth(PushWithRate(0.25f, 3, /*base_version=*/1));
+  sequencer_.Leave(0, 1);
+  StageOnBoth(Push(1, 1, 2, 1));
+  EXPECT_THAT(log(),
+              ElementsAre("1: v1 of 0.1.1 1.1.1", "2: refuse 0.1.2", "3: refuse 0.1.3", "4: v2 of 1.1.2"));
+}
+
+TEST(AsynchronousSequencer, SettingsOfGroupsPrecedeTheUpdateOfTheirPushAlone) {
+  Sequencer sequencer(MakePolicy({.mode = "async"}).value(), /*num_servers=*/1);
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_EQ(sequencer.Subscribe(0, 1, sink), absl::OkStatus());
+  for (int worker : {0, 1}) sequencer.Join(worker, 1);
+  sequencer.OnStaged(0, Push(1, 1, 1));
+  sequencer.OnStaged(0, PushWithRate(0.5f, 1));
+  sequencer.OnStaged(0, Push(1, 1, 2, 1));
+  EXPECT_THAT(sink->entries,
+              ElementsAre("1: v1 of 1.1.1", "2: group 0 at 0.5", "3: v2 of 0.1.1", "4: v3 of 1.1.2"));
+}
+
+// The norms of an update depend on the settings, so these come before the Measure.
+TEST(MeasuringSequencer, SettingsOfGroupsPrecedeTheMeasure) {
+  constexpr optim::Norms kNorms[] = {optim::Norms::kGradient};
+  Sequencer sequencer(MakePolicy({.mode = "async"}).value(), /*num_servers=*/1, kNorms);
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_EQ(sequencer.Subscribe(0, 1, sink), absl::OkStatus());
+  for (int worker : {0, 1}) sequencer.Join(worker, 1);
+  sequencer.OnStaged(0, Push(1, 1, 1));
+  sequencer.OnStaged(0, PushWithRate(0.5f, 1));
+  EXPECT_THAT(sink->entries, ElementsAre("1: measure gradient v1 of 1.1.1"));
+  sequencer.OnSums(0, {.index = 1, .slices = {{"a", 0, {{.gradient = 2}}}}});
+  EXPECT_THAT(sink->entries, ElementsAre("1: measure gradient v1 of 1.1.1", "2: v1 of 1.1.1, a 2 0 0",
+                                         "3: group 0 at 0.5", "4: measure gradient v2 of 0.1.1"));
 }
 
 TEST_F(SequencerTest, ASubscriberGetsTheLogFromItsPosition) {

@@ -44,6 +44,7 @@ class SessionTest : public testing::Test {
     create.mutable_job()->set_mode(v1::MODE_ASYNC);
     create.mutable_job()->add_workers("worker/0");
     create.mutable_job()->add_servers("host:1");
+    create.mutable_job()->add_variable_groups()->add_variables("a");
     create.mutable_job()->set_lease_seconds(30);
     create.mutable_job()->mutable_optimizer()->set_name("SGD");
     (*create.mutable_job()->mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 1;
@@ -107,6 +108,39 @@ TEST_F(SessionTest, APushIsAnsweredWithTheUpdatedValues) {
   EXPECT_EQ(Last().version(), 1);
   EXPECT_TRUE(Last().has_values());
   EXPECT_THAT(sink_->values, ElementsAre(9, 18));
+}
+
+TEST_F(SessionTest, APushBringsSettingsOfGroupsForItsUpdateAndLaterOnes) {
+  for (const uint64_t step : {1, 2}) {
+    v1::ClientHeader push = PushHeader(step);
+    push.mutable_push()->set_base_version(static_cast<int64_t>(step) - 1);
+    if (step == 1) push.mutable_push()->add_groups()->set_learning_rate(0.5f);
+    ASSERT_TRUE(session_.OnFrame(push, {}).ok());
+    sink_->values.clear();
+    ASSERT_TRUE(Chunk(step, 0, {2, 4}).ok());
+    ASSERT_TRUE(End(step).ok());
+    EXPECT_EQ(Last().version(), static_cast<int64_t>(step));
+  }
+  EXPECT_THAT(sink_->values, ElementsAre(8, 16));
+}
+
+TEST_F(SessionTest, SettingsOfAWrongNumberOfGroupsFailThePush) {
+  v1::ClientHeader push = PushHeader(1);
+  for (int group = 0; group < 2; ++group) push.mutable_push()->add_groups();
+  ASSERT_TRUE(session_.OnFrame(push, {}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(Last().message(), "settings for 2 groups of variables, but the job has 1");
+}
+
+TEST_F(SessionTest, SettingsFromAWorkerThatIsNotTheChiefFailThePush) {
+  v1::ClientHeader push = PushHeader(1);
+  push.mutable_push()->set_worker(1);
+  push.mutable_push()->add_groups()->set_learning_rate(0.5f);
+  ASSERT_TRUE(session_.OnFrame(push, {}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Last().message(), HasSubstr("only the chief may set groups"));
 }
 
 TEST_F(SessionTest, OnlyChunksOfAnOpenPushHaveADestination) {

@@ -210,6 +210,37 @@ TEST_P(SpeculativeUpdateTest, AChangedLearningRateAppliesToTheNextUpdate) {
   ExpectMadeAfterwards(2, pushes);
 }
 
+TEST_P(SpeculativeUpdateTest, IsMadeWithTheSettingsOfGroupsThatAPushBrings) {
+  FirstRound(2);
+  for (int64_t version = 2; version <= 4; ++version) {
+    const ConfigChange settings = {
+        .groups = {{.learning_rate = 0.5f / static_cast<float>(version)}, {.untouched = version == 3}}};
+    std::vector<Push> pushes = Round(version, 2);
+    pushes[0].gradient.groups = settings.groups;
+    Interleaved(pushes);
+    for (Push& push : pushes) speculative_.End(push);
+    pushes[0].gradient.groups.clear();
+    speculative_.Decide(settings);
+    speculative_.Decide(ApplyOf(version, pushes));
+    ExpectAllSpeculative(pushes);
+    after_.Decide(settings);
+    Afterwards(version, pushes);
+  }
+}
+
+TEST_P(SpeculativeUpdateTest, OtherSettingsOfGroupsThanExpectedMakeARegularUpdate) {
+  FirstRound(2);
+  std::vector<Push> pushes = Round(2, 2);
+  pushes[0].gradient.groups = {{.learning_rate = 0.25f}};
+  Interleaved(pushes);
+  pushes[0].gradient.groups.clear();
+  ExpectMadeAfterwards(2, pushes);  // the log has no settings
+  pushes = Round(3, 2);
+  Interleaved(pushes);
+  for (Side* side : {&speculative_, &after_}) side->Decide(ConfigChange{.groups = {{.untouched = true}}});
+  ExpectMadeAfterwards(3, pushes);
+}
+
 TEST_P(SpeculativeUpdateTest, ValuesWrittenMeanwhileAreUpdated) {
   FirstRound(2);
   std::vector<Push> pushes = Round(2, 2);

@@ -54,6 +54,7 @@ class Side {
       : shard_({.slices = SlicesOfTwoShards(),
                 .optimizer = optim::MakeOptimizer(optimizer).value(),
                 .speculative_updates = ahead,
+                .group_of_slice = {0, 1, -1},
                 .thread_pool = thread_pool}) {
     shard_.ConnectTo(&port_);
   }

@@ -56,6 +56,9 @@ TEST_F(JobCheckTest, InvalidJobsAreRefusedWithoutEffect) {
         for (int group = 0; group < 2; ++group)
           request.mutable_job()->add_variable_groups()->add_variables("a");
       },
+      [](v1::CreateRequest& request) {
+        request.mutable_job()->add_variable_groups()->mutable_settings()->set_learning_rate(-1);
+      },
       [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_row_end(3); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_shape(0, -2); },
