@@ -70,9 +70,9 @@ absl::Status SetWorkQueue(const Job& job, v1::Job& proto) {
   }
   const WorkQueue& queue = *job.work_queue;
   if (queue.examples < 1 || queue.batch_size < 1 || queue.epochs < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("Job::work_queue: ", queue.examples,
-                                                   " examples, batch size ", queue.batch_size, ", ",
-                                                   queue.epochs, " epochs"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Job::work_queue: ", queue.examples, " examples, batch size ", queue.batch_size, ", ",
+                     queue.epochs, " epochs, must be above 0, above 0, and not negative"));
   }
   if (queue.items_ahead < 1 || queue.items_ahead > kMaxItemsAhead) {
     return absl::InvalidArgumentError(absl::StrCat("WorkQueue::items_ahead: ", queue.items_ahead,
@@ -108,6 +108,11 @@ absl::Status CheckWorkers(const Job& job, const SessionOptions& options) {
   if (options.worker < 0 || (!job.elastic && options.worker >= job.workers)) {
     return absl::InvalidArgumentError(
         absl::StrCat("SessionOptions::worker: ", options.worker, ", must be in [0, ", job.workers, ")"));
+  }
+  const std::string numbered = absl::StrCat("worker/", options.worker);
+  if (!job.elastic && !options.task.empty() && options.task != numbered) {
+    return absl::InvalidArgumentError(absl::StrCat("SessionOptions::task: '", options.task, "', must be '",
+                                                   numbered, "' unless Job::elastic is set"));
   }
   if (job.gradients_per_round < 0 || job.gradients_per_round > job.workers) {
     return absl::InvalidArgumentError(absl::StrCat("Job::gradients_per_round: ", job.gradients_per_round,

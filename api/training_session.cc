@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/conversions.h"
+#include "client/job_end.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
 
@@ -44,7 +45,12 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Open(const Job
                             std::unique_ptr<TrainingSession> session(new TrainingSession(job, options));
                             session->variables_ = std::move(variables);
                             session->declared_ = std::move(declared);
-                            CAIRN_RETURN_IF_ERROR(session->Start(reach));
+                            const absl::Status started = session->Start(reach);
+                            // To a chief, a job at its end is a server that may accept another job later.
+                            if (started.message() == client::TrainingIsOver().message()) {
+                              return client::TrainingIsOver();
+                            }
+                            CAIRN_RETURN_IF_ERROR(started);
                             return session;
                           });
 }

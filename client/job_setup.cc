@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/job_end.h"
@@ -119,7 +120,9 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   Compare("backups of each shard", absl::StrCat(ours.ps_replication()), absl::StrCat(theirs.ps_replication()),
           &differences);
   Compare("seed", absl::StrCat(ours.seed()), absl::StrCat(theirs.seed()), &differences);
-  Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
+  if (!absl::EqualsIgnoreCase(ours.optimizer().name(), theirs.optimizer().name())) {
+    Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
+  }
   const auto here = SettingsOf(ours.optimizer()), there = SettingsOf(theirs.optimizer());
   std::set<std::string> names;
   for (const auto& [name, value] : here) names.insert(name);
@@ -137,19 +140,37 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
 
 namespace {
 
+// "; variable 'bias' ..." for the first variable that is another one on the servers; empty: none is known.
+std::string DifferentVariable(const IntendedJob& intended,
+                              const std::vector<v1::ConnectResponse>& described) {
+  const auto slices = SlicesOf(described);
+  if (!slices.ok() || intended.job.model_sha256() == described[0].job().model_sha256()) return "";
+  const auto layout = net::Layout::Create(intended.variables, *slices);
+  if (!layout.ok()) return absl::StrCat("; ", layout.status().message());
+  const auto text = [](std::optional<float> momentum) {
+    return momentum.has_value() ? absl::StrCat("a moving average of momentum ", *momentum) : "trained";
+  };
+  for (const net::VariableInfo& variable : intended.variables) {
+    for (const std::vector<net::Slice>& of_server : *slices) {
+      for (const net::Slice& slice : of_server) {
+        if (slice.name != variable.name || slice.moving_average_momentum == variable.moving_average_momentum)
+          continue;
+        return absl::StrCat("; variable '", variable.name, "' is ", text(variable.moving_average_momentum),
+                            " here, and ", text(slice.moving_average_momentum), " on the servers");
+      }
+    }
+  }
+  return "";
+}
+
 // `described`: the answers of all servers, which show the variable in which the models differ.
 absl::Status CheckSameJob(const IntendedJob& intended, const v1::Job& theirs,
                           const std::vector<v1::ConnectResponse>& described) {
   const std::string differences = DifferencesFrom(intended, theirs, "on the servers");
   if (differences.empty()) return absl::OkStatus();
-  std::string variable;
-  if (const auto slices = SlicesOf(described);
-      slices.ok() && intended.job.model_sha256() != theirs.model_sha256()) {
-    const auto layout = net::Layout::Create(intended.variables, *slices);
-    if (!layout.ok()) variable = absl::StrCat("; ", layout.status().message());
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the servers train another job than ", intended.task, ": ", differences, variable));
+  return absl::FailedPreconditionError(absl::StrCat("the servers train another job than ", intended.task,
+                                                    ": ", differences,
+                                                    DifferentVariable(intended, described)));
 }
 
 absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJob& intended,

@@ -1,5 +1,6 @@
-// Describes a job: its variables, optimizer and mode. Every worker of a job describes it with the same Job; a
-// difference is an error that names the setting and both values.
+// Describes a job: its variables, optimizer and mode. Every worker of a job describes it with the same Job. A
+// difference that would change the training is an error, which names the setting and both values, or the first variable
+// that differs. Of `lease` and the number of workers of an elastic job, the chief's values hold.
 #pragma once
 
 #include <chrono>
@@ -50,17 +51,18 @@ struct LearningRateSchedule {
   std::vector<double> values{};             // for PiecewiseConstantDecay: one more than boundaries
 };
 
-// An optimizer of Keras, which runs on the servers: its class name, and its hyperparameters under Keras'
+// An optimizer of Keras, which runs on the servers: its class name, in any case, and its hyperparameters under Keras'
 // names ("learning_rate", "momentum", "clipnorm", "weight_decay", ...). A missing hyperparameter has Keras'
 // default. docs/reference/optimizers.md lists them.
 struct Optimizer {
   std::string name = "SGD";
   std::map<std::string, double> hyperparameters{};  // a boolean is 0 or 1
-  std::optional<LearningRateSchedule> schedule{};   // replaces the hyperparameter "learning_rate"
+  std::optional<LearningRateSchedule> schedule{};   // in place of the hyperparameter "learning_rate"
 };
 
 // The examples that the servers divide among the workers as they go: each example of an epoch is in exactly
-// one update, even if workers join, leave or die. See Session::work_items().
+// one update, even if workers join, leave or die. See Session::work_items(). In synchronous training no round has
+// examples of two epochs.
 struct WorkQueue {
   int64_t examples = 0;    // in one epoch; above 0
   int64_t batch_size = 1;  // examples in a work item, at most
@@ -76,7 +78,7 @@ struct Job {
   Mode mode = Mode::kSync;
   int workers = 1;  // worker 0 is the chief
   // The job's length in updates: rounds with kSync, gradients of all workers together in the other modes.
-  // 0: until the work queue is empty or the chief ends training.
+  // 0: until the work queue is empty or the chief ends training. With a work queue, training ends at what comes first.
   int64_t updates = 0;
   // With kBoundedStaleness: required, see there. With kAsync: gradients that are staler than this many updates
   // are refused; -1: no limit.
@@ -87,7 +89,8 @@ struct Job {
   // costs no progress.
   int backups = 0;
   Encoding encoding = Encoding::kFloat32;
-  // A worker that sends no sign of life for this long is lost, and the others continue without it.
+  // A worker that has joined and sends no sign of life for this long is lost, and the others continue without it. A
+  // worker that has not joined yet is waited for: SessionOptions::step_timeout.
   std::chrono::milliseconds lease = std::chrono::seconds(10);
   // Whether a round waits for a lost worker to return.
   bool wait_for_lost_workers = false;

@@ -57,7 +57,8 @@ struct SessionOptions {
   // resumes from the newest one; if servers lose their variables, all are restored to it. Empty: no
   // checkpoints, and lost variables end the job.
   std::string checkpoint_directory{};
-  int64_t checkpoint_every_updates = 0;          // 0: not by updates
+  // A checkpoint is due after this many updates, and begins when the one before it has been written. 0: not by updates.
+  int64_t checkpoint_every_updates = 0;
   std::chrono::milliseconds checkpoint_every{};  // 0: not by time
   int64_t checkpoints_to_keep = 5;               // 0: all
 };
@@ -70,7 +71,8 @@ struct GroupSettings {
   bool untouched = false;
 };
 
-// Examples [first, first + count) in the order of an epoch.
+// Examples [first, first + count) in the order of an epoch, which the program chooses: a permutation that all workers
+// derive from `epoch`, or no permutation.
 struct WorkItem {
   int64_t epoch = 0;  // from 0
   int64_t first = 0;
@@ -132,8 +134,8 @@ class CAIRN_EXPORT Session {
 
   // --- Values ---
 
-  // The values of all variables, one after another in the order of the job, as of version(). Constant between
-  // FinishStep() calls.
+  // The values of all variables, one after another in the order of the job, as of version(). Constant until
+  // FinishStep(), AwaitWork(), Pull() or Recover().
   std::span<const float> values() const;
   // Those of variable `variable` (its index in Job::variables), row-major.
   std::span<const float> values(int variable) const;
@@ -152,7 +154,9 @@ class CAIRN_EXPORT Session {
   std::span<float> gradients(int variable);
 
   // Begins a step: the gradients of values(), as the mean over `examples` examples, which is their weight in
-  // the update. With 0 examples the worker takes part in the round, and gradients are neither read nor sent.
+  // the update. With 0 examples the worker takes part in the round, and gradients are neither read nor sent; a round
+  // without examples is an update with a gradient of zeros. A gradient that is not finite ends the job for all workers
+  // with kInvalidArgument.
   // `gradients`: [elements of all variables] in any memory; empty: gradients(). They must stay valid until
   // FinishStep() has returned true in `done`, CancelStep(), Recover() or Leave(). Does not block.
   // kFailedPrecondition if a step is in progress; kInvalidArgument for a wrong number of gradients or
@@ -162,7 +166,8 @@ class CAIRN_EXPORT Session {
   // what has not been announced. kFailedPrecondition if it was announced before or no step is in progress.
   // Does not wait for the network. Any thread; the calls must have returned before FinishStep().
   Status Announce(int variable);
-  // Ends the step: waits for the update, and makes its values the current ones. kAborted: Recover() may help.
+  // Ends the step: waits for the update, and makes its values the current ones: values() is then the other one of
+  // value_places(), and the earlier values stay readable until the next FinishStep(). kAborted: Recover() may help.
   // kDeadlineExceeded names the workers and servers that were waited for. `result` may be null.
   Status FinishStep(StepResult* result = nullptr);
   // As FinishStep(), but waits for about `slice` at most: sets `done` to whether the step has ended. If not,
