@@ -119,11 +119,17 @@ struct EmbeddingParams {
   int64_t indices = 0, rows = 0, width = 0;
   ElementType index_type = ElementType::kFloat32;
   // Instead of one row, each of the `indices` rows of y is the mean of several rows of the table. x is a ragged
-  // tensor in one piece of memory: `indices` + 1 row splits from 0 on, then the row numbers, all int64.
-  // INVALID_ARGUMENT for a row without row numbers. UNIMPLEMENTED on CUDA devices.
+  // tensor in one piece of memory of RaggedFloats(): `indices` + 1 row splits from 0 on, then fewer than 2^32 row
+  // numbers, all int64, and as much room again, which the op may write if the device has its own memory.
+  // INVALID_ARGUMENT for a row without row numbers.
   bool ragged_mean = false;
   std::string what{};  // "layer 'words'": appears in the error that Synchronize() returns
 };
+
+// The memory of x for `ragged_mean`, in units of a float.
+constexpr int64_t RaggedFloats(int64_t rows, int64_t row_numbers) {
+  return (rows + 1 + 2 * row_numbers) * int64_t{sizeof(int64_t) / sizeof(float)};
+}
 
 // --- One input, no weights ---
 

@@ -16,6 +16,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(Context& context,
                                                               const Conv2DTransposeParams& params);
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(Context& context, const DenseParams& params);
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(Context& context, const EmbeddingParams& params);
+// For MakeEmbedding(), if the parameters say `ragged_mean`.
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbeddingMean(Context& context, const EmbeddingParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(Context& context, const TensorDesc& input,
                                                         const ActivationParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(Context& context, const AffineParams& params);

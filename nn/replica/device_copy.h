@@ -7,11 +7,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/core/status.h"
 #include "common/core/tensor_view.h"
 #include "common/memory/aligned_buffer.h"
 #include "kernels/device.h"
+#include "kernels/ops.h"
 
 namespace cairn::nn {
 
@@ -38,28 +40,13 @@ class DeviceCopy {
     CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host, memory_->data(), count * int64_t{sizeof(float)}));
     return memory_->data();
   }
-  // The same for a tensor of any type.
+  // The same for a tensor of any type. A ragged tensor, of int64, becomes one piece of memory: see
+  // kernels::EmbeddingParams::ragged_mean. It is copied even if the device computes in host memory, and the memory
+  // grows as needed, so the address may change from call to call. INVALID_ARGUMENT if it has too many elements.
   absl::StatusOr<const float*> Upload(const TensorView& host) {
+    if (host.ragged()) return UploadRagged(host);
     if (memory_ == nullptr) return static_cast<const float*>(host.data);
     CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(host.data, memory_->data(), host.bytes()));
-    return memory_->data();
-  }
-  // The same for a ragged tensor of int64, as one piece of memory: its row splits, from 0 on, and then its
-  // elements. They are copied even if the device computes in host memory. Grows as needed.
-  absl::StatusOr<const float*> UploadRagged(const TensorView& host) {
-    const auto rows = static_cast<int64_t>(host.row_splits.size());
-    const int64_t begin = host.row_splits.front(), elements = host.row_splits.back() - begin;
-    const int64_t floats = (rows + elements) * int64_t{sizeof(int64_t) / sizeof(float)};
-    if (ragged_.size() < floats) ragged_ = AlignedBuffer(floats);
-    auto* to = reinterpret_cast<int64_t*>(ragged_.data());
-    for (const int64_t split : host.row_splits) *to++ = split - begin;
-    std::copy_n(static_cast<const int64_t*>(host.data) + begin, elements, to);
-    if (memory_ == nullptr) return ragged_.data();
-    if (memory_->num_floats() < floats) {
-      CAIRN_ASSIGN_OR_RETURN(memory_, device_->Allocate(floats, "ragged inputs"));
-    }
-    CAIRN_RETURN_IF_ERROR(
-        device_->CopyToDevice(ragged_.data(), memory_->data(), floats * int64_t{sizeof(float)}));
     return memory_->data();
   }
   // Where the device writes a result that is then copied to `host`: its own memory, or `host` itself if the
@@ -69,9 +56,31 @@ class DeviceCopy {
  private:
   explicit DeviceCopy(kernels::Device& device) : device_(&device) {}
 
+  absl::StatusOr<const float*> UploadRagged(const TensorView& host) {
+    constexpr int64_t kMaxElements = (int64_t{1} << 32) - 2;
+    const auto rows = static_cast<int64_t>(host.row_splits.size()) - 1;
+    const int64_t begin = host.row_splits.front(), elements = host.row_splits.back() - begin;
+    if (elements > kMaxElements) {
+      return absl::InvalidArgumentError(absl::StrCat("a ragged input of ", rows, " examples has ", elements,
+                                                     " values, more than ", kMaxElements));
+    }
+    const int64_t floats = kernels::RaggedFloats(rows, elements);
+    if (ragged_.size() < floats) ragged_ = AlignedBuffer(std::max(floats, 2 * ragged_.size()));
+    auto* to = reinterpret_cast<int64_t*>(ragged_.data());
+    for (const int64_t split : host.row_splits) *to++ = split - begin;
+    std::copy_n(static_cast<const int64_t*>(host.data) + begin, elements, to);
+    if (memory_ == nullptr) return ragged_.data();
+    if (memory_->num_floats() < floats) {
+      CAIRN_ASSIGN_OR_RETURN(memory_, device_->Allocate(ragged_.size(), "ragged inputs"));
+    }
+    CAIRN_RETURN_IF_ERROR(device_->CopyToDevice(ragged_.data(), memory_->data(),
+                                                (rows + 1 + elements) * int64_t{sizeof(int64_t)}));
+    return memory_->data();
+  }
+
   kernels::Device* device_;
   std::unique_ptr<kernels::DeviceMemory> memory_;
-  AlignedBuffer ragged_;  // the last tensor of UploadRagged(), in host memory
+  AlignedBuffer ragged_;  // the last ragged tensor, in host memory
 };
 
 }  // namespace cairn::nn

@@ -22,8 +22,9 @@ namespace {
 struct Prepared {
   int64_t examples = 0;
   std::unique_ptr<Plan> plan;
-  // [model input] The inputs, aligned for the device.
+  // [model input] The inputs, aligned for the device, and their addresses in the last call.
   std::vector<DeviceCopy> inputs;
+  std::vector<const float*> input_pointers;
   DeviceCopy targets, weights;
   // Where the host reads the outputs; empty if the host can read device memory.
   AlignedBuffer outputs{};
@@ -53,8 +54,7 @@ class DeviceReplica final : public Replica {
         parameters_(std::move(copies.parameters)),
         gradients_(std::move(copies.gradients)),
         values_(model.variables().size()),
-        targets_(model.variables().size()),
-        input_pointers_(model.inputs().size()) {}
+        targets_(model.variables().size()) {}
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
@@ -258,6 +258,7 @@ class DeviceReplica final : public Replica {
     CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
     CAIRN_ASSIGN_OR_RETURN(auto weights, DeviceCopy::Create(device_, examples, "weights"));
     auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
+                                                        std::vector<const float*>(model_.inputs().size()),
                                                         std::move(device_targets), std::move(weights)});
     if (!device_.host_memory_is_device_memory()) {
       constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
@@ -277,12 +278,12 @@ class DeviceReplica final : public Replica {
     CAIRN_ASSIGN_OR_RETURN(const float* const values,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
     uploaded.values = ValuesFrom(values);
-    for (size_t i = 0; i < input_pointers_.size(); ++i) {
-      const TensorView& input = batch.inputs[i];
-      CAIRN_ASSIGN_OR_RETURN(input_pointers_[i], input.ragged() ? prepared.inputs[i].UploadRagged(input)
-                                                                : prepared.inputs[i].Upload(input));
+    for (size_t i = 0; i < prepared.inputs.size(); ++i) {
+      CAIRN_ASSIGN_OR_RETURN(const float* const at, prepared.inputs[i].Upload(batch.inputs[i]));
+      // A recorded step has the addresses of its inputs, and a ragged input may move.
+      if (std::exchange(prepared.input_pointers[i], at) != at) prepared.recording = nullptr;
     }
-    uploaded.batch.inputs = input_pointers_;
+    uploaded.batch.inputs = prepared.input_pointers;
     CAIRN_ASSIGN_OR_RETURN(
         uploaded.batch.targets,
         prepared.targets.Upload(batch.targets.data(), static_cast<int64_t>(batch.targets.size())));
@@ -335,10 +336,9 @@ class DeviceReplica final : public Replica {
   DeviceCopy parameters_;
   std::optional<DeviceCopy> gradients_;  // see FlatCopies
   LossScale loss_scale_;
-  // [variable] Set at each call, like the next two members.
+  // [variable] Set at each call, like the next member.
   std::vector<const float*> values_;
   std::vector<float*> targets_;                            // [variable]
-  std::vector<const float*> input_pointers_;               // [input]
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   // The forward pass whose activations are in the plan for its batch size.
   std::optional<Forwarded> ahead_;

@@ -247,6 +247,124 @@ TEST_P(LinearConformance, AnIntegerOutsideTheTableIsNamedExactly) {
   }
 }
 
+// A ragged tensor of row numbers: the lengths of its rows, and row numbers of which every third is row 1, so that the
+// gradient of that row has many terms.
+struct RaggedIndices {
+  std::vector<int64_t> lengths, indices;
+
+  RaggedIndices(std::vector<int64_t> of_rows, int64_t table_rows) : lengths(std::move(of_rows)) {
+    int64_t count = 0;
+    for (const int64_t length : lengths) count += length;
+    for (int64_t i = 0; i < count; ++i) indices.push_back(i % 3 == 0 ? 1 : i * 31 % table_rows);
+  }
+  int64_t rows() const { return static_cast<int64_t>(lengths.size()); }
+  // As EmbeddingParams::ragged_mean describes.
+  std::vector<int64_t> InMemory() const {
+    std::vector<int64_t> memory = {0};
+    for (const int64_t length : lengths) memory.push_back(memory.back() + length);
+    memory.insert(memory.end(), indices.begin(), indices.end());
+    memory.resize(memory.size() + indices.size(), -1);
+    return memory;
+  }
+};
+
+Looked MeansOf(const RaggedIndices& x, int64_t width, const Tensor& table, const Tensor& dy) {
+  Looked looked;
+  looked.y.resize(x.lengths.size() * static_cast<size_t>(width));
+  looked.dtable.resize(table.values.size());
+  size_t place = 0;
+  for (size_t row = 0; row < x.lengths.size(); ++row) {
+    const auto length = static_cast<double>(x.lengths[row]);
+    for (int64_t i = 0; i < x.lengths[row]; ++i, ++place) {
+      for (int64_t j = 0; j < width; ++j) {
+        const int64_t at = x.indices[place] * width + j;
+        const auto of_y = static_cast<int64_t>(row) * width + j;
+        looked.y[static_cast<size_t>(of_y)] += table.at(at) / length;
+        looked.dtable[static_cast<size_t>(at)] += dy.at(of_y) / length;
+      }
+    }
+  }
+  return looked;
+}
+
+std::vector<int64_t> ManyLengths() {
+  std::vector<int64_t> lengths;
+  for (int64_t row = 0; row < 300; ++row) lengths.push_back(1 + row * 7 % 13);
+  return lengths;
+}
+
+TEST_P(LinearConformance, AnEmbeddingOfRaggedIndicesGivesMeansAndTheirGradients) {
+  struct Case {
+    std::vector<int64_t> lengths;
+    int64_t table_rows, width;
+  };
+  for (const Case& c : {Case{{1}, 4, 3}, Case{{3, 1, 7}, 4, 1}, Case{{5000}, 40, 5},
+                        Case{{1, 3000, 2}, 700, 132}, Case{ManyLengths(), 90, 33}}) {
+    const RaggedIndices ragged(c.lengths, c.table_rows);
+    const int64_t rows = ragged.rows(), size = c.table_rows * c.width;
+    SCOPED_TRACE(testing::Message() << rows << " rows, table [" << c.table_rows << "," << c.width << "]");
+    auto op = device()
+                  .ops()
+                  .MakeEmbedding({.indices = rows,
+                                  .rows = c.table_rows,
+                                  .width = c.width,
+                                  .index_type = DType::kInt64,
+                                  .ragged_mean = true})
+                  .value();
+    Tensor table = RandomTensor({size + 1}, 1);
+    const Tensor dy = RandomTensor({rows, c.width}, 2);
+    const auto x = PutIntegers(ragged.InMemory(), DType::kInt64), table_memory = Put(table),
+               dy_memory = Put(dy);
+    for (int offset : {0, 1}) {  // variables and gradients lie anywhere
+      const auto y = Poisoned(rows * c.width), dtable_memory = Poisoned(size + 1);
+      ASSERT_TRUE(op->Forward(x->data(), table_memory->data() + offset, nullptr, y->data()).ok());
+      ASSERT_TRUE(op->Backward(x->data(), table_memory->data() + offset, y->data(), dy_memory->data(),
+                               nullptr, dtable_memory->data() + offset, nullptr)
+                      .ok());
+      Tensor used({c.table_rows, c.width});
+      for (int64_t i = 0; i < size; ++i) used.at(i) = table.at(i + offset);
+      const Looked looked = MeansOf(ragged, c.width, used, dy);
+      const auto terms = static_cast<int64_t>(ragged.indices.size());
+      ExpectNear(Get(*y, {{rows, c.width}}), looked.y, terms);
+      auto dtable = Get(*dtable_memory, {{size + 1}});
+      dtable.erase(offset == 0 ? dtable.end() - 1 : dtable.begin());
+      ExpectNear(dtable, looked.dtable, terms);
+    }
+  }
+}
+
+TEST_P(LinearConformance, TheFirstBadRowOfRaggedIndicesIsNamed) {
+  auto op = device()
+                .ops()
+                .MakeEmbedding({.indices = 4,
+                                .rows = 5,
+                                .width = 1,
+                                .index_type = DType::kInt64,
+                                .ragged_mean = true,
+                                .what = "layer 'words'"})
+                .value();
+  const auto table = Put(RandomTensor({5, 1}, 1)), y = Poisoned(4);
+  const auto error = [&](RaggedIndices x) {
+    const auto memory = PutIntegers(x.InMemory(), DType::kInt64);
+    absl::Status status = op->Forward(memory->data(), table->data(), nullptr, y->data());
+    status.Update(device().Synchronize());
+    return std::string(status.message());
+  };
+  EXPECT_EQ(error(RaggedIndices({1, 2, 3, 1}, 5)), "");
+  EXPECT_THAT(error(RaggedIndices({1, 2, 0, 0}, 5)),
+              testing::HasSubstr("example 2 of the batch has no index, and the mean of none is not defined"));
+  EXPECT_THAT(error(RaggedIndices({0, 0, 0, 0}, 5)),
+              testing::HasSubstr("example 0 of the batch has no index"));
+  for (const int64_t index :
+       {(int64_t{1} << 32) + 1, int64_t{-1}, int64_t{5}, std::numeric_limits<int64_t>::min()}) {
+    RaggedIndices x({2, 90, 0, 1}, 5);
+    x.indices[80] = index;
+    x.indices[85] = 99;
+    EXPECT_THAT(error(x),
+                testing::HasSubstr(absl::StrCat("index ", index, " in a table of 5 rows: expected 0 to 4")));
+  }
+}
+
 INSTANTIATE_CONFORMANCE(LinearConformance);
 
 class EmbeddingIn16Bits : public ConformanceTest {};
@@ -267,6 +385,32 @@ TEST_P(EmbeddingIn16Bits, RowsAreRoundedAndTheirGradientsAreSummedInFloats) {
   const Looked looked = LookUp(t, indices, Rounded(table, type()), dy);
   ExpectNear(GetAs(*y, {t.indices, t.width}, type()), looked.y, 0);
   ExpectNear(Get(*dtable, {table.shape}), looked.dtable, t.indices);
+}
+
+TEST_P(EmbeddingIn16Bits, MeansAreRoundedAndTheirGradientsAreSummedInFloats) {
+  constexpr int64_t kRows = 30, kWidth = 12;
+  const RaggedIndices ragged({3, 1, 200, 40}, kRows);
+  auto op = device()
+                .ops()
+                .MakeEmbedding({.indices = ragged.rows(),
+                                .rows = kRows,
+                                .width = kWidth,
+                                .index_type = DType::kInt64,
+                                .ragged_mean = true})
+                .value();
+  EXPECT_EQ(op->output().type, type());
+  const Tensor table = RandomTensor({kRows, kWidth}, 1);
+  const Tensor dy = Rounded(RandomTensor({ragged.rows(), kWidth}, 2), type());
+  const auto x = PutIntegers(ragged.InMemory(), DType::kInt64), table_memory = Put(table);
+  const auto dy_memory = PutAs(dy, type());
+  const auto y = Poisoned(op->output().num_floats()), dtable = Poisoned(kRows * kWidth);
+  ASSERT_TRUE(op->Forward(x->data(), table_memory->data(), nullptr, y->data()).ok());
+  ASSERT_TRUE(op->Backward(x->data(), table_memory->data(), y->data(), dy_memory->data(), nullptr,
+                           dtable->data(), nullptr)
+                  .ok());
+  const Looked looked = MeansOf(ragged, kWidth, table, dy);
+  ExpectClose(GetAs(*y, {ragged.rows(), kWidth}, type()), looked.y);
+  ExpectNear(Get(*dtable, {table.shape}), looked.dtable, static_cast<int64_t>(ragged.indices.size()));
 }
 
 INSTANTIATE_16_BIT_CONFORMANCE(EmbeddingIn16Bits);

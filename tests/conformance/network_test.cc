@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/core/random.h"
+#include "common/memory/aligned_buffer.h"
 #include "kernels/cpu/device.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
@@ -68,6 +69,53 @@ double MeanLoss(const nn::Model& model, const std::vector<double>& parameters, c
   return sum / static_cast<double>(labels.size());
 }
 
+constexpr char kRagged[] = R"({"config": {"layers": [
+    {"class_name": "InputLayer", "config": {"name": "ids", "batch_input_shape": [null, null], "dtype": "int64",
+                                            "ragged": true}},
+    {"class_name": "Embedding", "config": {"name": "e", "input_dim": 9, "output_dim": 3}},
+    {"class_name": "GlobalAveragePooling1D", "config": {"name": "mean"}},
+    {"class_name": "Dense", "config": {"name": "d", "units": 4, "use_bias": false}}]}})";
+
+// The mean loss of kRagged; its gradients, by the chain rule, go to `gradients`.
+double RaggedLoss(const std::vector<float>& parameters, const std::vector<int64_t>& lengths,
+                  const std::vector<int64_t>& ids, std::vector<double>& gradients) {
+  constexpr int64_t kWidth = 3, kTable = 9 * kWidth;
+  const auto examples = static_cast<double>(lengths.size());
+  gradients.assign(parameters.size(), 0);
+  double loss = 0;
+  size_t at = 0;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    const auto length = static_cast<size_t>(lengths[row]);
+    double mean[kWidth] = {}, y[kClasses] = {};
+    for (size_t i = at; i < at + length; ++i) {
+      for (int64_t j = 0; j < kWidth; ++j) {
+        mean[j] += static_cast<double>(parameters[static_cast<size_t>(ids[i] * kWidth + j)]) /
+                   static_cast<double>(length);
+      }
+    }
+    const auto kernel = [](int64_t j, int64_t k) { return static_cast<size_t>(kTable + j * kClasses + k); };
+    for (int64_t k = 0; k < kClasses; ++k) {
+      for (int64_t j = 0; j < kWidth; ++j) y[k] += mean[j] * static_cast<double>(parameters[kernel(j, k)]);
+    }
+    const auto label = static_cast<int64_t>(row) % kClasses;
+    loss += reference::CrossEntropy(y, kClasses, label, true) / examples;
+    double sum = 0;
+    for (const double value : y) sum += std::exp(value);
+    for (int64_t k = 0; k < kClasses; ++k) {
+      const double dy = (std::exp(y[k]) / sum - (k == label ? 1 : 0)) / examples;
+      for (int64_t j = 0; j < kWidth; ++j) {
+        gradients[kernel(j, k)] += dy * mean[j];
+        for (size_t i = at; i < at + length; ++i) {
+          gradients[static_cast<size_t>(ids[i] * kWidth + j)] +=
+              dy * static_cast<double>(parameters[kernel(j, k)]) / static_cast<double>(length);
+        }
+      }
+    }
+    at += length;
+  }
+  return loss;
+}
+
 class NetworkConformance : public ConformanceTest {
  protected:
   static constexpr int64_t kExamples = 5;
@@ -125,6 +173,40 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
       EXPECT_LE(error, 1e-5 * size) << variable.name << ", softmax " << softmax;
     }
   }
+}
+
+// A device with its own memory records the second step. The third batch has more values than its memory has room for.
+TEST_P(NetworkConformance, RaggedBatchesOfAnyNumberOfValuesTakeTheSameReplica) {
+  const nn::Model model = nn::Model::FromJson(kRagged, "ragged").value();
+  const std::vector<float> parameters = model.InitialParameters(3), labels = {0, 1, 2, 3, 0};
+  auto replica = nn::Replica::Create(model, {.from_logits = true}, device()).value();
+  AlignedBuffer gradients(1024);  // pinned memory must not share a page with other data
+  ASSERT_TRUE(replica->Pin(gradients.span()).ok());
+  const absl::Span<float> used = gradients.span().first(parameters.size());
+  for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{{2, 1, 3, 1, 1},
+                                                                               {1, 2, 1, 4, 1},
+                                                                               {100, 1, 700, 2, 9},
+                                                                               {90, 5, 600, 1, 1},
+                                                                               {1, 1, 1, 1, 1},
+                                                                               {3, 2, 1, 1, 1}}) {
+    std::vector<int64_t> splits = {0}, ids;
+    for (const int64_t length : lengths) {
+      splits.push_back(splits.back() + length);
+      for (int64_t i = 0; i < length; ++i) ids.push_back((i * i + length) % 9);
+    }
+    const nn::BatchView batch = {.examples = kExamples,
+                                 .inputs = {{DType::kInt64,
+                                             {static_cast<int64_t>(ids.size())},
+                                             ids.data(),
+                                             absl::MakeConstSpan(splits)}},
+                                 .targets = labels};
+    const auto result = replica->ForwardBackward(parameters, batch, used, [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    std::vector<double> expected;
+    EXPECT_NEAR(result->sums.loss / kExamples, RaggedLoss(parameters, lengths, ids, expected), 1e-6);
+    ExpectNear({used.begin(), used.end()}, expected, static_cast<int64_t>(ids.size()));
+  }
+  replica->Unpin();
 }
 
 TEST_P(NetworkConformance, RepeatingAStepGivesTheSameBits) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/embedding_errors.h"
 
 namespace cairn::kernels::cpu {
 namespace {
@@ -23,10 +24,7 @@ class CpuEmbedding final : public LinearOp {
   absl::Status Forward(const float* x, const float* table, const float* /*bias*/, float* y) override {
     const auto* const indices = reinterpret_cast<const Index*>(x);
     for (int64_t i = 0; i < params_.indices; ++i) {
-      if (!IsRow(indices[i])) {
-        return absl::InvalidArgumentError(absl::StrCat("index ", indices[i], " in a table of ", params_.rows,
-                                                       " rows: expected 0 to ", params_.rows - 1));
-      }
+      if (!IsRow(indices[i])) return NotInTable(indices[i], params_.rows);
       std::memcpy(y + i * params_.width, table + Row(indices[i]), RowBytes());
     }
     return absl::OkStatus();
@@ -70,16 +68,10 @@ class CpuEmbeddingMean final : public LinearOp {
     std::fill_n(y, params_.indices * params_.width, 0.0f);
     for (int64_t row = 0; row < params_.indices; ++row) {
       const absl::Span<const int64_t> indices = IndicesOf(x, row);
-      if (indices.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("example ", row, " of the batch has no index, and the mean of none is not defined"));
-      }
+      if (indices.empty()) return NoIndex(row);
       float* const to = y + row * params_.width;
       for (const int64_t index : indices) {
-        if (index < 0 || index >= params_.rows) {
-          return absl::InvalidArgumentError(absl::StrCat("index ", index, " in a table of ", params_.rows,
-                                                         " rows: expected 0 to ", params_.rows - 1));
-        }
+        if (index < 0 || index >= params_.rows) return NotInTable(index, params_.rows);
         for (int64_t j = 0; j < params_.width; ++j) to[j] += table[index * params_.width + j];
       }
       for (int64_t j = 0; j < params_.width; ++j) to[j] /= static_cast<float>(indices.size());

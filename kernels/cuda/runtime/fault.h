@@ -14,19 +14,22 @@
 
 namespace cairn::kernels::cuda {
 
-// The upper half contains the index, and the lower half contains the bits of the value. So the smallest word
-// has the first index.
+// The upper half contains the index, and the lower half contains the bits of the value, or a number. So the smallest
+// word has the first index.
 using FaultWord = unsigned long long;
 inline constexpr FaultWord kNoFault = ~FaultWord{0};
 inline constexpr int64_t kMaxFaultIndices = int64_t{1} << 32;
 
+__device__ inline void NoteFault(FaultWord* word, int64_t place, uint32_t number) {
+  atomicMin(word, static_cast<FaultWord>(place) << 32 | number);
+}
 __device__ inline void NoteFault(FaultWord* word, int64_t place, float value) {
-  atomicMin(word, static_cast<FaultWord>(place) << 32 | __float_as_uint(value));
+  NoteFault(word, place, __float_as_uint(value));
 }
 
 // For values that the host reads itself at `place`.
 __device__ inline void NoteFault(FaultWord* word, int64_t place) {
-  NoteFault(word, place, 0.0f);
+  NoteFault(word, place, uint32_t{0});
 }
 
 class Fault {
@@ -42,14 +45,14 @@ class Fault {
   struct Noted {
     int64_t place = 0;
     float value = 0;
+    uint32_t number = 0;  // the same bits
   };
   // Returns and clears the first fault. The device must be idle.
   std::optional<Noted> Take() {
     const FaultWord word = std::exchange(word_[0], kNoFault);
     if (word == kNoFault) return std::nullopt;
-    Noted noted = {.place = static_cast<int64_t>(word >> 32)};
-    const auto bits = static_cast<uint32_t>(word);
-    std::memcpy(&noted.value, &bits, sizeof(bits));
+    Noted noted = {.place = static_cast<int64_t>(word >> 32), .number = static_cast<uint32_t>(word)};
+    std::memcpy(&noted.value, &noted.number, sizeof(noted.number));
     return noted;
   }
 

@@ -257,6 +257,23 @@ TEST_F(RaggedInput, BadRowsAreNamed) {
               HasSubstr("as input 'ids', which takes ragged int64"));
 }
 
+TEST_F(RaggedInput, ABatchWithoutAnyValueIsRefused) {
+  const Devices two("nf");
+  std::unique_ptr<Replica> replica = MakeMirroredReplica(model_, kLogits, two.pointers()).value();
+  splits_ = {0, 0, 0, 0, 0};
+  ids_.clear();
+  EXPECT_THAT(std::string(replica->Evaluate(parameters_, Batch()).status().message()),
+              HasSubstr("example 0 of the batch has no index"));
+}
+
+TEST_F(RaggedInput, MoreValuesThanADeviceCanNumberAreRefused) {
+  const Devices one("f");
+  std::unique_ptr<Replica> replica = MakeMirroredReplica(model_, kLogits, one.pointers()).value();
+  splits_.back() = int64_t{1} << 32;  // refused before they are read
+  EXPECT_THAT(std::string(replica->Evaluate(parameters_, Batch()).status().message()),
+              HasSubstr("a ragged input of 4 examples has 4294967296 values, more than 4294967294"));
+}
+
 TEST(UnusedInput, IsRefusedIfItIsRagged) {
   constexpr char kModel[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
       {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 3]},
