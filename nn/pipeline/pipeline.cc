@@ -22,11 +22,6 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
         absl::StrCat(thread->device().name(),
                      " computes in float16, whose loss scaling needs the whole model on one device"));
   }
-  for (const ModelInput& input : options.model.inputs()) {
-    if (!input.ragged) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("input '", input.name, "' is ragged, which needs the whole model on one device"));
-  }
   std::unique_ptr<Pipeline> pipeline(new Pipeline(options));
   CAIRN_RETURN_IF_ERROR(pipeline->MakeDevices());
   return pipeline;

@@ -13,6 +13,11 @@
 namespace cairn::nn {
 namespace {
 
+// The fault of a micro-batch that begins with example `begin` of the batch.
+absl::Status FromExample(int64_t begin, const absl::Status& status) {
+  return begin == 0 ? status : Annotate(status, absl::StrCat("from example ", begin, " on"));
+}
+
 // The index of a stage's node among its outputs.
 size_t OutputOf(const PipelineStage& stage, int node) {
   return static_cast<size_t>(std::find(stage.outputs.begin(), stage.outputs.end(), node) -
@@ -209,7 +214,8 @@ absl::Status StageInstances::Forward(int stage, int micro_batch, const Call& cal
   CAIRN_RETURN_IF_ERROR(pipeline_device.device().SeedRandom(
       call.batch.seed, call.batch.first_example + begins_[static_cast<size_t>(micro_batch)]));
   CAIRN_RETURN_IF_ERROR(
-      instance.plan->Forward(pipeline_device.values(), instance.input_pointers, call.training));
+      FromExample(begins_[static_cast<size_t>(micro_batch)],
+                  instance.plan->Forward(pipeline_device.values(), instance.input_pointers, call.training)));
   if (!call.training) CAIRN_RETURN_IF_ERROR(instance.plan->Penalties(pipeline_device.values()));
   if (here.last) return RunLoss(instance, micro_batch, call, pipeline_device);
   for (size_t i = 0; i < here.outputs.size(); ++i) {
@@ -248,9 +254,7 @@ absl::Status StageInstances::RunLoss(StageInstance& instance, int micro_batch, c
   if (!piece.weights.empty()) {
     CAIRN_ASSIGN_OR_RETURN(batch.weights, instance.weights->Upload(piece.weights.data(), size));
   }
-  if (const absl::Status status = instance.plan->Loss(batch, call.training); !status.ok()) {
-    return begin == 0 ? status : Annotate(status, absl::StrCat("from example ", begin, " on"));
-  }
+  CAIRN_RETURN_IF_ERROR(FromExample(begin, instance.plan->Loss(batch, call.training)));
   const int64_t width = shape_.model.output_shape().num_elements();
   return pipeline_device.device().CopyToHost(instance.plan->output(), call.outputs + begin * width,
                                              size * width * int64_t{sizeof(float)});

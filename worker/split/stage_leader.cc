@@ -215,12 +215,9 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
   for (const int input : needs.inputs) {
     const auto index = static_cast<size_t>(input);
     const TensorView& values = batch.view.inputs[index];
-    // The bytes of any type travel as those of floats.
-    const auto floats = static_cast<size_t>(nn::InputFloats(model_.inputs()[index], batch.view.examples));
-    const std::shared_ptr<float[]> copy(new float[floats]);
-    if (floats > 0) copy[floats - 1] = 0;  // the bytes may not fill it
-    std::memcpy(copy.get(), values.data, static_cast<size_t>(values.bytes()));
-    all.push_back({Named(v1::SPLIT_KIND_INPUT, input), {copy.get(), floats}, copy});
+    const int64_t floats = PackedFloats(model_.inputs()[index], batch.view.examples, RaggedValues(values));
+    const std::shared_ptr<const float[]> copy = PackInput(values, floats);
+    all.push_back({Named(v1::SPLIT_KIND_INPUT, input), {copy.get(), static_cast<size_t>(floats)}, copy});
   }
   if (needs.last) {
     give(Named(v1::SPLIT_KIND_TARGETS), batch.view.targets);
@@ -235,6 +232,7 @@ void StageLeader::Give(size_t stage_worker, const Batch& batch) {
   begin.set_seed(batch.view.seed);
   begin.set_first_example(batch.view.first_example);
   begin.set_weighted(!batch.view.weights.empty());
+  for (const TensorView& input : batch.view.inputs) begin.add_ragged_values(RaggedValues(input));
   int64_t preceding = 0;
   for (const Given& given : all) preceding += static_cast<int64_t>(given.values.size());
   begin.set_preceding(preceding);

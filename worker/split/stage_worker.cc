@@ -130,12 +130,26 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
     leader = link_;
   }
   if (options_.trace != nullptr && begin.training()) options_.trace->AtStep(begin.step());
-  TensorViews inputs;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const nn::ModelInput& input = model_.inputs()[i];
-    inputs.push_back({input.dtype, {begin.examples(), input.shape.num_elements()}, inputs_[i].data()});
+  const auto result = Run(begin, leader);
+  if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
+  if (result.ok() && last_ && leader != nullptr) SendOutputs(*leader, begin.examples());
+  {
+    MutexLock lock(mutex_);
+    running_ = false;
+    begun_.reset();
   }
-  const auto result = pipeline_->Run(
+  if (leader != nullptr) SendDone(*leader, result);
+}
+
+absl::StatusOr<nn::Pipeline::Result> StageWorker::Run(const v1::SplitBegin& begin,
+                                                      const std::shared_ptr<allreduce::RingStream>& leader) {
+  TensorViews inputs(inputs_.size());
+  for (const int read : reads_) {
+    const auto index = static_cast<size_t>(read);
+    CAIRN_ASSIGN_OR_RETURN(inputs[index], UnpackInput(model_.inputs()[index], begin.examples(),
+                                                      RaggedValues(begin, read), inputs_[index].data()));
+  }
+  return pipeline_->Run(
       CallOf(begin, inputs),
       [&] {
         mailbox_.Started();
@@ -155,14 +169,6 @@ void StageWorker::RunBatch(const v1::SplitBegin& begin) {
         if (leader != nullptr) SendTensor(*leader, tensor, {copy.get(), gradient.size()}, copy);
         if (options_.faults != nullptr) options_.faults->Pass("announced");
       });
-  if (options_.faults != nullptr && begin.training()) options_.faults->Pass("computed");
-  if (result.ok() && last_ && leader != nullptr) SendOutputs(*leader, begin.examples());
-  {
-    MutexLock lock(mutex_);
-    running_ = false;
-    begun_.reset();
-  }
-  if (leader != nullptr) SendDone(*leader, result);
 }
 
 nn::Pipeline::Call StageWorker::CallOf(const v1::SplitBegin& begin, absl::Span<const TensorView> inputs) {

@@ -82,6 +82,10 @@ class StageWorker final : public allreduce::RingHost {
   void FindNeeds();
   absl::StatusOr<v1::SplitBegin> AwaitBatch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunBatch(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Computes the batch and sends its gradients to `leader`, which may be null.
+  absl::StatusOr<nn::Pipeline::Result> Run(const v1::SplitBegin& begin,
+                                           const std::shared_ptr<allreduce::RingStream>& leader)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // The arguments of a batch that has arrived. `inputs`: the addresses of inputs_.
   nn::Pipeline::Call CallOf(const v1::SplitBegin& begin, absl::Span<const TensorView> inputs);
   void SendOutputs(allreduce::RingStream& leader, int64_t examples);

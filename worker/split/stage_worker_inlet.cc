@@ -14,6 +14,9 @@ namespace {
 // A limit for the examples of a batch. A larger number could only serve to fill this process's memory.
 constexpr int64_t kMaxExamples = int64_t{1} << 20;
 
+// The same for the values of a ragged input.
+constexpr int64_t kMaxRaggedValues = int64_t{1} << 30;
+
 // The first difference between the two plans; empty: none.
 std::string Differences(const v1::SplitPlan& ours, const v1::SplitPlan& theirs) {
   if (ours.model_sha256() != theirs.model_sha256()) return "its model is different";
@@ -124,6 +127,10 @@ absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   if (examples < 1 || examples > kMaxExamples || begin.preceding() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("split: invalid batch of ", examples, " examples"));
   }
+  for (const int64_t values : begin.ragged_values()) {
+    if (values >= 0 && values <= kMaxRaggedValues) continue;
+    return absl::InvalidArgumentError(absl::StrCat("split: invalid ragged input of ", values, " values"));
+  }
   const auto expect = [&](const v1::StageTensorName& tensor, AlignedBuffer& buffer, int64_t floats) {
     if (buffer.size() < floats) buffer = AlignedBuffer(floats);
     incoming_.Expect(tensor, buffer.data(), floats);
@@ -137,7 +144,7 @@ absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   for (const int input : reads_) {
     const auto index = static_cast<size_t>(input);
     expect(Named(v1::SPLIT_KIND_INPUT, input), inputs_[index],
-           nn::InputFloats(model_.inputs()[index], examples));
+           PackedFloats(model_.inputs()[index], examples, RaggedValues(begin, input)));
   }
   if (last_) {
     const int64_t targets = MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();

@@ -225,6 +225,48 @@ TEST_F(SplitTest, AStepEqualsThatOfOneDevice) {
   }
 }
 
+// The layers are on the tasks 0, 1, 0, 1, 0 in turn, so that the stage worker reads the ragged input.
+constexpr char kRagged[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+    {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 3]}, "inbound_nodes": []},
+    {"class_name": "InputLayer", "name": "ids", "inbound_nodes": [],
+     "config": {"name": "ids", "batch_shape": [null, null], "dtype": "int64", "ragged": true}},
+    {"class_name": "Dense", "name": "d", "config": {"name": "d", "units": 2}, "inbound_nodes": [[["x", 0, 0, {}]]]},
+    {"class_name": "Embedding", "name": "e", "config": {"name": "e", "input_dim": 9, "output_dim": 4},
+     "inbound_nodes": [[["ids", 0, 0, {}]]]},
+    {"class_name": "GlobalAveragePooling1D", "name": "mean", "config": {"name": "mean"},
+     "inbound_nodes": [[["e", 0, 0, {}]]]},
+    {"class_name": "Concatenate", "name": "all", "config": {"name": "all"},
+     "inbound_nodes": [[["d", 0, 0, {}], ["mean", 0, 0, {}]]]},
+    {"class_name": "Dense", "name": "last", "config": {"name": "last", "units": 3},
+     "inbound_nodes": [[["all", 0, 0, {}]]]}],
+    "input_layers": [["x", 0, 0], ["ids", 0, 0]], "output_layers": [["last", 0, 0]]}})";
+
+TEST_F(SplitTest, AStageWorkerTakesRaggedInputs) {
+  Load(kRagged);
+  const auto alone = Alone();
+  const std::vector<float> parameters = model_->InitialParameters(1);
+  for (const int64_t micro_batches : {1, 3}) {
+    Group group(*model_, 2, micro_batches);
+    group.StartAll();
+    for (const int64_t longest : {3, 500, 2}) {
+      const std::vector<float> x = {1, 2, 3, -1, 0, 1, 0.5f, 2, 1, 0, 0, 1}, labels = {0, 1, 2, 1};
+      const std::vector<int64_t> splits = {0, longest, longest + 1, 2 * longest + 1, 2 * longest + 3};
+      std::vector<int64_t> ids(static_cast<size_t>(splits.back()));
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * i % 9);
+      nn::BatchView batch = {
+          .examples = 4,
+          .inputs = {TensorView::OfFloats({4, 3}, x),
+                     {DType::kInt64, {splits.back()}, ids.data(), absl::MakeConstSpan(splits)}},
+          .targets = labels};
+      ExpectSameStep(RunStep(group.leader(), *model_, parameters, batch),
+                     RunStep(*alone, *model_, parameters, batch), 1e-6f);
+      const nn::BatchView part = batch.Part(1, 2);  // its row splits begin elsewhere
+      ExpectSameStep(RunStep(group.leader(), *model_, parameters, part),
+                     RunStep(*alone, *model_, parameters, part), 1e-6f);
+    }
+  }
+}
+
 TEST_F(SplitTest, OneMicroBatchGivesTheBitsOfOneDevice) {
   for (const char* json : {nn::kMlp, nn::kGraph, nn::kNormalized}) {
     Load(json);
