@@ -44,4 +44,13 @@ std::string MismatchHint(const Shape& given, const Shape& wanted) {
   return permuted ? "; the axes are in another order: transpose the examples" : "";
 }
 
+absl::Status NotRagged(const std::string& name, const std::string& input) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": input '", input,
+                   "' of the model is ragged, but examples have equally many values here: give its "
+                   "values and its row splits in two arrays (NAME and NAME_row_splits), an int64_list of "
+                   "TFRecord, or several "
+                   "numbers in a field of CSV"));
+}
+
 }  // namespace cairn::data

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "common/core/shape.h"
 
 namespace cairn::data {
@@ -19,5 +20,8 @@ bool IsCompatible(const Shape& given, const Shape& wanted);
 // Why two incompatible shapes with equally many elements differ, as the end of a message: "; they are
 // channels first, ..." Empty if no reason is known.
 std::string MismatchHint(const Shape& given, const Shape& wanted);
+
+// The error for examples of `name` that have equally many values for `input`, an input of the model that is ragged.
+absl::Status NotRagged(const std::string& name, const std::string& input);
 
 }  // namespace cairn::data

@@ -31,11 +31,7 @@ absl::Status CheckRagged(const DataOptions& options, const RowSource& inputs, co
   const std::vector<int64_t> ragged = inputs.ragged_parts();
   for (size_t i = 0; i < options.input_types.size(); ++i) {
     if (!options.IsRagged(i) || (i < ragged.size() && ragged[i] >= 0)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": input '", options.input_names[i],
-                     "' of the model is ragged, but examples have equally many values here: give its values "
-                     "and its row splits in two "
-                     "arrays (NAME and NAME_row_splits), or an int64_list of TFRecord"));
+    return NotRagged(name, options.input_names[i]);
   }
   return absl::OkStatus();
 }
@@ -100,8 +96,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
   if (!dataset->augmentation_.empty() && dataset->input_specs_[0].dtype != DType::kFloat32) {
     return absl::InvalidArgumentError(
         absl::StrCat(dataset->inputs_name_,
-                     ": the model looks its values up in a table, and only images can "
-                     "be augmented"));
+                     ": the model looks its values up in a table, and only images can be augmented"));
   }
   return dataset;
 }

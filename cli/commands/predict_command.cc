@@ -45,6 +45,13 @@ std::string Number(float value) {
   return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // never "-nan"
 }
 
+// "ids_row_splits.npy" for "ids.npy".
+std::string RowSplitsPath(absl::string_view path) {
+  const size_t name = path.rfind('/') == absl::string_view::npos ? 0 : path.rfind('/') + 1;
+  const size_t dot = std::min(path.find('.', name), path.size());
+  return absl::StrCat(path.substr(0, dot), "_row_splits", path.substr(dot));
+}
+
 // The name of a class, or its index if `names` has no name for it.
 std::string ClassOf(int64_t index, absl::Span<const std::string> names) {
   if (index >= static_cast<int64_t>(names.size())) return absl::StrCat(index);
@@ -81,8 +88,11 @@ class PredictCommand final : public Command {
           kRequired},
          {"INPUTS FILE|DIR",
           &inputs_,
-          "Examples: one .npy or IDX file, plain or .gz, for each input of the model; or a .csv file, a "
-          ".tfrecord file or a directory of images, with or without labels",
+          "Examples: one .npy or IDX file, plain or .gz, for each input of the model (a ragged input: "
+          "NAME.npy "
+          "and NAME_row_splits.npy); or a .csv file, a .tfrecord file or a directory of images, with or "
+          "without "
+          "labels",
           {},
           kRequired},
          {"--labels FILE", &labels_, "File with the true labels, .npy or IDX; prints loss and metrics"},
@@ -200,12 +210,28 @@ class PredictCommand final : public Command {
       const std::string& path = inputs_[i];
       CAIRN_ASSIGN_OR_RETURN(data::Array array, data::ReadArrayFile(path));
       examples.byte_inputs.push_back(array.type == data::ElementType::kUint8);
-      CAIRN_ASSIGN_OR_RETURN(auto rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
-      CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
+      std::unique_ptr<data::RowSource> rows;
+      if (how.IsRagged(i)) {
+        CAIRN_ASSIGN_OR_RETURN(const data::Array splits, ReadRowSplits(path, model.inputs()[i].name));
+        CAIRN_ASSIGN_OR_RETURN(rows, data::MakeRaggedRows(std::move(array), splits, path));
+      } else {
+        CAIRN_ASSIGN_OR_RETURN(rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
+        CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
+      }
       parts.push_back(std::move(rows));
     }
     CAIRN_ASSIGN_OR_RETURN(examples.inputs, data::JoinRows(std::move(parts), inputs_));
     return examples;
+  }
+
+  // Reads the row splits of a ragged input, whose values are in the file `path`.
+  static absl::StatusOr<data::Array> ReadRowSplits(const std::string& path, const std::string& input) {
+    const std::string splits = RowSplitsPath(path);
+    auto array = data::ReadArrayFile(splits);
+    if (!absl::IsNotFound(array.status())) return array;
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", input, "' of the model is ragged: ", path,
+                     " has its values, but its row splits are missing: ", splits));
   }
 
   absl::Status PredictAndPrint() {

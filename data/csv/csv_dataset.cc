@@ -153,9 +153,11 @@ class SetReader {
   struct Part {
     size_t features = 0;
     bool integers = false;
+    bool ragged = false;  // one feature: a field holds any number of integers
     // [examples, features] One of them is used.
     std::vector<float> floats{};
     std::vector<int64_t> whole{};
+    std::vector<int64_t> row_splits = {0};  // [examples + 1] of `whole`, if it is ragged
   };
 
   // One part for all features, unless the model takes integers: then one part for each of its inputs.
@@ -165,7 +167,8 @@ class SetReader {
     size_t elements = 0;
     for (size_t i = 0; i < options_.input_types.size(); ++i) {
       parts.push_back({.features = static_cast<size_t>(options_.input_shapes[i].num_elements()),
-                       .integers = IsInteger(options_.input_types[i])});
+                       .integers = IsInteger(options_.input_types[i]),
+                       .ragged = options_.IsRagged(i)});
       elements += parts.back().features;
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
@@ -173,22 +176,28 @@ class SetReader {
   }
 
   template <typename T>
-  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(std::vector<T> values, ElementType type, size_t features,
-                                                    const std::string& name) const {
+  static Array ArrayOf(std::vector<T> values, ElementType type, const Shape& shape) {
     const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
     const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(kept->data()),
                                           kept->size() * sizeof(T));
-    return MakeArrayRows({type, {rows_, static_cast<int64_t>(features)}, SharedBytes(bytes, kept)}, name,
-                         options_.ScaleOf(0));
+    return {type, shape, SharedBytes(bytes, kept)};
   }
 
   absl::StatusOr<std::unique_ptr<RowSource>> MakeRows(const std::string& name) {
     std::vector<std::unique_ptr<RowSource>> rows;
     for (Part& part : inputs_) {
-      CAIRN_ASSIGN_OR_RETURN(
-          rows.emplace_back(),
-          part.integers ? RowsOf(std::move(part.whole), ElementType::kInt64, part.features, name)
-                        : RowsOf(std::move(part.floats), ElementType::kFloat32, part.features, name));
+      const auto features = static_cast<int64_t>(part.features);
+      if (part.ragged) {
+        const auto values = static_cast<int64_t>(part.whole.size());
+        const Array splits = ArrayOf(std::move(part.row_splits), ElementType::kInt64, {rows_ + 1});
+        CAIRN_ASSIGN_OR_RETURN(
+            rows.emplace_back(),
+            MakeRaggedRows(ArrayOf(std::move(part.whole), ElementType::kInt64, {values}), splits, name));
+        continue;
+      }
+      Array array = part.integers ? ArrayOf(std::move(part.whole), ElementType::kInt64, {rows_, features})
+                                  : ArrayOf(std::move(part.floats), ElementType::kFloat32, {rows_, features});
+      CAIRN_ASSIGN_OR_RETURN(rows.emplace_back(), MakeArrayRows(std::move(array), name, options_.ScaleOf(0)));
     }
     return JoinRows(std::move(rows), std::vector<std::string>(inputs_.size(), name));
   }
@@ -206,7 +215,10 @@ class SetReader {
       return taken;
     }
     for (Part& part : inputs_) {
-      if (part.integers) {
+      if (part.ragged) {
+        part.row_splits.resize(static_cast<size_t>(rows_) + 1);
+        part.whole.resize(static_cast<size_t>(part.row_splits.back()));
+      } else if (part.integers) {
         part.whole.resize(static_cast<size_t>(rows_) * part.features);
       } else {
         part.floats.resize(static_cast<size_t>(rows_) * part.features);
@@ -233,7 +245,12 @@ class SetReader {
   }
 
   absl::Status TakeNumber(absl::string_view field, Part& part) {
-    if (part.integers) {
+    if (part.ragged) {
+      for (const absl::string_view number : NumbersOf(field)) {
+        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadWhole(number));
+      }
+      part.row_splits.push_back(static_cast<int64_t>(part.whole.size()));
+    } else if (part.integers) {
       CAIRN_ASSIGN_OR_RETURN(const int64_t integer, ReadWhole(field));
       part.whole.push_back(integer);
     } else {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "data/csv/csv.h"
 
@@ -226,6 +228,17 @@ bool IsMissing(absl::string_view field) {
   return false;
 }
 
+std::vector<absl::string_view> NumbersOf(absl::string_view field) {
+  std::vector<absl::string_view> numbers;
+  for (const absl::string_view part : absl::StrSplit(field, '|')) {
+    const std::vector<absl::string_view> of_part =
+        absl::StrSplit(part, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    if (of_part.empty()) numbers.emplace_back();
+    numbers.insert(numbers.end(), of_part.begin(), of_part.end());
+  }
+  return numbers;
+}
+
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
   std::string label = options.label_column;
   if (label.empty() && HasTrained(options) && options.trained_columns->label) {
@@ -235,8 +248,11 @@ bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
   for (const absl::string_view field : fields) {
     if (named ? field == label : IsLabelName(field)) return true;
   }
-  return std::none_of(fields.begin(), fields.end(), [](absl::string_view field) {
-    return IsNumber(field, ';') || IsHexadecimal(field) || (!field.empty() && IsMissing(field));
+  const bool any_ragged = absl::c_linear_search(options.ragged_inputs, true);
+  return std::none_of(fields.begin(), fields.end(), [&](absl::string_view field) {
+    const auto is_number = [](absl::string_view number) { return IsNumber(number, ';'); };
+    return is_number(field) || IsHexadecimal(field) || (!field.empty() && IsMissing(field)) ||
+           (any_ragged && absl::c_all_of(NumbersOf(field), is_number));
   });
 }
 

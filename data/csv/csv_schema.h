@@ -42,6 +42,10 @@ absl::StatusOr<char> ParseCsvSeparator(absl::string_view text);
 // True for an empty field, or a missing value as pandas and R write it.
 bool IsMissing(absl::string_view field);
 
+// The numbers in a field of a ragged input, which blanks or '|' separate: {"3", "5"} for "3|5" or "3 5". An empty
+// field, and nothing between two '|', is an empty number.
+std::vector<absl::string_view> NumbersOf(absl::string_view field);
+
 // True if the record names columns: it contains a name of the label column, or none of its fields is a number
 // or a missing value.
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);

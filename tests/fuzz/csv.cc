@@ -20,5 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::LoadAndRead({.path = path});
   fuzz::LoadAndRead({.path = path, .missing_value = 0.0f, .max_bad_rows = 2});
   fuzz::LoadAndRead({.path = path, .label_column = "0", .feature_columns = {"a", "b"}});
+  fuzz::LoadAndRead({.path = path,
+                     .input_names = {"ids"},
+                     .input_shapes = {{1}},
+                     .input_types = {DType::kInt64},
+                     .ragged_inputs = {true},
+                     .max_bad_rows = 2});
   return 0;
 }

@@ -179,22 +179,76 @@ class IdsTest(InputsTest):
 
 class RaggedTest(InputsTest):
 
+    IDS = {"class_name": "InputLayer", "config": {"batch_input_shape": [None, None], "dtype": "int64", "ragged": True,
+                                                  "name": "ids"}}
+    MODEL = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [
+        IDS, layer("Embedding", input_dim=9, output_dim=1, embeddings_initializer="zeros", name="e"),
+        layer("GlobalAveragePooling1D")]}, "compile_config": {"optimizer": "sgd", "loss": {
+            "class_name": "MeanSquaredError", "config": {}}}})
+    ONE_STEP = ["--train_steps=1", "--optimizer=SGD", "--learning_rate=1"]
+
+    def ragged_data(self, **more):
+        return self.data(x_train=("i8", (3,), [2, 5, 8]), x_train_row_splits=("i8", (3,), [0, 1, 3]),
+                         y_train=("f4", (2,), [1, -3]), **more)
+
     def test_the_mean_over_ids_of_any_number_is_learnt(self):
-        ragged = {"class_name": "InputLayer", "config": {"batch_input_shape": [None, None], "dtype": "int64", "ragged": True,
-                                                         "name": "ids"}}
-        model = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [
-            ragged, layer("Embedding", input_dim=9, output_dim=1, embeddings_initializer="zeros", name="e"),
-            layer("GlobalAveragePooling1D")]}, "compile_config": {"optimizer": "sgd", "loss": {
-                "class_name": "MeanSquaredError", "config": {}}}})
-        data = self.data(x_train=("i8", (3,), [2, 5, 8]), x_train_row_splits=("i8", (3,), [0, 1, 3]),
-                         y_train=("f4", (2,), [1, -3]))
         # The second example is the mean of two rows, which get half of its gradient each: -3 / 2 and -3 / 2.
-        self.trained_on(model, data, "--batch_size=2", "--train_steps=1", "--optimizer=SGD", "--learning_rate=1",
-                        "--train_dir=trained")
-        run = self.run_to_end("cairn", "checkpoint", "consolidate", "trained", "-o", "all.safetensors")
+        for name, *flags in (("one", "--batch_size=2"), ("two", "--batch_size=2", "--cpu_devices=2"),
+                             ("ring", "--batch_size=1", "--mode=allreduce", "--workers=2")):
+            with self.subTest(name):
+                self.trained_on(self.MODEL, self.ragged_data(), *self.ONE_STEP, *flags, f"--train_dir={name}")
+                run = self.run_to_end("cairn", "checkpoint", "consolidate", name, "-o", "all.safetensors")
+                self.assert_exit(DONE, run)
+                table = (self.directory / "all.safetensors").read_bytes()[-36:]
+                self.assertEqual(struct.unpack("<9f", table), (0, 0, 1, 0, 0, -1.5, 0, 0, -1.5))
+
+    def test_prediction_reads_arrays_and_csv(self):
+        # Validation has a longer example than training.
+        data = self.ragged_data(x_val=("i8", (4,), [2, 2, 2, 5]), x_val_row_splits=("i8", (2,), [0, 4]), y_val=("f4", (1,), [0]))
+        _, summary = self.trained_on(self.MODEL, data, *self.ONE_STEP, "--batch_size=2", "--train_dir=trained")
+        self.assertAlmostEqual(summary["val_loss"], 0.375 ** 2, delta=1e-6)  # the mean of 1, 1, 1 and -1.5
+        config = {"cluster": {"chief": ["localhost:1"], "ps": ["localhost:2"]}, "task": {"type": "evaluator", "index": 0}}
+        evaluator = self.run_to_end("cairn-worker", "--model=model.json", "--data_dir", data, "--threads=1",
+                                    "--train_dir=trained", env={"TF_CONFIG": json.dumps(config)})
+        self.assert_exit(DONE, evaluator)
+        self.assertIn("step 1 - loss: 0.1406\n", evaluator.stdout)
+        (self.directory / "ids.npy").write_bytes(npy("i8", (5,), [5, 2, 8, 0, 2]))
+        splits = self.directory / "ids_row_splits.npy"
+        splits.write_bytes(npy("i8", (4,), [0, 3, 4, 5]))
+        expected = "0\t-0.666667\n1\t0\n2\t1\n"
+        run = self.run_to_end("cairn", "predict", "trained", "ids.npy")
         self.assert_exit(DONE, run)
-        table = (self.directory / "all.safetensors").read_bytes()[-36:]
-        self.assertEqual(struct.unpack("<9f", table), (0, 0, 1, 0, 0, -1.5, 0, 0, -1.5))
+        self.assertEqual(run.stdout, expected)
+        self.write("a.csv", "ids\n5 2 8\n0\n2\n")
+        run = self.run_to_end("cairn", "predict", "trained", "a.csv")
+        self.assert_exit(DONE, run)
+        self.assertEqual(run.stdout, expected)
+
+        self.write("a.csv", "ids\n5 2 8\n9\n")
+        run = self.run_to_end("cairn", "predict", "trained", "a.csv")
+        self.assert_exit(USAGE, run)
+        self.assertRegex(run.stderr, r"example 1: value 0 is 9, and layer 'e' \(Embedding\) takes whole numbers from 0 to 8")
+        splits.write_bytes(npy("i8", (4,), [0, 3, 3, 5]))
+        self.assert_refused(self.run_to_end("cairn", "predict", "trained", "ids.npy"), "ids.npy: example 1 has no values")
+        (self.directory / "ids.npy").write_bytes(npy("i8", (0,), []))
+        splits.write_bytes(npy("i8", (3,), [0, 0, 0]))
+        self.assert_refused(self.run_to_end("cairn", "predict", "trained", "ids.npy"), "ids.npy: example 0 has no values")
+        splits.unlink()
+        self.assert_refused(self.run_to_end("cairn", "predict", "trained", "ids.npy"),
+                            "input 'ids' of the model is ragged: ids.npy has its values, but its row splits are missing: "
+                            "ids_row_splits.npy")
+
+    def test_a_model_divided_over_workers_gives_the_bits_of_one_worker(self):
+        model = json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": [
+            self.IDS, layer("Embedding", input_dim=9, output_dim=4, name="e"), layer("GlobalAveragePooling1D", name="mean"),
+            layer("Dense", units=1, name="d")]}, "compile_config": {"optimizer": "sgd", "loss": {
+                "class_name": "MeanSquaredError", "config": {}}}})
+        _, alone = self.trained_on(model, self.ragged_data(), "--batch_size=2", "--train_steps=5", "--workers=1")
+        for first, second in ((0, 1), (1, 0)):
+            place = f"--place=e=/job:worker/task:{first},mean=/job:worker/task:{first},d=/job:worker/task:{second}"
+            _, divided = self.trained_on(model, self.ragged_data(), "--batch_size=2", "--train_steps=5", "--workers=2", place,
+                                         "--micro_batches=1")
+            self.assertEqual(divided["parameters_sha256"], alone["parameters_sha256"])
 
 
 class TargetsTest(InputsTest):

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
+#include "data/example_shape.h"
 #include "data/input_rows.h"
 #include "kernels/cpu/device.h"
 #include "kernels/formulas.h"
@@ -25,9 +26,7 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
   const std::vector<int64_t> ragged = request.inputs.ragged_parts();
   for (size_t i = 0; i < request.model.inputs().size(); ++i) {
     if (!request.model.inputs()[i].ragged || (i < ragged.size() && ragged[i] >= 0)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("inputs: input '", request.model.inputs()[i].name,
-                     "' of the model is ragged: give an int64_list of TFRecord"));
+    return data::NotRagged("inputs", request.model.inputs()[i].name);
   }
   CAIRN_RETURN_IF_ERROR(CheckIndices(
       {request.model, request.inputs.size(), "inputs", InputSpecsOf(request.model, request.inputs)},

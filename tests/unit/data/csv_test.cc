@@ -404,18 +404,79 @@ TEST(LoadTrainingDataFromCsv, AFractionForAnInputOfIntegersIsNamed) {
       HasSubstr("a.csv: line 3: column 'id' holds '2.5', and the model looks up whole numbers (int64) here"));
 }
 
-TEST(LoadTrainingDataFromCsv, HasNoRaggedInputs) {
+// The rows of the ragged input `input` of the training set.
+std::vector<std::vector<int64_t>> RaggedRows(const Dataset& dataset, size_t input) {
+  std::vector<std::vector<int64_t>> all;
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    InputRows rows(dataset.input_specs(), 1);
+    dataset.Read(i, rows.Row(0), absl::MakeSpan(target));
+    const TensorView row = rows.First(1)[input];
+    std::vector<int64_t>& values = all.emplace_back();
+    for (int64_t at = 0; at < row.shape.num_elements(); ++at) values.push_back(row.Integer(at));
+  }
+  return all;
+}
+
+DataOptions RaggedOptions(const TemporaryDirectory& dir) {
+  return {.path = dir / "a.csv",
+          .input_names = {"ids"},
+          .input_shapes = {{1}},
+          .input_types = {DType::kInt64},
+          .ragged_inputs = {true}};
+}
+
+TEST(LoadTrainingDataFromCsv, AFieldOfARaggedInputHoldsSeveralNumbers) {
   const TemporaryDirectory dir;
-  WriteText(dir / "a.csv", "id,label\n1,0\n2,1\n");
-  EXPECT_THAT(
-      std::string(LoadTrainingData({.path = dir / "a.csv",
-                                    .input_names = {"ids"},
-                                    .input_shapes = {{1}},
-                                    .input_types = {DType::kInt64},
-                                    .ragged_inputs = {true}})
-                      .status()
-                      .message()),
-      HasSubstr("a.csv: input 'ids' of the model is ragged, but examples have equally many values here"));
+  const std::vector<std::vector<int64_t>> expected = {{3}, {9007199254740993, -1}, {5, 6, 7}};
+  for (const char* text :
+       {"ids,label\n3,0\n9007199254740993 -1,1\n5  6\t7,0\n",
+        "ids,label\n3,0\n9007199254740993|-1,1\n5 | 6|7,0\n", "3,a\n9007199254740993|-1,b\n5|6 7,a\n",
+        "3|3,a\n9007199254740993|-1,b\n5|6 7,a\n"}) {
+    SCOPED_TRACE(text);
+    WriteText(dir / "a.csv", text);
+    const auto data = LoadTrainingData(RaggedOptions(dir));
+    ASSERT_TRUE(data.ok()) << data.status();
+    auto rows = RaggedRows(*data->train, 0);
+    if (rows[0].size() == 2) rows[0].pop_back();
+    EXPECT_EQ(rows, expected);
+  }
+}
+
+TEST(LoadTrainingDataFromCsv, ARaggedInputIsAColumnAmongOthers) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.csv", "a,b,ids,label\n0.5,1,3 4,0\n2,3,5,1\n");
+  DataOptions options = {.path = dir / "a.csv",
+                         .input_names = {"x", "ids"},
+                         .input_shapes = {{2}, {1}},
+                         .input_types = {DType::kFloat32, DType::kInt64},
+                         .ragged_inputs = {false, true}};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(RaggedRows(*data->train, 1), (std::vector<std::vector<int64_t>>{{3, 4}, {5}}));
+  InputRows rows(data->train->input_specs(), 1);
+  float target = 0;
+  data->train->Read(1, rows.Row(0), {&target, 1});
+  EXPECT_THAT(rows.First(1)[0].floats(), ElementsAre(2, 3));
+  EXPECT_EQ(target, 1);
+}
+
+TEST(LoadTrainingDataFromCsv, BadFieldsOfARaggedInputAreNamed) {
+  const TemporaryDirectory dir;
+  const auto refusal = [&](const std::string& field) {
+    WriteText(dir / "a.csv", absl::StrCat("ids,label\n1 2,0\n", field, ",1\n"));
+    return std::string(LoadTrainingData(RaggedOptions(dir)).status().message());
+  };
+  EXPECT_THAT(refusal(""), HasSubstr("a.csv: line 3: column 'ids' is empty"));
+  EXPECT_THAT(refusal("1||2"), HasSubstr("a.csv: line 3: column 'ids' is empty"));
+  EXPECT_THAT(refusal("1 x"), HasSubstr("a.csv: line 3: column 'ids' holds 'x', which is not a number"));
+  EXPECT_THAT(refusal("1 2.5"), HasSubstr("column 'ids' holds '2.5', and the model looks up whole numbers"));
+  WriteText(dir / "a.csv", "ids,label\n1 2,0\n3 x,1\n4,0\n");
+  DataOptions options = RaggedOptions(dir);
+  options.max_bad_rows = 1;
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(RaggedRows(*data->train, 0), (std::vector<std::vector<int64_t>>{{1, 2}, {4}}));
 }
 
 TEST(LoadExamples, ReadsCsvWithAndWithoutLabels) {

@@ -234,6 +234,9 @@ TEST(LoadTrainingDataFromTfRecord, ARaggedInputIsAListOfAnyLength) {
   const TensorView ids = rows.First(3)[0];
   EXPECT_THAT(ids.row_splits, ElementsAre(0, 1, 4, 6));
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(ids.Integer(i), kIds[i]);
+  const auto examples = LoadExamples(options);
+  ASSERT_TRUE(examples.ok() && examples->has_value()) << examples.status();
+  EXPECT_THAT((*examples)->inputs->ragged_parts(), ElementsAre(3));
   WriteText(dir / "a.tfrecords", record({1}) + record({}));
   EXPECT_THAT(RefusalOf(options), HasSubstr("record 1: 'ids': is empty"));
   options.ragged_inputs = {};
