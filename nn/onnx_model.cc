@@ -16,12 +16,9 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
   for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
   std::vector<OnnxValue> inputs;  // [input of the model]
   for (const ModelInput& input : model.inputs()) {
-    if (input.ragged) {
-      return absl::UnimplementedError(
-          absl::StrCat("input '", input.name, "' is ragged, which ONNX cannot express"));
-    }
-    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape, input.dtype});
+    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape, input.dtype, input.ragged});
     inputs.push_back(builder.FromChannelsLast(builder.graph_.inputs.back().name, input.shape, input.dtype));
+    builder.values_.back().ragged = input.ragged;
   }
   std::vector<OnnxValue> outputs;  // [node]
   for (const Node& node : model.nodes()) {

@@ -54,6 +54,8 @@ struct OnnxGraph {
     std::string name;
     Shape shape;  // without the batch, whose size is not fixed in the file
     DType dtype = DType::kFloat32;
+    // [batch, longest] instead, an extent that is not fixed either: negative numbers pad the rows.
+    bool ragged = false;
   };
   std::string name;
   std::vector<Port> inputs;  // in the order of the model; one per InputLayer
@@ -80,6 +82,8 @@ class OnnxBuilder {
   const Shape& ShapeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].shape; }
   // Integers occur only in values that are looked up in tables.
   DType TypeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].dtype; }
+  // Whether the value is a ragged input of the model.
+  bool IsRagged(OnnxValue value) const { return values_[static_cast<size_t>(value)].ragged; }
   // The name of the value in the layout [batch, shape].
   std::string ChannelsLast(OnnxValue value);
   // The name of the value in the layout [batch, last extent, other extents].
@@ -118,6 +122,7 @@ class OnnxBuilder {
     Shape shape;
     std::string channels_last, channels_first;  // empty: not in the graph yet
     DType dtype = DType::kFloat32;
+    bool ragged = false;
   };
   std::string UniqueName(absl::string_view wanted);
   // Renames the value `name` to `to`.

@@ -59,6 +59,10 @@ class EmbeddingLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     Shape output = onnx.ShapeOf(inputs[0]);
     output.Append(config_.width);
+    if (onnx.IsRagged(inputs[0])) {
+      return onnx.FromChannelsLast(MeanInOnnx(onnx.ChannelsLast(inputs[0]), onnx.Weights(variables[0]), onnx),
+                                   output);
+    }
     std::string indices = onnx.ChannelsLast(inputs[0]);
     const DType type = onnx.TypeOf(inputs[0]);
     if (type != DType::kInt32 && type != DType::kInt64) indices = onnx.Cast(indices, DType::kInt64);
@@ -66,6 +70,19 @@ class EmbeddingLayer final : public Layer {
   }
 
  private:
+  // The mean of the rows of `table` for each row of `indices` [batch, longest], whose padding is negative.
+  static std::string MeanInOnnx(const std::string& indices, const std::string& table, OnnxBuilder& onnx) {
+    const std::string zero = onnx.Ints("zero", {0}), first = onnx.Ints("axis", {1});
+    const std::string padding = onnx.Add("Less", {indices, zero});
+    const std::string rows = onnx.Add("Gather", {table, onnx.Add("Where", {padding, zero, indices})});
+    const std::string weights =
+        onnx.Add("Unsqueeze", {onnx.Cast(onnx.Add("Not", {padding}), DType::kFloat32), first});
+    const std::string sums =
+        onnx.Add("MatMul", {weights, rows});  // [batch, 1, longest] by [batch, longest, width]
+    const std::string counts = onnx.Add("ReduceSum", {weights, onnx.Ints("last_axis", {2})});
+    return onnx.Add("Div", {sums, counts});
+  }
+
   const Config config_;
 };
 

@@ -21,6 +21,7 @@ TOLERANCE = 2e-5  # float32 sums in other orders, of outputs around 1
 
 IMAGE = {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [None, 9, 8, 3]}}
 ROW = {"class_name": "InputLayer", "config": {"name": "row", "batch_shape": [None, 6]}}
+IDS = {"class_name": "InputLayer", "config": {"name": "ids", "batch_input_shape": [None, None], "dtype": "int64", "ragged": True}}
 STEPS = {"class_name": "InputLayer", "config": {"name": "steps", "batch_shape": [None, 7], "dtype": "int32"}}
 
 
@@ -94,6 +95,12 @@ NETWORKS = {
     "averaged": sequential(
         STEPS, layer("Embedding", input_dim=10, output_dim=4), layer("GlobalAveragePooling1D", keepdims=True),
         layer("Flatten"), layer("Dense", units=5)),
+    "ragged": functional(
+        [IDS, ROW],
+        [(layer("Embedding", name="words", input_dim=10, output_dim=4), [[["ids", 0, 0]]]),
+         (layer("GlobalAveragePooling1D", name="mean"), [[["words", 0, 0]]]),
+         (layer("Concatenate", name="all"), [[["mean", 0, 0], ["row", 0, 0]]]),
+         (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
     "residual": functional(
         [IMAGE],
         [(layer("Conv2D", name="stem", filters=4, kernel_size=3, padding="same"), [[["image", 0, 0]]]),
@@ -165,7 +172,10 @@ def examples_of(graph):
     feeds = {}
     for port in graph.input:
         shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim[1:]]
-        if port.type.tensor_type.elem_type == onnx.TensorProto.INT32:
+        if port.type.tensor_type.shape.dim[1].dim_param:  # ragged: padded by -1
+            ids = random.integers(0, 10, [64, 30])
+            feeds[port.name] = np.where(np.arange(30) < random.integers(1, 31, [64, 1]), ids, -1)
+        elif port.type.tensor_type.elem_type == onnx.TensorProto.INT32:
             feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("i4")
         else:
             feeds[port.name] = random.normal(0, 1, [64, *shape]).astype("f4")
@@ -182,6 +192,9 @@ def check(name, model_file, bin_dir, directory):
     inputs = []
     for port, values in feeds.items():
         inputs.append(directory / f"{port}.npy")
+        if values.dtype == np.int64:
+            np.save(directory / f"{port}_row_splits.npy", np.concatenate([[0], np.cumsum((values >= 0).sum(axis=1))]))
+            values = values[values >= 0]
         np.save(inputs[-1], values)
     output = directory / "outputs.npy"
     subprocess.run([bin_dir / "cairn", "predict", directory / "weights.npz", *inputs, "--model", model_file, "-o", output],

@@ -54,6 +54,10 @@ void SetPort(const nn::OnnxGraph::Port& from, onnx::v1::ValueInfo& to) {
   auto& tensor = *to.mutable_type()->mutable_tensor_type();
   tensor.set_elem_type(static_cast<onnx::v1::Tensor::DataType>(nn::OnnxTypeOf(from.dtype)));
   tensor.mutable_shape()->add_dim()->set_dim_param(kBatch);
+  if (from.ragged) {
+    tensor.mutable_shape()->add_dim()->set_dim_param(absl::StrCat(from.name, "_longest"));
+    return;
+  }
   for (const int64_t extent : from.shape.dims()) tensor.mutable_shape()->add_dim()->set_dim_value(extent);
 }
 

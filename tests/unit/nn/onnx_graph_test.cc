@@ -153,5 +153,18 @@ TEST(OnnxGraph, ALayerWithoutOnnxOperationsIsNamed) {
   EXPECT_THAT(graph.status().message(), HasSubstr("layer 'odd' (OddLayer)"));
 }
 
+TEST(OnnxGraph, ARaggedInputIsPaddedByNegativeNumbers) {
+  const OnnxGraph graph = GraphOf(R"({"config": {"layers": [
+      {"class_name": "InputLayer", "config": {"name": "ids", "batch_input_shape": [null, null], "dtype": "int64",
+                                              "ragged": true}},
+      {"class_name": "Embedding", "config": {"name": "e", "input_dim": 9, "output_dim": 2}},
+      {"class_name": "GlobalAveragePooling1D", "config": {"name": "mean"}}]}})");
+  EXPECT_TRUE(graph.inputs[0].ragged);
+  EXPECT_EQ(graph.inputs[0].dtype, DType::kInt64);
+  EXPECT_THAT(Operations(graph), ElementsAre("Less", "Where", "Gather", "Not", "Cast", "Unsqueeze", "MatMul",
+                                             "ReduceSum", "Div", "ReduceMean"));
+  EXPECT_EQ(graph.output.shape, Shape({2}));
+}
+
 }  // namespace
 }  // namespace cairn::nn
