@@ -122,11 +122,12 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   return absl::NotFoundError(absl::StrCat(path, ": no data set found; looked for ", looked_for));
 }
 
-// Checks that `validation` is of the same kind as `train`.
 struct Alike {
-  std::string inputs_name, targets_name;  // of `validation`
+  std::string inputs_name, targets_name;  // of the validation set
   bool shapes;                            // examples must have one shape
 };
+
+// Checks that `validation` is of the same kind as `train`.
 absl::Status CheckAlike(const Dataset& train, const Dataset& validation, const Alike& what) {
   if (what.shapes && !IsCompatible(validation.example_shape(), train.example_shape())) {
     return absl::InvalidArgumentError(

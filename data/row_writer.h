@@ -80,7 +80,7 @@ absl::Status CannotHold(const std::string& what, int64_t at, T value,
     text = absl::StrCat(static_cast<double>(value));
   }
   return absl::InvalidArgumentError(absl::StrCat(what, ": value ", at, " is ", text,
-                                                 ", and the model's input takes ", "whole numbers (",
+                                                 ", and the model's input takes whole numbers (",
                                                  NameOf(to[tensor].dtype), ")"));
 }
 

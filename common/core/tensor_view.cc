@@ -77,9 +77,4 @@ MutableTensorView MutableTensorView::OfFloats(Shape shape, absl::Span<float> val
   return {DType::kFloat32, std::move(shape), values.data()};
 }
 
-MutableTensorView MutableTensorView::Rows(int64_t first, int64_t count) const {
-  return {dtype, WithRows(shape, count),
-          static_cast<char*>(data) + first * shape.row_elements() * BytesOf(dtype)};
-}
-
 }  // namespace cairn

@@ -86,8 +86,6 @@ struct MutableTensorView {
   absl::Span<float> floats() const {
     return {static_cast<float*>(data), static_cast<size_t>(shape.num_elements())};
   }
-  TensorView view() const { return {dtype, shape, data}; }
-  MutableTensorView Rows(int64_t first, int64_t count) const;
 };
 
 }  // namespace cairn

@@ -38,13 +38,5 @@ TEST(TensorView, IntegersOfEveryTypeAreReadExactly) {
   EXPECT_EQ((TensorView{DType::kBool, {2}, bytes.data()}.Integer(1)), 1);
 }
 
-TEST(MutableTensorView, RowsOfAnyTypeAreWrittenInPlace) {
-  std::vector<int32_t> values(6);
-  const MutableTensorView tensor = {DType::kInt32, {3, 2}, values.data()};
-  static_cast<int32_t*>(tensor.Rows(2, 1).data)[1] = 7;
-  EXPECT_EQ(values, (std::vector<int32_t>{0, 0, 0, 0, 0, 7}));
-  EXPECT_EQ(tensor.view().Integer(5), 7);
-}
-
 }  // namespace
 }  // namespace cairn
