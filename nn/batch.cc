@@ -11,18 +11,21 @@
 namespace cairn::nn {
 
 BatchView BatchView::Part(int64_t begin, int64_t count) const {
-  const auto rows = [&](absl::Span<const float> all) {
+  const auto rows = [&](auto all) {
     const size_t width = examples > 0 ? all.size() / static_cast<size_t>(examples) : 0;
     return all.subspan(static_cast<size_t>(begin) * width, static_cast<size_t>(count) * width);
   };
   TensorViews parts;
   for (const TensorView& input : inputs) parts.push_back(input.Rows(begin, count));
+  InputGradients gradients;
+  for (const absl::Span<float> gradient : input_gradients) gradients.push_back(rows(gradient));
   return {.examples = count,
           .inputs = std::move(parts),
           .targets = rows(targets),
           .weights = rows(weights),
           .seed = seed,
-          .first_example = first_example + begin};
+          .first_example = first_example + begin,
+          .input_gradients = std::move(gradients)};
 }
 
 int64_t InputFloats(const ModelInput& input, int64_t examples) {
@@ -81,16 +84,35 @@ absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<con
   return absl::OkStatus();
 }
 
-absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients) {
-  if (static_cast<int64_t>(gradients.size()) == model.num_parameters()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients do not match the model's ",
-                                                 model.num_parameters(), " parameters"));
+absl::Status CheckGradients(const Model& model, const BatchView& batch, absl::Span<const float> gradients) {
+  if (static_cast<int64_t>(gradients.size()) != model.num_parameters()) {
+    return absl::InvalidArgumentError(absl::StrCat(gradients.size(), " gradients do not match the model's ",
+                                                   model.num_parameters(), " parameters"));
+  }
+  const InputGradients& given = batch.input_gradients;
+  if (given.size() > model.inputs().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch with gradients of ", given.size(),
+                                                   " inputs for a model of ", model.inputs().size()));
+  }
+  for (size_t i = 0; i < model.inputs().size(); ++i) {
+    const ModelInput& input = model.inputs()[i];
+    const int64_t expected = input.needs_gradient ? batch.examples * input.shape.num_elements() : 0;
+    const size_t elements = i < given.size() ? given[i].size() : 0;
+    if (static_cast<int64_t>(elements) == expected) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory for ", elements, " elements of the gradient of input '", input.name,
+                     "', which has ", expected, " in a batch of ", batch.examples, " examples"));
+  }
+  return absl::OkStatus();
 }
 
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,
-                     absl::FunctionRef<void(int variable)> on_gradient) {
+                     absl::FunctionRef<void(int gradient)> on_gradient) {
   std::fill(gradients.begin(), gradients.end(), 0.0f);
   for (auto variable = static_cast<int>(model.variables().size()); variable-- > 0;) on_gradient(variable);
+  for (size_t input = 0; input < model.inputs().size(); ++input) {
+    if (model.inputs()[input].needs_gradient) on_gradient(Node::OfModelInput(static_cast<int>(input)));
+  }
 }
 
 std::vector<int64_t> EvenParts(int64_t examples, int64_t parts) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -14,6 +15,9 @@
 
 namespace cairn::nn {
 
+// Where a replica writes gradients with respect to inputs, [input of the model] [examples, its shape].
+using InputGradients = absl::InlinedVector<absl::Span<float>, 2>;
+
 // Examples, borrowed for the call.
 struct BatchView {
   int64_t examples = 0;
@@ -23,6 +27,9 @@ struct BatchView {
   uint64_t seed = 0;                  // for random draws of the step (dropout)
   // The index of the first example in the worker's batch. Random draws depend on it.
   int64_t first_example = 0;
+  // For ForwardBackward(): the destinations for inputs with ModelInput::needs_gradient, empty for other inputs.
+  // May be left out if there are no such inputs.
+  InputGradients input_gradients{};
 
   // `count` examples, beginning with `begin`.
   BatchView Part(int64_t begin, int64_t count) const;
@@ -42,13 +49,14 @@ int64_t InputFloats(const ModelInput& input, int64_t examples);
 absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
                         const BatchView& batch);
 
-// INVALID_ARGUMENT unless `gradients` has one element for each parameter.
-absl::Status CheckGradients(const Model& model, absl::Span<const float> gradients);
+// INVALID_ARGUMENT unless `gradients` has one element for each parameter, and the batch has memory for the gradient
+// with respect to each input that needs one.
+absl::Status CheckGradients(const Model& model, const BatchView& batch, absl::Span<const float> gradients);
 
 // Produces the gradients of a batch without examples: sets all gradients to zero, and calls `on_gradient` for
-// each variable, last layer first.
+// each variable, last layer first, and then for each input that needs a gradient.
 void GiveNoGradients(const Model& model, absl::Span<float> gradients,
-                     absl::FunctionRef<void(int variable)> on_gradient);
+                     absl::FunctionRef<void(int gradient)> on_gradient);
 
 // Divides `examples` into `parts` runs of nearly equal length, longer runs first. Returns the start of each
 // run, and the end of the last: [parts + 1].

@@ -27,11 +27,13 @@ struct ModelInput {
   // An example has any number of int64 values, at least one. An Embedding looks them up, and a GlobalAveragePooling1D
   // takes the mean over them. `shape` is [1].
   bool ragged = false;
+  // Replica::ForwardBackward() computes the gradient of the loss with respect to this float32 input.
+  bool needs_gradient = false;
 };
 
 // One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.
 struct Node {
-  // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second.
+  // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second. Its own inverse.
   static constexpr int OfModelInput(int input) { return -1 - input; }
 
   std::shared_ptr<const Layer> layer;  // shared by several nodes if the layer is used several times

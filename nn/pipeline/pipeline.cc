@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 
@@ -23,8 +24,29 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
                      " computes in float16, whose loss scaling needs the whole model on one device"));
   }
   std::unique_ptr<Pipeline> pipeline(new Pipeline(options));
+  CAIRN_RETURN_IF_ERROR(pipeline->CheckInputGradients());
   CAIRN_RETURN_IF_ERROR(pipeline->MakeDevices());
   return pipeline;
+}
+
+absl::Status Pipeline::CheckInputGradients() const {
+  for (size_t index = 0; index < shape_.model.inputs().size(); ++index) {
+    const ModelInput& input = shape_.model.inputs()[index];
+    if (!input.needs_gradient) continue;
+    if (shape_.remote_stages != nullptr) {
+      return absl::UnimplementedError(
+          absl::StrCat("the gradient of input '", input.name,
+                       "' is needed, but a model divided among processes has none"));
+    }
+    const int value = Node::OfModelInput(static_cast<int>(index));
+    const auto readers = absl::c_count_if(shape_.stages, [&](const PipelineStage& stage) {
+      return absl::c_linear_search(stage.inputs, value);
+    });
+    if (readers == 1) continue;
+    return absl::UnimplementedError(absl::StrCat("the gradient of input '", input.name, "' is needed, but ",
+                                                 readers, " pipeline stages read the input: only one may"));
+  }
+  return absl::OkStatus();
 }
 
 Pipeline::~Pipeline() {
@@ -134,10 +156,10 @@ void Pipeline::RunDevice(size_t device, const Call& call, StageInstances& instan
   schedule.Fail(pipeline_device.Begin(call.parameters, call.gradients));  // no effect if the status is OK
   while (const auto task = schedule.Next(static_cast<int>(device))) {
     absl::Status status = task->backward
-                              ? instances.Backward(task->stage, task->micro_batch, pipeline_device)
+                              ? instances.Backward(task->stage, task->micro_batch, work, pipeline_device)
                               : instances.Forward(task->stage, task->micro_batch, work, pipeline_device);
     if (status.ok())
-      status = pipeline_device.Announce([&](int variable) { gradient_queue.Announce(variable); });
+      status = pipeline_device.Announce([&](int gradient) { gradient_queue.Announce(gradient); });
     if (status.ok()) {
       schedule.Finish(*task);
     } else {

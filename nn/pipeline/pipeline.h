@@ -44,7 +44,8 @@ class Pipeline {
     RemoteStages* remote_stages = nullptr;  // null if all stages are in this process
   };
   // Model, threads, trace and `remote_stages` must outlive the pipeline. UNIMPLEMENTED for devices that
-  // compute in float16, since their loss scaling needs the whole model.
+  // compute in float16, since their loss scaling needs the whole model. UNIMPLEMENTED if an input needs a gradient
+  // and several stages read it, or any stage is in another process.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Options options);
   ~Pipeline();
 
@@ -53,7 +54,7 @@ class Pipeline {
     absl::Span<const float> parameters;
     // [model input] The inputs of the whole batch; only those that this process's stages read are needed.
     absl::Span<const TensorView> inputs;
-    // Includes targets and weights if the last stage is in this process.
+    // Includes targets and weights if the last stage is in this process, and the destinations of input gradients.
     BatchView batch;
     absl::Span<float> gradients;  // laid out like `parameters`; empty in an evaluation
     bool training = false;
@@ -107,6 +108,7 @@ class Pipeline {
   };
 
   explicit Pipeline(const Options& options);
+  absl::Status CheckInputGradients() const;
   absl::Status MakeDevices();
   absl::StatusOr<Prepared*> PreparedFor(int64_t examples);
   void DropOthers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

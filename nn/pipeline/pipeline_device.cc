@@ -106,11 +106,11 @@ absl::Status PipelineDevice::Add(int variable, const Contribution& contribution)
   return device_.CopyToHost(sums_[index], gradients_.data() + held.offset, BytesOf(held));
 }
 
-absl::Status PipelineDevice::Announce(absl::FunctionRef<void(int variable)> on_gradient) {
+absl::Status PipelineDevice::Announce(absl::FunctionRef<void(int gradient)> on_gradient) {
   if (final_.empty()) return absl::OkStatus();
-  // If the device has its own memory, the sums are still being copied to the host.
+  // If the device has its own memory, the gradients are still being copied to the host.
   CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-  for (const int variable : final_) on_gradient(variable);
+  for (const int gradient : final_) on_gradient(gradient);
   final_.clear();
   return absl::OkStatus();
 }

@@ -30,6 +30,8 @@ struct StageInstance {
   std::vector<const float*> input_pointers{};         // [input] set for the call
   std::vector<std::optional<HostStaging>> outputs{};  // [output] sent to another device
   std::vector<std::optional<HostStaging>> input_gradients{};  // [input] sent to another device
+  // [input] Present for inputs of the model that need a gradient: where the plan writes it.
+  std::vector<std::optional<DeviceCopy>> model_input_gradients{};
   // [output] Present if several stages read the output: the gradient that a further reader returns, before it
   // is added to the first reader's gradient.
   std::vector<std::optional<DeviceCopy>> output_addends{};
@@ -60,8 +62,11 @@ class PipelineDevice {
   // Call after the backward pass: adds the instance's gradient to the sum. The last contribution also copies
   // the sum to `gradients`.
   absl::Status Add(int variable, const Contribution& contribution);
-  // Calls `on_gradient` for the variables whose sums became final since the last call.
-  absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
+  // Call when the work that writes the last part of an input's gradient to host memory has been requested. `gradient`
+  // is Node::OfModelInput() of the input.
+  void AddInput(int gradient) { final_.push_back(gradient); }
+  // Calls `on_gradient` for the variables and inputs whose gradients became final since the last call.
+  absl::Status Announce(absl::FunctionRef<void(int gradient)> on_gradient);
 
  private:
   PipelineDevice(const Model& model, kernels::Device& device, std::vector<int> variables)
@@ -90,7 +95,7 @@ class PipelineDevice {
   std::map<int64_t, std::unique_ptr<kernels::NaryOp>> adders_;  // [elements]
   std::map<std::pair<int64_t, float>, std::unique_ptr<kernels::UnaryOp>> weighers_;  // [elements, share]
   absl::Span<float> gradients_;
-  std::vector<int> final_;  // variables whose sums became final since the last Announce()
+  std::vector<int> final_;  // variables and inputs whose gradients became final since the last Announce()
 };
 
 }  // namespace cairn::nn

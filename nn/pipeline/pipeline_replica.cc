@@ -18,7 +18,7 @@ class PipelineReplica final : public Replica {
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int variable)> on_gradient) override {
-    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) {
       CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
       GiveNoGradients(model_, gradients, on_gradient);

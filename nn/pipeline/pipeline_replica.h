@@ -17,8 +17,7 @@
 namespace cairn::nn {
 
 // `options.remote_stages` must be null, and the locations those of one process. Model, threads and trace must
-// outlive the replica. Errors are those of Replica::Create(), and UNIMPLEMENTED for devices that compute in
-// float16, since their loss scaling needs the whole model.
+// outlive the replica. Errors are those of Replica::Create() and Pipeline::Create().
 absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Pipeline::Options& options);
 
 }  // namespace cairn::nn

@@ -73,7 +73,7 @@ void PipelineSchedule::OrderBackward(absl::Span<const PipelineStage> stages) {
       Order(IndexOf(stage, m, false), IndexOf(stage, m, true));
       if (m > 0) Order(IndexOf(stage, m - 1, true), IndexOf(stage, m, true));
       for (size_t i = 0; i < here.inputs.size(); ++i) {
-        if (!here.input_needs_gradient[i]) continue;
+        if (!here.input_needs_gradient[i] || here.inputs[i] < 0) continue;
         Order(IndexOf(stage, m, true), IndexOf(StageOfNode(stages, here.inputs[i]), m, true));
       }
     }

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/pipeline/pipeline_schedule.h"
@@ -152,6 +153,7 @@ absl::Status StageInstances::MakeBorders(int stage, StageInstance& instance, ker
   instance.input_pointers.resize(here.inputs.size());
   instance.inputs.resize(here.inputs.size());
   instance.input_gradients.resize(here.inputs.size());
+  instance.model_input_gradients.resize(here.inputs.size());
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     const int input = here.inputs[i];
     if (input >= 0 && shape_.same_device(StageOfNode(shape_.stages, input), stage)) continue;
@@ -159,6 +161,11 @@ absl::Status StageInstances::MakeBorders(int stage, StageInstance& instance, ker
     CAIRN_ASSIGN_OR_RETURN(instance.inputs[i],
                            DeviceCopy::Create(device, floats, "activations from another stage"));
     if (!here.input_needs_gradient[i]) continue;
+    if (input < 0) {
+      CAIRN_ASSIGN_OR_RETURN(instance.model_input_gradients[i],
+                             DeviceCopy::Create(device, floats, "gradients of inputs"));
+      continue;
+    }
     CAIRN_ASSIGN_OR_RETURN(instance.input_gradients[i], HostStaging::Create(device, floats));
   }
   instance.outputs.resize(here.outputs.size());
@@ -211,6 +218,7 @@ absl::Status StageInstances::Forward(int stage, int micro_batch, const Call& cal
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   StageInstance& instance = At(stage, micro_batch);
   CAIRN_RETURN_IF_ERROR(GatherInputs(stage, micro_batch, call));
+  if (call.training) SetInputGradients(stage, micro_batch, call);
   CAIRN_RETURN_IF_ERROR(pipeline_device.device().SeedRandom(
       call.batch.seed, call.batch.first_example + begins_[static_cast<size_t>(micro_batch)]));
   CAIRN_RETURN_IF_ERROR(
@@ -296,7 +304,38 @@ absl::Status StageInstances::GatherGradients(int stage, int micro_batch, Pipelin
   return absl::OkStatus();
 }
 
-absl::Status StageInstances::Backward(int stage, int micro_batch, PipelineDevice& pipeline_device) {
+absl::Span<float> StageInstances::InputGradientRows(int input, int micro_batch, const Call& call) const {
+  const absl::Span<float> all = call.batch.input_gradients[static_cast<size_t>(Node::OfModelInput(input))];
+  const size_t width = all.size() / static_cast<size_t>(examples());
+  return all.subspan(static_cast<size_t>(begins_[static_cast<size_t>(micro_batch)]) * width,
+                     static_cast<size_t>(SizeOf(micro_batch)) * width);
+}
+
+void StageInstances::SetInputGradients(int stage, int micro_batch, const Call& call) {
+  StageInstance& instance = At(stage, micro_batch);
+  for (size_t i = 0; i < instance.model_input_gradients.size(); ++i) {
+    const std::optional<DeviceCopy>& memory = instance.model_input_gradients[i];
+    if (!memory.has_value()) continue;
+    const int input = shape_.stages[static_cast<size_t>(stage)].inputs[i];
+    instance.plan->SetInputGradient(i, memory->Target(InputGradientRows(input, micro_batch, call).data()));
+  }
+}
+
+absl::Status StageInstances::TakeInputGradient(int input, StageTensor at, const Call& call,
+                                               PipelineDevice& pipeline_device) {
+  StageInstance& instance = At(at.stage, at.micro_batch);
+  const absl::Span<float> rows = InputGradientRows(input, at.micro_batch, call);
+  const float* const computed = instance.plan->input_gradient(static_cast<size_t>(at.slot));
+  if (computed != rows.data()) {
+    CAIRN_RETURN_IF_ERROR(pipeline_device.device().CopyToHost(
+        computed, rows.data(), static_cast<int64_t>(rows.size() * sizeof(float))));
+  }
+  if (at.micro_batch + 1 == micro_batches()) pipeline_device.AddInput(input);
+  return absl::OkStatus();
+}
+
+absl::Status StageInstances::Backward(int stage, int micro_batch, const Call& call,
+                                      PipelineDevice& pipeline_device) {
   const PipelineStage& here = shape_.stages[static_cast<size_t>(stage)];
   StageInstance& instance = At(stage, micro_batch);
   if (!here.last) CAIRN_RETURN_IF_ERROR(GatherGradients(stage, micro_batch, pipeline_device));
@@ -305,8 +344,13 @@ absl::Status StageInstances::Backward(int stage, int micro_batch, PipelineDevice
     targets[static_cast<size_t>(variable)] =
         pipeline_device.TargetOf(variable, ContributionOf(variable, stage, micro_batch));
   }
-  CAIRN_RETURN_IF_ERROR(instance.plan->Backward(pipeline_device.values(), targets, [&](int variable) {
-    return pipeline_device.Add(variable, ContributionOf(variable, stage, micro_batch));
+  CAIRN_RETURN_IF_ERROR(instance.plan->Backward(pipeline_device.values(), targets, [&](int gradient) {
+    if (gradient >= 0) {
+      return pipeline_device.Add(gradient, ContributionOf(gradient, stage, micro_batch));
+    }
+    const auto slot = static_cast<int>(absl::c_find(here.inputs, gradient) - here.inputs.begin());
+    return TakeInputGradient(gradient, {.stage = stage, .slot = slot, .micro_batch = micro_batch}, call,
+                             pipeline_device);
   }));
   for (size_t i = 0; i < here.inputs.size(); ++i) {
     if (!instance.input_gradients[i].has_value()) continue;

@@ -76,7 +76,7 @@ class StageInstances {
   // The inputs of one call, and where its results go.
   struct Call {
     absl::Span<const TensorView> inputs;  // [model input] of the whole batch, host memory
-    BatchView batch;
+    BatchView batch;                      // with the destinations of input gradients
     bool training = false;
     float* outputs = nullptr;  // [examples, output_shape], host memory
   };
@@ -90,7 +90,7 @@ class StageInstances {
   absl::Status Make(int stage, PipelineDevice& pipeline_device);
   void Destroy(int stage);
   absl::Status Forward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);
-  absl::Status Backward(int stage, int micro_batch, PipelineDevice& pipeline_device);
+  absl::Status Backward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);
 
   // Valid when all devices are synchronized.
   kernels::LossSums sums() const;
@@ -109,6 +109,15 @@ class StageInstances {
   absl::Status GatherInputs(int stage, int micro_batch, const Call& call);
   absl::Status GatherGradients(int stage, int micro_batch, PipelineDevice& pipeline_device);
   absl::Status SendToRemoteStages(int stage, int micro_batch, bool backward);
+  // The functions below handle gradients with respect to inputs of the model. `input` is in the numbering of
+  // Node::inputs.
+  // The micro-batch's part of the caller's memory for a gradient.
+  absl::Span<float> InputGradientRows(int input, int micro_batch, const Call& call) const;
+  // Sets where the backward pass writes the gradients.
+  void SetInputGradients(int stage, int micro_batch, const Call& call);
+  // Copies a gradient that the backward pass has written to the caller's memory, unless it is there.
+  absl::Status TakeInputGradient(int input, StageTensor at, const Call& call,
+                                 PipelineDevice& pipeline_device);
   absl::Status RunLoss(StageInstance& instance, int micro_batch, const Call& call,
                        PipelineDevice& pipeline_device);
 

@@ -4,6 +4,8 @@
 // value or a variable has several users, the first of them in the order of the backward pass writes the
 // gradient. The others write their gradients to separate memory, and each is then added.
 //
+// The gradient of an input of the model that needs one is a result: it is written to memory that the caller gives.
+//
 // Owned by a Plan, used by its thread. A run allocates nothing.
 #pragma once
 
@@ -40,6 +42,8 @@ class GradientBuffers {
     std::vector<bool> adds_to_variable{};
     // Variables of the model whose gradients are complete after this step's backward pass.
     std::vector<int> completes{};
+    // The own_inputs() whose gradients are complete after this step's backward pass.
+    std::vector<int> completes_inputs{};
     // [input], [variable of the step] Where the step's op writes, set by Bind(); null if not needed.
     std::vector<float*> inputs{}, variables{};
   };
@@ -49,10 +53,16 @@ class GradientBuffers {
                                                                  const PipelineStage& stage,
                                                                  kernels::Device& device);
 
+  // The inputs of the stage that are inputs of the model and need a gradient. SetInput() must be called for each of
+  // them before the first backward pass.
+  const std::vector<int>& own_inputs() const { return own_inputs_; }
+  // Sets where backward passes write the gradient of one of `own_inputs()`: device memory of the input's size.
+  void SetInput(size_t input, float* to) { addresses_[static_cast<size_t>(buffer_of_[input])] = to; }
+
   // The gradient of a value; null if none is needed.
   float* of(int value) {
     const int buffer = buffer_of_[static_cast<size_t>(value)];
-    return buffer < 0 ? nullptr : buffers_[static_cast<size_t>(buffer)]->data();
+    return buffer < 0 ? nullptr : addresses_[static_cast<size_t>(buffer)];
   }
   const Written& written(size_t step) const { return written_[step]; }
 
@@ -71,8 +81,10 @@ class GradientBuffers {
 
   const StepGraph& graph_;
   const Model& model_;
-  std::vector<Written> written_;  // [step]
-  std::vector<int> buffer_of_;    // [value] index into buffers_; -1: none
+  std::vector<Written> written_;   // [step]
+  std::vector<int> buffer_of_;     // [value] index of a buffer; -1: none
+  std::vector<int> own_inputs_;    // ascending
+  std::vector<float*> addresses_;  // [buffer] first those of `own_inputs_`, then those of `buffers_`
   std::vector<std::unique_ptr<kernels::DeviceMemory>> buffers_;
   std::unique_ptr<kernels::DeviceMemory> addend_;  // null if no step adds
   std::map<Sum, std::unique_ptr<kernels::NaryOp>> adders_;

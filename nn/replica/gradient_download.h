@@ -2,8 +2,8 @@
 // backward pass continues, and announces a variable when its piece has arrived. Each plan has one
 // GradientDownload, which the replica owns. Used by the replica's thread.
 //
-//   Begin(), then Add() for each variable whose gradient has been enqueued on the device, then End(). The
-//   device may record these calls. Announce() must be called after every run, recorded or not.
+//   Begin(), then Add() for each variable and AddInput() for each input whose gradient has been enqueued on the
+//   device, then End(). The device may record these calls. Announce() must be called after every run, recorded or not.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "kernels/device.h"
 #include "nn/model.h"
 
@@ -26,21 +27,25 @@ class GradientDownload {
 
   void Begin();
   absl::Status Add(int variable);
+  // `gradient`, which on_gradient() gets, is Node::OfModelInput() of the input. It is always copied: `from` is device
+  // memory with the size of `to`, host memory.
+  absl::Status AddInput(int gradient, const float* from, absl::Span<float> to);
   absl::Status End();
-  // Waits for each piece in turn and calls `on_gradient` for its variables.
-  absl::Status Announce(absl::FunctionRef<void(int variable)> on_gradient);
+  // Waits for each piece in turn and calls `on_gradient` for its variables and inputs.
+  absl::Status Announce(absl::FunctionRef<void(int gradient)> on_gradient);
 
   const float* from() const { return from_; }
   const float* to() const { return to_; }
 
  private:
-  // Variables that are adjacent in the flat order and are copied together.
+  // Variables that are adjacent in the flat order and are copied together, or one input and no elements.
   struct Piece {
     int64_t begin = 0, end = 0;
-    std::vector<int> variables{};
+    std::vector<int> gradients{};
     std::unique_ptr<kernels::Marker> arrived{};
   };
-  bool filling() const { return next_ < pieces_.size() && !pieces_[next_].variables.empty(); }
+  bool filling() const { return next_ < pieces_.size() && !pieces_[next_].gradients.empty(); }
+  absl::Status MakePiece();
   absl::Status Send();
 
   const Model& model_;

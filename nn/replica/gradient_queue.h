@@ -1,6 +1,6 @@
-// A queue of variables whose gradients are final. Each call of a replica has its own queue. The thread that
-// called the replica constructs the queue and waits for its entries in Await(). The devices' threads add
-// variables by Announce(), and each of them ends with Done().
+// A queue of variables, and inputs as Node::OfModelInput(), whose gradients are final. Each call of a replica has its
+// own queue. The thread that called the replica constructs the queue and waits for its entries in Await(). The
+// devices' threads add entries by Announce(), and each of them ends with Done().
 #pragma once
 
 #include <cstddef>

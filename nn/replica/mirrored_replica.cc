@@ -1,6 +1,7 @@
 #include "nn/replica/mirrored_replica.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct Mirror {
 class MirroredReplica final : public Replica {
  public:
   MirroredReplica(const Model& model, const LossSpec& loss, std::unique_ptr<GradientSum> sum)
-      : model_(model), loss_(loss), sum_(std::move(sum)) {}
+      : model_(model), loss_(loss), sum_(std::move(sum)), inputs_arrived_(model.inputs().size()) {}
 
   ~MirroredReplica() override {
     for (Mirror& mirror : mirrors_) {
@@ -50,24 +51,36 @@ class MirroredReplica final : public Replica {
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
-                                              absl::FunctionRef<void(int variable)> on_gradient) override {
+                                              absl::FunctionRef<void(int gradient)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
-    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) {
       GiveNoGradients(model_, gradients, on_gradient);
       return BatchResult();
     }
     const std::vector<int64_t> begins = Begins(batch);
     GradientQueue gradient_queue(begins.size() - 1);
-    CAIRN_RETURN_IF_ERROR(
-        sum_->Begin({.begins = begins, .gradients = gradients, .gradient_queue = &gradient_queue}));
+    const GradientSum::Step step = {
+        .begins = begins, .gradients = gradients, .gradient_queue = &gradient_queue};
+    CAIRN_RETURN_IF_ERROR(sum_->Begin(step));
+    for (std::atomic<size_t>& arrived : inputs_arrived_) arrived = 0;
     RunAll(begins, gradient_queue, [&](size_t index) {
-      mirrors_[index].result = mirrors_[index].replica->ForwardBackward(
-          parameters, batch.Part(begins[index], begins[index + 1] - begins[index]), sum_->part(index),
-          [&](int variable) { sum_->Add(variable); });
+      const BatchView part = batch.Part(begins[index], begins[index + 1] - begins[index]);
+      mirrors_[index].result =
+          mirrors_[index].replica->ForwardBackward(parameters, part, sum_->part(index), [&](int gradient) {
+            if (gradient >= 0) return sum_->Add(gradient);
+            const auto input = static_cast<size_t>(Node::OfModelInput(gradient));
+            // The device computed the gradient of the mean loss of its own examples.
+            const float share = step.share(index);
+            for (float& element : part.input_gradients[input]) element *= share;
+            if (inputs_arrived_[input].fetch_add(1) + 1 == step.active()) gradient_queue.Announce(gradient);
+          });
     });
     absl::Status summed;
-    gradient_queue.Await([&](int announced) { summed.Update(sum_->Tell(announced, on_gradient)); });
+    gradient_queue.Await([&](int announced) {
+      if (announced < 0) return on_gradient(announced);  // an input, which is not added up
+      summed.Update(sum_->Tell(announced, on_gradient));
+    });
     auto joined = Join(begins);
     CAIRN_RETURN_IF_ERROR(joined.status());
     CAIRN_RETURN_IF_ERROR(summed);
@@ -143,6 +156,7 @@ class MirroredReplica final : public Replica {
   const LossSpec loss_;
   const std::unique_ptr<GradientSum> sum_;
   std::vector<Mirror> mirrors_;
+  std::vector<std::atomic<size_t>> inputs_arrived_;  // [model input] number of devices with its gradient
   AlignedBuffer outputs_;
 };
 

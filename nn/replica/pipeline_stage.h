@@ -14,7 +14,8 @@ struct PipelineStage {
   // The values that the stage reads from outside, in the numbering of Node::inputs, each once: inputs of the
   // model, and nodes before `begin`.
   std::vector<int> inputs;
-  std::vector<bool> input_needs_gradient;  // [input] true if the input depends on a variable
+  // [input] True if the input depends on a variable, or on an input of the model that needs a gradient.
+  std::vector<bool> input_needs_gradient;
   // The nodes of this stage that later stages read. For the stage with the last node, only that node.
   std::vector<int> outputs;
   std::vector<int> variables;   // indices in the model, ascending

@@ -83,7 +83,27 @@ absl::Status Plan::AddLossScaler() {
     }
   }
   CAIRN_ASSIGN_OR_RETURN(scaler_, device_.ops().MakeLossScaler(params));
+  for (const int input : gradients_->own_inputs()) {
+    InputScaler& added = input_scalers_.emplace_back();
+    added.input = input;
+    CAIRN_ASSIGN_OR_RETURN(
+        added.scaler, device_.ops().MakeLossScaler(
+                          {.gradients = {{.begin = 0, .end = input_floats(static_cast<size_t>(input))}}}));
+  }
   return absl::OkStatus();
+}
+
+absl::Status Plan::SetLossScale(float scale) {
+  CAIRN_RETURN_IF_ERROR(scaler_->SetScale(scale));
+  for (const InputScaler& input : input_scalers_) CAIRN_RETURN_IF_ERROR(input.scaler->SetScale(scale));
+  return absl::OkStatus();
+}
+
+absl::Status Plan::Unscale(Gradients gradients) {
+  for (InputScaler& input : input_scalers_) {
+    CAIRN_RETURN_IF_ERROR(input.scaler->Unscale(gradients_->of(input.input), &input.finite));
+  }
+  return scaler_->Unscale(gradients.empty() ? nullptr : gradients[0], &finite_);
 }
 
 absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs, bool training,
@@ -134,12 +154,15 @@ absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gr
           final_at_once ? std::optional<absl::FunctionRef<absl::Status()>>(complete) : std::nullopt));
     }
     CAIRN_RETURN_IF_ERROR(gradients_->AddUp(index, gradients));
-    if (scaler_ == nullptr && !completed) CAIRN_RETURN_IF_ERROR(complete());
+    if (scaler_ != nullptr) continue;
+    if (!completed) CAIRN_RETURN_IF_ERROR(complete());
+    CAIRN_RETURN_IF_ERROR(CompleteInputs(index, on_gradient));
   }
   if (scaler_ == nullptr) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(scaler_->Unscale(gradients.empty() ? nullptr : gradients[0], &finite_));
+  CAIRN_RETURN_IF_ERROR(Unscale(gradients));
   for (size_t index = graph_.steps.size(); index-- > 0;) {
     CAIRN_RETURN_IF_ERROR(Complete(index, values, gradients, on_gradient));
+    CAIRN_RETURN_IF_ERROR(CompleteInputs(index, on_gradient));
   }
   return absl::OkStatus();
 }
@@ -162,6 +185,13 @@ absl::Status Plan::Complete(size_t step, Values values, Gradients gradients, OnG
     const auto index = static_cast<size_t>(variable);
     CAIRN_RETURN_IF_ERROR(Regularize(variable, values[index], gradients[index]));
     CAIRN_RETURN_IF_ERROR(on_gradient(variable));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::CompleteInputs(size_t step, OnGradient on_gradient) {
+  for (const int input : gradients_->written(step).completes_inputs) {
+    CAIRN_RETURN_IF_ERROR(on_gradient(spec_.stage.inputs[static_cast<size_t>(input)]));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 // created once and run many times; a run allocates nothing. Owned by a Replica, used by its thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -55,9 +56,13 @@ class Plan {
   // stage lacks. In float16, gradients are contiguous in the model's flat order.
   using Values = absl::Span<const float* const>;
   using Gradients = GradientBuffers::Gradients;
-  // Called once per variable, in the calling thread, when the work that writes its gradient has been enqueued
-  // on the device.
-  using OnGradient = absl::FunctionRef<absl::Status(int variable)>;
+  // Called once per variable, and with Node::OfModelInput(i) once for each input i of the model that needs a gradient:
+  // in the calling thread, when the work that writes the gradient has been enqueued on the device.
+  using OnGradient = absl::FunctionRef<absl::Status(int gradient)>;
+
+  // Sets where Loss() and Backward() write the gradient of an input of the stage that is an input of the model and
+  // needs a gradient: [batch, shape], row-major float32 in device memory. Must be called before the first Loss().
+  void SetInputGradient(size_t input, float* to) { gradients_->SetInput(input, to); }
 
   // ForwardBackward() runs all passes of a training step, Evaluate() the forward pass, the penalties and the
   // loss. The plan's stage must contain the model's end. `batch.inputs` must stay valid until the next run.
@@ -92,8 +97,11 @@ class Plan {
   // For devices that compute in float16: the scale of gradients during the backward pass, and whether all
   // gradients of a ForwardBackward() are finite (valid after the next Synchronize()).
   bool scales_loss() const { return scaler_ != nullptr; }
-  absl::Status SetLossScale(float scale) { return scaler_->SetScale(scale); }
-  bool gradients_finite() const { return finite_; }
+  absl::Status SetLossScale(float scale);
+  bool gradients_finite() const {
+    return finite_ && std::all_of(input_scalers_.begin(), input_scalers_.end(),
+                                  [](const InputScaler& input) { return input.finite; });
+  }
   // "layer 'dense'": the first step whose output is not finite after the last Forward(); empty if all outputs
   // are finite. Copies outputs in device memory to the host.
   absl::StatusOr<std::string> FirstNonFiniteStep();
@@ -103,6 +111,13 @@ class Plan {
   double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }
 
  private:
+  // Divides the gradient of an input of the stage by the loss scale.
+  struct InputScaler {
+    int input = 0;
+    std::unique_ptr<kernels::LossScaler> scaler;
+    bool finite = true;  // whether the last gradient was finite
+  };
+
   Plan(const Model& model, kernels::Device& device, Spec spec)
       : model_(model), device_(device), spec_(std::move(spec)) {}
   absl::Status AddRegularizers();
@@ -110,8 +125,10 @@ class Plan {
   // Runs the backward pass of the op of a step that is no view. `on_gradients`: see LayerOp::BackwardArgs.
   absl::Status RunBackward(const StepGraph::Step& step, const GradientBuffers::Written& written,
                            std::optional<absl::FunctionRef<absl::Status()>> on_gradients);
+  absl::Status Unscale(Gradients gradients);
   // Finishes the variables whose gradients are complete after this step.
   absl::Status Complete(size_t step, Values values, Gradients gradients, OnGradient on_gradient);
+  absl::Status CompleteInputs(size_t step, OnGradient on_gradient);
   // `gradient` may be null: only the penalty is computed.
   absl::Status Regularize(int variable, const float* value, float* gradient);
   const StepGraph::Value& value_of_output(size_t output) const {
@@ -126,6 +143,7 @@ class Plan {
   std::unique_ptr<kernels::Loss> loss_;          // null except in the last stage
   std::unique_ptr<kernels::LossScaler> scaler_;  // null unless the device computes in float16
   bool finite_ = true;
+  std::vector<InputScaler> input_scalers_;  // empty unless the device computes in float16
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
   kernels::LossSums sums_;
   std::vector<double> penalties_;  // [variable]

@@ -18,6 +18,13 @@
 namespace cairn::nn {
 namespace {
 
+// The gradient with respect to an input, and the host memory to which a device with its own memory copies it.
+struct InputGradient {
+  DeviceCopy computed;
+  AlignedBuffer staging{};
+  std::unique_ptr<kernels::PinnedMemory> pinned_staging{};
+};
+
 // The plan and the buffers for one batch size.
 struct Prepared {
   int64_t examples = 0;
@@ -26,6 +33,7 @@ struct Prepared {
   std::vector<DeviceCopy> inputs;
   std::vector<const float*> input_pointers;
   DeviceCopy targets, weights;
+  std::vector<std::optional<InputGradient>> input_gradients{};  // [model input] if it needs a gradient
   // Where the host reads the outputs; empty if the host can read device memory.
   AlignedBuffer outputs{};
   std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
@@ -58,9 +66,9 @@ class DeviceReplica final : public Replica {
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
-                                              absl::FunctionRef<void(int variable)> on_gradient) override {
+                                              absl::FunctionRef<void(int gradient)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
-    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+    CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
     last_ = prepared;
@@ -68,20 +76,24 @@ class DeviceReplica final : public Replica {
     // contains no smaller ranges (see Record()).
     const DeviceWork step({}, TraceLane::kStep, "step", device_);
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
+    SetInputGradients(*prepared, batch);
     if (device_.host_memory_is_device_memory()) {
       const bool ahead = std::exchange(ahead_, std::nullopt) == Forwarded::Of(parameters, batch);
       if (!ahead) CAIRN_RETURN_IF_ERROR(Forward(*prepared, uploaded, batch, [](int) { return true; }));
       CAIRN_RETURN_IF_ERROR(prepared->plan->Loss(uploaded.batch, /*gradient=*/true));
       CAIRN_RETURN_IF_ERROR(
-          prepared->plan->Backward(uploaded.values, GradientsFrom(gradients.data()), [&](int variable) {
-            on_gradient(variable);
+          prepared->plan->Backward(uploaded.values, GradientsFrom(gradients.data()), [&](int gradient) {
+            on_gradient(gradient);
             return absl::OkStatus();
           }));
     } else {
       CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
       CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
                                                           : RunAway(*prepared, uploaded, gradients));
-      CAIRN_RETURN_IF_ERROR(prepared->download->Announce(on_gradient));
+      CAIRN_RETURN_IF_ERROR(prepared->download->Announce([&](int gradient) {
+        if (gradient < 0) TakeInputGradient(*prepared, Node::OfModelInput(gradient), batch);
+        on_gradient(gradient);
+      }));
     }
     return Result(*prepared);
   }
@@ -164,6 +176,22 @@ class DeviceReplica final : public Replica {
     return prepared.plan->Forward(uploaded.values, uploaded.batch.inputs, /*training=*/true, await);
   }
 
+  // Sets where the plan writes the gradients with respect to inputs.
+  static void SetInputGradients(Prepared& prepared, const BatchView& batch) {
+    for (size_t i = 0; i < prepared.input_gradients.size(); ++i) {
+      const std::optional<InputGradient>& gradient = prepared.input_gradients[i];
+      if (!gradient.has_value()) continue;
+      prepared.plan->SetInputGradient(i, gradient->computed.Target(batch.input_gradients[i].data()));
+    }
+  }
+
+  // Copies a gradient that has arrived in host memory to the caller's memory.
+  static void TakeInputGradient(const Prepared& prepared, int input, const BatchView& batch) {
+    const auto index = static_cast<size_t>(input);
+    const absl::Span<float> to = batch.input_gradients[index];
+    std::copy_n(prepared.input_gradients[index]->staging.data(), to.size(), to.data());
+  }
+
   // A step on a device with its own memory, including the copies of gradients and outputs to the host.
   absl::Status RunAway(Prepared& prepared, const Uploaded& uploaded, absl::Span<float> gradients) {
     float* const device_gradients =
@@ -178,7 +206,7 @@ class DeviceReplica final : public Replica {
       prepared.download->Begin();
       CAIRN_RETURN_IF_ERROR(
           prepared.plan->ForwardBackward(uploaded.values, uploaded.batch, GradientsFrom(device_gradients),
-                                         [&](int variable) { return prepared.download->Add(variable); }));
+                                         [&](int gradient) { return Download(prepared, gradient); }));
       CAIRN_RETURN_IF_ERROR(prepared.download->End());
       return DownloadOutputs(prepared);
     };
@@ -189,6 +217,16 @@ class DeviceReplica final : public Replica {
       prepared.recorded_weights = weighted;
     }
     return prepared.recording == nullptr ? work() : prepared.recording->Run();
+  }
+
+  // Copies the gradient of a variable or an input to the host while the device computes.
+  static absl::Status Download(Prepared& prepared, int gradient) {
+    if (gradient >= 0) return prepared.download->Add(gradient);
+    const auto input = static_cast<size_t>(Node::OfModelInput(gradient));
+    InputGradient& computed = *prepared.input_gradients[input];
+    return prepared.download->AddInput(
+        gradient, computed.computed.Target(nullptr),
+        computed.staging.span().first(static_cast<size_t>(prepared.plan->input_floats(input))));
   }
 
   // A step in float16. If gradients overflow, the step is repeated with a smaller scale, so that no worker
@@ -260,17 +298,26 @@ class DeviceReplica final : public Replica {
     auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
                                                         std::vector<const float*>(model_.inputs().size()),
                                                         std::move(device_targets), std::move(weights)});
-    if (!device_.host_memory_is_device_memory()) {
-      constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
-      prepared->outputs =
-          AlignedBuffer(std::max(kPageFloats, examples * model_.output_shape().num_elements()));
-      CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
-                             device_.Pin(prepared->outputs.data(), BytesOf(prepared->outputs)));
+    for (const ModelInput& input : model_.inputs()) {
+      std::optional<InputGradient>& gradient = prepared->input_gradients.emplace_back();
+      if (!input.needs_gradient) continue;
+      const int64_t floats = InputFloats(input, examples);
+      CAIRN_ASSIGN_OR_RETURN(auto computed, DeviceCopy::Create(device_, floats, "gradients of inputs"));
+      gradient.emplace(InputGradient{.computed = std::move(computed)});
+      CAIRN_ASSIGN_OR_RETURN(gradient->pinned_staging, MakeStaging(floats, gradient->staging));
     }
+    CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
+                           MakeStaging(examples * model_.output_shape().num_elements(), prepared->outputs));
     return prepared;
   }
 
-  static int64_t BytesOf(const AlignedBuffer& buffer) { return buffer.size() * int64_t{sizeof(float)}; }
+  // Makes host memory to which a device with its own memory copies results. Returns null if the device has none.
+  absl::StatusOr<std::unique_ptr<kernels::PinnedMemory>> MakeStaging(int64_t floats, AlignedBuffer& staging) {
+    if (device_.host_memory_is_device_memory()) return nullptr;
+    constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
+    staging = AlignedBuffer(std::max(kPageFloats, floats));
+    return device_.Pin(staging.data(), staging.size() * int64_t{sizeof(float)});
+  }
 
   absl::StatusOr<Uploaded> Upload(Prepared& prepared, absl::Span<const float> parameters,
                                   const BatchView& batch) {
@@ -316,16 +363,15 @@ class DeviceReplica final : public Replica {
 
   // A worker without examples still takes part in the round.
   absl::StatusOr<BatchResult> NoExamples(absl::Span<float> gradients,
-                                         absl::FunctionRef<void(int variable)> on_gradient) {
+                                         absl::FunctionRef<void(int gradient)> on_gradient) {
     if (StayOnDevice(gradients)) {
       const std::vector<float> zeros(gradients.size());
       CAIRN_RETURN_IF_ERROR(device_.CopyToDevice(zeros.data(), gradients.data(),
                                                  model_.num_parameters() * int64_t{sizeof(float)}));
       CAIRN_RETURN_IF_ERROR(device_.Synchronize());
-    } else {
-      std::fill(gradients.begin(), gradients.end(), 0.0f);
+      gradients = {};
     }
-    for (int variable = static_cast<int>(model_.variables().size()); variable-- > 0;) on_gradient(variable);
+    GiveNoGradients(model_, gradients, on_gradient);
     return BatchResult{};
   }
 

@@ -38,12 +38,13 @@ class Replica {
   // Computes the gradient of the mean loss over the batch, each example's loss multiplied by its weight.
   // `parameters` and `gradients` are host memory (but see GradientMemory) in the model's flat order
   // [num_parameters()]. `on_gradient(i)` is called once per variable, as soon as the variable's part of
-  // `gradients` is final, last layer first. A CPU calls it from the calling thread, other devices may call it
-  // from another thread, but always before this returns. Afterwards `parameters` is no longer read, and
-  // `gradients` no longer written.
+  // `gradients` is final, last layer first. It is also called once with Node::OfModelInput(i) for each input i that
+  // needs a gradient, as soon as `batch.input_gradients[i]` is final. A CPU calls it from the calling thread, other
+  // devices may call it from another thread, but always before this returns. Afterwards `parameters` is no longer
+  // read, and `gradients` no longer written. After an error, gradients for which it was not called are undefined.
   virtual absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters,
                                                       const BatchView& batch, absl::Span<float> gradients,
-                                                      absl::FunctionRef<void(int variable)> on_gradient) = 0;
+                                                      absl::FunctionRef<void(int gradient)> on_gradient) = 0;
 
   // The device's own memory for gradients, [num_parameters()]; empty if the device computes in host memory.
   // If this memory is passed to ForwardBackward(), gradients stay on the device, and each is final when

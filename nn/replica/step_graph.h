@@ -25,8 +25,9 @@ struct StepGraph {
     kernels::TensorDesc desc;
     std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
     const float* data = nullptr;                      // for an input, set at each run
-    bool needs_gradient = false;                      // true if it depends on a variable
-    bool ragged = false;                              // a ragged input of the model
+    // True if it depends on a variable, or on an input of the model that needs a gradient.
+    bool needs_gradient = false;
+    bool ragged = false;  // a ragged input of the model
   };
   // A layer, or a reorder between two layers.
   struct Step {

@@ -79,7 +79,7 @@ absl::StatusOr<nn::BatchResult> StageLeader::ForwardBackward(
     absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
     absl::FunctionRef<void(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
-  CAIRN_RETURN_IF_ERROR(CheckGradients(model_, gradients));
+  CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
   if (batch.examples == 0) {
     GiveNoGradients(model_, gradients, on_gradient);
     return nn::BatchResult();
