@@ -27,7 +27,8 @@ struct ModelInput {
   // An example has any number of int64 values, at least one. An Embedding looks them up, and a GlobalAveragePooling1D
   // takes the mean over them. `shape` is [1].
   bool ragged = false;
-  // Replica::ForwardBackward() computes the gradient of the loss with respect to this float32 input.
+  // Replica::ForwardBackward() computes the gradient of the loss with respect to this float32 input. Set for the
+  // inputs that ReplaceEmbeddings() makes.
   bool needs_gradient = false;
 };
 
@@ -86,6 +87,7 @@ class Model {
 
  private:
   friend class ModelBuilder;
+  friend class EmbeddingReplacer;
   Model() = default;
   std::string name_;
   bool functional_ = false;

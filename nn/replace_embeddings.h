@@ -1,0 +1,56 @@
+// Embedding tables outside the model: each Embedding layer becomes an input that takes the rows which the layer would
+// look up. This is how tables are trained that servers store by rows.
+//
+//   the caller looks up rows of the table by the ids ─► Replica::ForwardBackward() on the model without the tables
+//   ─► the gradients with respect to the new inputs, which the caller adds up by id
+//
+// The functions are pure and may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "nn/layer/initializer.h"
+#include "nn/model.h"
+
+namespace cairn::nn {
+
+// A call of an Embedding layer that an input replaces.
+struct TableLookup {
+  std::string
+      layer;      // the Embedding: its table. Two lookups have the same layer if the layer was called twice
+  int ids = 0;    // the input of the original model that contains the ids
+  int input = 0;  // the input of the new model that takes the rows of the table
+  // The table is [rows, width]. Ids outside [0, rows) are errors.
+  int64_t rows = 0, width = 0;
+  InitializerSpec initializer;
+  // The number of ids in each example. The new input takes as many rows, in the order of the ids. 0 if the ids are
+  // ragged: then it takes the mean of an example's rows.
+  int64_t ids_per_example = 0;
+
+  bool ragged_mean() const { return ids_per_example == 0; }
+};
+
+struct ModelWithoutTables {
+  // The inputs are those of the original model that are still read, or were never read, and then one for each lookup,
+  // named after the layer: "words", and "words:1" for the second call. These need a gradient (see ModelInput).
+  // canonical_json() is that of the original model.
+  Model model;
+  std::vector<int> kept_inputs;  // [input of `model` before those of lookups] its index in the original model
+  std::vector<TableLookup> lookups;  // in the order of the nodes, which is that of the inputs
+};
+
+// The names of the Embedding layers, in the order of their first calls.
+std::vector<std::string> EmbeddingLayers(const Model& model);
+
+// Replaces every call of the Embeddings named in `layers`. Where an Embedding reads a ragged input, the
+// GlobalAveragePooling1D behind it is replaced too. Variables of other layers keep their names, order and initial
+// values. INVALID_ARGUMENT, naming the layer, if it is absent or no Embedding, if its ids are not an input of the
+// model, its table has a regularizer or is not trainable, or it makes the output of the model.
+absl::StatusOr<ModelWithoutTables> ReplaceEmbeddings(const Model& model,
+                                                     absl::Span<const std::string> layers);
+
+}  // namespace cairn::nn
