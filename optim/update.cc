@@ -229,8 +229,9 @@ int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
   return ApplyMeansIn(update, {.begin = begin, .end = end});
 }
 
-void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t count, float* mean, Isa isa) {
-  ForEachRun(gradients, {.begin = 0, .end = count}, [&](const Window& run) {
+void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t begin, int64_t end, float* mean,
+               Isa isa) {
+  ForEachRun(gradients, {.begin = begin, .end = end}, [&](const Window& run) {
     WriteMean(Cut(gradients, run), run.end - run.begin, mean + run.begin, isa);
     return kAllFinite;
   });

@@ -96,8 +96,9 @@ int64_t UpdateSlices(const Update& update);
 // UpdateSlices(). Any number of threads, on disjoint elements.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
 
-// WriteMean() of gradients in any number of memory blocks.
-void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t count, float* mean,
+// Writes elements [begin, end) of the mean of gradients in any number of memory blocks, as WriteMean() of
+// whole gradients. `mean`: element 0. Any number of threads, on disjoint elements.
+void WriteMean(absl::Span<const ContributedGradient> gradients, int64_t begin, int64_t end, float* mean,
                Isa isa = WidestIsa());
 
 }  // namespace cairn::optim

@@ -8,6 +8,7 @@
 #include "common/memory/out_of_memory.h"
 #include "common/net/grpc/call_limit.h"
 #include "common/net/wire/final_version.h"
+#include "common/net/wire/update_chunk.h"
 #include "optim/store/optimizer_of.h"
 #include "ps/job/job_check.h"
 #include "ps/log/work_proto.h"
@@ -241,7 +242,8 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   shard_->SendEffectsTo(shard_feed_.get());
   members_.ReplicateTo(replicator_.get());
   if (sequencer_ == nullptr) return;
-  sequencer_feed_ = std::make_unique<SequencerFeed>(*sequencer_, *replicator_);
+  sequencer_feed_ = std::make_unique<SequencerFeed>(
+      *sequencer_, *replicator_, /*with_entry=*/shard_->store().size() <= net::kUpdateChunk);
   sequencer_->ReplicateTo(sequencer_feed_.get(), /*own_server=*/0);
 }
 

@@ -51,6 +51,7 @@ absl::Status Sequencer::Step(SequencerInput input, Progress* after) {
     });
   }
   FlushAll(sinks);
+  if (inputs != nullptr) inputs->Flush();
   return absl::OkStatus();
 }
 

@@ -83,6 +83,9 @@ class InputSink {
   // Calls `then` when the backup has all inputs so far; at once if nothing needs to wait for it. `lost` is not
   // OK if it will never be known whether the backup has them.
   virtual void WhenReceived(Callback then) = 0;
+  // The entries that follow from the inputs have been given to this server's shard. Inputs that wait to be sent
+  // together with such an entry are sent now.
+  virtual void Flush() = 0;
 };
 
 class Sequencer {

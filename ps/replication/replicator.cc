@@ -39,15 +39,6 @@ bool MayWait(const ReplicationItem& item) {
   return item.body.input().has_staged() || item.body.input().has_executed();
 }
 
-int64_t BytesOf(const ReplicationItem& item) {
-  int64_t floats = 0;
-  for (const auto& buffer : item.floats) floats += buffer->size();
-  for (const auto& table : item.tables) {
-    for (const auto& buffer : table) floats += buffer->size();
-  }
-  return floats * static_cast<int64_t>(sizeof(float));
-}
-
 }  // namespace
 
 Replicator::Replicator(Options options)
@@ -100,7 +91,7 @@ void Replicator::Quit() {
 
 bool Replicator::wants(Component component) const {
   MutexLock lock(mutex_);
-  return stream_ != nullptr && sent_state_[static_cast<size_t>(component)];
+  return Wants(component);
 }
 
 void Replicator::SendState(Component component, ReplicationItem item) {
@@ -113,19 +104,29 @@ void Replicator::SendState(Component component, ReplicationItem item) {
 
 void Replicator::Send(Component component, ReplicationItem item) {
   MutexLock lock(mutex_);
-  if (stream_ == nullptr || !sent_state_[static_cast<size_t>(component)]) return;
+  if (!Wants(component)) return;
   const bool urgent = !MayWait(item) || state_ != State::kInSync;
   Hold(std::move(item));
   if (urgent || held_.size() >= kMaxHeld) SendHeld();
 }
 
+void Replicator::SendMean(Component component, MeanRun run) {
+  MutexLock lock(mutex_);
+  if (!Wants(component)) return;
+  sent_mean_.Add(run);
+  std::vector<NumberedItem> items(1);
+  items[0].run = std::move(run);
+  stream_->Send(std::move(items));
+}
+
 uint64_t Replicator::Hold(ReplicationItem item) {
   ++last_;
-  if (const int64_t bytes = BytesOf(item); bytes > 0) {
+  if (const int64_t bytes = item.bytes(); bytes > 0) {
     behind_.emplace_back(last_, bytes);
     behind_bytes_ += bytes;
   }
-  held_.push_back({last_, std::move(item)});
+  sent_mean_.LeaveOut(item);
+  held_.push_back({.number = last_, .item = std::move(item)});
   return last_;
 }
 
@@ -151,7 +152,12 @@ bool Replicator::AnswersWait() const {
   }
 }
 
-void Replicator::WhenReplicated(Callback then) {
+void Replicator::Flush() {
+  MutexLock lock(mutex_);
+  if (!waiting_.empty() && stream_ != nullptr) SendHeld();
+}
+
+void Replicator::WhenReplicated(Callback then, bool send) {
   absl::Status lost;
   {
     MutexLock lock(mutex_);
@@ -159,7 +165,7 @@ void Replicator::WhenReplicated(Callback then) {
       lost = absl::UnavailableError(absl::StrCat("this server does not serve ", options_.shard, " any more"));
     } else if (AnswersWait() && (replicated_ < last_ || state_ == State::kUnsure)) {
       waiting_.emplace_back(last_, std::move(then));
-      SendHeld();
+      if (send) SendHeld();
       return;
     }
   }
@@ -242,6 +248,7 @@ bool Replicator::Open() {
     if (!started_ || Over() || Now() < next_open_) return false;
     closed_.reset();
     sent_state_ = {};
+    sent_mean_ = {};
     opened_ = last_answer_ = Now();
   }
   open_ = options_.dial(*this);

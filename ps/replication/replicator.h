@@ -40,9 +40,9 @@
 #include "cairn/v1/replicate.pb.h"
 #include "common/core/clock.h"
 #include "common/core/mutex.h"
-#include "common/memory/aligned_buffer.h"
 #include "common/net/grpc/backoff.h"
 #include "common/system/thread.h"
+#include "ps/replication/replication_item.h"
 
 namespace cairn::ps {
 
@@ -52,21 +52,6 @@ inline constexpr auto kRight = std::chrono::seconds(10);
 inline constexpr auto kAloneAfter = std::chrono::seconds(12);
 // A backup that has not heard from its primary for this long may be promoted.
 inline constexpr auto kSilent = std::chrono::seconds(3);
-
-// One event for the backup. The buffers of `floats`, and of each table, are concatenated.
-struct ReplicationItem {
-  v1::ReplicationBody body;
-  std::vector<std::shared_ptr<const AlignedBuffer>> floats{};
-  bool state = false;  // `floats` is a complete state
-  // [table - 1]: of the tables beside the variables.
-  std::vector<std::vector<std::shared_ptr<const AlignedBuffer>>> tables{};
-};
-
-// Numbers ascend, over all streams of a replicator.
-struct NumberedItem {
-  uint64_t number = 0;
-  ReplicationItem item;
-};
 
 // Called by a stream's threads, one call at a time; must not block.
 class ReplicationStreamHandler {
@@ -130,8 +115,13 @@ class Replicator final : private ReplicationStreamHandler {
   // While the backup is in sync, reports of staged pushes and executed entries are held back until something
   // must be sent: an answer that waits for them, any other item, or the echo of a heartbeat.
   void Send(Component component, ReplicationItem item) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait.
-  void WhenReplicated(Callback then) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends a run of a mean, unless `component` has not sent its state.
+  void SendMean(Component component, MeanRun run) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls `then` when the backup has received everything sent before; at once if no answer needs to wait. Unless
+  // `send` is set, items that are held back remain so until the next call of Flush(), which must follow.
+  void WhenReplicated(Callback then, bool send = true) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends the items that answers wait for.
+  void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether the backup has been in sync at least once.
   bool was_in_sync() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -163,6 +153,9 @@ class Replicator final : private ReplicationStreamHandler {
   uint64_t Hold(ReplicationItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t SendNow(ReplicationItem item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Wants(Component component) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stream_ != nullptr && sent_state_[static_cast<size_t>(component)];
+  }
   // Whether the backup's right to be promoted has expired, and the backup has had time to report a promotion.
   bool MayGoOnAlone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For a backup whose process has ended: whether it may have been promoted before, because it had not heard
@@ -207,6 +200,7 @@ class Replicator final : private ReplicationStreamHandler {
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);   // set when the stream has ended
   std::array<bool, kComponents> sent_state_ ABSL_GUARDED_BY(mutex_){};
   std::vector<NumberedItem> held_ ABSL_GUARDED_BY(mutex_);  // to be sent together with the next items
+  SentMean sent_mean_ ABSL_GUARDED_BY(mutex_);              // on the current stream
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;               // number of the last item, over all streams
   uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;         // number of the last item that the backup has
   // (item number, bytes) of the items with floats that the backup has not received yet.

@@ -22,4 +22,8 @@ void SequencerFeed::Append(const SequencerInput& input) {
   replicator_.Send(kSequencer, std::move(item));
 }
 
+void SequencerFeed::WhenReceived(Callback then) {
+  replicator_.WhenReplicated(std::move(then), /*send=*/!with_entry_);
+}
+
 }  // namespace cairn::ps

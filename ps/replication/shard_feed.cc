@@ -34,8 +34,14 @@ void ShardFeed::OnEntry(const LogEntry& entry, const UpdateMean* mean) {
       sent.push_back(table);
     }
     replicated.set_examples(examples);
+    item.mean_in_runs = mean->sent;
   }
   replicator_.Send(kShard, std::move(item));
+}
+
+void ShardFeed::OnMean(int64_t version, const std::shared_ptr<const AlignedBuffer>& mean, int64_t begin,
+                       int64_t end) {
+  replicator_.SendMean(kShard, {.version = version, .mean = mean, .begin = begin, .end = end});
 }
 
 void ShardFeed::OnWrite(const optim::Values& values) {

@@ -2,6 +2,8 @@
 // of its log, and lets answers wait until the backup has what they reveal. The backup's side is shard_backup.h.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "ps/replication/replicator.h"
@@ -19,6 +21,8 @@ class ShardFeed final : public EffectSink {
 
   bool WantsEntries() const override { return replicator_.wants(Replicator::Component::kShard); }
   void OnEntry(const LogEntry& entry, const UpdateMean* mean) override;
+  void OnMean(int64_t version, const std::shared_ptr<const AlignedBuffer>& mean, int64_t begin,
+              int64_t end) override;
   void OnWrite(const optim::Values& values) override;
   void WhenReceived(Callback then) override { replicator_.WhenReplicated(std::move(then)); }
 

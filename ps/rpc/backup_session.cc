@@ -23,16 +23,22 @@ v1::Chunk ChunkOf(const v1::ReplicationFloats& floats) {
   return chunk;
 }
 
-// Makes frames of items: as many small items in one frame as fit, and an item's last values with the item.
+// Makes frames of items: as many small items in one frame as fit, and an item's last values with the item and
+// the small items before it.
 class Frames {
  public:
   explicit Frames(SendFrame send) : send_(send) {}
 
   void Add(const NumberedItem& numbered) {
+    if (numbered.run.has_value()) {
+      End();
+      AddRun(*numbered.run);
+      End();
+      return;
+    }
     const std::string text = numbered.item.body.SerializeAsString();
-    // Values and text belong to the first item of a frame.
-    const bool first =
-        !numbered.item.floats.empty() || !numbered.item.tables.empty() || text.size() > kTextOfFrame;
+    // Text belongs to the first item of a frame.
+    const bool first = text.size() > kTextOfFrame;
     if (first || text_bytes_ + text.size() > kTextOfFrame || header_.items_size() >= kItemsOfFrame) End();
     const int64_t floats = AddFloats(numbered.item);
     absl::string_view rest = text;
@@ -58,6 +64,19 @@ class Frames {
   }
 
  private:
+  void AddRun(const MeanRun& of) {
+    v1::ReplicationFloats run;
+    run.set_version(of.version);
+    for (int64_t begin = of.begin; begin < of.end; begin += net::kMaxPayloadFloats) {
+      End();
+      run.set_offset(begin);
+      *header_.mutable_floats() = run;
+      payload_ = of.mean->span().subspan(
+          static_cast<size_t>(begin),
+          static_cast<size_t>(std::min<int64_t>(of.end - begin, net::kMaxPayloadFloats)));
+      owner_ = of.mean;
+    }
+  }
   // Returns the number of values. Their last frame has not been sent yet.
   int64_t AddFloats(const ReplicationItem& item) {
     v1::ReplicationFloats run;
@@ -78,7 +97,7 @@ class Frames {
     int64_t offset = 0;
     for (const auto& buffer : buffers) {
       for (int64_t begin = 0; begin < buffer->size(); begin += net::kMaxPayloadFloats) {
-        End();
+        if (header_.has_floats()) End();
         run.set_offset(offset + begin);
         *header_.mutable_floats() = run;
         payload_ = buffer->span().subspan(static_cast<size_t>(begin), net::kMaxPayloadFloats);
@@ -133,8 +152,8 @@ absl::Status BackupSession::TakeText(const std::string& text) {
 absl::Status BackupSession::TakeFloats(const v1::ReplicationFloats& floats, net::Payload payload) {
   if (job_ == nullptr)
     return absl::InvalidArgumentError("replication: values arrived before the job's description (origin)");
-  absl::Status added = floats.table() == 0 ? FloatsOf(floats.state()).Add(ChunkOf(floats), payload)
-                                           : AddToTable(floats, payload);
+  absl::Status added =
+      floats.table() == 0 ? FloatsOf(floats).Add(ChunkOf(floats), payload) : AddToTable(floats, payload);
   sender_is_gone_ = absl::IsUnavailable(added);
   return added;
 }
@@ -152,12 +171,28 @@ absl::Status BackupSession::AddToTable(const v1::ReplicationFloats& floats, net:
   return table->Add(ChunkOf(floats), payload);
 }
 
-Accumulator& BackupSession::FloatsOf(bool state) {
+Accumulator& BackupSession::FloatsOf(const v1::ReplicationFloats& floats) {
+  optim::VariableStore& store = job_->shard().store();
+  if (floats.version() != 0) {
+    if (sent_mean_.version != floats.version() || sent_mean_.runs == nullptr) {
+      sent_mean_ = {.version = floats.version(), .runs = std::make_unique<Accumulator>(store.pool())};
+    }
+    return *sent_mean_.runs;
+  }
   if (floats_ == nullptr) {
-    optim::VariableStore& store = job_->shard().store();
-    floats_ = std::make_unique<Accumulator>(state ? store.state_pool() : store.pool());
+    floats_ = std::make_unique<Accumulator>(floats.state() ? store.state_pool() : store.pool());
   }
   return *floats_;
+}
+
+absl::StatusOr<std::shared_ptr<const AlignedBuffer>> BackupSession::TakeSentMean(
+    const v1::ReplicatedEntry& entry) {
+  const int64_t version = entry.decision().apply().version();
+  if (sent_mean_.runs == nullptr || sent_mean_.version != version || !sent_mean_.runs->complete()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("replication: the update to version ", version, " came without the runs of its mean"));
+  }
+  return std::exchange(sent_mean_, {}).runs->Take().buffer();
 }
 
 absl::Span<char> BackupSession::DestinationFor(const v1::ReplicationHeader& header, size_t bytes) {
@@ -165,7 +200,7 @@ absl::Span<char> BackupSession::DestinationFor(const v1::ReplicationHeader& head
       bytes % sizeof(float) != 0)
     return {};
   const absl::Span<float> place =
-      FloatsOf(header.floats().state())
+      FloatsOf(header.floats())
           .DestinationFor(ChunkOf(header.floats()), static_cast<int64_t>(bytes / sizeof(float)));
   return {reinterpret_cast<char*>(place.data()), place.size() * sizeof(float)};
 }
@@ -173,8 +208,12 @@ absl::Span<char> BackupSession::DestinationFor(const v1::ReplicationHeader& head
 absl::Status BackupSession::OnItem(const v1::ReplicationItem& item, bool acknowledged) {
   v1::ReplicationBody body;
   const std::string text = absl::StrCat(std::exchange(text_, std::string()), item.text());
-  const std::unique_ptr<Accumulator> floats = std::move(floats_);
-  const std::vector<std::unique_ptr<ReceivedState>> tables = std::exchange(tables_, {});
+  std::unique_ptr<Accumulator> floats;
+  std::vector<std::unique_ptr<ReceivedState>> tables;
+  if (item.floats() != 0) {
+    floats = std::move(floats_);
+    tables = std::exchange(tables_, {});
+  }
   int64_t received = floats == nullptr ? 0 : floats->received();
   bool complete = floats == nullptr || floats->complete();
   for (const auto& table : tables) {
@@ -192,6 +231,11 @@ absl::Status BackupSession::OnItem(const v1::ReplicationItem& item, bool acknowl
       return absl::InvalidArgumentError("replication: the first message must describe the job (origin)");
     ReplicatedFloats values;
     if (floats != nullptr) values.variables = floats->Take().buffer();
+    if (body.entry().sent()) {
+      CAIRN_ASSIGN_OR_RETURN(values.variables, TakeSentMean(body.entry()));
+    } else if (body.entry().decision().has_apply()) {
+      sent_mean_ = {};  // the update was made in another way
+    }
     for (const auto& table : tables) values.tables.push_back(table == nullptr ? nullptr : table->Take());
     return hosted_.OnReplicated(sink_.get(), acknowledged ? item.number() : 0, body, values);
   }

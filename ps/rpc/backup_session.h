@@ -12,8 +12,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/replicate.pb.h"
+#include "common/memory/aligned_buffer.h"
 #include "common/net/wire/frame.h"
 #include "ps/job/hosted_job.h"
 #include "ps/table/accumulator.h"
@@ -45,7 +47,10 @@ class BackupSession {
   absl::Status AddToTable(const v1::ReplicationFloats& floats, net::Payload payload);
   // `acknowledged`: the item is the last of its frame.
   absl::Status OnItem(const v1::ReplicationItem& item, bool acknowledged);
-  Accumulator& FloatsOf(bool state);
+  // The values that these belong to; `floats` is not of another table.
+  Accumulator& FloatsOf(const v1::ReplicationFloats& floats);
+  // The mean of the entry, which has come in runs.
+  absl::StatusOr<std::shared_ptr<const AlignedBuffer>> TakeSentMean(const v1::ReplicatedEntry& entry);
 
   HostedJob& hosted_;
   const std::shared_ptr<ReplicationSink> sink_;
@@ -54,7 +59,13 @@ class BackupSession {
   std::string text_;
   std::unique_ptr<Accumulator> floats_;
   std::vector<std::unique_ptr<ReceivedState>> tables_;  // [table - 1]; null: nothing has come
-  bool sender_is_gone_ = false;                         // a payload could not be read
+  // The mean of an update whose entry may follow.
+  struct SentMean {
+    int64_t version = 0;
+    std::unique_ptr<Accumulator> runs{};  // null: nothing has come
+  };
+  SentMean sent_mean_;
+  bool sender_is_gone_ = false;  // a payload could not be read
 };
 
 // Receives a frame: its header, and its payload, one run of at most net::kMaxPayloadFloats in the memory of

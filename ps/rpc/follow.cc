@@ -23,6 +23,9 @@ namespace {
 constexpr auto kLogEvery = std::chrono::seconds(10);
 // A stream that lasted at least this long resets the backoff.
 constexpr auto kWorked = std::chrono::seconds(5);
+// A follower reports executed entries at this interval. ps/0 only forgets them then, and a message for each
+// would cost as much as a push.
+constexpr int64_t kReportEvery = 64;
 
 // The side of ps/0: one follower's stream. The sequencer appends the log to it.
 class FollowerStream final : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::LeaderMessage>,
@@ -210,9 +213,12 @@ class LeaderLink final : public SequencerPort {
     Send(std::move(message));
   }
   void ReportExecuted(int64_t index) override {
+    MutexLock lock(mutex_);
+    if (stream_ == nullptr || index - reported_ < kReportEvery) return;
+    reported_ = index;
     v1::FollowerMessage message;
     message.set_executed(index);
-    Send(std::move(message));
+    stream_->Send(std::move(message));
   }
   void ReportWaiting(int64_t index) override {
     v1::FollowerMessage message;
@@ -294,6 +300,7 @@ class LeaderLink final : public SequencerPort {
       MutexLock lock(mutex_);
       if (stopping_) stream->Cancel();
       stream_ = stream;
+      reported_ = 0;
     }
     for (const Gradient& gradient : shard_->StagedGradients()) ReportStaged(gradient);
     if (auto sums = shard_->UnansweredSums()) ReportSums(*std::move(sums));
@@ -339,6 +346,8 @@ class LeaderLink final : public SequencerPort {
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<LeaderStream> stream_ ABSL_GUARDED_BY(mutex_);
+  int64_t reported_ ABSL_GUARDED_BY(mutex_) =
+      0;  // index of the last entry reported as executed on this stream
   Thread thread_;
 };
 

@@ -19,6 +19,7 @@
 #include "common/memory/aligned_buffer.h"
 #include "optim/store/variable_store.h"
 #include "ps/log/log_entry.h"
+#include "ps/table/speculative_update.h"
 #include "ps/table/table.h"
 
 namespace cairn::ps {
@@ -28,20 +29,20 @@ struct UpdateMean {
   int64_t version = 0;
   TableMean data{};                 // of the variables
   std::vector<TableMean> others{};  // [table - 1]: of the other tables
+  bool sent = false;                // EffectSink::OnMean() has received all of `data`
 
   const TableMean& of(size_t table) const { return table == 0 ? data : others[table - 1]; }
 };
 
-// OnEntry() and OnWrite() are called by the executing thread, outside all locks; WhenReceived() by any thread.
-// No call blocks.
-class EffectSink {
+// OnEntry() and OnWrite() are called by the executing thread, outside all locks; OnMean() and WhenReceived() by
+// any thread. No call blocks.
+class EffectSink : public MeanSink {
  public:
   // `lost` is not OK if it will never be known whether the effects have been received; clients get this error.
   using Callback = absl::AnyInvocable<void(const absl::Status& lost)>;
-  virtual ~EffectSink() = default;
-
   // Whether OnEntry() is wanted. If so, the mean of an update is computed into a buffer of its own.
   virtual bool WantsEntries() const = 0;
+  bool WantsMeans() const final { return WantsEntries(); }
   // `entry` is about to be executed. `mean`: the mean that this entry is the first to use; otherwise null.
   virtual void OnEntry(const LogEntry& entry, const UpdateMean* mean) = 0;
   // A client has overwritten the values, between two entries.
@@ -64,6 +65,7 @@ class NoEffects final : public EffectSink {
  public:
   bool WantsEntries() const override { return false; }
   void OnEntry(const LogEntry&, const UpdateMean*) override {}
+  void OnMean(int64_t, const std::shared_ptr<const AlignedBuffer>&, int64_t, int64_t) override {}
   void OnWrite(const optim::Values&) override {}
   void WhenReceived(Callback then) override { then(absl::OkStatus()); }
 };

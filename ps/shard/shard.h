@@ -86,7 +86,12 @@ class Shard final : public LogSink {
   // before the first push. `port` must live as long as the shard is used.
   void ConnectTo(SequencerPort* port) { executor_.ConnectTo(port); }
   // To be called at most once, before anything is answered. `effects` must live as long as the shard is used.
-  void SendEffectsTo(EffectSink* effects) { executor_.SendEffectsTo(effects); }
+  void SendEffectsTo(EffectSink* effects) {
+    executor_.SendEffectsTo(effects);
+    if (SpeculativeUpdate* const speculative = tables_.dense().speculative(); speculative != nullptr) {
+      speculative->SendMeansTo(effects);
+    }
+  }
 
   const Tables& tables() const { return tables_; }
   // The values of the variables.

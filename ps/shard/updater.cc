@@ -46,8 +46,10 @@ absl::StatusOr<Updater::Input> Updater::Prepare(const LogEntry& entry, const Con
     }
   }
   if (!compute_mean) return input;
-  UpdateMean mean = {.version = version};
-  CAIRN_ASSIGN_OR_RETURN(mean.data, tables_.dense().Mean(input.tables[0]));
+  UpdateMean mean = {.version = version, .data = speculative_mean_, .sent = speculative_mean_ != nullptr};
+  if (!mean.sent) {
+    CAIRN_ASSIGN_OR_RETURN(mean.data, tables_.dense().Mean(input.tables[0]));
+  }
   for (size_t table = 1; table < tables_.size(); ++table) {
     CAIRN_ASSIGN_OR_RETURN(mean.others.emplace_back(), tables_[table].Mean(input.tables[table]));
   }
@@ -86,6 +88,7 @@ absl::Status Updater::MakeUpdate(const Input& input, bool speculative) {
 
 void Updater::End() {
   mean_.reset();
+  speculative_mean_.reset();
   measuring_ = false;
 }
 
@@ -100,7 +103,9 @@ bool Updater::TakeSpeculative(const Apply& apply, const Contributions& contribut
     }
   }
   if (data.size() == apply.contributors.size()) {
-    return speculative()->Take(apply.contributors, data, final_version_.IsReached(apply.version));
+    auto taken = speculative()->Take(apply.contributors, data, final_version_.IsReached(apply.version));
+    if (taken.has_value()) speculative_mean_ = std::move(taken->mean);
+    return taken.has_value();
   }
   speculative()->Drop();
   return false;

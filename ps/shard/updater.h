@@ -73,6 +73,7 @@ class Updater {
   const FinalVersion& final_version_;
   const Options options_;
   std::optional<UpdateMean> mean_;  // of the current update, if it is in buffers
+  TableMean speculative_mean_;      // of the speculative update that has been published, if it was sent
   bool measuring_ = false;
 };
 

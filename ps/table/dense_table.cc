@@ -126,7 +126,7 @@ absl::StatusOr<TableMean> DenseTable::Mean(const TableUpdate& update) {
   // answered.
   if (counted <= 1 && (only.none() || only.buffer() != nullptr)) return only.buffer();
   std::shared_ptr<AlignedBuffer> mean = store_.pool().Acquire();
-  WriteMean(gradients, store_.size(), mean->data());
+  WriteMean(gradients, 0, store_.size(), mean->data());
   return mean;
 }
 

@@ -113,6 +113,8 @@ void SpeculativeUpdate::Make(absl::Span<const int64_t> chunks, int worker) {
   std::vector<optim::ContributedGradient> gradients;
   std::vector<GradientView> data;  // keeps the data alive: a member's data may be replaced
   std::vector<const SendValues*> sends;
+  std::shared_ptr<AlignedBuffer> mean;
+  int64_t version = 0;
   bool last_update = false;
   {
     MutexLock lock(mutex_);  // the round's members do not change while making_ counts this call
@@ -121,8 +123,12 @@ void SpeculativeUpdate::Make(absl::Span<const int64_t> chunks, int worker) {
       gradients.emplace_back(data.back().runs(), member.gradient->examples);
       sends.push_back(&member.send);
     }
+    mean = round_->mean;
+    version = round_->base_version + 1;
     last_update = round_->last_update;
   }
+  std::vector<optim::ContributedGradient> update = gradients;
+  if (mean != nullptr) update = {optim::ContributedGradient(mean->data(), 1)};
   bool well = true;
   for (size_t first = 0, after; first < chunks.size(); first = after) {
     for (after = first + 1; after < chunks.size() && chunks[after] == chunks[after - 1] + 1;) ++after;
@@ -130,7 +136,11 @@ void SpeculativeUpdate::Make(absl::Span<const int64_t> chunks, int worker) {
     const int64_t end = std::min((chunks[after - 1] + 1) * kChunk, store_.size());
     const TraceSpan span(trace_, TraceLane::kReceive, "update",
                          {.index = worker, .bytes = (end - begin) * int64_t{sizeof(float)}});
-    const auto values = store_.ApplySpeculatively({.gradients = gradients, .last = last_update}, begin, end);
+    if (mean != nullptr) {
+      WriteMean(gradients, begin, end, mean->data());
+      means_.load()->OnMean(version, mean, begin, end);
+    }
+    const auto values = store_.ApplySpeculatively({.gradients = update, .last = last_update}, begin, end);
     well = values != nullptr;
     for (size_t i = 0; well && i < sends.size(); ++i)
       well = *sends[i] == nullptr || (*sends[i])(values, begin, end);
@@ -167,6 +177,9 @@ void SpeculativeUpdate::Expect(absl::Span<const Gradient> last, bool last_update
                  .last_update = last_update,
                  .groups = store_.groups(),
                  .flow_control = RoundFlowControl(last.size(), store_.size())};
+  if (const MeanSink* const means = means_; means != nullptr && means->WantsMeans()) {
+    round.mean = store_.pool().Acquire();
+  }
   for (const Gradient& gradient : last) {
     round.members.push_back({.worker = gradient.key.worker, .incarnation = gradient.key.incarnation});
   }
@@ -188,22 +201,23 @@ std::optional<SpeculativeUpdate::Round> SpeculativeUpdate::Close() {
   return round;
 }
 
-bool SpeculativeUpdate::Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data,
-                             bool last_update) {
+std::optional<SpeculativeUpdate::Taken> SpeculativeUpdate::Take(absl::Span<const Gradient> contributors,
+                                                                absl::Span<const GradientView> data,
+                                                                bool last_update) {
   const std::optional<Round> round = Close();
-  if (!round.has_value()) return false;
+  if (!round.has_value()) return std::nullopt;
   bool guessed = round->made == static_cast<size_t>(num_chunks_) && round->last_update == last_update &&
                  round->groups == store_.groups() && round->members.size() == contributors.size();
   for (size_t i = 0; guessed && i < contributors.size(); ++i) {
     const Member& member = round->members[i];
     guessed = member.gradient == contributors[i] && member.data == data[i];
   }
-  if (guessed) {
-    store_.PublishSpeculative();
-  } else {
+  if (!guessed) {
     store_.DropSpeculative();
+    return std::nullopt;
   }
-  return guessed;
+  store_.PublishSpeculative();
+  return Taken{.mean = round->mean};
 }
 
 void SpeculativeUpdate::Drop() {

@@ -11,12 +11,14 @@
 //                        └ a chunk that all members have sent: computed and sent, by the thread pool
 //                          if it has a free thread, so that the thread that received it goes on receiving
 //
-// New values and slots are written to other buffers than the current ones.
+// New values and slots are written to other buffers than the current ones. For a backup, the mean of a chunk is
+// written to a buffer and sent before the update of the chunk is computed.
 //
 // Thread-safe. Between Expect() and the next Take() or Drop(), nothing else may write to the store or change
 // its learning rate.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,6 +40,18 @@
 
 namespace cairn::ps {
 
+// Receives the mean gradient of a speculative update, for the shard's backup.
+class MeanSink {
+ public:
+  virtual ~MeanSink() = default;
+  // Whether the mean of the next update is wanted. For the executing thread.
+  virtual bool WantsMeans() const = 0;
+  // Elements [begin, end) of the mean of the update to `version`, if the log decides on this update; these
+  // elements do not change any more. Called once for each element, by any thread. Must not block.
+  virtual void OnMean(int64_t version, const std::shared_ptr<const AlignedBuffer>& mean, int64_t begin,
+                      int64_t end) = 0;
+};
+
 class SpeculativeUpdate {
  public:
   // Credit for all of a gradient.
@@ -49,6 +63,8 @@ class SpeculativeUpdate {
                              TraceRecorder* trace = nullptr);
   // Waits until no chunk is being computed.
   ~SpeculativeUpdate();
+  // `means` must outlive the later updates. To be called at most once. Before, there is no sink.
+  void SendMeansTo(MeanSink* means) { means_ = means; }
 
   // --- Streams' threads ---
 
@@ -68,10 +84,13 @@ class SpeculativeUpdate {
   // Predicts that the next update is made by the workers of `last`, from the current version.
   void Expect(absl::Span<const Gradient> last, bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
   // If the prediction was right (the same contributors, with the same data, in the same order, and the store's
-  // settings of the groups), publishes the speculative update and returns true. In that case all of its values
-  // have been sent to the contributors. Otherwise discards it and returns false.
-  bool Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data, bool last_update)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // settings of the groups), publishes the speculative update. In that case all of its values have been sent to
+  // the contributors, and its mean to the sink that wanted it. Otherwise discards it and returns nullopt.
+  struct Taken {
+    std::shared_ptr<const AlignedBuffer> mean{};  // null if no sink wanted it
+  };
+  std::optional<Taken> Take(absl::Span<const Gradient> contributors, absl::Span<const GradientView> data,
+                            bool last_update) ABSL_LOCKS_EXCLUDED(mutex_);
   // Discards the speculative update, because the store is about to change in another way.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -95,8 +114,9 @@ class SpeculativeUpdate {
     std::vector<optim::GroupSettings> groups{};  // of this update
     std::vector<Member> members{};
     RoundFlowControl flow_control;
-    std::vector<size_t> waits_for{};  // [chunk]: number of members that have not sent all of it
-    size_t made = 0;                  // number of chunks that have been computed and sent
+    std::vector<size_t> waits_for{};        // [chunk]: number of members that have not sent all of it
+    size_t made = 0;                        // number of chunks that have been computed and sent
+    std::shared_ptr<AlignedBuffer> mean{};  // for means_; null if it is not wanted
   };
 
   // Credits to grant after the lock has been released.
@@ -118,6 +138,7 @@ class SpeculativeUpdate {
   ThreadPool* const thread_pool_;
   TraceRecorder* const trace_;
   const int64_t num_chunks_;
+  std::atomic<MeanSink*> means_{nullptr};
 
   Mutex mutex_;
   CondVar idle_;

@@ -254,7 +254,7 @@ TEST_P(UpdateOfRuns, GivesTheSameBits) {
               kAllFinite);
     for (const std::vector<float>& slot : variable.slots()) next.insert(next.end(), slot.begin(), slot.end());
     std::vector<float> mean(kCount);
-    WriteMean(gradients, kCount, mean.data());
+    WriteMean(gradients, 0, kCount, mean.data());
     next.insert(next.end(), mean.begin(), mean.end());
   }
   EXPECT_EQ(std::memcmp(results[0].data(), results[1].data(), results[0].size() * sizeof(float)), 0);

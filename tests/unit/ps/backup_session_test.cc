@@ -144,7 +144,7 @@ TEST_F(BackupSessionTest, ValuesMayBeReceivedWhereTheyBelong) {
   EXPECT_TRUE(session_.DestinationFor(header, 16).empty());
 }
 
-TEST(PutIntoFrames, SmallItemsShareAFrameAndValuesBeginOne) {
+TEST(PutIntoFrames, SmallItemsShareAFrameAlsoWithTheValuesOfALaterOne) {
   std::vector<NumberedItem> items(5);
   for (size_t i = 0; i < items.size(); ++i) items[i].number = i + 1;
   items[1].item.body.mutable_sequencer()->mutable_policy()->set_value(std::string(70000, 'p'));
@@ -157,8 +157,8 @@ TEST(PutIntoFrames, SmallItemsShareAFrameAndValuesBeginOne) {
     for (const v1::ReplicationItem& item : header.items()) absl::StrAppend(&frame, " ", item.number());
     frames.push_back(std::move(frame));
   });
-  EXPECT_THAT(frames, testing::ElementsAre("0: 1", "text 0:", "text 0:", "0: 2 3",
-                                           absl::StrCat(net::kMaxPayloadFloats, ":"), "1: 4 5"));
+  EXPECT_THAT(frames, testing::ElementsAre("0: 1", "text 0:", "text 0:",
+                                           absl::StrCat(net::kMaxPayloadFloats, ": 2 3"), "1: 4 5"));
 }
 
 TEST_F(BackupSessionTest, AStateOfTheValuesAloneIsRefused) {
@@ -264,6 +264,63 @@ TEST_F(InSyncBackupTest, IsNotInSyncWithoutTheSequencersState) {
   ASSERT_EQ(ShardState(), absl::OkStatus());
   EXPECT_THAT(Whole().message(),
               HasSubstr("the backup of ps/0's shard is incomplete, but its primary reports it in sync"));
+}
+
+// A mean that comes in runs before its entry.
+class SentMeanTest : public InSyncBackupTest {
+ protected:
+  SentMeanTest() { EXPECT_EQ(ShardState(), absl::OkStatus()); }
+  absl::Status Run(int64_t version, int64_t offset, std::vector<float> values) {
+    v1::ReplicationHeader header;
+    header.mutable_floats()->set_version(version);
+    header.mutable_floats()->set_offset(offset);
+    return session_.OnFrame(header, Bytes(std::move(values)));
+  }
+  absl::Status Entry(int64_t version, bool sent) {
+    v1::ReplicationBody body;
+    v1::ReplicatedEntry& entry = *body.mutable_entry();
+    entry.mutable_decision()->set_index(version);
+    entry.mutable_decision()->mutable_apply()->set_version(version);
+    v1::StagedGradient& gradient = *entry.mutable_decision()->mutable_apply()->add_contributors();
+    gradient.mutable_key()->set_incarnation(1);
+    gradient.mutable_key()->set_step(version);
+    gradient.set_base_version(version - 1);
+    gradient.set_examples(1);
+    entry.set_mean(true);
+    entry.set_examples(true);
+    entry.set_sent(sent);
+    return Item(body, sent ? 0 : 2);
+  }
+};
+
+TEST_F(SentMeanTest, BelongsToItsEntryAlsoIfOtherItemsComeBetween) {
+  ASSERT_EQ(Run(1, 1, {3}), absl::OkStatus());
+  v1::ReplicationBody other;
+  other.mutable_member()->set_incarnation(7);
+  ASSERT_EQ(Item(other), absl::OkStatus());
+  ASSERT_EQ(Run(1, 0, {2}), absl::OkStatus());
+  EXPECT_EQ(Entry(1, /*sent=*/true), absl::OkStatus());
+  EXPECT_EQ(sink_->replicated, number_);
+}
+
+TEST_F(SentMeanTest, IsDroppedIfTheUpdateIsMadeInAnotherWay) {
+  ASSERT_EQ(Run(1, 0, {2, 3}), absl::OkStatus());
+  ASSERT_EQ(Floats({4, 5}, false), absl::OkStatus());
+  ASSERT_EQ(Entry(1, /*sent=*/false), absl::OkStatus());
+  EXPECT_THAT(Entry(2, /*sent=*/true).message(),
+              HasSubstr("the update to version 2 came without the runs of its mean"));
+}
+
+TEST_F(SentMeanTest, IsReplacedByThatOfAnotherVersion) {
+  ASSERT_EQ(Run(9, 0, {2, 3}), absl::OkStatus());
+  ASSERT_EQ(Run(1, 0, {4, 5}), absl::OkStatus());
+  EXPECT_EQ(Entry(1, /*sent=*/true), absl::OkStatus());
+}
+
+TEST_F(SentMeanTest, MustBeComplete) {
+  ASSERT_EQ(Run(1, 0, {2}), absl::OkStatus());
+  EXPECT_THAT(Entry(1, /*sent=*/true).message(),
+              HasSubstr("the update to version 1 came without the runs of its mean"));
 }
 
 TEST_F(InSyncBackupTest, IsNotInSyncAfterAFailure) {

@@ -18,6 +18,7 @@ using testing::HasSubstr;
 // Keeps the inputs as messages.
 class RecordingInputs final : public InputSink {
  public:
+  void Flush() override {}
   void Append(const SequencerInput& input) override { inputs.push_back(ToProto(input)); }
   void WhenReceived(Callback then) override { then(absl::OkStatus()); }
   std::deque<v1::SequencerInput> inputs;

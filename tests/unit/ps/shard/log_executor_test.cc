@@ -31,6 +31,7 @@ class RecordingSink final : public EffectSink {
     effects.push_back(absl::StrCat("entry ", entry.index, mean == nullptr ? "" : " with its mean"));
     if (mean != nullptr && mean->data != nullptr) mean_data = mean->data;
   }
+  void OnMean(int64_t, const std::shared_ptr<const AlignedBuffer>&, int64_t, int64_t) override {}
   void OnWrite(const optim::Values& values) override {
     effects.push_back(absl::StrCat("write at version ", values.version));
   }
