@@ -80,9 +80,9 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
       return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,
                                               ", but it was marked at ", marked.progress.version()));
     }
-    if (i == 0 && result->has_learning_rate()) {
-      snapshot.progress.set_learning_rate(result->learning_rate());
-    }
+    if (i > 0) continue;
+    if (result->has_learning_rate()) snapshot.progress.set_learning_rate(result->learning_rate());
+    *snapshot.progress.mutable_groups() = result->groups();
   }
   return snapshot;
 }

@@ -22,7 +22,7 @@ namespace cairn::client {
 struct SnapshotMarker {
   LearntJob job;
   std::string marker;
-  v1::Progress progress;  // the learning rate is not set
+  v1::Progress progress;  // the learning rate and the settings of groups are not set
 };
 
 struct Snapshot {

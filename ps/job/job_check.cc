@@ -114,7 +114,12 @@ absl::Status CheckJob(const v1::Job& job) {
   if (job.generation() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("job: invalid generation ", job.generation()));
   }
-  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(SettingsOfGroups(job)), "job"));
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(SettingsOfGroups(job.resumed())), "job"));
+  if (job.resumed().groups_size() != 0 && job.resumed().groups_size() != job.variable_groups_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: cannot resume with settings of ", job.resumed().groups_size(),
+                     " groups of variables, since it has ", job.variable_groups_size()));
+  }
   CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
   if (job.resumed().version_offset() > job.resumed().version() ||
       job.resumed().version_offset() < -kMaxVersionOffset ||
@@ -157,14 +162,9 @@ absl::StatusOr<std::vector<int>> GroupsOf(const v1::Job& job, absl::Span<const n
   return of_slice;
 }
 
-std::vector<optim::GroupSettings> SettingsOfGroups(const v1::Job& job) {
+std::vector<optim::GroupSettings> SettingsOfGroups(const v1::Progress& resumed) {
   std::vector<optim::GroupSettings> settings;
-  bool any = false;
-  for (const v1::VariableGroup& group : job.variable_groups()) {
-    settings.push_back(FromProto(group.settings()));
-    any |= group.has_settings();
-  }
-  if (!any) settings.clear();
+  for (const v1::GroupSettings& group : resumed.groups()) settings.push_back(FromProto(group));
   return settings;
 }
 

@@ -381,6 +381,8 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
           sent.Add(answer.SendTable(static_cast<int>(i) + 1, result->tables[i]));
         }
         if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
+        for (size_t i = 0; state && i < result->groups.size(); ++i)
+          *done.add_groups() = ToProto(result->groups[i]);
         done.set_version(result->values.version);
         done.set_edition(edition);
         done.set_has_values(true);

@@ -270,6 +270,7 @@ absl::StatusOr<ReadResult> LogExecutor::ReadHere(bool snapshot) {
   const TraceSpan span(trace(), TraceLane::kSnapshot, "copy slots");
   CAIRN_ASSIGN_OR_RETURN(result.slots, store().CopySlots());
   result.learning_rate = store().changed_learning_rate();
+  result.groups = store().groups();
   for (size_t table = 1; table < parts_.tables.size(); ++table) {
     CAIRN_ASSIGN_OR_RETURN(result.tables.emplace_back(), parts_.tables[table].Save(/*beyond_budget=*/false));
   }

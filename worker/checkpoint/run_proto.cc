@@ -17,6 +17,12 @@ RunState RunStateOf(const RunDescription& description) {
   run.hyperparameters = {job.optimizer().hyperparameters().begin(), job.optimizer().hyperparameters().end()};
   run.slots = description.slots;
   if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
+  for (const v1::GroupSettings& settings : progress.groups()) {
+    if (!run.groups.has_value()) run.groups.emplace();
+    GroupState& group = run.groups->emplace_back();
+    if (settings.has_learning_rate()) group.learning_rate = settings.learning_rate();
+    group.untouched = settings.untouched();
+  }
   run.seed = job.seed();
   run.batch_size = job.batch_size();
   run.num_workers = job.workers_size();
@@ -57,6 +63,11 @@ v1::Progress ProgressOf(const RunState& run, const v1::OptimizerConfig& optimize
                          rate->second == before->second;
   if (run.learning_rate.has_value() && same_rate && !optimizer.has_learning_rate_schedule()) {
     progress.set_learning_rate(*run.learning_rate);
+  }
+  for (const GroupState& group : run.groups.value_or(std::vector<GroupState>())) {
+    v1::GroupSettings& settings = *progress.add_groups();
+    if (group.learning_rate.has_value()) settings.set_learning_rate(*group.learning_rate);
+    settings.set_untouched(group.untouched);
   }
   if (run.data.has_value()) {
     v1::DataPosition& data = *progress.mutable_data();

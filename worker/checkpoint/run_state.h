@@ -19,6 +19,14 @@ struct DataState {
   friend bool operator==(const DataState&, const DataState&) = default;
 };
 
+// Settings of a group of variables, as v1::GroupSettings.
+struct GroupState {
+  std::optional<float> learning_rate;
+  bool untouched = false;
+
+  friend bool operator==(const GroupState&, const GroupState&) = default;
+};
+
 struct RunState {
   int64_t global_step = 0;  // the version of every variable; not negative
   std::string mode;         // the value of --mode: "sync", "async", ...
@@ -28,6 +36,7 @@ struct RunState {
   std::map<std::string, double> hyperparameters;
   std::vector<std::string> slots;      // the optimizer's slots, in the order of ServerState::state
   std::optional<float> learning_rate;  // set if the rate was changed after the start
+  std::optional<std::vector<GroupState>> groups;  // set if the chief has set them; absent in older files
   uint64_t seed = 0;
   int64_t batch_size = 0;  // per worker
   int64_t num_workers = 0;

@@ -37,6 +37,7 @@ void RunFields(Fields& fields, Run& run) {
   fields("hyperparameters", run.hyperparameters);
   fields("slots", run.slots);
   fields("learning_rate", run.learning_rate);
+  fields("groups", run.groups);
   fields("seed", run.seed);
   fields("batch_size", run.batch_size);
   fields("num_workers", run.num_workers);
@@ -62,6 +63,11 @@ void PartFields(Fields& fields, Data& data, const DataState*) {
   fields("open", data.open);
   fields("missed", data.missed);
   fields("repeated", data.repeated);
+}
+template <typename Fields, typename Group>
+void PartFields(Fields& fields, Group& group, const GroupState*) {
+  fields("learning_rate", group.learning_rate);
+  fields("untouched", group.untouched);
 }
 template <typename Fields, typename Tensor>
 void PartFields(Fields& fields, Tensor& tensor, const TensorEntry*) {
@@ -97,6 +103,7 @@ class Writer {
 
  private:
   static OrderedJson Of(const std::string& value) { return value; }
+  static OrderedJson Of(bool value) { return value; }
   static OrderedJson Of(int64_t value) { return value; }
   static OrderedJson Of(uint64_t value) { return value; }
   static OrderedJson Of(uint32_t value) { return value; }
@@ -112,6 +119,9 @@ class Writer {
     return value.has_value() ? Of(*value) : OrderedJson();
   }
   static OrderedJson Of(const std::optional<int64_t>& value) {
+    return value.has_value() ? Of(*value) : OrderedJson();
+  }
+  static OrderedJson Of(const std::optional<std::vector<GroupState>>& value) {
     return value.has_value() ? Of(*value) : OrderedJson();
   }
   static OrderedJson Of(const Shape& shape) { return OrderedJson(shape.dims()); }
@@ -151,6 +161,7 @@ class Reader {
   }
   void operator()(const char* key, std::optional<DataState>& value) { ReadIfThere(key, value); }
   void operator()(const char* key, std::optional<int64_t>& value) { ReadIfThere(key, value); }
+  void operator()(const char* key, std::optional<std::vector<GroupState>>& value) { ReadIfThere(key, value); }
   const std::string& fault() const { return fault_; }
 
  private:
@@ -170,6 +181,11 @@ class Reader {
   static std::string Read(In json, const std::string& where, std::string& value) {
     if (!json.is_string()) return Fault(where, "is not a string");
     value = json.get<std::string>();
+    return "";
+  }
+  static std::string Read(In json, const std::string& where, bool& value) {
+    if (!json.is_boolean()) return Fault(where, "is neither true nor false");
+    value = json.get<bool>();
     return "";
   }
   static std::string Read(In json, const std::string& where, int64_t& value) {
@@ -322,6 +338,9 @@ std::string RangeFaultOf(const RunState& run) {
   if (run.learning_rate.has_value()) check.Rate("learning_rate", *run.learning_rate);
   const auto rate = run.hyperparameters.find("learning_rate");
   if (rate != run.hyperparameters.end()) check.Rate("hyperparameters.learning_rate", rate->second);
+  for (const GroupState& group : run.groups.value_or(std::vector<GroupState>())) {
+    if (group.learning_rate.has_value()) check.Rate("groups[].learning_rate", *group.learning_rate);
+  }
   if (run.data.has_value()) CheckRange(*run.data, check);
   return check.fault();
 }

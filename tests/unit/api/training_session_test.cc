@@ -327,6 +327,24 @@ TEST_F(TrainingSessionTest, GroupSettingsSurviveARollback) {
   EXPECT_THAT(session->values(), ElementsAre(0, 1, 3));
 }
 
+// The chief of the second session has never set them.
+TEST_F(TrainingSessionTest, CheckpointsContainTheGroupSettings) {
+  Job job = Toy();
+  job.variables[1].group = 1;
+  SessionOptions options = Options();
+  options.checkpoint_directory = Directory();
+  {
+    const auto session = Open(job, options);
+    ASSERT_EQ(session->SetGroups({Rate(2), Untouched()}), absl::OkStatus());
+    ASSERT_TRUE(Step(*session, 1).ok());
+    ASSERT_EQ(session->SaveCheckpoint(), absl::OkStatus());
+  }
+  for (int server : {0, 1}) cluster_.Restart(server);
+  const auto session = Open(job, options);
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(-3, -2, 3));
+}
+
 TEST_F(TrainingSessionTest, ABackupKnowsTheGroupSettings) {
   Job job = Toy();
   job.backups = 1;

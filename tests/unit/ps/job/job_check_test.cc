@@ -57,8 +57,10 @@ TEST_F(JobCheckTest, InvalidJobsAreRefusedWithoutEffect) {
           request.mutable_job()->add_variable_groups()->add_variables("a");
       },
       [](v1::CreateRequest& request) {
-        request.mutable_job()->add_variable_groups()->mutable_settings()->set_learning_rate(-1);
+        request.mutable_job()->mutable_resumed()->add_groups()->set_learning_rate(-1);
+        request.mutable_job()->add_variable_groups();
       },
+      [](v1::CreateRequest& request) { request.mutable_job()->mutable_resumed()->add_groups(); },
       [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_row_end(3); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_shape(0, -2); },
