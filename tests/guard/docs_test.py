@@ -28,7 +28,7 @@ HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
 # A file or a folder of the tree, as `ps/shard/shard.h` or `tests/bench`; `ps/0` is a task.
 TREE_PATH = re.compile(
-    r"`((?:cli|client|common|data|deploy|docs|kernels|nn|optim|proto|ps|tests|worker)/(?!\d+`)[\w./-]+)`")
+    r"`((?:cli|client|common|data|deploy|docs|embedding|kernels|nn|optim|proto|ps|tests|worker)/(?!\d+`)[\w./-]+)`")
 EXTERNAL = re.compile(r"^[a-z][a-z0-9+.-]*:|^//")
 
 

@@ -36,6 +36,10 @@ const std::vector<Room>& Rooms() {
       {"kernels", {"common/core", "common/memory", "common/system", "common/trace", "kernels"}, false},
       {"optim/store", {"common", "proto", "optim"}, true},
       {"optim", {"common/core", "common/system", "optim"}, false},
+      {"embedding",
+       {"common/core", "common/memory", "common/system", "embedding", "optim/optimizer.h", "optim/rules",
+        "optim/schedule.h", "optim/simd"},
+       false},
       {"nn", {"common/core", "common/memory", "common/system", "common/trace", "kernels", "nn"}, false},
       {"data", {"common/core", "common/memory", "common/system", "common/trace", "data"}, false},
       {"client", {"common", "proto", "client"}, true},
@@ -69,8 +73,8 @@ const std::vector<Room>& Rooms() {
   return *rooms;
 }
 
-constexpr const char* kOurFolders[] = {"api", "client", "cli",   "common", "data",  "include", "kernels",
-                                       "nn",  "optim",  "proto", "ps",     "tests", "worker"};
+constexpr const char* kOurFolders[] = {"api",     "client", "cli",   "common", "data", "embedding", "include",
+                                       "kernels", "nn",     "optim", "proto",  "ps",   "tests",     "worker"};
 
 bool LiesIn(absl::string_view path, absl::string_view folder) {
   return absl::StartsWith(path, folder) && path.size() > folder.size() && path[folder.size()] == '/';

@@ -78,6 +78,8 @@ TEST(IncludeWalls, EveryWallHolds) {
       {"ps/members/a.cc", "\"ps/job/server.h\""},
       {"ps/job/a.cc", "\"ps/rpc/service.h\""},
       {"ps/policy/a.cc", "\"ps/log/sequencer.h\""},
+      {"embedding/optimizers/a.cc", "\"optim/store/variable_store.h\""},
+      {"embedding/pooling/a.cc", "\"kernels/device.h\""},
       {"data/a.cc", "\"nn/model.h\""},
       {"data/a.cc", "\"cluster.pb.h\""},
       {"nn/a.cc", "\"common/net/retry.h\""},
