@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "embedding/keys/key_hash.h"
+#include "embedding/simd/row_loop.h"
 #include "optim/simd/loop.h"
 
 namespace cairn::embedding {
@@ -16,29 +17,32 @@ static_assert(std::endian::native == std::endian::little, "the even columns are 
 // The cumulative standard normal distribution at -2.
 constexpr float kBelowMinusTwo = 0.022750131948179f;
 
-// Calls value(bits) for the 32 bits of each column, and stores what it returns.
+// Calls value(bits) for the 32 bits of each column, and stores what it returns. The lambda captures references only:
+// it is copied once per call, and a copy of several numbers would stall behind the stores of its parts.
 template <typename Value>
-void FillColumns(optim::Isa isa, uint64_t start, absl::Span<float> row, Value value) {
-  float* const to = row.data();
-  const auto columns = static_cast<int64_t>(row.size());
-  optim::RunOn(isa, [=]() CAIRN_INLINE_LAMBDA {
+void FillColumns(optim::Isa isa, uint64_t start, absl::Span<float> row, const Value& value) {
+  const auto fill = [&]() CAIRN_INLINE_LAMBDA {
     constexpr int64_t kBlock = 16;
     uint64_t numbers[kBlock / 2];
     uint32_t bits[kBlock];
     float values[kBlock];
     uint64_t state = start;
-    for (int64_t begin = 0; begin < columns; begin += kBlock) {
+    float* to = row.data();
+    for (auto left = static_cast<int64_t>(row.size()); left > 0; left -= kBlock, to += kBlock) {
+      CAIRN_KEEP_LOOP
       for (uint64_t i = 0; i < kBlock / 2; ++i) numbers[i] = Mix64(state + (i + 1) * kSplitMixGamma);
       state += kBlock / 2 * kSplitMixGamma;
       std::memcpy(bits, numbers, sizeof(bits));
+      CAIRN_KEEP_LOOP
       for (int64_t i = 0; i < kBlock; ++i) values[i] = value(bits[i]);
-      if (columns - begin >= kBlock) {
-        std::memcpy(to + begin, values, sizeof(values));
+      if (left >= kBlock) {
+        std::memcpy(to, values, sizeof(values));
       } else {
-        std::copy_n(values, columns - begin, to + begin);
+        std::copy_n(values, left, to);
       }
     }
-  });
+  };
+  optim::RunOn(isa, [&fill]() CAIRN_INLINE_LAMBDA { fill(); });
 }
 
 // In [-1, 1), from the upper 24 bits.
@@ -58,6 +62,12 @@ CAIRN_INLINE_LAMBDA inline float Log(float x) {
   return exponent * 0.693147180559945f + 2 * artanh;
 }
 
+// `yes` or `no` without a branch, which would keep GCC 12 from vectorising the loop.
+CAIRN_INLINE_LAMBDA inline float Select(bool condition, float yes, float no) {
+  const uint32_t mask = -static_cast<uint32_t>(condition);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(yes) & mask) | (std::bit_cast<uint32_t>(no) & ~mask));
+}
+
 // The x at which the standard normal distribution has `p` of its mass above x, for p in [2^-33, 1/2].
 CAIRN_INLINE_LAMBDA inline float UpperQuantile(float p) {
   const float q = 0.5f - p;
@@ -67,7 +77,7 @@ CAIRN_INLINE_LAMBDA inline float UpperQuantile(float p) {
   const float t = std::sqrt(-Log(p)) - 1.6f;
   const float tail = (((0.17023821103f * t + 1.3067284816f) * t + 2.7568153900f) * t + 1.4234372777f) /
                      ((0.12021132975f * t + 0.73700164250f) * t + 1.0f);
-  return q <= 0.425f ? middle : tail;
+  return Select(q <= 0.425f, middle, tail);
 }
 
 // In (0, 1/2], from the lower 31 bits. The upper bit is the sign.
