@@ -1,0 +1,37 @@
+#include "embedding/store/unique_keys.h"
+
+#include <bit>
+#include <limits>
+
+#include "common/core/status.h"
+#include "embedding/keys/key_hash.h"
+
+namespace cairn::embedding {
+
+void UniqueKeys::Compute(absl::Span<const int64_t> batch) {
+  CAIRN_CHECK(batch.size() <= std::numeric_limits<int32_t>::max());
+  constexpr uint64_t kUpper = uint64_t{0xffffffff} << 32;
+  entries_.assign(std::bit_ceil(2 * batch.size() + 1), 0);
+  const uint64_t mask = entries_.size() - 1;
+  keys_.clear();
+  positions_.resize(batch.size());
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const uint64_t hash = HashKey(batch[i]);
+    for (uint64_t at = hash & mask;; at = (at + 1) & mask) {
+      const uint64_t entry = entries_[at];
+      if (entry == 0) {
+        keys_.push_back(batch[i]);
+        positions_[i] = static_cast<int32_t>(keys_.size() - 1);
+        entries_[at] = (hash & kUpper) | keys_.size();
+        break;
+      }
+      const auto found = static_cast<uint32_t>(entry) - 1;
+      if (((entry ^ hash) & kUpper) == 0 && keys_[found] == batch[i]) {
+        positions_[i] = static_cast<int32_t>(found);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace cairn::embedding
