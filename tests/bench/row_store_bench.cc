@@ -1,0 +1,201 @@
+// The store of embedding rows (embedding/store/row_store.h) against memory: lookups, insertion from empty, memory, two
+// threads, and the merging of repeated keys.
+//
+//   row_store_bench --rows 8400000 --dim 16 --slots 0 [--insert_only]
+//
+// limit: for each row two independent random cache lines, prefetched 16 rows ahead, from two areas on huge pages with
+// the size of the rows and of 16 bytes a row; measured in alternation with the lookups, median of 5. Batches have
+// 53,248 keys (2048 examples of 26), read in parts of 256. Times are processor time of one thread, except for two
+// threads.
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "common/memory/aligned_buffer.h"
+#include "common/system/process_usage.h"
+#include "embedding/store/row_store.h"
+#include "embedding/store/unique_keys.h"
+
+namespace cairn::embedding {
+namespace {
+
+constexpr size_t kBatch = 2048 * 26;
+constexpr size_t kPart = 256;
+constexpr int kRepeats = 5;
+
+double CpuSeconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// Inserts the keys 0 to rows - 1 and returns the seconds of each batch. `most_resident`: of the process meanwhile.
+std::vector<double> Fill(RowStore& store, int64_t rows, int64_t* most_resident) {
+  std::vector<double> seconds;
+  std::vector<int64_t> keys(kBatch);
+  std::vector<float*> found(kBatch);
+  std::vector<int32_t> inserted;
+  for (int64_t key = 0; key < rows;) {
+    for (int64_t& each : keys) each = key++;
+    const double start = CpuSeconds();
+    if (!store.FindOrInsert(keys, absl::MakeSpan(found), &inserted).ok()) std::abort();
+    seconds.push_back(CpuSeconds() - start);
+    *most_resident = std::max(*most_resident, UsageOfThisProcess().resident_bytes);
+  }
+  return seconds;
+}
+
+void Insert(RowStore& store, int64_t rows) {
+  const int64_t before = UsageOfThisProcess().resident_bytes;
+  int64_t most = 0;
+  std::vector<double> seconds = Fill(store, rows, &most);
+  double sum = 0;
+  for (const double each : seconds) sum += each;
+  const double median = Median(seconds), size = static_cast<double>(store.size());
+  const double unit = size * (16 + 4 * store.shape().floats());
+  const auto resident = static_cast<double>(UsageOfThisProcess().resident_bytes - before);
+  std::printf("insert: %.1f ns a row; calls: median %.2f ms, longest %.2f ms = %.1f x\n", sum / size * 1e9,
+              median * 1e3, *std::max_element(seconds.begin(), seconds.end()) * 1e3,
+              *std::max_element(seconds.begin(), seconds.end()) / median);
+  std::printf(
+      "memory: %.1f bytes a row (rows %.1f, index %.1f; bar: 1.25): resident %.3f x, at most %.3f x\n",
+      resident / size, static_cast<double>(store.memory().rows) / size,
+      static_cast<double>(store.memory().index) / size, resident / unit,
+      static_cast<double>(most - before) / unit);
+}
+
+// Reads the rows of random keys; returns seconds a row.
+double LookUp(const RowStore& store, const std::vector<int64_t>& keys, double (*now)()) {
+  std::vector<float*> found(kPart);
+  std::vector<float> out(kPart * static_cast<size_t>(store.shape().dim));
+  const double start = now();
+  for (size_t i = 0; i < keys.size(); i += kPart) {
+    store.Find(absl::MakeConstSpan(keys).subspan(i, kPart), absl::MakeSpan(found));
+    for (size_t k = 0; k < kPart; ++k)
+      std::memcpy(&out[k * static_cast<size_t>(store.shape().dim)], found[k],
+                  static_cast<size_t>(store.shape().dim) * sizeof(float));
+  }
+  return (now() - start) / static_cast<double>(keys.size());
+}
+
+double ReadTwoLines(const AlignedBuffer& one, const AlignedBuffer& other,
+                    const std::vector<int64_t>& random) {
+  const auto lines = [](const AlignedBuffer& buffer) { return static_cast<uint64_t>(buffer.size() / 16); };
+  std::vector<const float*> at;
+  for (const int64_t key : random) {
+    at.push_back(one.data() + HashKey(key) % lines(one) * 16);
+    at.push_back(other.data() + HashKey(~key) % lines(other) * 16);
+  }
+  float sum = 0;
+  const double start = CpuSeconds();
+  for (size_t i = 0; i < at.size(); i += 2) {
+    if (i + 33 < at.size()) {
+      __builtin_prefetch(at[i + 32]);
+      __builtin_prefetch(at[i + 33]);
+    }
+    sum += *at[i] + *at[i + 1];
+  }
+  const double seconds = (CpuSeconds() - start) / static_cast<double>(random.size());
+  return sum == 1 ? 0 : seconds;
+}
+
+std::vector<int64_t> RandomKeys(int64_t rows, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int64_t> keys(20 * kBatch);
+  for (int64_t& key : keys) key = static_cast<int64_t>(random() % static_cast<uint64_t>(rows));
+  return keys;
+}
+
+void Lookups(const RowStore& store) {
+  AlignedBuffer rows(store.size() * 16), index(store.size() * 4);
+  std::vector<double> times, limits, ratios;
+  for (int i = 0; i < kRepeats; ++i) {
+    const std::vector<int64_t> keys = RandomKeys(store.size(), static_cast<uint64_t>(i));
+    times.push_back(LookUp(store, keys, CpuSeconds));
+    limits.push_back(ReadTwoLines(rows, index, keys));
+    ratios.push_back(times.back() / limits.back());
+  }
+  std::printf("lookup: %.1f ns a row, limit %.1f ns: %.2f x (bar: 1.6)\n", Median(times) * 1e9,
+              Median(limits) * 1e9, Median(ratios));
+}
+
+double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void TwoThreads(const RowStore& one, const RowStore& other) {
+  std::vector<double> ratios;
+  const std::vector<int64_t> keys = RandomKeys(one.size(), 1), others = RandomKeys(other.size(), 2);
+  for (int i = 0; i < kRepeats; ++i) {
+    const double alone = LookUp(one, keys, WallSeconds);
+    double first = 0;
+    const double start = WallSeconds();
+    std::thread thread([&] { first = LookUp(other, others, WallSeconds); });
+    LookUp(one, keys, WallSeconds);
+    thread.join();
+    const double both = (WallSeconds() - start) / static_cast<double>(keys.size());
+    ratios.push_back(2 * alone / both);
+  }
+  std::printf("two threads, two stores: %.2f x the rate of one (bar: 1.7)\n", Median(ratios));
+}
+
+void MergeKeys(int64_t rows) {
+  UniqueKeys unique;
+  std::mt19937_64 random(3);
+  for (const bool skewed : {false, true}) {
+    std::vector<double> times;
+    for (int i = 0; i < 20; ++i) {
+      std::vector<int64_t> keys(kBatch);
+      for (int64_t& key : keys) {
+        const double part = std::uniform_real_distribution<double>()(random);
+        key = static_cast<int64_t>(skewed ? std::pow(static_cast<double>(rows), part)
+                                          : static_cast<double>(rows) * part);
+      }
+      const double start = CpuSeconds();
+      unique.Compute(keys);
+      times.push_back((CpuSeconds() - start) / kBatch);
+    }
+    std::printf("merging of %s keys: %.1f ns a key, %.0f %% distinct\n", skewed ? "Zipf" : "uniform",
+                Median(times) * 1e9, 100. * static_cast<double>(unique.keys().size()) / kBatch);
+  }
+}
+
+}  // namespace
+}  // namespace cairn::embedding
+
+int main(int argc, char** argv) {
+  using namespace cairn::embedding;
+  int64_t rows = 8'400'000;
+  RowShape shape = {16, 0};
+  bool insert_only = false;
+  CLI::App app;
+  app.add_option("--rows", rows)->check(CLI::PositiveNumber);
+  app.add_option("--dim", shape.dim)->check(CLI::Range(1, RowStore::kMaxDim));
+  app.add_option("--slots", shape.slots)->check(CLI::Range(0, 4096));
+  app.add_flag("--insert_only", insert_only);
+  CLI11_PARSE(app, argc, argv);
+  RowStore store({.table = "bench", .shape = shape, .buckets = {}});
+  Insert(store, rows);
+  if (insert_only) return 0;
+  Lookups(store);
+  MergeKeys(rows);
+  RowStore other({.table = "other", .shape = shape, .buckets = {}});
+  int64_t resident = 0;
+  Fill(other, rows, &resident);
+  TwoThreads(store, other);
+  return 0;
+}
