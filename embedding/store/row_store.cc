@@ -22,8 +22,8 @@ RowStore::RowStore(Options options)
 template <typename VisitKey>
 void RowStore::ForEachKey(absl::Span<const int64_t> keys, VisitKey visit) const {
   // The line of a key is fetched 2 * kAhead keys before the visit, and its row kAhead keys before.
-  constexpr size_t kAhead = 32;
-  constexpr size_t kKept = 4 * kAhead;
+  constexpr size_t kAhead = 24;
+  constexpr size_t kKept = 64;  // more than 2 * kAhead
   std::array<uint64_t, kKept> hashes;
   const size_t n = keys.size();
   for (size_t i = 0; i < n + 2 * kAhead; ++i) {
