@@ -180,7 +180,6 @@ absl::Status CheckNorms(const Shard::Options& shard) {
 }
 
 absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factory) {
-  constexpr int64_t kMaxRowElements = net::kMaxRowFrameFloats - net::RowFrameFloats(0);
   double bytes = 0;
   std::set<absl::string_view> names;
   for (const v1::Table& table : job.tables()) {
@@ -189,9 +188,9 @@ absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factor
     if (!names.insert(table.name()).second) {
       return absl::InvalidArgumentError(absl::StrCat(what, " is declared twice"));
     }
-    if (table.row_elements() < 1 || table.row_elements() > kMaxRowElements) {
+    if (table.row_elements() < 1 || table.row_elements() > net::kMaxRowElements) {
       return absl::InvalidArgumentError(absl::StrCat(what, " has rows of ", table.row_elements(),
-                                                     " elements, must have 1 to ", kMaxRowElements));
+                                                     " elements, must have 1 to ", net::kMaxRowElements));
     }
     if (factory == nullptr || job.mode() == v1::MODE_VARIABLES) {
       return absl::InvalidArgumentError(absl::StrCat(what, ": ",

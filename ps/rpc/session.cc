@@ -11,126 +11,10 @@
 #include "common/net/wire/row_frame.h"
 #include "ps/log/work_proto.h"
 #include "ps/policy/policy_proto.h"
+#include "ps/rpc/answer.h"
 
 namespace cairn::ps {
 namespace {
-
-constexpr auto kElementBytes = static_cast<int64_t>(sizeof(float));
-
-// Sends the answer to one request. Refers to neither the session nor the job, so a waiting request keeps
-// neither alive.
-class Answer {
- public:
-  // `unanswered`: counts the answers that a session still owes.
-  Answer(std::shared_ptr<SessionSink> sink, uint64_t request_id,
-         std::shared_ptr<const std::monostate> unanswered = nullptr)
-      : sink_(std::move(sink)), unanswered_(std::move(unanswered)) {
-    header_.set_request_id(request_id);
-  }
-
-  // Sends elements [begin, end) of `data` in chunks, with `shift` added to their offsets.
-  void SendElements(const std::shared_ptr<const AlignedBuffer>& data, int64_t begin, int64_t end,
-                    int64_t shift = 0) {
-    for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
-      const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
-      header_.mutable_chunk()->set_offset(shift + offset);
-      const absl::Span<const float> chunk(data->data() + offset, static_cast<size_t>(count));
-      SendChunk(chunk, data);
-    }
-  }
-  // Sends all of `values` in chunks, encoded; returns the number of bytes. RESOURCE_EXHAUSTED
-  // as EncodedValues.
-  absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values,
-                                     v1::Encoding encoding, optim::EncodedValues& encoded) {
-    if (encoding == v1::ENCODING_FLOAT32) {
-      SendElements(values, 0, values->size());
-      return values->size() * kElementBytes;
-    }
-    CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.Of(values, encoding));
-    return SendEncoded(data, encoding, 0, values->size());
-  }
-  // Sends elements [begin, end) of the values before the answer is due.
-  absl::StatusOr<int64_t> SendValues(const std::shared_ptr<const AlignedBuffer>& values,
-                                     v1::Encoding encoding, optim::EncodedValues& encoded, int64_t begin,
-                                     int64_t end) {
-    piece_ = true;
-    if (encoding == v1::ENCODING_FLOAT32) {
-      SendElements(values, begin, end);
-      return (end - begin) * kElementBytes;
-    }
-    CAIRN_ASSIGN_OR_RETURN(const auto data, encoded.OfPiece(values, encoding, begin, end));
-    return SendEncoded(data, encoding, begin, end);
-  }
-  // Sends the state of a table; returns the number of bytes.
-  int64_t SendTable(int table, absl::Span<const std::shared_ptr<const AlignedBuffer>> state) {
-    header_.mutable_chunk()->set_table(table);
-    int64_t shift = 0;
-    for (const auto& buffer : state) {
-      SendElements(buffer, 0, buffer->size(), shift);
-      shift += buffer->size();
-    }
-    return shift * kElementBytes;
-  }
-  // Sends the rows of a table in frames.
-  void SendRows(int table, const std::shared_ptr<const std::vector<int64_t>>& ids,
-                const std::shared_ptr<const AlignedBuffer>& elements) {
-    const auto owner = std::make_shared<
-        const std::pair<std::shared_ptr<const std::vector<int64_t>>, std::shared_ptr<const AlignedBuffer>>>(
-        ids, elements);
-    const size_t row = static_cast<size_t>(elements->size()) / ids->size();
-    const auto most =
-        static_cast<size_t>(net::kMaxRowFrameFloats / net::RowFrameFloats(static_cast<int64_t>(row)));
-    header_.mutable_rows()->set_table(table);
-    for (size_t first = 0; first < ids->size(); first += most) {
-      const size_t count = std::min(most, ids->size() - first);
-      header_.mutable_rows()->set_count(static_cast<int64_t>(count));
-      const absl::Span<const float> payload[] = {
-          net::AsFloats(absl::MakeConstSpan(*ids).subspan(first, count)),
-          elements->span().subspan(first * row, count * row)};
-      sink_->Send(header_, payload, owner);
-    }
-  }
-  void SendDone(v1::Done done) {
-    *header_.mutable_done() = std::move(done);
-    sink_->Send(header_, {}, nullptr);
-  }
-  void SendFailure(const absl::Status& failure) {
-    v1::Done done;
-    done.set_code(static_cast<int>(failure.code()));
-    done.set_message(std::string(failure.message()));
-    SendDone(std::move(done));
-  }
-
- private:
-  void SendChunk(absl::Span<const float> chunk, const std::shared_ptr<const AlignedBuffer>& data) {
-    if (piece_) {
-      sink_->SendValues(header_, {&chunk, 1}, data);
-    } else {
-      sink_->Send(header_, {&chunk, 1}, data);
-    }
-  }
-  // `data` has element i at byte 2 i; `begin` is even.
-  int64_t SendEncoded(const std::shared_ptr<const AlignedBuffer>& data, v1::Encoding encoding, int64_t begin,
-                      int64_t end) {
-    int64_t floats = 0;
-    header_.mutable_chunk()->set_encoding(encoding);
-    for (int64_t offset = begin; offset < end; offset += net::kMaxPayloadFloats) {
-      const int64_t count = std::min(net::kMaxPayloadFloats, end - offset);
-      header_.mutable_chunk()->set_offset(offset);
-      header_.mutable_chunk()->set_count(count);
-      const absl::Span<const float> chunk(data->data() + offset / 2,
-                                          static_cast<size_t>(net::Codec::Floats(count)));
-      SendChunk(chunk, data);
-      floats += net::Codec::Floats(count);
-    }
-    return floats * kElementBytes;
-  }
-
-  std::shared_ptr<SessionSink> sink_;
-  std::shared_ptr<const std::monostate> unanswered_;
-  v1::ServerHeader header_;
-  bool piece_ = false;
-};
 
 // `size`: the number of elements of the server's values.
 absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
@@ -296,12 +180,13 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
         [sink = sink_, request_id, encoding = open.values_encoding,
          encoded = open.job->shard().store().encoded(), &sent = server_.metrics().sent_bytes](
             const std::shared_ptr<const AlignedBuffer>& values, int64_t first, int64_t end) {
-          const auto bytes = Answer(sink, request_id).SendValues(values, encoding, *encoded, first, end);
+          const auto bytes = Answer(sink, request_id).SendEarly(values, encoding, *encoded, first, end);
           if (bytes.ok()) sent.Add(*bytes);
           return bytes.ok();
         };
   }
   request.allow = [sink = sink_](uint64_t bytes) { sink->Allow(bytes); };
+  open.known = known_rows_;
   open.push = open.job->shard().BeginPush(request);
   open.worker = begin.worker();
 }
@@ -364,8 +249,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
         if (edition == known_edition) {
           // The reader already has these values.
         } else if (encoding == v1::ENCODING_FLOAT32) {
-          answer.SendElements(result->values.data, first, end);
-          sent.Add((end - first) * kElementBytes);
+          sent.Add(answer.SendElements(result->values.data, first, end));
         } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
                    bytes.ok()) {
           sent.Add(*bytes);
@@ -374,8 +258,7 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
           return;
         }
         if (state && result->slots != nullptr) {
-          answer.SendElements(result->slots, 0, result->slots->size(), size);
-          sent.Add(result->slots->size() * kElementBytes);
+          sent.Add(answer.SendElements(result->slots, 0, result->slots->size(), size));
         }
         for (size_t i = 0; state && i < result->tables.size(); ++i) {
           sent.Add(answer.SendTable(static_cast<int>(i) + 1, result->tables[i]));
@@ -398,8 +281,9 @@ void Session::BeginRowRead(uint64_t request_id, const v1::RowReadBegin& begin) {
     open.failure = job.status();
     return;
   }
+  open.failure = net::CheckEncoding(begin.encoding());
+  open.values_encoding = begin.encoding();
   open.job = *std::move(job);
-  open.rows = std::make_unique<RowRead>(RowRead{.table = begin.table()});
 }
 
 void Session::AddPayload(Open& open, const v1::ClientHeader& header, net::Payload payload) {
@@ -427,19 +311,44 @@ absl::Status Session::AddChunk(Open& open, const v1::Chunk& chunk, net::Payload 
 }
 
 absl::Status Session::AddRows(Open& open, const v1::Rows& rows, net::Payload payload) {
-  if (open.push != nullptr) return open.push->AddRows(rows, payload);
-  if (open.rows == nullptr) return absl::InvalidArgumentError("a write has no rows");
-  if (rows.table() != open.rows->table) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a read of table ", open.rows->table, " asks for rows of table ", rows.table()));
+  if (open.write != nullptr) return absl::InvalidArgumentError("a write has no rows");
+  if (open.push != nullptr && !rows.wanted()) return AddRowGradients(open, rows, payload);
+  if (open.wanted == nullptr) {
+    Shard& shard = open.job->shard();
+    open.wanted = std::make_shared<WantedRows>(shard.tables().size(), shard.store().budget());
   }
-  CAIRN_ASSIGN_OR_RETURN(const auto received, net::ReceivedRows::Of(rows, payload, /*row_elements=*/0));
-  std::vector<int64_t>& ids = open.rows->ids;
-  if (ids.size() + received.ids().size() > kMaxRowsRead) {
-    return absl::InvalidArgumentError(absl::StrCat("a read of more than ", kMaxRowsRead, " rows"));
+  return open.wanted->Add(rows, payload);
+}
+
+absl::Status Session::AddRowGradients(Open& open, const v1::Rows& rows, net::Payload payload) {
+  const size_t num_tables = open.job->shard().tables().size();
+  if (rows.table() < 0 || static_cast<size_t>(rows.table()) >= num_tables) {
+    return NoSuchTable(rows.table(), num_tables);
   }
-  ids.insert(ids.end(), received.ids().begin(), received.ids().end());
-  return absl::OkStatus();
+  if (rows.table() == 0) {
+    return absl::InvalidArgumentError("the gradients of variables are pushed in chunks, not in rows");
+  }
+  if (open.push->repeats()) return absl::OkStatus();
+  const auto table = static_cast<size_t>(rows.table());
+  const int64_t row_elements = open.job->job().tables(rows.table() - 1).row_elements();
+  if (!rows.has_known()) {
+    CAIRN_ASSIGN_OR_RETURN(auto received, net::ReceivedRows::Of(rows, payload, row_elements));
+    return open.push->AddRows(table, std::move(received));
+  }
+  const absl::Span<const int64_t> known =
+      open.known == nullptr ? absl::Span<const int64_t>() : open.known->ids(rows.table());
+  const auto num_known = static_cast<int64_t>(known.size());
+  if (rows.known() < 0 || rows.known() > num_known || rows.count() < 1 ||
+      rows.count() > num_known - rows.known()) {
+    return absl::InvalidArgumentError(absl::StrCat("a push refers to ", rows.count(), " rows from ",
+                                                   rows.known(), " on of table ", rows.table(),
+                                                   ": the previous push of its stream wanted ", num_known));
+  }
+  CAIRN_ASSIGN_OR_RETURN(auto received,
+                         net::ReceivedRows::OfKnown(rows, payload, row_elements,
+                                                    known.subspan(static_cast<size_t>(rows.known()),
+                                                                  static_cast<size_t>(rows.count()))));
+  return open.push->AddRows(table, std::move(received));
 }
 
 void Session::End(uint64_t request_id, Open open) {
@@ -451,10 +360,12 @@ void Session::End(uint64_t request_id, Open open) {
     FinishWrite(request_id, std::move(open));
     return;
   }
-  if (open.rows != nullptr) {
+  if (open.push == nullptr) {
     FinishRowRead(request_id, std::move(open));
     return;
   }
+  open.push->Want(open.wanted);
+  known_rows_ = std::move(open.wanted);
   if (*open.received.name != '\0') {
     open.received.end = TraceNanos(std::chrono::steady_clock::now());
     server_.trace()->Record(open.received);
@@ -470,8 +381,8 @@ void Session::End(uint64_t request_id, Open open) {
   open.job->shard().FinishPush(
       std::move(open.push),
       [answer = Answer(sink_, request_id, unanswered_), &sent = server_.metrics().sent_bytes,
-       encoding = open.values_encoding,
-       encoded = open.job->shard().store().encoded()](absl::StatusOr<PushResult> result) mutable {
+       encoding = open.values_encoding, encoded = open.job->shard().store().encoded(),
+       budget = open.job->shard().store().budget()](absl::StatusOr<PushResult> result) mutable {
         if (!result.ok()) {
           answer.SendFailure(result.status());
           return;
@@ -484,7 +395,8 @@ void Session::End(uint64_t request_id, Open open) {
         done.set_finished(result->finished);
         done.set_has_values(result->sent_early);
         if (result->work.has_value()) *done.mutable_work() = ToProto(*result->work);
-        // If there is no room for encoded values, the worker reads the values later.
+        // If there is no room for encoded values or rows, the worker reads them later.
+        if (const auto bytes = answer.SendRows(result->rows, encoding, budget); bytes.ok()) sent.Add(*bytes);
         if (result->values.data != nullptr) {
           const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
           if (bytes.ok()) sent.Add(*bytes);
@@ -496,24 +408,25 @@ void Session::End(uint64_t request_id, Open open) {
 }
 
 void Session::FinishRowRead(uint64_t request_id, Open open) {
-  const int table = open.rows->table;
-  const auto ids = std::make_shared<const std::vector<int64_t>>(std::move(open.rows->ids));
-  open.job->shard().ReadRows(table, *ids,
-                             [answer = Answer(sink_, request_id, unanswered_), table, ids,
-                              &sent = server_.metrics().sent_bytes](absl::StatusOr<TableRows> rows) mutable {
-                               if (!rows.ok()) {
-                                 answer.SendFailure(rows.status());
-                                 return;
-                               }
-                               if (!ids->empty()) {
-                                 answer.SendRows(table, ids, rows->elements);
-                                 sent.Add(rows->elements->size() * kElementBytes);
-                               }
-                               v1::Done done;
-                               done.set_version(rows->version);
-                               done.set_has_values(true);
-                               answer.SendDone(std::move(done));
-                             });
+  Shard& shard = open.job->shard();
+  std::shared_ptr<const WantedRows> wanted = std::move(open.wanted);
+  if (wanted == nullptr) wanted = std::make_shared<WantedRows>(shard.tables().size(), shard.store().budget());
+  shard.ReadRows(
+      std::move(wanted), [answer = Answer(sink_, request_id, unanswered_), encoding = open.values_encoding,
+                          budget = shard.store().budget(),
+                          &sent = server_.metrics().sent_bytes](absl::StatusOr<AnsweredRows> rows) mutable {
+        const auto bytes =
+            rows.ok() ? answer.SendRows(*rows, encoding, budget) : absl::StatusOr<int64_t>(rows.status());
+        if (!bytes.ok()) {
+          answer.SendFailure(bytes.status());
+          return;
+        }
+        sent.Add(*bytes);
+        v1::Done done;
+        done.set_version(rows->version);
+        done.set_has_values(true);
+        answer.SendDone(std::move(done));
+      });
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {

@@ -19,29 +19,11 @@
 #include "common/trace/trace.h"
 #include "ps/job/server.h"
 #include "ps/rpc/permissions.h"
+#include "ps/rpc/session_sink.h"
 #include "ps/table/received_state.h"
+#include "ps/table/wanted_rows.h"
 
 namespace cairn::ps {
-
-// Sends frames to the client. Thread-safe; frames arrive in the order of the calls. Frames sent after the end
-// of the stream are dropped.
-class SessionSink {
- public:
-  virtual ~SessionSink() = default;
-  // `owner` keeps the payload's memory alive and unchanged.
-  virtual void Send(const v1::ServerHeader& header, net::FloatSpans payload,
-                    const std::shared_ptr<const void>& owner) = 0;
-  // As Send(), for a chunk of values, which may overtake other chunks. Of consecutive chunks that wait to be
-  // sent, the chunk that is first in the arena may be sent first, because the next forward pass needs it
-  // soonest.
-  virtual void SendValues(const v1::ServerHeader& header, net::FloatSpans payload,
-                          const std::shared_ptr<const void>& owner) {
-    Send(header, payload, owner);
-  }
-  // Flow control: grants the client credit for more bytes of payload, as net::DataStream::Allow(). Does
-  // nothing if the transport has no flow control.
-  virtual void Allow(uint64_t /*bytes*/) {}
-};
 
 class Session {
  public:
@@ -49,8 +31,6 @@ class Session {
   // exceeds them breaks the protocol.
   static constexpr size_t kMaxOpen = 4;
   static constexpr long kMaxUnanswered = 16;
-  // Limit on the rows of one read.
-  static constexpr size_t kMaxRowsRead = size_t{256} << 10;
 
   // `server` must outlive the session and its answers. `permissions` are the client's.
   Session(Server& server, std::shared_ptr<SessionSink> sink, Permissions permissions = {})
@@ -72,20 +52,19 @@ class Session {
   bool owes_answer() const { return unanswered_.use_count() > 1; }
 
  private:
-  struct RowRead {
-    int table = 0;
-    std::vector<int64_t> ids{};
-  };
   // A request whose chunks or rows are arriving.
   struct Open {
     std::shared_ptr<ActiveJob> job;
-    // One of them, unless the request has failed.
+    // One of them, or none for a read of rows, unless the request has failed.
     std::unique_ptr<OpenPush> push;
     std::unique_ptr<Accumulator> write;
-    std::unique_ptr<RowRead> rows;
+    // The rows that the answer shall contain; null: none so far.
+    std::shared_ptr<WantedRows> wanted;
+    // Those of the previous push on this stream, whose ids gradients may refer to. May be null.
+    std::shared_ptr<const WantedRows> known;
     std::vector<std::unique_ptr<ReceivedState>> tables;   // of a write [table - 1]: their states
     int worker = 0;                                       // the worker that pushes
-    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values
+    v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values and rows
     TraceEvent received{};                                // not recorded if its name is empty
     bool initialise = false;
     bool state = false;    // the write contains values and slots
@@ -100,6 +79,7 @@ class Session {
   void AddPayload(Open& open, const v1::ClientHeader& header, net::Payload payload);
   static absl::Status AddChunk(Open& open, const v1::Chunk& chunk, net::Payload payload);
   static absl::Status AddRows(Open& open, const v1::Rows& rows, net::Payload payload);
+  static absl::Status AddRowGradients(Open& open, const v1::Rows& rows, net::Payload payload);
   void End(uint64_t request_id, Open open);
   void FinishWrite(uint64_t request_id, Open open);
   void FinishRowRead(uint64_t request_id, Open open);
@@ -117,7 +97,8 @@ class Session {
   const std::shared_ptr<SessionSink> sink_;
   const Permissions permissions_;
   Pusher pusher_;
-  std::map<uint64_t, Open> open_;  // [request_id]
+  std::map<uint64_t, Open> open_;                 // [request_id]
+  std::shared_ptr<const WantedRows> known_rows_;  // of the last complete push; null: none
   // The frame that is being received, and the request of a chunk.
   const v1::ClientHeader* frame_ = nullptr;
   Open* frame_request_ = nullptr;

@@ -238,7 +238,8 @@ void LogExecutor::Settle(const PushKey& key, const Decision& decision, Replies& 
   auto push = parts_.pushes.Take(key, {key.step, decision.outcome, values.version, decision.staleness});
   if (!push.has_value()) return;
   parts_.reads.MakeRoom();
-  const bool room = store().CheckRoomForReader().ok();  // otherwise the worker reads the values later
+  // Without room, or if the rows cannot be read, the worker reads the values or the rows later.
+  const bool room = store().CheckRoomForReader().ok();
   for (PushTable::Waiting& waiting : push->waiting) {
     PushResult result = {.outcome = decision.outcome,
                          .duplicate = waiting.duplicate,
@@ -247,6 +248,9 @@ void LogExecutor::Settle(const PushKey& key, const Decision& decision, Replies& 
                          .finished = parts_.final_version.IsReached(values.version),
                          .sent_early = waiting.speculative && decision.sent_early};
     if (waiting.read_values && !result.sent_early && room) result.values = values;
+    if (waiting.wanted != nullptr) {
+      if (auto rows = ReadWanted(parts_.tables, waiting.wanted); rows.ok()) result.rows = *std::move(rows);
+    }
     replies.push_back(waiting.Answer(std::move(result)));
   }
 }

@@ -140,7 +140,8 @@ class LogExecutor {
   // Prepares the update of `entry`, sends the entry to the sink, and calls use(input).
   absl::Status WithInput(const LogEntry& entry, const Updater::Contributions& contributions,
                          absl::FunctionRef<absl::Status(const Updater::Input&)> use);
-  // Records the decision in the ledger, and answers the clients that wait for it.
+  // Records the decision in the ledger, and answers the clients that wait for it. Reads the rows that they want,
+  // which must be those before the next entry.
   void Settle(const PushKey& key, const Decision& decision, Replies& replies);
   absl::StatusOr<ReadResult> ReadHere(bool snapshot);
   // Null if no trace is recorded. A shard without clients records none, because it repeats another's updates.

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "ps/table/tables.h"
 
 namespace cairn::ps {
 
@@ -14,12 +13,8 @@ absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
   return tables_.empty() ? absl::OkStatus() : tables_[0]->AddChunk(chunk, payload);
 }
 
-absl::Status OpenPush::AddRows(const v1::Rows& rows, net::Payload payload) {
-  if (tables_.empty()) return absl::OkStatus();
-  if (rows.table() < 0 || static_cast<size_t>(rows.table()) >= tables_.size()) {
-    return NoSuchTable(rows.table(), tables_.size());
-  }
-  return tables_[static_cast<size_t>(rows.table())]->AddRows(rows, payload);
+absl::Status OpenPush::AddRows(size_t table, net::ReceivedRows rows) {
+  return tables_.empty() ? absl::OkStatus() : tables_[table]->AddRows(std::move(rows));
 }
 
 absl::Span<float> OpenPush::DestinationFor(const v1::Chunk& chunk, int64_t count) {

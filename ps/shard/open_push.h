@@ -13,10 +13,12 @@
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "common/net/wire/frame.h"
+#include "common/net/wire/row_frame.h"
 #include "optim/store/variable_store.h"
 #include "ps/policy/policy.h"
 #include "ps/table/push_request.h"
 #include "ps/table/table.h"
+#include "ps/table/wanted_rows.h"
 
 namespace cairn::ps {
 
@@ -29,6 +31,7 @@ struct PushResult {
   optim::Values values{};  // data is null unless requested
   // `values` is null, because all of the values have already been passed to send_values().
   bool sent_early = false;
+  AnsweredRows rows{};         // directly after the decision; none unless wanted
   std::optional<Work> work{};  // from the WorkSource, if there is one
 };
 
@@ -45,11 +48,17 @@ class OpenPush {
 
   // As in TablePush.
   absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload);
-  // INVALID_ARGUMENT if the table does not exist.
-  absl::Status AddRows(const v1::Rows& rows, net::Payload payload);
+  // `table` exists.
+  absl::Status AddRows(size_t table, net::ReceivedRows rows);
   absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count);
+  // The answer shall contain these rows.
+  void Want(std::shared_ptr<const WantedRows> wanted) { wanted_ = std::move(wanted); }
 
   const PushRequest& request() const { return request_; }
+  // Null: none.
+  const std::shared_ptr<const WantedRows>& wanted() const { return wanted_; }
+  // Whether the push is a repeat, whose chunks and rows are discarded.
+  bool repeats() const { return tables_.empty(); }
   // As in TablePush, for all tables.
   absl::Status CheckComplete() const;
   PushData Take();
@@ -60,6 +69,7 @@ class OpenPush {
  private:
   const PushRequest request_;
   const std::vector<std::unique_ptr<TablePush>> tables_;
+  std::shared_ptr<const WantedRows> wanted_;
 };
 
 }  // namespace cairn::ps

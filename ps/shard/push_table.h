@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@
 #include "ps/shard/final_version.h"
 #include "ps/shard/open_push.h"
 #include "ps/table/table.h"
+#include "ps/table/wanted_rows.h"
 
 namespace cairn::ps {
 
@@ -45,6 +47,7 @@ class PushTable {
   struct Waiting {
     bool read_values = false;
     bool speculative = false;  // receives the values chunk by chunk if the update is speculative
+    std::shared_ptr<const WantedRows> wanted{};  // the rows that the answer shall contain; null: none
     PushReply reply{};
     WorkSource work{};  // may be null
     bool duplicate = false;

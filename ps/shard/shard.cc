@@ -88,6 +88,7 @@ void Shard::FinishPush(std::unique_ptr<OpenPush> push, PushReply reply, WorkSour
                                       .data = push->Take(),
                                       .waiting = {.read_values = request.read_values,
                                                   .speculative = push->MaySendEarly(),
+                                                  .wanted = push->wanted(),
                                                   .reply = std::move(reply),
                                                   .work = std::move(work)}};
   PushTable::Added added = pushes_.Add(complete);
@@ -107,14 +108,13 @@ void Shard::Read(const std::string& marker, ReadReply reply) {
   executor_.effects().WhenReceived(Answered<ReadResult>(std::move(reply), *std::move(answer)));
 }
 
-void Shard::ReadRows(int64_t table, absl::Span<const int64_t> ids, RowsReply reply) {
+void Shard::ReadRows(std::shared_ptr<const WantedRows> wanted, RowsReply reply) {
   Pass("read");
-  const auto read = [&]() -> absl::StatusOr<TableRows> {
+  const auto read = [&]() -> absl::StatusOr<AnsweredRows> {
     CAIRN_RETURN_IF_ERROR(failure());
-    if (table < 0 || static_cast<size_t>(table) >= tables_.size()) return NoSuchTable(table, tables_.size());
-    return tables_[static_cast<size_t>(table)].ReadRows(ids);
+    return ReadWanted(tables_, std::move(wanted));
   };
-  executor_.effects().WhenReceived(Answered<TableRows>(std::move(reply), read()));
+  executor_.effects().WhenReceived(Answered<AnsweredRows>(std::move(reply), read()));
 }
 
 void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {

@@ -46,10 +46,11 @@
 #include "ps/table/accumulator.h"
 #include "ps/table/table_factory.h"
 #include "ps/table/tables.h"
+#include "ps/table/wanted_rows.h"
 
 namespace cairn::ps {
 
-using RowsReply = absl::AnyInvocable<void(absl::StatusOr<TableRows>)>;
+using RowsReply = absl::AnyInvocable<void(absl::StatusOr<AnsweredRows>)>;
 using WriteReply = absl::AnyInvocable<void(absl::StatusOr<int64_t> version)>;
 
 class Shard final : public LogSink {
@@ -102,15 +103,16 @@ class Shard final : public LogSink {
   std::unique_ptr<OpenPush> BeginPush(const PushRequest& request);
   // The reply is INVALID_ARGUMENT if chunks are missing, RESOURCE_EXHAUSTED if too many pushes wait.
   // Otherwise the reply is sent after the decision. It lacks the requested values if the memory has no room
-  // for both these values and the next version. `work`, unless null, is called once before an OK reply, by the
-  // thread that makes the reply, outside all locks.
+  // for both these values and the next version, and the wanted rows if they cannot be read or if the push has been
+  // decided before. `work`, unless null, is called once before an OK reply, by the thread that makes the reply,
+  // outside all locks.
   void FinishPush(std::unique_ptr<OpenPush> push, PushReply reply, WorkSource work = nullptr);
 
   // --- Reads and writes ---
   // As ReadTable::Read(). With a marker, the reply comes when the log has reached it.
   void Read(const std::string& marker, ReadReply reply);
-  // As Table::ReadRows(). INVALID_ARGUMENT if the table does not exist.
-  void ReadRows(int64_t table, absl::Span<const int64_t> ids, RowsReply reply);
+  // The rows as they are now. As ReadWanted().
+  void ReadRows(std::shared_ptr<const WantedRows> wanted, RowsReply reply);
   // Overwrites the values for which `data` has elements, between two entries of the log. `done` receives the
   // version at that point.
   void Write(std::unique_ptr<Accumulator> data, WriteReply done);

@@ -32,7 +32,7 @@ class DensePush final : public TablePush {
     }
     return absl::OkStatus();
   }
-  absl::Status AddRows(const v1::Rows&, net::Payload) override {
+  absl::Status AddRows(net::ReceivedRows) override {
     return absl::InvalidArgumentError("the gradients of variables are pushed in chunks, not in rows");
   }
   absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count) override {

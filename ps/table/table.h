@@ -4,6 +4,7 @@
 //   session     ─ BeginPush ─► TablePush ─ chunks or rows ─► TableGradient ─► staged in the PushTable
 //               ─ ReadRows: rows as they are now
 //   LogExecutor ─ Mean, Measure, Apply: the updates of the round log, one after another
+//               ─ ReadRows: the rows that the answer to a push brings
 //               ─ Save, Restore: the state, for a snapshot or another server
 //
 // The round log, the ledger and the policies do not know what a push contains: only the table that has made a
@@ -25,6 +26,7 @@
 #include "cairn/v1/session.pb.h"
 #include "common/memory/aligned_buffer.h"
 #include "common/net/wire/frame.h"
+#include "common/net/wire/row_frame.h"
 #include "optim/optimizer.h"
 #include "optim/store/squares.h"
 #include "ps/policy/policy.h"
@@ -61,8 +63,8 @@ class TablePush {
   // INVALID_ARGUMENT, without effect, for a chunk that does not fit the table or repeats received elements;
   // RESOURCE_EXHAUSTED if there is no memory for it.
   virtual absl::Status AddChunk(const v1::Chunk& chunk, net::Payload payload) = 0;
-  // As AddChunk(), for gradients of rows.
-  virtual absl::Status AddRows(const v1::Rows& rows, net::Payload payload) = 0;
+  // As AddChunk(), for gradients of rows of the table's number of elements.
+  virtual absl::Status AddRows(net::ReceivedRows rows) = 0;
   // Where the next AddChunk() will store the `count` elements of this chunk, as float32. The caller may
   // receive the payload there. Empty: in any memory.
   virtual absl::Span<float> DestinationFor(const v1::Chunk& chunk, int64_t count) = 0;
@@ -79,7 +81,7 @@ class TablePush {
 // Rows of a table after some update.
 struct TableRows {
   int64_t version = 0;                              // the version after that update
-  std::shared_ptr<const AlignedBuffer> elements{};  // [row][element]; null without rows
+  std::shared_ptr<const AlignedBuffer> elements{};  // [row][element]; not null
 };
 
 // One update of one table. Borrowed for the duration of a call.
@@ -105,7 +107,7 @@ class Table {
 
   // The rows with these ids, in their order, all after the same update. A row that does not exist has the values
   // that it would start from, and is not created. INVALID_ARGUMENT if the table is not read by rows;
-  // RESOURCE_EXHAUSTED if there is no memory for the answer.
+  // RESOURCE_EXHAUSTED if the budget has no room for the answer, which the caller counts there.
   virtual absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const = 0;
 
   // The mean of the contributions, weighted by the examples of all contributors. INTERNAL if a contribution

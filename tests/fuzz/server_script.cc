@@ -17,6 +17,7 @@ namespace {
 // Servers refuse jobs that do not fit the machine's memory; this test uses a lower limit.
 constexpr int64_t kMaxElements = 1 << 16;
 constexpr int32_t kMaxSeconds = 100'000;
+constexpr int64_t kMemoryLimit = int64_t{256} << 20;
 
 // The follower's port to its leader. The script plays the leader, so the port does nothing.
 class NowherePort final : public ps::SequencerPort {
@@ -90,7 +91,7 @@ class ServerPlayer::Log final : public ps::LogSink {
   void End(const absl::Status&) override {}
 };
 
-ServerPlayer::ServerPlayer(int index, int host_index)
+ServerPlayer::ServerPlayer(int index, int host_index, const ps::TableFactory* tables)
     : server_({.index = index,
                .host_index = host_index,
                .incarnation = 1,
@@ -104,7 +105,9 @@ ServerPlayer::ServerPlayer(int index, int host_index)
                        ? ps::BackupDialer()
                        : [](const std::string&, int,
                             ps::ReplicationStreamHandler&) { return std::make_unique<NowhereStream>(); },
-               .replicates_by_calls = true},
+               .replicates_by_calls = true,
+               .memory_limit = kMemoryLimit,
+               .tables = tables},
               clock_),
       sink_(std::make_shared<Sink>()) {
   static const bool quiet = [] {

@@ -18,8 +18,8 @@ v1::CreateRequest SmallJob(v1::Mode mode, int servers);
 class ServerPlayer {
  public:
   // `index`: 0, or 1 for a follower, whose leader is the script. `host_index`: the index of its process, if
-  // different; the server may then keep a backup.
-  explicit ServerPlayer(int index, int host_index = -1);
+  // different; the server may then keep a backup. `tables`: makes the tables of its jobs, and outlives the player.
+  explicit ServerPlayer(int index, int host_index = -1, const ps::TableFactory* tables = nullptr);
   ~ServerPlayer();
 
   // Creates the job, writes its values, and has worker 0 join.

@@ -31,7 +31,10 @@ class CountingTable final : public Table {
   }
 
   absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override {
-    auto elements = std::make_shared<AlignedBuffer>(static_cast<int64_t>(ids.size()) * row_elements_);
+    const int64_t size = static_cast<int64_t>(ids.size()) * row_elements_;
+    const int64_t bytes = size * int64_t{sizeof(float)};
+    if (!budget_->HasRoomFor(bytes)) return budget_->Refusal("rows that are read", bytes);
+    auto elements = std::make_shared<AlignedBuffer>(size);
     MutexLock lock(mutex_);
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto row = rows_.find(ids[i]);
@@ -141,10 +144,10 @@ class CountingTable final : public Table {
     absl::Status AddChunk(const v1::Chunk&, net::Payload) override {
       return absl::InvalidArgumentError("the gradients of this table are pushed in rows");
     }
-    absl::Status AddRows(const v1::Rows& rows, net::Payload payload) override {
+    absl::Status AddRows(net::ReceivedRows received) override {
       if (!has_rows_) return absl::OkStatus();
-      CAIRN_ASSIGN_OR_RETURN(const auto received, net::ReceivedRows::Of(rows, payload, table_.row_elements_));
-      const int64_t bytes = rows.count() * RowBytes(table_.row_elements_);
+      const auto count = static_cast<int64_t>(received.ids().size());
+      const int64_t bytes = count * RowBytes(table_.row_elements_);
       if (!table_.budget_->HasRoomFor(bytes)) return table_.budget_->Refusal("rows", bytes);
       const auto of_row = static_cast<size_t>(table_.row_elements_);
       for (size_t i = 0; i < received.ids().size(); ++i) {

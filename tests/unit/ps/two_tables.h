@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/net/wire/row_frame.h"
 #include "gtest/gtest.h"
 #include "ps/rpc/session.h"
 #include "tests/support/fake_clock.h"
@@ -32,11 +33,12 @@ class RowBytes {
   RowBytes(const RowBytes&) = delete;
   RowBytes& operator=(const RowBytes&) = delete;
   operator net::Payload() const { return {runs_, elements_.empty() ? size_t{1} : size_t{2}}; }  // NOLINT
-  v1::ClientHeader Header(uint64_t request, int table = 1) const {
+  v1::ClientHeader Header(uint64_t request, int table = 1, bool wanted = false) const {
     v1::ClientHeader header;
     header.set_request_id(request);
     header.mutable_rows()->set_table(table);
     header.mutable_rows()->set_count(static_cast<int64_t>(ids_.size()));
+    header.mutable_rows()->set_wanted(wanted);
     return header;
   }
 
@@ -57,11 +59,14 @@ class TablesSink final : public SessionSink {
             const std::shared_ptr<const void>&) override {
     if (header.has_done()) done = header.done();
     if (header.has_rows()) {
-      const auto* id = reinterpret_cast<const int64_t*>(payload[0].data());
-      const size_t of_row = payload[1].size() / static_cast<size_t>(header.rows().count());
-      for (size_t at = 0; at < payload[1].size(); at += of_row) {
-        rows[*id++] = {payload[1].begin() + at, payload[1].begin() + at + of_row};
-      }
+      const absl::Span<const char> run(reinterpret_cast<const char*>(payload[0].data()),
+                                       payload[0].size() * sizeof(float));
+      const net::Payload bytes(&run, 1);
+      ASSERT_EQ(net::CheckRowElements(header.rows(), bytes, 2), absl::OkStatus());
+      std::vector<float> frame(static_cast<size_t>(header.rows().count()) * 2);
+      ASSERT_EQ(net::CopyRowElements(header.rows(), bytes, absl::MakeSpan(frame)), absl::OkStatus());
+      std::vector<float>& of_request = rows[header.request_id()];
+      of_request.insert(of_request.end(), frame.begin(), frame.end());
     }
     if (!header.has_chunk()) return;
     std::vector<float>& into = values[header.chunk().table()];
@@ -72,8 +77,8 @@ class TablesSink final : public SessionSink {
     }
   }
   v1::Done done;
-  RowMap rows;                               // of all answers
-  std::map<int, std::vector<float>> values;  // [table] of all chunks
+  std::map<uint64_t, std::vector<float>> rows;  // [request] [row][element]
+  std::map<int, std::vector<float>> values;     // [table] of all chunks
 };
 
 // A job of both tables, trained by SGD at rate 1.
@@ -128,6 +133,10 @@ class TablesClient {
     });
   }
   void BeginPush(int worker, int64_t version, int64_t examples = 1) {
+    v1::ClientHeader push = PushHeader(worker, version, examples);
+    Frame(push);
+  }
+  v1::ClientHeader PushHeader(int worker, int64_t version, int64_t examples = 1) {
     v1::ClientHeader push = Next();
     v1::PushBegin& begin = *push.mutable_push();
     begin.set_layout(layout_);
@@ -136,7 +145,7 @@ class TablesClient {
     begin.set_step(++step_);
     begin.set_base_version(version);
     begin.set_examples(examples);
-    Frame(push);
+    return push;
   }
   // A push from version `version`, with gradients of "a" and of rows of "t".
   void Push(int worker, int64_t version, std::vector<float> gradient, const RowMap& rows,
@@ -150,17 +159,41 @@ class TablesClient {
     const RowBytes bytes(rows);
     EXPECT_EQ(session_.OnFrame(bytes.Header(id_, table), bytes), absl::OkStatus());
   }
-  // The rows with these ids, in the sink.
-  RowMap Read(std::vector<int64_t> ids, int table = 1) {
+  // The answer to the open push shall contain these rows.
+  void Want(std::vector<int64_t> ids, int table = 1) {
+    const RowBytes bytes(std::move(ids));
+    EXPECT_EQ(session_.OnFrame(bytes.Header(id_, table, /*wanted=*/true), bytes), absl::OkStatus());
+  }
+  // Gradients of two rows of "t", which the previous push wanted, from position `known` on.
+  void KnownRows(int64_t known, std::vector<float> gradients) {
+    v1::ClientHeader header;
+    header.set_request_id(id_);
+    header.mutable_rows()->set_table(1);
+    header.mutable_rows()->set_count(static_cast<int64_t>(gradients.size()) / 2);
+    header.mutable_rows()->set_known(known);
+    EXPECT_EQ(session_.OnFrame(header, Bytes(std::move(gradients))), absl::OkStatus());
+  }
+  // The request that was begun last.
+  uint64_t request() const { return id_; }
+  // The rows in the answer to a request for these ids of "t". Empty if it has none.
+  RowMap Answered(uint64_t request, const std::vector<int64_t>& ids) const {
+    RowMap rows;
+    const auto found = sink_->rows.find(request);
+    if (found == sink_->rows.end()) return rows;
+    EXPECT_EQ(found->second.size(), 2 * ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) rows[ids[i]] = {found->second[2 * i], found->second[2 * i + 1]};
+    return rows;
+  }
+  // The rows with these ids.
+  RowMap Read(std::vector<int64_t> ids, int table = 1, v1::Encoding encoding = v1::ENCODING_FLOAT32) {
     v1::ClientHeader read = Next();
     read.mutable_read_rows()->set_layout(layout_);
-    read.mutable_read_rows()->set_table(table);
+    read.mutable_read_rows()->set_encoding(encoding);
     Frame(read);
-    const RowBytes bytes(std::move(ids));
+    const RowBytes bytes(ids);
     EXPECT_EQ(session_.OnFrame(bytes.Header(id_, table), bytes), absl::OkStatus());
-    sink_->rows.clear();
     End();
-    return sink_->rows;
+    return Answered(id_, ids);
   }
   // The values of "a"; with `state`, everything at the marker.
   std::map<int, std::vector<float>> ReadValues(const std::string& marker = "", bool state = false) {

@@ -2,8 +2,10 @@
 #include "tests/unit/ps/two_tables.h"
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -131,6 +133,133 @@ TEST_F(TwoTablesTest, ATableIsReadAsItsKindAllows) {
   EXPECT_THAT(client_->done().message(), HasSubstr("there is no table 2"));
 }
 
+TEST_F(TwoTablesTest, AnAnswerBringsTheWantedRowsAfterTheUpdate) {
+  client_->BeginPush(0, 0);
+  client_->Chunk(0, {1, 2});
+  client_->Want({7, -1});
+  client_->Rows({{7, {1, 1}}});
+  client_->Want({9});
+  client_->End();
+  const uint64_t wanted = client_->request();
+  EXPECT_THAT(client_->Answered(wanted, {7, -1, 9}), IsEmpty()) << "the round is open";
+  client_->Push(1, 0, {3, 4}, {{-1, {4, 6}}});
+  EXPECT_THAT(
+      client_->Answered(wanted, {7, -1, 9}),
+      ElementsAre(Pair(-1, ElementsAre(2, 3)), Pair(7, ElementsAre(0.5, 0.5)), Pair(9, ElementsAre(0, 0))));
+  EXPECT_EQ(Snapshot("m")[1].size(), 2u + 2 * 6) << "the wanted row 9 is not created";
+}
+
+TEST_F(TwoTablesTest, APushWithoutExamplesMayWantRows) {
+  client_->Push(0, 0, {2, 2}, {{7, {1, 1}}});
+  client_->BeginPush(1, 0, /*examples=*/0);
+  client_->Want({7});
+  client_->End();
+  EXPECT_THAT(client_->Answered(client_->request(), {7}), ElementsAre(Pair(7, ElementsAre(1, 1))));
+}
+
+TEST_F(TwoTablesTest, ARepeatOfAWaitingPushGetsTheRowsThatItWants) {
+  const v1::ClientHeader push = client_->PushHeader(0, 0);
+  client_->Frame(push);
+  client_->Chunk(0, {1, 2});
+  client_->Want({7});
+  client_->End();
+  v1::ClientHeader again = client_->Next();
+  *again.mutable_push() = push.push();
+  client_->Frame(again);
+  client_->Rows({{7, {5, 5}}});
+  client_->Want({9, 7});
+  client_->End();
+  client_->Push(1, 0, {3, 4}, {{7, {4, 6}}});
+  EXPECT_THAT(client_->Answered(push.request_id(), {7}), ElementsAre(Pair(7, ElementsAre(2, 3))));
+  EXPECT_THAT(client_->Answered(again.request_id(), {9, 7}),
+              ElementsAre(Pair(7, ElementsAre(2, 3)), Pair(9, ElementsAre(0, 0))));
+}
+
+TEST_F(TwoTablesTest, ARepeatOfADecidedPushGetsNoRows) {
+  const v1::ClientHeader push = client_->PushHeader(0, 0);
+  client_->Frame(push);
+  client_->Chunk(0, {1, 2});
+  client_->End();
+  client_->Push(1, 0, {3, 4}, {{7, {4, 6}}});
+  v1::ClientHeader again = client_->Next();
+  *again.mutable_push() = push.push();
+  client_->Frame(again);
+  client_->Want({7});
+  client_->End();
+  EXPECT_TRUE(client_->done().duplicate());
+  EXPECT_FALSE(client_->done().has_values());
+  EXPECT_THAT(client_->Answered(again.request_id(), {7}), IsEmpty());
+}
+
+TEST_F(TwoTablesTest, GradientsMayReferToTheRowsThatThePreviousPushWanted) {
+  client_->BeginPush(0, 0);
+  client_->Chunk(0, {0, 0});
+  client_->Want({7, -1, 9});
+  client_->End();
+  client_->Push(1, 0, {0, 0}, {});
+  // The previous push of the stream, that of worker 1, wanted none.
+  client_->BeginPush(0, 1);
+  client_->KnownRows(0, {1, 1});
+  client_->Chunk(0, {0, 0});
+  client_->Want({7, -1, 9});
+  client_->End();
+  EXPECT_THAT(
+      client_->done().message(),
+      HasSubstr("a push refers to 1 rows from 0 on of table 1: the previous push of its stream wanted 0"));
+
+  client_->BeginPush(0, 1);
+  client_->Chunk(0, {0, 0});
+  client_->Want({7, -1, 9});
+  client_->End();
+  client_->BeginPush(1, 1);
+  client_->KnownRows(1, {2, 4, 6, 8});
+  client_->Chunk(0, {0, 0});
+  client_->End();
+  EXPECT_THAT(client_->Read({7, -1, 9}), ElementsAre(Pair(-1, ElementsAre(1, 2)), Pair(7, ElementsAre(0, 0)),
+                                                     Pair(9, ElementsAre(3, 4))));
+}
+
+TEST_F(TwoTablesTest, ReferencesBeyondTheWantedRowsAreRefused) {
+  for (const int64_t known : {int64_t{-1}, int64_t{1}, int64_t{2}, std::numeric_limits<int64_t>::max()}) {
+    client_->BeginPush(0, 0);
+    client_->Want({7, -1});
+    client_->End();
+    EXPECT_THAT(client_->done().message(), HasSubstr("elements received"));  // the chunks are missing
+    client_->BeginPush(0, 0);
+    client_->KnownRows(known, {1, 1, 2, 2});
+    client_->End();
+    EXPECT_THAT(client_->done().message(), HasSubstr("the previous push of its stream wanted 2")) << known;
+  }
+}
+
+TEST_F(TwoTablesTest, RowsMayComeIn16Bits) {
+  v1::ClientHeader push = client_->PushHeader(0, 0);
+  push.mutable_push()->set_values_encoding(v1::ENCODING_BFLOAT16);
+  client_->Frame(push);
+  client_->Chunk(0, {1, 2});
+  client_->Rows({{7, {1, 1.0009765625}}});
+  client_->Want({7});
+  client_->End();
+  client_->Push(1, 0, {3, 4}, {{7, {1, 1.0009765625}}});
+  EXPECT_THAT(client_->Answered(push.request_id(), {7}), ElementsAre(Pair(7, ElementsAre(1, 1))));
+  EXPECT_THAT(client_->Read({7}, 1, v1::ENCODING_BFLOAT16), ElementsAre(Pair(7, ElementsAre(1, 1))));
+  EXPECT_THAT(client_->Read({7}, 1, v1::ENCODING_FLOAT16),
+              ElementsAre(Pair(7, ElementsAre(1, 1.0009765625))));
+  client_->Read({7}, 1, v1::ENCODING_INT8);
+  EXPECT_THAT(client_->done().message(), HasSubstr("values cannot be sent in int8"));
+}
+
+TEST_F(TwoTablesTest, RowsOfTablesThatHaveNoneCannotBeWanted) {
+  for (const auto& [table, why] :
+       {std::pair(0, "variables are read by ranges of elements"), std::pair(2, "there is no table 2"),
+        std::pair(-1, "there is no table -1")}) {
+    client_->BeginPush(0, 0);
+    client_->Want({7}, table);
+    client_->End();
+    EXPECT_THAT(client_->done().message(), HasSubstr(why));
+  }
+}
+
 TEST_F(TwoTablesTest, TablesCountInTheMemoryOfTheJob) {
   v1::CreateRequest request = JobOfTwoTables(v1::MODE_SYNC, 2);  // 48 bytes, and 100 rows of 24
   const auto create = [&](int64_t limit) {
@@ -157,6 +286,23 @@ TEST_F(TwoTablesTest, RowsAreRefusedWhenTheMemoryOfTheJobIsFull) {
   client_->Push(0, 0, {1, 2}, rows);
   EXPECT_EQ(client_->done().code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(client_->done().message(), HasSubstr("no memory for rows"));
+
+  std::vector<int64_t> ids(400);  // 3200 bytes
+  std::iota(ids.begin(), ids.end(), 0);
+  client_->Read(ids);
+  EXPECT_EQ(client_->done().code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(client_->done().message(), HasSubstr("no memory for the ids of wanted rows"));
+  client_->BeginPush(0, 0);
+  client_->Chunk(0, {1, 2});
+  client_->Want(ids);
+  client_->End();
+  EXPECT_THAT(client_->done().message(), HasSubstr("no memory for the ids of wanted rows"));
+  ids.resize(200);
+  client_->Read(ids);
+  EXPECT_THAT(client_->done().message(), HasSubstr("no memory for rows that are read"));
+  ids.resize(100);
+  EXPECT_EQ(client_->Read(ids).size(), ids.size());
+  EXPECT_EQ(client_->Read(ids).size(), ids.size()) << "what a read has taken is free again";
 }
 
 TEST_F(TwoTablesTest, ImpossibleTablesAreRefusedByName) {
