@@ -12,10 +12,7 @@ absl::Status AnswerSink::Add(const v1::Chunk& chunk, net::Payload payload) {
   NoteFirst();
   const int64_t bytes = net::PayloadBytes(payload);
   const int64_t elements = net::CodecOf(chunk.encoding()) == nullptr ? bytes / 4 : chunk.count();
-  if (options_.wire != nullptr) {
-    options_.wire->pull_bytes.Add(bytes);
-    options_.wire->pull_float32_bytes.Add(elements * 4);
-  }
+  Count(bytes, elements * 4);
   if (!arrivals_.Admit(options_.server, chunk.offset(), elements)) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(values_->Add(chunk, payload));
   arrivals_.Add(options_.server, chunk.offset(), elements);
@@ -27,6 +24,18 @@ absl::Span<float> AnswerSink::DestinationFor(const v1::Chunk& chunk, int64_t cou
   const absl::Span<float> place = values_->DestinationFor(chunk, count);
   if (place.empty() || !arrivals_.Admit(options_.server, chunk.offset(), count)) return {};
   return place;
+}
+
+absl::Status AnswerSink::AddRows(const v1::Rows& rows, net::Payload payload) {
+  const int64_t bytes = net::PayloadBytes(payload);
+  Count(bytes, net::CodecOf(rows.encoding()) == nullptr ? bytes : 2 * bytes);
+  return rows_->AddRows(rows, payload);
+}
+
+void AnswerSink::Count(int64_t bytes, int64_t float32_bytes) const {
+  if (options_.wire == nullptr) return;
+  options_.wire->pull_bytes.Add(bytes);
+  options_.wire->pull_float32_bytes.Add(float32_bytes);
 }
 
 void AnswerSink::NoteFirst() const {

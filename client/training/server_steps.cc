@@ -26,6 +26,8 @@ ServerSteps::ServerSteps(Connection& connection, JoinedJob& job,
       variables_(variables),
       values_(connection_,
               {.size = TotalElements(variables_), .timeout = job_.step_timeout(), .trace = options.trace}),
+      make_partitioner_(options.make_partitioner),
+      row_reads_(connection_, job_.step_timeout()),
       pushes_(connection_,
               {.task = job_.task(),
                .step_timeout = job_.step_timeout(),
@@ -36,7 +38,9 @@ ServerSteps::ServerSteps(Connection& connection, JoinedJob& job,
                .settle = [this](absl::Span<const v1::Done> answers) { return Settle(answers); }}) {}
 
 absl::Status ServerSteps::OnLearnt() {
-  return pushes_.Learn(job_.learnt(), variables_);
+  CAIRN_ASSIGN_OR_RETURN(tables_,
+                         RowTables::Create(job_.learnt().job, connection_.num_servers(), make_partitioner_));
+  return pushes_.Learn(job_.learnt(), variables_, tables_);
 }
 
 absl::Status ServerSteps::OnJoined(v1::Work work) {
@@ -91,6 +95,8 @@ absl::StatusOr<StepResult> ServerSteps::Settle(absl::Span<const v1::Done> answer
     values_.Adopt(std::move(versions));
     finished_ = false;
   }
+  // The rows of an answer belong to its version, which may not be that of the values that have been pulled.
+  if (pull_again || !pushes_.rows_arrived()) CAIRN_RETURN_IF_ERROR(ReadRows(pushes_.wanted_rows()));
   finished_ |= finished;
   return result;
 }
@@ -109,6 +115,11 @@ absl::Status ServerSteps::AwaitWork() {
 
 absl::Status ServerSteps::Pull() {
   return Pull(v1::ENCODING_FLOAT32);
+}
+
+absl::Status ServerSteps::ReadRows(absl::Span<const RowValues> rows) {
+  if (rows.empty()) return absl::OkStatus();
+  return job_.Persist([&] { return row_reads_.Read(job_.learnt(), tables_, rows); });
 }
 
 absl::Status ServerSteps::Pull(v1::Encoding encoding) {

@@ -3,7 +3,8 @@
 // A step takes one round trip per server. Gradients are sent while the backward pass still runs, and the
 // answer brings the values after the update; in a synchronous job they begin to arrive while gradients are
 // still being sent. The values arrive in a second buffer, which Step::Finish() swaps in, so parameters() never
-// changes during a computation. A forward pass may begin with the values that have arrived (AwaitComing).
+// changes during a computation. A forward pass may begin with the values that have arrived (AwaitComing). Rows of
+// tables travel with the pushes and their answers, or are read beside them.
 //
 // Owned by TrainingClient. All calls come from one thread, except Step::Announce() and Wake() (any thread).
 #pragma once
@@ -19,6 +20,9 @@
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/session.pb.h"
 #include "client/gradients/wire_metrics.h"
+#include "client/rows/row_exchange.h"
+#include "client/rows/row_reads.h"
+#include "client/rows/row_tables.h"
 #include "client/training/joined_job.h"
 #include "client/training/server_values.h"
 #include "client/training/step_exchange.h"
@@ -29,11 +33,12 @@
 
 namespace cairn::client {
 
-class ServerSteps final : public StepExchange {
+class ServerSteps final : public StepExchange, public RowExchange {
  public:
   struct Options {
-    TraceRecorder* trace = nullptr;  // may be null; records pushes and pulls
-    WireMetrics* wire = nullptr;     // may be null; counts bytes on the wire
+    MakePartitioner make_partitioner{};  // null: rows are not exchanged
+    TraceRecorder* trace = nullptr;      // may be null; records pushes and pulls
+    WireMetrics* wire = nullptr;         // may be null; counts bytes on the wire
   };
   // `variables`: the model's, with gapless offsets in a flat buffer. All references must outlive this object.
   ServerSteps(Connection& connection, JoinedJob& job, const std::vector<net::VariableInfo>& variables,
@@ -42,12 +47,15 @@ class ServerSteps final : public StepExchange {
   // --- For TrainingClient ---
 
   // The servers have declared the job. INVALID_ARGUMENT if an encoding is unknown here or does not suit the
-  // variables.
+  // variables, or as RowTables::Create().
   absl::Status OnLearnt();
   // The worker has joined, and ps/0 has assigned `work`: pulls the values.
   absl::Status OnJoined(v1::Work work);
   // Closes the streams of the current step. Unless Step::Finish() was called, no server counts it.
-  void Drop() { pushes_.Drop(); }
+  void Drop() {
+    pushes_.Drop();
+    row_reads_.Drop();
+  }
   // The chief: sends the settings of all groups of variables (Job.variable_groups), [group], with the next step,
   // and with later ones until a step is in an update. Must be valid.
   void SetGroups(std::vector<v1::GroupSettings> groups) { unsent_groups_ = std::move(groups); }
@@ -80,11 +88,20 @@ class ServerSteps final : public StepExchange {
   // servers, except in an asynchronous job whose optimizer takes no norms.
   absl::Status Pull() override;
 
+  // --- RowExchange; the job's tables must be known (Options::make_partitioner) ---
+
+  absl::Status ReadRows(absl::Span<const RowValues> rows) override;
+  absl::Status PushRows(absl::Span<const RowGradients> gradients) override {
+    return pushes_.PushRows(gradients);
+  }
+  absl::Status WantRows(absl::Span<const RowValues> rows) override { return pushes_.WantRows(rows); }
+
  private:
   absl::Status Pull(v1::Encoding encoding);
   // UNAVAILABLE if a stream broke.
   absl::Status PullOnce(v1::Encoding encoding);
-  // Makes the values after the servers' decision about the step's pushes the current ones.
+  // Makes the values after the servers' decision about the step's pushes the current ones, and reads the wanted rows
+  // that the answers have not brought.
   absl::StatusOr<StepResult> Settle(absl::Span<const v1::Done> answers);
 
   Connection& connection_;
@@ -95,6 +112,9 @@ class ServerSteps final : public StepExchange {
   v1::Work work_;
   int64_t step_ = 0;
   std::vector<v1::GroupSettings> unsent_groups_;  // that no update contains yet; empty: none
+  const MakePartitioner make_partitioner_;
+  RowTables tables_;
+  RowReads row_reads_;
   StepPushes pushes_;
 };
 

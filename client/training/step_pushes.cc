@@ -28,13 +28,16 @@ StepPushes::StepPushes(Connection& connection, Options options)
       trace_(options_.trace, connection_.num_servers()),
       pushes_(static_cast<size_t>(connection_.num_servers())) {}
 
-absl::Status StepPushes::Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables) {
+absl::Status StepPushes::Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables,
+                               const RowTables& tables) {
   CAIRN_RETURN_IF_ERROR(net::CheckEncoding(job.job.wire()));
   CAIRN_RETURN_IF_ERROR(net::CheckGradientWire(job.job, variables));
   job_ = &job;
   auto outgoing = std::make_unique<OutgoingGradients>(job.job, job.layout, variables, options_.wire);
+  auto outgoing_rows = std::make_unique<OutgoingRows>(tables, options_.wire);
   MutexLock lock(mutex_);
   outgoing_ = std::move(outgoing);
+  outgoing_rows_ = std::move(outgoing_rows);
   return absl::OkStatus();
 }
 
@@ -54,12 +57,15 @@ void StepPushes::Begin(const Input& step) {
   arrivals_.Begin(job_->layout);
   trace_.BeginStep({.worker = step.worker, .incarnation = step.incarnation, .number = step.number});
   outgoing_->BeginStep(step.gradients);
+  outgoing_rows_->BeginStep();
+  arriving_rows_.Clear();
   for (int server = 0; server < connection_.num_servers(); ++server) {
     Push& push = this->push(server);
     if (push.session == nullptr || !push.session->status().ok() || push.moves != connection_.moves(server)) {
       broken.push_back(std::move(push.session));
       push.moves = connection_.moves(server);
       push.session = std::make_unique<ServerSession>(connection_.stub(server).streams());
+      outgoing_rows_->OnNewStream(server);
     }
     Start(server);
   }
@@ -69,6 +75,8 @@ void StepPushes::Start(int server) {
   Push& push = this->push(server);
   push.done.reset();
   outgoing_->BeginPush(server);
+  outgoing_rows_->BeginPush(server);
+  arriving_rows_.Restart(server);
   v1::ClientHeader header;
   v1::PushBegin& begin = *header.mutable_push();
   begin.set_layout(job_->layout_ids[static_cast<size_t>(server)]);
@@ -84,6 +92,7 @@ void StepPushes::Start(int server) {
   const FirstValuesAt first_values = trace_.NewFirstValues();
   auto values = std::make_unique<AnswerSink>(
       arrivals_, ReceiveInto(job_->layout.extents_on(server), step_.values),
+      std::make_unique<RowSink>(arriving_rows_, server),
       AnswerSink::Options{.server = server, .wire = options_.wire, .first_values = first_values});
   const auto id =
       push.session->Begin(std::move(header), std::move(values), OnDone(server, attempt_, first_values));
@@ -92,6 +101,41 @@ void StepPushes::Start(int server) {
   } else {
     Answered(server, id.status());
   }
+}
+
+absl::Status StepPushes::PushRows(absl::Span<const RowGradients> gradients) {
+  CAIRN_CHECK(!ended_);
+  if (step_.examples == 0) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  CAIRN_RETURN_IF_ERROR(outgoing_rows_->Push(gradients));
+  SendRowsToAll();
+  return absl::OkStatus();
+}
+
+absl::Status StepPushes::WantRows(absl::Span<const RowValues> rows) {
+  CAIRN_CHECK(!ended_);
+  MutexLock lock(mutex_);
+  CAIRN_RETURN_IF_ERROR(outgoing_rows_->Want(rows, arriving_rows_));
+  SendRowsToAll();
+  return absl::OkStatus();
+}
+
+std::vector<RowValues> StepPushes::wanted_rows() const {
+  MutexLock lock(mutex_);
+  const absl::Span<const RowValues> wanted = outgoing_rows_->wanted();
+  return {wanted.begin(), wanted.end()};
+}
+
+void StepPushes::SendRows(int server) {
+  Push& push = this->push(server);
+  const int64_t bytes = outgoing_rows_->Send(server, *push.session, push.request_id);
+  if (bytes == 0) return;
+  trace_.OnSending(server);
+  trace_.AddBytes(server, bytes);
+}
+
+void StepPushes::SendRowsToAll() {
+  for (int server = 0; server < connection_.num_servers(); ++server) SendRows(server);
 }
 
 void StepPushes::Answered(int server, absl::StatusOr<v1::Done> result) {
@@ -246,7 +290,9 @@ absl::Status StepPushes::Repeat(int server) {
   Push& push = this->push(server);
   push.moves = moves;
   push.session = std::move(session);
+  outgoing_rows_->OnNewStream(server);
   Start(server);
+  SendRows(server);
   if (step_.examples > 0) {
     outgoing_->QueueAll(server);
     Send(server);
@@ -306,6 +352,7 @@ absl::StatusOr<StepResult> StepPushes::Conclude() {
   {
     MutexLock lock(mutex_);
     outgoing_->EndStep(counted);
+    outgoing_rows_->EndStep();
   }
   return options_.settle(answers);
 }

@@ -1,7 +1,9 @@
 // The pushes of one step, one to each server: sends gradients as they are announced, receives the values in
-// the answers into a buffer, and repeats pushes that were lost on the way.
+// the answers into a buffer, and repeats pushes that were lost on the way. Gradients of rows are a part of the
+// pushes, and the answers may bring rows.
 //
-//   Begin ─► Announce... ─► [ComingParameters ─► AwaitComing...] ─► Finish      Drop: after a step that failed
+//   Begin ─► Announce, PushRows, WantRows... ─► [ComingParameters ─► AwaitComing...] ─► Finish
+//                                                                      Drop: after a step that failed
 //
 // All calls come from one thread, except Announce and Wake (any thread).
 #pragma once
@@ -22,6 +24,10 @@
 #include "client/gradients/outgoing_gradients.h"
 #include "client/gradients/wire_metrics.h"
 #include "client/job_setup.h"
+#include "client/rows/arriving_rows.h"
+#include "client/rows/outgoing_rows.h"
+#include "client/rows/row_exchange.h"
+#include "client/rows/row_tables.h"
 #include "client/training/push_repeats.h"
 #include "client/training/step_exchange.h"
 #include "client/training/step_trace.h"
@@ -68,11 +74,14 @@ class StepPushes final : public Step {
   StepPushes(const StepPushes&) = delete;
   StepPushes& operator=(const StepPushes&) = delete;
 
-  // Sets the job of the following steps. `job` and `variables` must stay unchanged until the next call.
+  // Sets the job of the following steps. The arguments must stay unchanged until the next call.
   // INVALID_ARGUMENT if an encoding is unknown here or does not suit the variables.
-  absl::Status Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Learn(const LearntJob& job, const std::vector<net::VariableInfo>& variables,
+                     const RowTables& tables) ABSL_LOCKS_EXCLUDED(mutex_);
   void Begin(const Input& step) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As in RowExchange.
+  absl::Status PushRows(absl::Span<const RowGradients> gradients) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status WantRows(absl::Span<const RowValues> rows) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // --- Step ---
 
@@ -94,6 +103,10 @@ class StepPushes final : public Step {
   // Whether the values that AwaitComing() announced are those of the answers. Otherwise the values are
   // incomplete.
   bool values_intact() const { return arrivals_.intact(); }
+  // When all servers have answered: whether the answers have brought all wanted rows.
+  bool rows_arrived() const { return arriving_rows_.complete(connection_.num_servers()); }
+  // The arguments of WantRows() in this step.
+  std::vector<RowValues> wanted_rows() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Closes the streams: no data of the step is sent or received afterwards. Gives a gradient in a
   // SharedBuffer new pages (SharedBuffer::Renew), because a server may still read the old ones.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -124,6 +137,9 @@ class StepPushes final : public Step {
   void AwaitChange(int server, TimePoint deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends the gradients that are queued for the server.
   void Send(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends the rows that have not been sent to the server.
+  void SendRows(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendRowsToAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All gradients have been announced: sends the rest, and the end of each push.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
   std::string Name() const { return absl::StrCat("step ", step_.number); }
@@ -153,11 +169,14 @@ class StepPushes final : public Step {
   std::optional<PushRepeats> repeats_;  // of the step, from its first wait for the answers on
   int moves_at_end_ = 0;                // Connection::moves()
   Arrivals arrivals_;                   // outlives the sessions
+  ArrivingRows arriving_rows_;          // outlives the sessions
 
   mutable Mutex mutex_;
   CondVar changed_;
   StepTrace trace_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<OutgoingGradients> outgoing_ ABSL_GUARDED_BY(mutex_);  // set by Learn()
+  // Set by Learn().
+  std::unique_ptr<OutgoingGradients> outgoing_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<OutgoingRows> outgoing_rows_ ABSL_GUARDED_BY(mutex_);
   uint64_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t roused_ ABSL_GUARDED_BY(mutex_) = 0;       // number of calls of Rouse()
   std::vector<Push> pushes_ ABSL_GUARDED_BY(mutex_);  // [server]

@@ -12,12 +12,14 @@ TrainingClient::TrainingClient(std::unique_ptr<Connection> connection,
     : connection_(std::move(connection)),
       variables_(std::move(variables)),
       split_bytes_(options.split_bytes),
+      exchanges_rows_(options.make_partitioner != nullptr),
       job_(*connection_, {.worker = options.worker,
                           .task = options.task,
                           .step_timeout = options.step_timeout,
                           .report = options.report,
                           .changed = [this] { steps_.Wake(); }}),
-      steps_(*connection_, job_, variables_, {.trace = options.trace, .wire = options.wire}),
+      steps_(*connection_, job_, variables_,
+             {.make_partitioner = options.make_partitioner, .trace = options.trace, .wire = options.wire}),
       control_(*connection_, job_, steps_) {}
 
 TrainingClient::~TrainingClient() {

@@ -19,6 +19,7 @@
 #include "cairn/v1/job.pb.h"
 #include "client/gradients/wire_metrics.h"
 #include "client/job_setup.h"
+#include "client/rows/row_tables.h"
 #include "client/training/exchange.h"
 #include "client/training/joined_job.h"
 #include "client/training/server_control.h"
@@ -42,6 +43,8 @@ struct TrainingOptions {
   std::function<v1::WorkerReport()> report{};
   TraceRecorder* trace = nullptr;  // may be null; records pushes and pulls
   WireMetrics* wire = nullptr;     // may be null; counts bytes on the wire
+  // Which server stores which rows of a table of the job. Null: no rows are exchanged.
+  MakePartitioner make_partitioner{};
 };
 
 class TrainingClient final : public Membership {
@@ -54,7 +57,9 @@ class TrainingClient final : public Membership {
 
   ServerSteps& steps() { return steps_; }
   ServerControl& control() { return control_; }
-  Exchange exchange() { return {.membership = *this, .steps = steps_, .control = control_}; }
+  Exchange exchange() { return {.membership = *this, .steps = steps_, .control = control_, .rows = rows()}; }
+  // Null without TrainingOptions::make_partitioner.
+  RowExchange* rows() { return exchanges_rows_ ? &steps_ : nullptr; }
   Connection& connection() { return *connection_; }
   int worker() const { return job_.worker(); }  // its number in the job
 
@@ -90,6 +95,7 @@ class TrainingClient final : public Membership {
   const std::unique_ptr<Connection> connection_;
   const std::vector<net::VariableInfo> variables_;
   const int64_t split_bytes_;
+  const bool exchanges_rows_;
   int64_t begun_generation_ = -1;  // the last generation that this chief began
   StartingPoint start_;
   JoinedJob job_;

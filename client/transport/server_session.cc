@@ -31,6 +31,13 @@ void ServerSession::SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::
   stream_->Send(header, payload);
 }
 
+void ServerSession::SendRows(uint64_t request_id, const v1::Rows& rows, net::FloatSpans payload) {
+  v1::ClientHeader header;
+  header.set_request_id(request_id);
+  *header.mutable_rows() = rows;
+  stream_->Send(header, payload);
+}
+
 void ServerSession::SendEnd(uint64_t request_id) {
   v1::ClientHeader header;
   header.set_request_id(request_id);
@@ -60,10 +67,13 @@ absl::Span<char> ServerSession::BeginFrame(const v1::ServerHeader& header, size_
 void ServerSession::CompleteFrame(net::Payload payload) {
   if (frame_request_ == nullptr) return;
   absl::StatusOr<v1::Done> result;
-  if (frame_->has_chunk()) {
+  if (frame_->has_chunk() || frame_->has_rows()) {
     ChunkSink* const values = frame_request_->values.get();
-    absl::Status status = values != nullptr ? values->Add(frame_->chunk(), payload)
-                                            : absl::InternalError("values that were not requested");
+    absl::Status status = absl::InternalError("values that were not requested");
+    if (values != nullptr) {
+      status = frame_->has_chunk() ? values->Add(frame_->chunk(), payload)
+                                   : values->AddRows(frame_->rows(), payload);
+    }
     if (status.ok()) return;
     result = std::move(status);
   } else if (const v1::Done& done = frame_->done(); done.code() != 0) {

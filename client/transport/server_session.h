@@ -17,8 +17,8 @@
 
 namespace cairn::client {
 
-// Receives the values of an answer, as chunks with offsets in the server's arena. Called by a thread of the
-// transport.
+// Receives the values of an answer, as chunks with offsets in the server's arena, and its rows. Called by a
+// thread of the transport.
 class ChunkSink {
  public:
   virtual ~ChunkSink() = default;
@@ -26,6 +26,10 @@ class ChunkSink {
   // Returns the memory in which a chunk of `count` float32 elements should be received, so that Add() need
   // not copy it; empty: any memory. The next call is Add() of this chunk, unless the stream ends.
   virtual absl::Span<float> DestinationFor(const v1::Chunk& /*chunk*/, int64_t /*count*/) { return {}; }
+  // By default no rows are expected: INTERNAL.
+  virtual absl::Status AddRows(const v1::Rows& /*rows*/, net::Payload /*payload*/) {
+    return absl::InternalError("rows that were not requested");
+  }
 };
 
 class ServerSession final : private FrameHandler {
@@ -38,14 +42,16 @@ class ServerSession final : private FrameHandler {
   explicit ServerSession(StreamFactory& streams);
   ~ServerSession() override;
 
-  // Begins a request; sets `header`'s request_id. Returns the id for SendChunk() and SendEnd() (a read uses
-  // neither). If the stream has ended: returns the reason, and `on_done` is not called. `values`: null if the
-  // request asks for none.
+  // Begins a request; sets `header`'s request_id. Returns the id for SendChunk(), SendRows() and SendEnd() (a
+  // read of values uses none of them). If the stream has ended: returns the reason, and `on_done` is not
+  // called. `values`: null if the request asks for none.
   absl::StatusOr<uint64_t> Begin(v1::ClientHeader header, std::unique_ptr<ChunkSink> values, OnDone on_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // `payload`: spans that together are the elements of `chunk`, at most 1 MiB. Their memory must stay
   // unchanged, as FrameStream::Send() requires.
   void SendChunk(uint64_t request_id, const v1::Chunk& chunk, net::FloatSpans payload);
+  // As SendChunk(), for a frame of rows of at most 256 KiB.
+  void SendRows(uint64_t request_id, const v1::Rows& rows, net::FloatSpans payload);
   void SendEnd(uint64_t request_id);
   // See FrameStream.
   bool ReceiveUntil(absl::FunctionRef<bool()> enough, TimePoint deadline) {

@@ -97,7 +97,8 @@ std::shared_ptr<ps::Server> InProcessCluster::MakeServer(int shard, int host_ind
                 host_index == of ? *backups_[static_cast<size_t>(of)] : *slots_[static_cast<size_t>(of)],
                 delay, handler);
           },
-      .memory_limit = options_.memory_limit};
+      .memory_limit = options_.memory_limit,
+      .tables = options_.tables};
   return std::make_shared<ps::Server>(std::move(options), clock_);
 }
 

@@ -34,6 +34,7 @@ struct ClusterOptions {
   // Null: the steady clock, and a thread that calls Tick(). Otherwise the test moves the clock and calls
   // Tick().
   const Clock* clock = nullptr;
+  const ps::TableFactory* tables = nullptr;  // outlives the cluster; null: jobs have no tables
 };
 
 class InProcessCluster {

@@ -22,7 +22,13 @@ class RecordingStreams final : public client::StreamFactory {
     return std::make_unique<Stream>(*this, handler);
   }
 
+  struct SentRows {
+    v1::Rows rows;
+    std::vector<float> payload;
+  };
+
   std::vector<Sent> chunks;
+  std::vector<SentRows> rows;
   client::FrameHandler* opened = nullptr;  // of the last stream
 
  private:
@@ -31,6 +37,11 @@ class RecordingStreams final : public client::StreamFactory {
     Stream(RecordingStreams& streams, client::FrameHandler& handler) : streams_(streams), handler_(handler) {}
     ~Stream() override { handler_.OnClosed(absl::OkStatus()); }
     void Send(const v1::ClientHeader& header, net::FloatSpans payload) override {
+      if (header.has_rows()) {
+        SentRows& sent = streams_.rows.emplace_back();
+        sent.rows = header.rows();
+        for (const auto& run : payload) sent.payload.insert(sent.payload.end(), run.begin(), run.end());
+      }
       if (!header.has_chunk()) return;
       Sent sent = {header.chunk(), {}, payload.size()};
       for (const auto& run : payload) sent.values.insert(sent.values.end(), run.begin(), run.end());

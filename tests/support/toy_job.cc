@@ -45,7 +45,8 @@ ToyWorker::ToyWorker(InProcessCluster& cluster, const ToyJob& toy, int worker)
               {.worker = worker,
                .task = TaskName(worker),
                .step_timeout = toy.step_timeout,
-               .split_bytes = toy.split_bytes}) {}
+               .split_bytes = toy.split_bytes,
+               .make_partitioner = toy.make_partitioner}) {}
 
 absl::StatusOr<client::StepResult> ToyWorker::Push(absl::Span<const float> gradient, int64_t examples) {
   client::Step& step = client_.steps().BeginStep(gradient, examples);

@@ -31,6 +31,7 @@ struct ToyJob {
   // net::PlacementOptions: variables beyond it are split.
   int64_t split_bytes = 0;
   Duration step_timeout = std::chrono::seconds(20);
+  client::MakePartitioner make_partitioner{};  // client::TrainingOptions
 };
 
 std::string TaskName(int worker);  // "worker/1"

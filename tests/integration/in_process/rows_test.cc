@@ -1,0 +1,370 @@
+// Rows of tables between workers and servers: pushed with the steps, wanted with the answers, and read.
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/in_process_cluster.h"
+#include "tests/support/toy_job.h"
+#include "tests/unit/ps/counting_table.h"
+
+namespace cairn::test {
+namespace {
+
+using client::RowGradients;
+using client::RowValues;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Rows = std::map<int64_t, std::vector<float>>;
+
+// Row r is on server r mod S; no server stores row 404.
+class ModuloPartitioner final : public net::Partitioner {
+ public:
+  explicit ModuloPartitioner(int servers) : servers_(servers) {}
+  int ServerOf(int64_t row) const override {
+    return row == 404 ? -1 : static_cast<int>(static_cast<uint64_t>(row) % static_cast<uint64_t>(servers_));
+  }
+
+ private:
+  const int servers_;
+};
+
+// Rows as the calls take them. Moving keeps the memory.
+struct FlatRows {
+  FlatRows(int table_in, const Rows& rows) : table(table_in) {
+    for (const auto& [key, row] : rows) {
+      keys.push_back(key);
+      elements.insert(elements.end(), row.begin(), row.end());
+    }
+  }
+  FlatRows(int table_in, std::vector<int64_t> keys_in, size_t row_elements)
+      : table(table_in), keys(std::move(keys_in)), elements(keys.size() * row_elements, -99) {}
+  RowValues values() { return {.table = table, .keys = keys, .rows = absl::MakeSpan(elements)}; }
+  RowGradients gradients() const { return {.table = table, .keys = keys, .gradients = elements}; }
+  std::vector<float> operator[](int64_t key) const {
+    const auto at = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+    const size_t of_row = elements.size() / keys.size();
+    return {elements.begin() + static_cast<int64_t>(at * of_row),
+            elements.begin() + static_cast<int64_t>((at + 1) * of_row)};
+  }
+
+  int table;
+  std::vector<int64_t> keys;
+  std::vector<float> elements;
+};
+
+// A job of one variable and the tables "t" of rows of two elements and "u" of rows of three.
+class RowsTest : public testing::TestWithParam<int> {
+ protected:
+  void Start(int servers, int workers, v1::Mode mode = v1::MODE_SYNC,
+             v1::Encoding encoding = v1::ENCODING_FLOAT32) {
+    workers_.clear();
+    cluster_ = std::make_unique<InProcessCluster>(ClusterOptions{.servers = servers, .tables = &kinds_});
+    toy_ = std::make_unique<ToyJob>(workers, std::vector<ToyVariable>{{"a", {4}, {0, 0, 0, 0}}});
+    toy_->split_bytes = 4;
+    toy_->job.set_mode(mode);
+    if (mode == v1::MODE_SSP) toy_->job.set_max_staleness(2);
+    toy_->job.set_wire(encoding);
+    toy_->job.set_ps_replication(replication_);
+    for (const auto& [name, row_elements] : {std::pair("t", 2), std::pair("u", 3)}) {
+      v1::Table& table = *toy_->job.add_tables();
+      table.set_name(name);
+      table.set_kind("counting");
+      table.set_row_elements(row_elements);
+    }
+    toy_->make_partitioner = [](const v1::Table&, int of_servers) {
+      return std::make_unique<ModuloPartitioner>(of_servers);
+    };
+    workers_ = StartAll(*cluster_, *toy_);
+  }
+  client::TrainingClient& client(int worker = 0) { return workers_[static_cast<size_t>(worker)]->client(); }
+  client::RowExchange& exchange(int worker = 0) { return *client(worker).exchange().rows; }
+
+  absl::StatusOr<client::StepResult> Step(int worker, const std::vector<RowGradients>& gradients,
+                                          const std::vector<RowValues>& wanted, int64_t examples = 1) {
+    const std::vector<float> zeros(4);
+    client::Step& step = client(worker).steps().BeginStep(zeros, examples);
+    absl::Status status = exchange(worker).WantRows(wanted);
+    if (examples > 0) step.Announce(0);
+    status.Update(exchange(worker).PushRows(gradients));
+    if (!status.ok()) return status;
+    return step.Finish();
+  }
+  // A step of all workers: worker w pushes pushed[w] and wants `wanted`. Returns what each got.
+  std::vector<FlatRows> Round(const std::vector<FlatRows>& pushed, const FlatRows& wanted) {
+    std::vector<FlatRows> got(pushed.size(), wanted);
+    InParallel(static_cast<int>(pushed.size()), [&](int worker) {
+      const auto w = static_cast<size_t>(worker);
+      const auto result = Step(worker, {pushed[w].gradients()}, {got[w].values()});
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->outcome, v1::OUTCOME_ACCEPTED);
+    });
+    return got;
+  }
+  FlatRows Read(FlatRows rows, int worker = 0) {
+    EXPECT_EQ(exchange(worker).ReadRows({rows.values()}), absl::OkStatus());
+    return rows;
+  }
+  // The frames of rows that worker 0 has sent to a server from now on, with and without known ids.
+  struct Sent {
+    std::atomic<int> known{0}, with_ids{0};
+  };
+  std::shared_ptr<Sent> CountFrames(int server) {
+    auto sent = std::make_shared<Sent>();
+    cluster_->link("worker/0", server).TapClientFrames([sent](const v1::ClientHeader& header) {
+      if (header.has_rows() && !header.rows().wanted())
+        ++(header.rows().has_known() ? sent->known : sent->with_ids);
+      return Fate::kDeliver;
+    });
+    return sent;
+  }
+
+  const ps::CountingTables kinds_;
+  int replication_ = 0;
+  std::unique_ptr<InProcessCluster> cluster_;
+  std::unique_ptr<ToyJob> toy_;
+  ToyWorkers workers_;
+};
+INSTANTIATE_TEST_SUITE_P(Servers, RowsTest, testing::Values(1, 2, 3));
+
+TEST_P(RowsTest, WantedRowsAreThoseAfterTheUpdate) {
+  Start(GetParam(), 2);
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  const FlatRows all(1, {5, kLeast, 0, -1, 1, 2, 77}, 2);
+  const auto got = Round({FlatRows(1, Rows{{0, {2, 4}}, {1, {2, 2}}, {2, {6, 6}}, {-1, {8, 0}}}),
+                          FlatRows(1, Rows{{0, {4, 4}}, {kLeast, {10, 12}}})},
+                         all);
+  EXPECT_THAT(got[0][0], ElementsAre(3, 4));
+  EXPECT_THAT(got[0][1], ElementsAre(1, 1));
+  EXPECT_THAT(got[0][2], ElementsAre(3, 3));
+  EXPECT_THAT(got[0][-1], ElementsAre(4, 0));
+  EXPECT_THAT(got[0][kLeast], ElementsAre(5, 6));
+  EXPECT_THAT(got[0][77], ElementsAre(0, 0));
+  EXPECT_EQ(got[1].elements, got[0].elements);
+  EXPECT_EQ(Read(all).elements, got[0].elements);
+  EXPECT_EQ(Read(all, 1).elements, got[0].elements);
+}
+
+TEST_P(RowsTest, KeysThatTheStepBeforeWantedAreNotSentAgain) {
+  Start(GetParam(), 1);
+  std::vector<std::shared_ptr<Sent>> sent;
+  for (int server = 0; server < GetParam(); ++server) sent.push_back(CountFrames(server));
+  FlatRows rows(1, {4, 3, 2, 1, 0, -1}, 2);
+  for (int step = 1; step <= 3; ++step) {
+    std::iota(rows.elements.begin(), rows.elements.end(), 1.0f);
+    rows = Round({rows}, rows)[0];
+    for (size_t i = 0; i < rows.elements.size(); ++i)
+      EXPECT_EQ(rows.elements[i], static_cast<float>(step) * static_cast<float>(i + 1));
+  }
+  for (const auto& of_server : sent) {
+    EXPECT_EQ(of_server->with_ids, 1);  // of the first step
+    EXPECT_EQ(of_server->known, 2);
+  }
+  // Other keys than those that were wanted.
+  FlatRows fewer(1, Rows{{3, {1, 1}}, {2, {1, 1}}, {1, {1, 1}}});
+  fewer = Round({fewer}, fewer)[0];
+  EXPECT_THAT(fewer[2], ElementsAre(3 * 5 + 1, 3 * 6 + 1));
+  EXPECT_EQ(sent[0]->known, 2);
+}
+
+TEST_P(RowsTest, AStepHasRowsOfSeveralTables) {
+  Start(GetParam(), 1);
+  const FlatRows t(1, Rows{{1, {1, 2}}, {2, {3, 4}}}), u(2, Rows{{1, {5, 6, 7}}, {3, {8, 9, 10}}});
+  FlatRows wanted_t(1, {2, 3}, 2), wanted_u(2, {3, 2, 1}, 3);
+  for (int step = 1; step <= 2; ++step) {
+    const auto result = Step(0, {t.gradients(), u.gradients()}, {wanted_u.values(), wanted_t.values()});
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto n = static_cast<float>(step);
+    EXPECT_THAT(wanted_t.elements, ElementsAre(3 * n, 4 * n, 0, 0));
+    EXPECT_THAT(wanted_u.elements, ElementsAre(8 * n, 9 * n, 10 * n, 0, 0, 0, 5 * n, 6 * n, 7 * n));
+  }
+  FlatRows read_t(1, {1, 2}, 2), read_u(2, {1}, 3);
+  ASSERT_EQ(exchange().ReadRows({read_t.values(), read_u.values()}), absl::OkStatus());
+  EXPECT_THAT(read_t.elements, ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(read_u.elements, ElementsAre(10, 12, 14));
+}
+
+TEST_P(RowsTest, AStepMayHaveNoRowsAndNoExamples) {
+  Start(GetParam(), 2);
+  const FlatRows none(1, std::vector<int64_t>{}, 2), some(1, Rows{{1, {4, 8}}});
+  Round({none, some}, none);
+  EXPECT_THAT(Read(some)[1], ElementsAre(2, 4)) << "the mean is over the examples of both";
+  FlatRows wanted(1, {1}, 2);
+  InParallel(2, [&](int worker) {
+    const auto result =
+        worker == 0 ? Step(0, {some.gradients()}, {wanted.values()}, /*examples=*/0) : Step(1, {}, {});
+    EXPECT_EQ(result.status(), absl::OkStatus());
+  });
+  EXPECT_THAT(wanted[1], ElementsAre(2, 4)) << "the gradient of no examples is not sent";
+  EXPECT_EQ(exchange().ReadRows({}), absl::OkStatus());
+  EXPECT_EQ(Read(none).elements.size(), 0u);
+}
+
+TEST_P(RowsTest, ManyKeysTravelInSeveralFrames) {
+  Start(GetParam(), 2);
+  std::vector<int64_t> keys(100'000);
+  std::iota(keys.begin(), keys.end(), -50'000);
+  std::replace(keys.begin(), keys.end(), int64_t{404}, int64_t{1'000'000});
+  FlatRows rows(1, keys, 2);
+  for (size_t i = 0; i < rows.elements.size(); ++i) rows.elements[i] = static_cast<float>(i % 1000);
+  const std::vector<float> gradients = rows.elements;
+  const auto sent = CountFrames(0);
+  for (int step = 1; step <= 2; ++step) {
+    rows.elements = gradients;
+    const auto got = Round({rows, rows}, rows);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      ASSERT_EQ(got[0].elements[i], static_cast<float>(step) * gradients[i]) << i;
+    }
+    EXPECT_EQ(got[1].elements, got[0].elements);
+  }
+  EXPECT_GE(sent->known, 2);
+  EXPECT_EQ(sent->with_ids, sent->known);
+}
+
+TEST_P(RowsTest, RowsHaveTheEncodingOfTheJob) {
+  Start(GetParam(), 1, v1::MODE_SYNC, v1::ENCODING_BFLOAT16);
+  constexpr float kMore = 1.0f / 1024;  // beyond the precision of bfloat16
+  std::vector<int64_t> keys(30'001);
+  std::iota(keys.begin(), keys.end(), 1000);
+  FlatRows rows(2, keys, 3);
+  std::fill(rows.elements.begin(), rows.elements.end(), 1 + kMore);
+  rows = Round({rows}, rows)[0];
+  EXPECT_THAT(rows.elements, Each(1));
+  std::fill(rows.elements.begin(), rows.elements.end(), kMore);
+  EXPECT_THAT(Round({rows}, rows)[0].elements, Each(1)) << "rounded on its way back";
+  EXPECT_THAT(Read(rows).elements, Each(1));
+}
+
+TEST_P(RowsTest, AsynchronousStepsGetTheRowsAfterTheirUpdate) {
+  for (const v1::Mode mode : {v1::MODE_ASYNC, v1::MODE_SSP}) {
+    Start(GetParam(), 2, mode);
+    const FlatRows rows(1, Rows{{1, {1, 2}}, {2, {1, 2}}});
+    InParallel(2, [&](int worker) {
+      for (int step = 1; step <= 20; ++step) {
+        FlatRows wanted(1, {1, 2}, 2);
+        const auto result = Step(worker, {rows.gradients()}, {wanted.values()});
+        ASSERT_TRUE(result.ok()) << result.status();
+        EXPECT_GE(wanted[1][0], static_cast<float>(step));
+        EXPECT_EQ(wanted[1][1], 2 * wanted[1][0]);
+      }
+    });
+    EXPECT_THAT(Read(rows).elements, ElementsAre(40, 80, 40, 80));
+  }
+}
+
+// The stream of worker 0 to the last server breaks at this moment of its first step.
+struct Moment {
+  const char* name;
+  bool (*of_client)(const v1::ClientHeader&);
+  bool (*of_server)(const v1::ServerHeader&);
+  Fate fate;
+};
+const Moment kMoments[] = {
+    {"before the wanted keys", [](const v1::ClientHeader& h) { return h.rows().wanted(); }, nullptr,
+     Fate::kBreakBefore},
+    {"after the gradients", [](const v1::ClientHeader& h) { return h.has_rows() && !h.rows().wanted(); },
+     nullptr, Fate::kBreakAfter},
+    {"before the end", [](const v1::ClientHeader& h) { return h.has_end(); }, nullptr, Fate::kBreakBefore},
+    {"after the end", [](const v1::ClientHeader& h) { return h.has_end(); }, nullptr, Fate::kBreakAfter},
+    {"before the rows", nullptr, [](const v1::ServerHeader& h) { return h.has_rows(); }, Fate::kBreakBefore},
+    {"after the rows", nullptr, [](const v1::ServerHeader& h) { return h.has_rows(); }, Fate::kBreakAfter},
+    {"before the answer's end", nullptr, [](const v1::ServerHeader& h) { return h.has_done(); },
+     Fate::kBreakBefore},
+};
+
+TEST_P(RowsTest, APushWhoseStreamBrokeCountsOnce) {
+  for (const Moment& moment : kMoments) {
+    for (const int broken_step : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(moment.name, " in step ", broken_step));
+      Start(GetParam(), 2);
+      Link& link = cluster_->link("worker/0", GetParam() - 1);
+      const auto seen = std::make_shared<std::atomic<int>>(0);
+      if (moment.of_client != nullptr) {
+        link.TapClientFrames([&moment, seen, broken_step](const v1::ClientHeader& header) {
+          return moment.of_client(header) && ++*seen == broken_step ? moment.fate : Fate::kDeliver;
+        });
+      } else {
+        link.TapServerFrames([&moment, seen, broken_step](const v1::ServerHeader& header) {
+          return moment.of_server(header) && ++*seen == broken_step ? moment.fate : Fate::kDeliver;
+        });
+      }
+      const FlatRows pushed(1, Rows{{0, {2, 4}}, {1, {6, 8}}, {2, {10, 12}}}), wanted(1, {2, 1, 0}, 2);
+      const FlatRows same_keys(1, {0, 1, 2}, 2);
+      for (int step = 1; step <= 3; ++step) {
+        const auto got = Round({pushed, pushed}, step == 1 ? same_keys : wanted);
+        const auto n = static_cast<float>(step);
+        for (const FlatRows& rows : got) {
+          EXPECT_THAT(rows[0], ElementsAre(2 * n, 4 * n));
+          EXPECT_THAT(rows[1], ElementsAre(6 * n, 8 * n));
+          EXPECT_THAT(rows[2], ElementsAre(10 * n, 12 * n));
+        }
+      }
+      EXPECT_GE(*seen, broken_step);
+    }
+  }
+}
+
+TEST_P(RowsTest, AStepThatIsGivenUpDoesNotCount) {
+  Start(GetParam(), 1);
+  {
+    const std::vector<float> zeros(4);
+    const FlatRows pushed(1, Rows{{1, {1, 2}}, {2, {3, 4}}});
+    FlatRows wanted(1, {1, 2}, 2);
+    client().steps().BeginStep(zeros, 1);
+    ASSERT_EQ(exchange().WantRows({wanted.values()}), absl::OkStatus());
+    ASSERT_EQ(exchange().PushRows({pushed.gradients()}), absl::OkStatus());
+    client().steps().Drop();
+    EXPECT_THAT(wanted.elements, Each(-99));
+  }
+  const FlatRows pushed(1, Rows{{1, {5, 6}}, {2, {7, 8}}});
+  EXPECT_THAT(Round({pushed}, pushed)[0].elements, ElementsAre(5, 6, 7, 8));
+}
+
+TEST_P(RowsTest, AKeyThatNoServerStoresIsNamed) {
+  Start(GetParam(), 1);
+  FlatRows rows(2, {1, 404}, 3);
+  for (const absl::Status& status :
+       {exchange().ReadRows({rows.values()}), Step(0, {}, {rows.values()}).status(),
+        Step(0, {rows.gradients()}, {}).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("table 'u'"));
+    EXPECT_THAT(status.message(), HasSubstr("no server stores the row 404"));
+  }
+}
+
+// Wanted keys are not replicated: a worker that loses a server asks again.
+TEST_P(RowsTest, ABackupGoesOnWithTheRows) {
+  if (GetParam() == 1) GTEST_SKIP() << "a single server has no backup";
+  replication_ = 1;
+  Start(GetParam(), 2);
+  const FlatRows pushed(1, Rows{{0, {2, 4}}, {1, {6, 8}}, {2, {10, 12}}});
+  for (int step = 1; step <= 6; ++step) {
+    std::vector<FlatRows> got(2, pushed);
+    InParallel(3, [&](int worker) {
+      if (worker == 2) {
+        if (step == 3) cluster_->Kill(1);
+        return;
+      }
+      FlatRows& wanted = got[static_cast<size_t>(worker)];
+      const auto result = Step(worker, {pushed.gradients()}, {wanted.values()});
+      ASSERT_TRUE(result.ok()) << result.status();
+    });
+    const auto n = static_cast<float>(step);
+    for (const FlatRows& rows : got) {
+      EXPECT_THAT(rows.elements, ElementsAre(2 * n, 4 * n, 6 * n, 8 * n, 10 * n, 12 * n));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn::test
