@@ -2,8 +2,7 @@
 
 namespace cairn::optim {
 
-OptimizerConfig OptimizerOf(const v1::Job& job) {
-  const v1::OptimizerConfig& proto = job.optimizer();
+OptimizerConfig OptimizerConfigOf(const v1::OptimizerConfig& proto) {
   OptimizerConfig config = {
       .name = proto.name(),
       .hyperparameters = {proto.hyperparameters().begin(), proto.hyperparameters().end()}};

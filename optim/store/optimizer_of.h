@@ -1,4 +1,4 @@
-// Converts the optimizer of a job to the configuration of optim. Pure.
+// Converts the optimizer of a job, or of a table, to the configuration of optim. Pure.
 #pragma once
 
 #include "cairn/v1/job.pb.h"
@@ -7,6 +7,9 @@
 namespace cairn::optim {
 
 // The configuration for MakeOptimizer(), which checks it.
-OptimizerConfig OptimizerOf(const v1::Job& job);
+OptimizerConfig OptimizerConfigOf(const v1::OptimizerConfig& proto);
+inline OptimizerConfig OptimizerOf(const v1::Job& job) {
+  return OptimizerConfigOf(job.optimizer());
+}
 
 }  // namespace cairn::optim

@@ -174,7 +174,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.speculative_updates = UpdatesSpeculatively(job, shard, table_bytes);
   shard.make_tables = [&job, &host](const std::shared_ptr<optim::MemoryBudget>& budget) {
     std::vector<std::unique_ptr<Table>> tables;
-    for (const v1::Table& table : job.tables()) tables.push_back(host.tables->Make(table, job, budget));
+    for (const v1::Table& table : job.tables()) tables.push_back(host.tables->Make(table, job, host.index, budget));
     return tables;
   };
   // Norms span all servers, so all servers make an update together, even for an asynchronous push.

@@ -27,6 +27,7 @@ absl::StatusOr<Updater::Input> Updater::Prepare(const LogEntry& entry, const Con
   const absl::Span<const Gradient> contributors = ContributorsOf(entry);
   const int64_t version = VersionOf(entry);
   TableUpdate update = {.version = version, .last = final_version_.IsReached(version), .known = &entry.known};
+  update.learning_rate = tables_.store().changed_learning_rate();
   if (options_.staleness_aware_learning_rate) update.rate_divisor = RateDivisor(contributors, version);
   Input input = {.tables = absl::InlinedVector<TableUpdate, 1>(tables_.size(), update)};
   if (HasMean(version)) {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -94,6 +95,7 @@ struct TableUpdate {
   absl::InlinedVector<Contribution, 4> contributions{};  // in the order of the sum
   const TableMean* mean = nullptr;                       // if set, replaces the contributions
   float rate_divisor = 1;                                // divides the learning rate
+  std::optional<float> learning_rate{};                  // set if the chief has changed the rate of the job
   bool last = false;                                     // the job's last update
   const optim::VariableSquares* known = nullptr;         // the totals of the previous Measure(); not null
 };

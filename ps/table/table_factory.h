@@ -20,9 +20,9 @@ class TableFactory {
   // The bytes that this table of the job needs on this server, pushes and snapshots included. INVALID_ARGUMENT
   // if the table is of an unknown kind, or its description is invalid.
   virtual absl::StatusOr<double> BytesOf(const v1::Table& table, const v1::Job& job) const = 0;
-  // Makes a table that BytesOf() accepts, at the version where the job begins. The table counts what it
-  // allocates in `budget`.
-  virtual std::unique_ptr<Table> Make(const v1::Table& table, const v1::Job& job,
+  // Makes the part of a table that belongs to `server`, at the version where the job begins. BytesOf() accepts the
+  // table, which counts what it allocates in `budget`.
+  virtual std::unique_ptr<Table> Make(const v1::Table& table, const v1::Job& job, int server,
                                       std::shared_ptr<optim::MemoryBudget> budget) const = 0;
 };
 

@@ -71,6 +71,7 @@ ExitCode PsTask::Run() {
 void PsTask::Prepare() {
   trace_.emplace(options_.trace, cluster_.self.ToString());
   thread_pool_.emplace(options_.threads > 0 ? options_.threads : std::min(kDefaultMaxThreads, UsableCores()));
+  tables_.emplace(&*thread_pool_);
   incarnation_ = net::DrawIncarnation();
   data_listeners_ =
       net::ListenForData(options_.access.tls, transport_, address_, options_.data_port, "clients");
@@ -95,6 +96,7 @@ std::unique_ptr<Server> PsTask::MakeServer(int shard) {
                                                   .thread_pool = &*thread_pool_,
                                                   .faults = &faults_,
                                                   .trace = trace_->recorder(),
+                                                  .tables = &*tables_,
                                                   .data_endpoint = data_endpoint_},
                                   clock_);
 }

@@ -31,6 +31,7 @@
 #include "ps/job/server.h"
 #include "ps/monitor/monitor.h"
 #include "ps/rpc/data_channel_service.h"
+#include "ps/table/embedding/embedding_tables.h"
 
 namespace cairn::ps {
 
@@ -89,6 +90,7 @@ class PsTask {
   // In the order in which they are created. Set by Prepare():
   std::optional<TraceSession> trace_;
   std::optional<ThreadPool> thread_pool_;
+  std::optional<EmbeddingTables> tables_;
   uint64_t incarnation_ = 0;
   net::DataListeners data_listeners_;  // moved to data_channel_service_ by Listen()
   net::DataEndpoint data_endpoint_;    // their address

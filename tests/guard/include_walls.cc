@@ -45,7 +45,7 @@ const std::vector<Room>& Rooms() {
       {"client", {"common", "proto", "client"}, true},
       {"ps/policy", {"common/core", "optim/store/group_settings.h", "proto", "ps/policy"}, true},
       {"ps/log", {"common", "optim", "proto", "ps/log", "ps/policy"}, true},
-      {"ps/table", {"common", "optim", "proto", "ps/policy", "ps/table"}, true},
+      {"ps/table", {"common", "embedding", "optim", "proto", "ps/policy", "ps/table"}, true},
       {"ps/shard", {"common", "optim", "proto", "ps/log", "ps/policy", "ps/shard", "ps/table"}, true},
       {"ps/replication",
        {"common", "optim", "proto", "ps/log", "ps/policy", "ps/replication", "ps/shard", "ps/table"},
@@ -55,7 +55,7 @@ const std::vector<Room>& Rooms() {
        {"common", "optim", "proto", "ps/job", "ps/log", "ps/members", "ps/replication", "ps/shard",
         "ps/table"},
        true},
-      {"ps", {"common", "proto", "optim", "ps"}, true},
+      {"ps", {"common", "embedding", "proto", "optim", "ps"}, true},
       {"worker/tensorboard", {"common/core", "proto", "worker/tensorboard", "data", "nn"}, true},
       {"worker/checkpoint", {"common", "proto", "worker/checkpoint"}, true},
       {"worker/peer", {"common", "proto", "worker/peer"}, true},
@@ -67,7 +67,7 @@ const std::vector<Room>& Rooms() {
       {"include", {"include"}, false},
       // The public library: the only folder that the programs of users see is `include`.
       {"api", {"api", "client", "common", "proto", "worker/checkpoint"}, true},
-      {"worker", {"client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
+      {"worker", {"client", "common", "data", "embedding", "kernels", "nn", "proto", "worker"}, true},
       {"cli", {"cli", "client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
   };
   return *rooms;

@@ -207,7 +207,7 @@ class CountingTables final : public TableFactory {
     }
     return 100.0 * static_cast<double>(CountingTable::RowBytes(table.row_elements()));
   }
-  std::unique_ptr<Table> Make(const v1::Table& table, const v1::Job& job,
+  std::unique_ptr<Table> Make(const v1::Table& table, const v1::Job& job, int /*server*/,
                               std::shared_ptr<optim::MemoryBudget> budget) const override {
     return std::make_unique<CountingTable>(table.row_elements(), job.resumed().version(), std::move(budget));
   }

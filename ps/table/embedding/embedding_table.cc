@@ -1,0 +1,317 @@
+#include "ps/table/embedding/embedding_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
+#include "common/net/wire/row_frame.h"
+#include "ps/table/embedding/row_gradient.h"
+
+namespace cairn::ps {
+namespace {
+
+// The number of floats in a state for an int64.
+constexpr int64_t kIdFloats = sizeof(int64_t) / sizeof(float);
+
+class RowPush final : public TablePush {
+ public:
+  RowPush(const PushRequest& request, const EmbeddingTable& table,
+          std::shared_ptr<optim::MemoryBudget> budget)
+      : has_rows_(request.gradient.examples > 0),
+        table_(table),
+        gradient_(std::make_shared<RowGradient>(std::move(budget))) {}
+
+  absl::Status AddChunk(const v1::Chunk&, net::Payload) override {
+    return absl::InvalidArgumentError("the gradients of embedding tables are pushed in rows, not in chunks");
+  }
+  absl::Status AddRows(net::ReceivedRows rows) override {
+    if (!has_rows_) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(table_.CheckIds(rows.ids()));
+    return gradient_->Add(std::move(rows));
+  }
+  absl::Span<float> DestinationFor(const v1::Chunk&, int64_t) override { return {}; }
+  absl::Status CheckComplete() const override { return absl::OkStatus(); }
+  std::shared_ptr<const TableGradient> Take() override {
+    if (gradient_->rows() == 0) return nullptr;
+    return std::move(gradient_);
+  }
+  void Keep() override {}
+  bool MaySendEarly() const override { return false; }
+
+ private:
+  const bool has_rows_;
+  const EmbeddingTable& table_;
+  std::shared_ptr<RowGradient> gradient_;
+};
+
+// Copies the contents of consecutive buffers.
+class StateReader {
+ public:
+  explicit StateReader(const TableState& state) : state_(state) {}
+  void Read(void* destination, int64_t floats) {
+    auto* to = static_cast<float*>(destination);
+    while (floats > 0) {
+      const AlignedBuffer& buffer = *state_[buffer_];
+      const int64_t count = std::min(floats, buffer.size() - at_);
+      if (count > 0) std::memcpy(to, buffer.data() + at_, static_cast<size_t>(count) * sizeof(float));
+      to += count;
+      floats -= count;
+      at_ += count;
+      if (at_ == buffer.size() && floats > 0) ++buffer_, at_ = 0;
+    }
+  }
+
+ private:
+  const TableState& state_;
+  size_t buffer_ = 0;
+  int64_t at_ = 0;
+};
+
+int64_t SizeOf(const TableState& state) {
+  int64_t size = 0;
+  for (const auto& buffer : state) size += buffer->size();
+  return size;
+}
+
+}  // namespace
+
+absl::Status EmbeddingTable::Memory::Take(int64_t bytes) {
+  if (limited_) return budget_->TryTake(bytes) ? absl::OkStatus() : budget_->Refusal(what_, bytes);
+  budget_->Take(bytes);
+  return absl::OkStatus();
+}
+
+EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBudget> budget)
+    : options_(std::move(options)),
+      buckets_(embedding::PartOf({}, options_.server, options_.servers)),
+      budget_(budget),
+      memory_(std::move(budget), absl::StrCat("the rows of table '", options_.name, "'")),
+      means_(options_.dim),
+      parts_(options_.thread_pool == nullptr ? 1 : static_cast<size_t>(options_.thread_pool->size())),
+      version_(options_.version) {
+  WriterLock lock(mutex_);
+  MakeStores();
+}
+
+void EmbeddingTable::MakeStores() {
+  stores_.clear();
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    stores_.push_back(std::make_unique<embedding::RowStore>(embedding::RowStore::Options{
+        .table = options_.name,
+        .shape = {.dim = options_.dim, .slots = optimizer().slots()},
+        .buckets = embedding::PartOf(buckets_, static_cast<int>(i), static_cast<int>(parts_.size())),
+        .memory = &memory_}));
+  }
+}
+
+int64_t EmbeddingTable::size() const {
+  ReaderLock lock(mutex_);
+  int64_t size = 0;
+  for (const auto& store : stores_) size += store->size();
+  return size;
+}
+
+absl::Status EmbeddingTable::CheckIds(absl::Span<const int64_t> ids) const {
+  for (const int64_t id : ids) {
+    if (options_.vocabulary_size > 0 && (id < 0 || id >= options_.vocabulary_size)) {
+      return absl::InvalidArgumentError(absl::StrCat("table '", options_.name, "' has no row ", id,
+                                                     ": its rows are 0 to ", options_.vocabulary_size - 1));
+    }
+    if (!buckets_.Contains(embedding::BucketOf(id))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("row ", id, " of table '", options_.name, "' belongs to ps/",
+                       embedding::OwnerOf({}, embedding::BucketOf(id), options_.servers), ", not to ps/",
+                       options_.server));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<TablePush> EmbeddingTable::BeginPush(const PushRequest& request) {
+  return std::make_unique<RowPush>(request, *this, budget_);
+}
+
+size_t EmbeddingTable::StoreOf(int64_t id) const {
+  return static_cast<size_t>(
+      embedding::OwnerOf(buckets_, embedding::BucketOf(id), static_cast<int>(parts_.size())));
+}
+
+absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids) const {
+  CAIRN_RETURN_IF_ERROR(CheckIds(ids));
+  const auto dim = static_cast<size_t>(options_.dim);
+  const auto bytes = static_cast<int64_t>(ids.size() * dim * sizeof(float));
+  if (!budget_->HasRoomFor(bytes)) return budget_->Refusal("rows that are read", bytes);
+  auto elements = std::make_shared<AlignedBuffer>(static_cast<int64_t>(ids.size() * dim));
+  std::vector<std::vector<int64_t>> wanted(parts_.size());
+  std::vector<std::vector<size_t>> places(parts_.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const size_t store = StoreOf(ids[i]);
+    wanted[store].push_back(ids[i]);
+    places[store].push_back(i);
+  }
+  ReaderLock lock(mutex_);
+  const embedding::RowUpdate at = {.learning_rate = optimizer().learning_rate(version_), .step = version_};
+  for (size_t store = 0; store < wanted.size(); ++store) {
+    std::vector<float*> rows(wanted[store].size());
+    stores_[store]->Find(wanted[store], absl::MakeSpan(rows));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const absl::Span<float> to = elements->span().subspan(places[store][i] * dim, dim);
+      if (rows[i] != nullptr) {
+        optimizer().Read({&rows[i], 1}, at, to);
+      } else {
+        options_.initializer.Fill(wanted[store][i], to);
+      }
+    }
+  }
+  return TableRows{.version = version_, .elements = std::move(elements)};
+}
+
+absl::StatusOr<TableMean> EmbeddingTable::Mean(const TableUpdate& update) {
+  return means_.Compute(update.contributions);
+}
+
+absl::StatusOr<std::vector<optim::SliceSquares>> EmbeddingTable::Measure(optim::Norms, const TableUpdate&) {
+  return std::vector<optim::SliceSquares>();
+}
+
+void EmbeddingTable::Divide(const RowMean& mean, int64_t row_elements) {
+  for (Part& part : parts_) {
+    part.ids.clear();
+    part.elements.clear();
+  }
+  for (size_t i = 0; i < mean.ids.size(); ++i) {
+    Part& part = parts_[StoreOf(mean.ids[i])];
+    part.ids.push_back(mean.ids[i]);
+    const auto row =
+        mean.elements.subspan(i * static_cast<size_t>(row_elements), static_cast<size_t>(row_elements));
+    part.elements.insert(part.elements.end(), row.begin(), row.end());
+  }
+}
+
+void EmbeddingTable::UpdatePart(size_t store, const embedding::RowUpdate& update) {
+  Part& part = parts_[store];
+  part.rows.resize(part.ids.size());
+  part.inserted.clear();
+  part.status = stores_[store]->FindOrInsert(part.ids, absl::MakeSpan(part.rows), &part.inserted);
+  if (!part.status.ok()) return;
+  for (const int32_t i : part.inserted) {
+    const auto row = static_cast<size_t>(i);
+    options_.initializer.Fill(part.ids[row], {part.rows[row], static_cast<size_t>(options_.dim)});
+    optimizer().InitSlots({part.rows[row] + options_.dim, static_cast<size_t>(optimizer().slots())});
+  }
+  optimizer().Apply(absl::MakeSpan(part.rows), part.elements, update);
+}
+
+void EmbeddingTable::ForEachStore(absl::FunctionRef<void(size_t)> body) {
+  if (options_.thread_pool == nullptr) return body(0);
+  options_.thread_pool->ParallelRun([&](int i) { body(static_cast<size_t>(i)); });
+}
+
+float EmbeddingTable::LearningRate(const TableUpdate& update) const {
+  const bool changed = options_.follows_job && update.learning_rate.has_value();
+  const float rate = changed ? *update.learning_rate : optimizer().learning_rate(update.version - 1);
+  return rate / update.rate_divisor;
+}
+
+absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
+  TableMean mean;
+  if (update.mean != nullptr) {
+    mean = *update.mean;
+  } else {
+    mean = means_.Compute(update.contributions);
+  }
+  CAIRN_ASSIGN_OR_RETURN(const RowMean rows, RowsOf(mean, options_.dim));
+  if (const int64_t bad = embedding::FirstNonFiniteRow(rows.elements, options_.dim);
+      bad != embedding::kAllRowsFinite) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("table '", options_.name, "': the gradient of row ", rows.ids[static_cast<size_t>(bad)],
+                     " is not finite in the update to version ", update.version));
+  }
+  Divide(rows, options_.dim);
+  WriterLock lock(mutex_);
+  const embedding::RowUpdate of_rows = {.learning_rate = LearningRate(update), .step = update.version};
+  ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { UpdatePart(store, of_rows); });
+  for (const Part& part : parts_) CAIRN_RETURN_IF_ERROR(part.status);
+  version_ = update.version;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
+  ReaderLock lock(mutex_);
+  int64_t count = 0;
+  for (const auto& store : stores_) count += store->size();
+  const int64_t of_row = kIdFloats + row_floats();
+  const int64_t floats = kIdFloats + count * of_row;
+  const auto bytes = floats * static_cast<int64_t>(sizeof(float));
+  if (!beyond_budget && !budget_->HasRoomFor(bytes)) {
+    return budget_->Refusal(absl::StrCat("a copy of table '", options_.name, "'"), bytes);
+  }
+  auto state = std::make_shared<AlignedBuffer>(floats);
+  std::memcpy(state->data(), &count, sizeof(count));
+  float* next = state->data() + kIdFloats;
+  for (const auto& store : stores_) {
+    store->VisitSorted(store->buckets(),
+                       [&](absl::Span<const int64_t> ids, absl::Span<const float* const> rows) {
+                         for (size_t i = 0; i < ids.size(); ++i) {
+                           std::memcpy(next, &ids[i], sizeof(ids[i]));
+                           std::copy_n(rows[i], row_floats(), next + kIdFloats);
+                           next += of_row;
+                         }
+                       });
+  }
+  return TableState{std::move(state)};
+}
+
+absl::Status EmbeddingTable::CheckState(const TableState& state) const {
+  const int64_t size = SizeOf(state), of_row = kIdFloats + row_floats();
+  int64_t count = -1;
+  if (size >= kIdFloats) StateReader(state).Read(&count, kIdFloats);
+  if (count >= 0 && (size - kIdFloats) % of_row == 0 && (size - kIdFloats) / of_row == count)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table '", options_.name, "': a state of ", size, " floats does not have the form of ", count,
+      " rows of ", options_.dim, " elements and ", row_floats() - options_.dim, " slots"));
+}
+
+void EmbeddingTable::Restore(int64_t version, TableState state) {
+  constexpr int64_t kBatch = 8192;  // rows
+  StateReader reader(state);
+  int64_t count = 0;
+  reader.Read(&count, kIdFloats);
+  const auto of_row = static_cast<size_t>(row_floats());
+  std::vector<float> elements(static_cast<size_t>(std::min(count, kBatch)) * of_row);
+  std::vector<int64_t> ids;
+  WriterLock lock(mutex_);
+  memory_.ForgetLimit();  // CheckState() found room
+  MakeStores();
+  for (int64_t first = 0; first < count; first += kBatch) {
+    ids.resize(static_cast<size_t>(std::min(count - first, kBatch)));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      reader.Read(&ids[i], kIdFloats);
+      reader.Read(elements.data() + i * of_row, row_floats());
+    }
+    AddRows(ids, elements);
+  }
+  version_ = version;
+}
+
+void EmbeddingTable::AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements) {
+  Divide({ids, elements}, row_floats());
+  for (size_t store = 0; store < parts_.size(); ++store) {
+    Part& part = parts_[store];
+    part.rows.resize(part.ids.size());
+    if (!stores_[store]->FindOrInsert(part.ids, absl::MakeSpan(part.rows), &part.inserted).ok()) {
+      throw OutOfMemory(static_cast<int64_t>(elements.size()), options_.name);
+    }
+    const float* next = part.elements.data();
+    for (float* const row : part.rows) {
+      std::copy_n(next, row_floats(), row);
+      next += row_floats();
+    }
+  }
+}
+
+}  // namespace cairn::ps

@@ -1,0 +1,120 @@
+// A table of rows by id: the embeddings of a model. A row begins to exist when an update has a gradient for it; until
+// then, it has the first values that the initializer gives it, and takes no memory.
+//
+// Bits: a row depends on its own gradients alone. It is the same on any number of servers, stores and threads.
+//
+// Threads: as Table. A lock protects the rows: reads of rows share it, updates hold it alone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/core/mutex.h"
+#include "common/system/thread_pool.h"
+#include "embedding/initializers/row_initializer.h"
+#include "embedding/optimizers/row_optimizer.h"
+#include "embedding/store/memory_source.h"
+#include "embedding/store/row_store.h"
+#include "optim/store/memory_budget.h"
+#include "ps/table/embedding/row_mean.h"
+#include "ps/table/table.h"
+
+namespace cairn::ps {
+
+class EmbeddingTable final : public Table {
+ public:
+  struct Options {
+    std::string name;
+    int64_t vocabulary_size = 0;  // ids are in [0, vocabulary_size); 0: any
+    int dim = 1;
+    std::shared_ptr<const embedding::RowOptimizer> optimizer;
+    bool follows_job = true;  // the learning rate that the chief sets for the job is also that of the rows
+    embedding::RowInitializer initializer;
+    int64_t version = 0;                // where the job begins
+    int server = 0, servers = 1;        // the table has the buckets of this server
+    ThreadPool* thread_pool = nullptr;  // null: one thread
+  };
+  EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBudget> budget);
+
+  // The number of rows that exist. Any thread.
+  int64_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::unique_ptr<TablePush> BeginPush(const PushRequest& request) override;
+  absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<TableMean> Mean(const TableUpdate& update) override;
+  // No norm includes rows.
+  absl::StatusOr<std::vector<optim::SliceSquares>> Measure(optim::Norms norms,
+                                                           const TableUpdate& update) override;
+  // INVALID_ARGUMENT, naming the table and the id, if a gradient is not finite: nothing of this table is updated then.
+  // RESOURCE_EXHAUSTED, naming the table, if there is no memory for new rows.
+  absl::Status Apply(const TableUpdate& update) override ABSL_LOCKS_EXCLUDED(mutex_);
+  // The number of rows as int64, then [row]: id as int64, values, slots. Rows are in the order of (bucket, id).
+  absl::StatusOr<TableState> Save(bool beyond_budget) override;
+  absl::Status CheckState(const TableState& state) const override;
+  void Restore(int64_t version, TableState state) override ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // INVALID_ARGUMENT, naming table and id, for an id outside of the vocabulary or of another server.
+  absl::Status CheckIds(absl::Span<const int64_t> ids) const;
+
+ private:
+  class Memory final : public embedding::MemorySource {
+   public:
+    Memory(std::shared_ptr<optim::MemoryBudget> budget, std::string table)
+        : budget_(std::move(budget)), what_(std::move(table)) {}
+    absl::Status Take(int64_t bytes) override;
+    void Give(int64_t bytes) override { budget_->Give(bytes); }
+    // From now on nothing is refused.
+    void ForgetLimit() { limited_ = false; }
+
+   private:
+    const std::shared_ptr<optim::MemoryBudget> budget_;
+    const std::string what_;
+    std::atomic<bool> limited_{true};
+  };
+  // The rows of an update that belong to one store.
+  struct Part {
+    std::vector<int64_t> ids{};
+    std::vector<float> elements{};  // [row][element]
+    std::vector<float*> rows{};
+    std::vector<int32_t> inserted{};
+    absl::Status status{};
+  };
+
+  int64_t row_floats() const { return options_.dim + optimizer().slots(); }
+  const embedding::RowOptimizer& optimizer() const { return *options_.optimizer; }
+  size_t StoreOf(int64_t id) const;
+  // Sets parts_ to the rows, of so many elements each.
+  void Divide(const RowMean& mean, int64_t row_elements);
+  // Makes empty stores.
+  void MakeStores() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds rows of values and slots.
+  void AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  float LearningRate(const TableUpdate& update) const;
+  void UpdatePart(size_t store, const embedding::RowUpdate& update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls body(i) for each store, on the threads of the pool.
+  void ForEachStore(absl::FunctionRef<void(size_t)> body);
+
+  const Options options_;
+  const embedding::BucketRange buckets_;
+  const std::shared_ptr<optim::MemoryBudget> budget_;
+  Memory memory_;
+  RowMeans means_;           // the executor's thread
+  std::vector<Part> parts_;  // [store], likewise
+
+  mutable SharedMutex mutex_;
+  std::vector<std::unique_ptr<embedding::RowStore>> stores_
+      ABSL_GUARDED_BY(mutex_);  // each has its range of buckets
+  int64_t version_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn::ps

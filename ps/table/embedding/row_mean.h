@@ -1,0 +1,44 @@
+// The mean of the row gradients of one update, and its form in a TableMean.
+//
+// The mean of a row divides by the examples of all contributors, including those that have no gradient for the row, as
+// the mean of a variable does; weights are first divided by their greatest common divisor, as in optim/apply.h. Terms are added in the order of the contributors, so the bits do not depend on the order
+// of arrival or on how the rows are divided among servers.
+//
+// A TableMean has the ids as int64, and then the rows' elements in the same order. Ids are in it once, in the order in
+// which the contributors name them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "embedding/store/unique_keys.h"
+#include "optim/store/memory_budget.h"
+#include "ps/table/table.h"
+
+namespace cairn::ps {
+
+// The contents of a TableMean. Borrows from it.
+struct RowMean {
+  absl::Span<const int64_t> ids{};
+  absl::Span<const float> elements{};  // [row][element]
+};
+
+// INVALID_ARGUMENT if `mean` is not one of rows with so many elements. Null: no rows.
+absl::StatusOr<RowMean> RowsOf(const TableMean& mean, int64_t row_elements);
+
+// Computes means of one table. Its workspace stays allocated between calls; one thread.
+class RowMeans {
+ public:
+  explicit RowMeans(int64_t row_elements) : row_elements_(row_elements) {}
+  // Null if no contributor has examples.
+  TableMean Compute(absl::Span<const TableUpdate::Contribution> contributions);
+
+ private:
+  const int64_t row_elements_;
+  std::vector<int64_t> ids_;  // of all frames
+  embedding::UniqueKeys unique_;
+};
+
+}  // namespace cairn::ps

@@ -1,0 +1,289 @@
+// An embedding table through the interface of tables: pushes of rows, means, updates, reads, states, refusals.
+#include "ps/table/embedding/embedding_table.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/status.h"
+#include "common/net/wire/row_frame.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/table/embedding/embedding_tables.h"
+
+namespace cairn::ps {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Rows = std::vector<std::pair<int64_t, std::vector<float>>>;
+
+v1::Job JobWith(const std::string& optimizer, double learning_rate) {
+  v1::Job job;
+  job.add_servers("a:1");
+  job.mutable_optimizer()->set_name(optimizer);
+  (*job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = learning_rate;
+  return job;
+}
+
+v1::Table TableOf(int64_t dim) {
+  v1::Table table;
+  table.set_name("words");
+  table.set_kind("embedding");
+  table.set_row_elements(dim);
+  return table;
+}
+
+class EmbeddingTableTest : public testing::Test {
+ protected:
+  EmbeddingTableTest() { Make(JobWith("SGD", 1)); }
+  void Make(const v1::Job& job, v1::Table table = TableOf(2), ThreadPool* threads = nullptr) {
+    const EmbeddingTables kinds(threads);
+    ASSERT_EQ(kinds.BytesOf(table, job).status(), absl::OkStatus());
+    table_ = kinds.Make(table, job, /*server=*/0, budget_);
+  }
+
+  absl::StatusOr<std::shared_ptr<const TableGradient>> Push(int64_t examples, const Rows& rows) {
+    PushRequest request;
+    request.gradient.examples = examples;
+    const auto push = table_->BeginPush(request);
+    for (const auto& [id, elements] : rows) {
+      const absl::Span<const char> runs[] = {
+          {reinterpret_cast<const char*>(&id), sizeof(id)},
+          {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(float)}};
+      v1::Rows frame;
+      frame.set_table(1);
+      frame.set_count(1);
+      CAIRN_ASSIGN_OR_RETURN(
+          net::ReceivedRows received,
+          net::ReceivedRows::Of(frame, net::Payload(runs), static_cast<int64_t>(elements.size())));
+      CAIRN_RETURN_IF_ERROR(push->AddRows(std::move(received)));
+    }
+    push->Keep();
+    return push->Take();
+  }
+  // Makes an update of the gradients, each with its examples.
+  absl::Status Update(const std::vector<std::pair<int64_t, Rows>>& pushes) {
+    std::vector<Gradient> of(pushes.size());
+    TableUpdate update = {.version = ++version_, .known = &known_};
+    for (size_t i = 0; i < pushes.size(); ++i) {
+      of[i].examples = pushes[i].first;
+      CAIRN_ASSIGN_OR_RETURN(auto data, Push(pushes[i].first, pushes[i].second));
+      update.contributions.push_back({&of[i], std::move(data)});
+    }
+    return table_->Apply(update);
+  }
+  std::vector<float> Read(int64_t id) {
+    const auto rows = table_->ReadRows({id});
+    EXPECT_EQ(rows.status(), absl::OkStatus());
+    if (!rows.ok()) return {};
+    EXPECT_EQ(rows->version, version_);
+    return {rows->elements->span().begin(), rows->elements->span().end()};
+  }
+  // The bits of the state, in which ids are no floats.
+  std::vector<uint32_t> State() {
+    std::vector<uint32_t> state;
+    const auto saved = table_->Save(/*beyond_budget=*/false);
+    EXPECT_EQ(saved.status(), absl::OkStatus());
+    for (const auto& buffer : *saved) {
+      for (const float element : buffer->span()) state.push_back(std::bit_cast<uint32_t>(element));
+    }
+    return state;
+  }
+
+  const std::shared_ptr<optim::MemoryBudget> budget_ = std::make_shared<optim::MemoryBudget>(64 << 20);
+  const optim::VariableSquares known_{};
+  std::unique_ptr<Table> table_;
+  int64_t version_ = 0;
+};
+
+TEST_F(EmbeddingTableTest, RowsBeginAtTheirFirstValuesAndFollowTheirGradients) {
+  EXPECT_EQ(Update({{4, {{7, {1, 2}}, {-1, {0.5, 0}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(7), ElementsAre(-1, -2));
+  EXPECT_THAT(Read(-1), ElementsAre(-0.5, 0));
+  EXPECT_THAT(Read(8), ElementsAre(0, 0));
+  EXPECT_EQ(Update({{4, {{7, {1, 2}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(7), ElementsAre(-2, -4));
+  EXPECT_THAT(Read(-1), ElementsAre(-0.5, 0)) << "a row without a gradient does not change";
+}
+
+TEST_F(EmbeddingTableTest, EveryIntegerIsAnId) {
+  constexpr int64_t kIds[] = {0, -1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
+                              (int64_t{1} << 53) + 1};
+  Rows rows;
+  for (const int64_t id : kIds) rows.push_back({id, {static_cast<float>(rows.size() + 1), 0}});
+  EXPECT_EQ(Update({{1, rows}}), absl::OkStatus());
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(Read(kIds[i])[0], -static_cast<float>(i + 1));
+}
+
+TEST_F(EmbeddingTableTest, TheMeanIsOverTheExamplesOfAllContributors) {
+  EXPECT_EQ(Update({{10, {{7, {1, 2}}, {9, {4, 4}}}}, {10, {{7, {3, -2}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(7), ElementsAre(-2, 0));
+  EXPECT_THAT(Read(9), ElementsAre(-2, -2)) << "half of the examples do not have the row";
+  EXPECT_EQ(Update({{30, {{9, {4, 4}}}}, {10, {}}, {0, {{9, {100, 100}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(9), ElementsAre(-5, -5)) << "weighted by examples, and a push of none has no gradient";
+}
+
+TEST_F(EmbeddingTableTest, GradientsOfOneRowAreAddedBeforeTheyAreSquared) {
+  Make(JobWith("Adagrad", 0.1));
+  EXPECT_EQ(Update({{1, {{1, {.01F, .02F}}}}}), absl::OkStatus());
+  EXPECT_EQ(Update({{1, {{1, {.3F, .4F}}, {1, {.1F, -.2F}}}}}), absl::OkStatus());
+  const std::vector<float> twice = Read(1);
+  Make(JobWith("Adagrad", 0.1));
+  version_ = 0;
+  EXPECT_EQ(Update({{1, {{1, {.01F, .02F}}}}}), absl::OkStatus());
+  EXPECT_EQ(Update({{1, {{1, {.3F + .1F, .4F - .2F}}}}}), absl::OkStatus());
+  EXPECT_EQ(Read(1), twice);
+}
+
+TEST_F(EmbeddingTableTest, FirstValuesDependOnSeedTableKeyAndColumnOnly) {
+  v1::Table table = TableOf(3);
+  table.mutable_embedding()->set_distribution(v1::EmbeddingTable::DISTRIBUTION_UNIFORM);
+  table.mutable_embedding()->set_spread(0.05);
+  Make(JobWith("SGD", 1), table);
+  const std::vector<float> first = Read(5);
+  for (const float value : first) EXPECT_LE(std::fabs(value), 0.05F);
+  EXPECT_NE(first, Read(6));
+  EXPECT_EQ(Update({{1, {{5, {0, 0, 0}}}}}), absl::OkStatus());
+  EXPECT_EQ(Read(5), first) << "an update of zeros begins the row at the values that readers saw";
+  table.mutable_embedding()->set_seed(1);
+  Make(JobWith("SGD", 1), table);
+  version_ = 0;
+  EXPECT_NE(Read(5), first);
+}
+
+TEST_F(EmbeddingTableTest, AnUpdateFromItsMeanHasTheSameBits) {
+  Make(JobWith("Adam", 0.01));
+  std::vector<Gradient> of(2);
+  of[0].examples = 3;
+  of[1].examples = 5;
+  TableUpdate update = {.version = 1, .known = &known_};
+  update.contributions = {{&of[0], *Push(3, {{7, {0.1F, 0.2F}}, {8, {1, 1}}})},
+                          {&of[1], *Push(5, {{7, {0.3F, 0.7F}}})}};
+  const auto mean = table_->Mean(update);
+  ASSERT_EQ(mean.status(), absl::OkStatus());
+  ASSERT_EQ(table_->Apply(update), absl::OkStatus());
+  const std::vector<uint32_t> expected = State();
+  Make(JobWith("Adam", 0.01));
+  const TableUpdate from_mean = {.version = 1, .mean = &*mean, .known = &known_};
+  ASSERT_EQ(table_->Apply(from_mean), absl::OkStatus());
+  EXPECT_EQ(State(), expected);
+}
+
+TEST_F(EmbeddingTableTest, StatesAndBitsDoNotDependOnTheNumberOfThreads) {
+  std::map<int, std::vector<uint32_t>> states;
+  for (const int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    Make(JobWith("Adam", 0.01), TableOf(2), &pool);
+    version_ = 0;
+    for (int64_t update = 0; update < 5; ++update) {
+      Rows rows;
+      for (int64_t id = 0; id < 500; ++id) {
+        rows.push_back(
+            {id * (update + 1) - 300, {static_cast<float>(id), 1.0F / static_cast<float>(id + 1)}});
+      }
+      ASSERT_EQ(Update({{8, rows}, {8, rows}}), absl::OkStatus());
+    }
+    states[threads] = State();
+    EXPECT_EQ(states[threads], states[1]);
+    table_.reset();
+  }
+}
+
+TEST_F(EmbeddingTableTest, ATableContinuesFromItsState) {
+  Make(JobWith("Adam", 0.01));
+  for (int update = 0; update < 3; ++update) {
+    ASSERT_EQ(Update({{1, {{7, {1, 2}}, {-9, {3, 4}}}}}), absl::OkStatus());
+  }
+  const absl::StatusOr<TableState> state = table_->Save(/*beyond_budget=*/true);
+  ASSERT_EQ(state.status(), absl::OkStatus());
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
+  const std::vector<uint32_t> expected = State();
+
+  Make(JobWith("Adam", 0.01));
+  version_ = 3;
+  EXPECT_EQ(table_->CheckState(*state), absl::OkStatus());
+  table_->Restore(3, *state);
+  EXPECT_EQ(static_cast<EmbeddingTable&>(*table_).size(), 2);
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
+  EXPECT_EQ(State(), expected);
+}
+
+TEST_F(EmbeddingTableTest, AStateOfAnotherFormIsRefused) {
+  const absl::StatusOr<TableState> state = table_->Save(/*beyond_budget=*/true);
+  ASSERT_EQ(state.status(), absl::OkStatus());
+  EXPECT_EQ(table_->CheckState(*state), absl::OkStatus()) << "of no rows";
+  EXPECT_THAT(table_->CheckState({}).message(), HasSubstr("table 'words'"));
+  EXPECT_EQ(table_->CheckState({std::make_shared<AlignedBuffer>(5)}).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(EmbeddingTableTest, AGradientThatIsNotFiniteChangesNothingAndNamesItsRow) {
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
+  const std::vector<uint32_t> before = State();
+  const absl::Status status = Update({{1, {{7, {1, 2}}, {-3, {0, NAN}}}}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("table 'words': the gradient of row -3 is not finite"));
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(EmbeddingTableTest, IdsOutsideTheVocabularyAreRefused) {
+  v1::Table table = TableOf(2);
+  table.mutable_embedding()->set_vocabulary_size(10);
+  Make(JobWith("SGD", 1), table);
+  EXPECT_EQ(Update({{1, {{0, {1, 1}}, {9, {1, 1}}}}}), absl::OkStatus());
+  for (const int64_t id : {int64_t{-1}, int64_t{10}}) {
+    EXPECT_THAT(Push(1, {{id, {1, 1}}}).status().message(), HasSubstr("table 'words' has no row"));
+    EXPECT_EQ(table_->ReadRows({id}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(EmbeddingTableTest, RowsOfAnotherServerAreRefused) {
+  v1::Job job = JobWith("SGD", 1);
+  job.add_servers("b:1");
+  Make(job);
+  int refused = 0;
+  for (int64_t id = 0; id < 1000; ++id) {
+    const absl::Status status = Push(1, {{id, {1, 1}}}).status();
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_THAT(status.message(), HasSubstr("of table 'words' belongs to ps/1, not to ps/0"));
+  }
+  EXPECT_NEAR(refused, 500, 100);
+}
+
+TEST_F(EmbeddingTableTest, RowsThatDoNotFitTheMemoryLimitAreRefusedByName) {
+  Rows rows;
+  absl::Status status;
+  for (int64_t id = 0; status.ok() && id < 100'000'000; id += 100'000) {
+    rows.clear();
+    for (int64_t i = 0; i < 100'000; ++i) rows.push_back({id + i, {1, 1}});
+    status = Update({{1, rows}});
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(status.message(), HasSubstr("--memory_limit"));
+  EXPECT_LE(budget_->used(), int64_t{64} << 20);
+}
+
+TEST(EmbeddingTablesTest, DescriptionsThatNoServerStoresAreRefused) {
+  const EmbeddingTables kinds(nullptr);
+  v1::Table table = TableOf(2);
+  EXPECT_THAT(kinds.BytesOf(table, JobWith("Lion", 1)).status().message(), HasSubstr("Lion"));
+  table.mutable_embedding()->set_spread(-1);
+  EXPECT_EQ(kinds.BytesOf(table, JobWith("SGD", 1)).status().code(), absl::StatusCode::kInvalidArgument);
+  table = TableOf(2000);
+  EXPECT_THAT(kinds.BytesOf(table, JobWith("SGD", 1)).status().message(), HasSubstr("must have 1 to 1024"));
+  table = TableOf(2);
+  table.set_kind("matrix");
+  EXPECT_THAT(kinds.BytesOf(table, JobWith("SGD", 1)).status().message(), HasSubstr("'matrix'"));
+}
+
+}  // namespace
+}  // namespace cairn::ps
