@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -73,6 +74,25 @@ std::string DescribeGroups(const v1::Job& job) {
   return absl::StrCat("(", absl::StrJoin(groups, " "), ")");
 }
 
+// "users/embeddings [1000,16] begins DISTRIBUTION_UNIFORM 0 0.05 seed 0 adagrad learning_rate=0.1"
+std::string DescribeTables(const v1::Job& job) {
+  std::vector<std::string> tables;
+  for (const v1::Table& table : job.tables()) {
+    const v1::EmbeddingTable& embedding = table.embedding();
+    std::string& text = tables.emplace_back(absl::StrCat(
+        table.name(), " [",
+        embedding.vocabulary_size() == 0 ? std::string("any") : absl::StrCat(embedding.vocabulary_size()),
+        ",", table.row_elements(), "] begins ",
+        v1::EmbeddingTable::Distribution_Name(embedding.distribution()), " ", embedding.center(), " ",
+        embedding.spread(), " seed ", embedding.seed()));
+    if (!embedding.has_optimizer()) continue;
+    absl::StrAppend(&text, " ", absl::AsciiStrToLower(embedding.optimizer().name()));
+    for (const auto& [name, value] : SettingsOf(embedding.optimizer()))
+      absl::StrAppend(&text, " ", name, "=", value);
+  }
+  return tables.empty() ? "none" : absl::StrJoin(tables, ", ");
+}
+
 }  // namespace
 
 std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, absl::string_view where) {
@@ -92,6 +112,7 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
   Compare("groups of variables", DescribeGroups(ours), DescribeGroups(theirs), &differences);
+  Compare("embedding tables", DescribeTables(ours), DescribeTables(theirs), &differences);
   const auto items_ahead = [](const v1::Job& job) {
     return absl::StrCat(std::max(1, job.work_items_ahead()));
   };

@@ -127,7 +127,11 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record, data.remarks));
   AddNotes(reading, model, data);
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
-  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record)};
+  std::optional<TablePlan> tables;
+  if (!options.embedding.tables.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
+  }
+  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record), std::move(tables)};
 }
 
 }  // namespace cairn::worker

@@ -4,6 +4,7 @@
 // a fault in the same words.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,18 +14,23 @@
 #include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
+#include "worker/embedding/table_plan.h"
 #include "worker/export/data_record.h"
 #include "worker/options/options.h"
 
 namespace cairn::worker {
 
 struct Inputs {
-  nn::Model model;
+  nn::Model model;  // as described
   nn::LossSpec loss;
   std::vector<nn::MetricSpec> metrics;
   data::TrainingData data;
   // The record of the data for --train_dir and --export_dir; its directory is not set.
   DataRecord record;
+  std::optional<TablePlan> tables{};  // with --embedding_tables
+
+  // The model whose variables the job trains: `model` without its embedding tables.
+  const nn::Model& trained() const { return tables.has_value() ? tables->model.model : model; }
 };
 
 // The options for reading the training data of `options` for `model`.

@@ -154,6 +154,19 @@ void AddOptimizer(CLI::App& app, OptimizerFlags& flags) {
                  {"--global_clipnorm", kExcludes, "--clipnorm"}});
 }
 
+void AddEmbeddingTables(CLI::App& app, EmbeddingFlags& flags) {
+  AddFlags(app, "Embedding tables",
+           {{"--embedding_tables all|LAYER,...", &flags.tables,
+             "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up are "
+             "read, sent and updated"},
+            {"--embedding_optimizer NAME", &flags.optimizer,
+             "Optimizer of the tables' rows, by Keras' name, with Keras' defaults [as of the other variables]"},
+            {"--embedding_learning_rate X", &flags.learning_rate,
+             "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)}});
+  AddRules(app, {{"--embedding_optimizer", kNeeds, "--embedding_tables"},
+                 {"--embedding_learning_rate", kNeeds, "--embedding_tables"}});
+}
+
 void AddElastic(CLI::App& app, TrainOptions& options) {
   AddFlags(
       app, "Elastic training",
@@ -291,6 +304,7 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddCallbacks(app, options.callbacks);
   AddCheckpoints(app, options);
   AddFaultTolerance(app, options);
+  AddEmbeddingTables(app, options.embedding);
   AddElastic(app, options);
   AddDeviceFlags(app, options.devices);
   AddResources(app, options);

@@ -29,6 +29,13 @@ struct OptimizerFlags {
   std::optional<double> weight_decay;  // --weight_decay
 };
 
+// Embedding layers whose tables the servers store by rows.
+struct EmbeddingFlags {
+  std::string tables;                   // --embedding_tables all|LAYER,...; empty: none
+  std::string optimizer;                // --embedding_optimizer: of rows; empty: that of the other variables
+  std::optional<double> learning_rate;  // --embedding_learning_rate
+};
+
 // Keras' EarlyStopping, ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), see worker/training/callbacks.h.
 struct CallbackFlags {
   std::string monitor = "val_loss";   // --monitor: a metric that the progress line shows
@@ -77,6 +84,7 @@ struct TrainOptions {
   bool staleness_aware_learning_rate = false;
 
   OptimizerFlags optimizer;
+  EmbeddingFlags embedding;
 
   // Loss, metrics and random numbers.
   std::string loss;     // --loss: overrides the model file's

@@ -31,7 +31,17 @@ absl::Status CheckPairs(const TrainOptions& options) {
   const FlagUse histograms{"--histogram_freq", options.histogram_freq > 0};
   const FlagUse updates{"--update_freq", options.update_freq > 0};
   const FlagUse train_dir{"--train_dir, where TensorBoard's files go", !options.train_dir.empty()};
+  const FlagUse tables{"--embedding_tables", !options.embedding.tables.empty()};
+  const FlagUse checkpoints{"--train_dir", !options.train_dir.empty()};
+  const FlagUse exports{"--export_dir", !options.export_dir.empty()};
+  const FlagUse save_best{"--save_best", !options.callbacks.save_best.empty()};
+  const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   return CheckRules({
+      {tables, kExcludes, all_reduce, "there are no servers to store tables"},
+      {tables, kExcludes, checkpoints, "checkpoints do not contain tables"},
+      {tables, kExcludes, exports, "exported models do not contain tables"},
+      {tables, kExcludes, save_best, "saved weights do not contain tables"},
+      {tables, kExcludes, restore_best, "the weights that are kept do not contain tables"},
       {replicas, kExcludes, all_reduce, "every worker is in every round"},
       {staleness, kExcludes, all_reduce, "no gradient is late"},
       {staleness_aware, kExcludes, all_reduce, "no gradient is stale"},

@@ -11,6 +11,7 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/transport.h"
+#include "worker/embedding/table_partitioner.h"
 #include "worker/options/job.h"
 
 namespace cairn::worker {
@@ -48,7 +49,8 @@ absl::StatusOr<std::unique_ptr<client::TrainingClient>> ConnectToServers(const S
                               .step_timeout = FromSeconds(args.options.step_timeout_seconds),
                               .report = [&metrics = args.metrics] { return metrics.Report(); },
                               .trace = args.trace,
-                              .wire = &args.metrics.wire});
+                              .wire = &args.metrics.wire,
+                              .make_partitioner = &TablePartitioner::Create});
 }
 
 }  // namespace cairn::worker

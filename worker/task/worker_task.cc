@@ -96,11 +96,13 @@ absl::Status WorkerTask::Load() {
   CAIRN_ASSIGN_OR_RETURN(inputs_, CatchOutOfMemory("--data_dir", [this] { return LoadInputs(options_); }));
   const data::Dataset& train = *inputs_->data.train;
   CAIRN_ASSIGN_OR_RETURN(
-      job_, MakeJob(options_, inputs_->model,
+      job_, MakeJob(options_, inputs_->trained(),
                     assignment_.has_value() ? LeadersOf(cluster_.spec, assignment_->partition.tasks)
                                             : cluster_.spec,
                     train.size()));
   *job_.mutable_training_set() = IdentityOf(train);
+  if (inputs_->tables.has_value())
+    job_.mutable_tables()->Add(inputs_->tables->tables.begin(), inputs_->tables->tables.end());
   const auto self = std::find(job_.workers().begin(), job_.workers().end(), cluster_.self.ToString());
   worker_ = static_cast<int>(self - job_.workers().begin());
   CAIRN_ASSIGN_OR_RETURN(sampler_, MakeSamplerOptions(options_, train.size(), job_.workers_size(), worker_));
@@ -118,7 +120,7 @@ absl::Status WorkerTask::Load() {
 absl::Status WorkerTask::Build() {
   trace_.emplace(args_.traced, cluster_.self.ToString());
   stop_.emplace(args_.signals);
-  CAIRN_RETURN_IF_ERROR(MakeDevices(inputs_->model, inputs_->loss));
+  CAIRN_RETURN_IF_ERROR(MakeDevices(inputs_->trained(), inputs_->loss));
   if (assignment_.has_value()) CAIRN_RETURN_IF_ERROR(MakeStageLeader());
   LogWarnings(compute_.warnings);
   metrics_.emplace(clock_, compute_.name);
@@ -129,7 +131,7 @@ absl::Status WorkerTask::Build() {
                                              .address = AddressOf(cluster_),
                                              .job = job_,
                                              .model = inputs_->model.name(),
-                                             .parameters = inputs_->model.num_parameters()},
+                                             .parameters = inputs_->trained().num_parameters()},
                                             *metrics_));
   return options_.all_reduce() ? StartRing() : absl::OkStatus();
 }
@@ -173,7 +175,7 @@ SplitArgs WorkerTask::SplitArgsFor(const nn::Model& model, const nn::LossSpec& l
 }
 
 absl::Status WorkerTask::MakeStageLeader() {
-  CAIRN_ASSIGN_OR_RETURN(auto leader, MakeLeader(SplitArgsFor(inputs_->model, inputs_->loss)));
+  CAIRN_ASSIGN_OR_RETURN(auto leader, MakeLeader(SplitArgsFor(inputs_->trained(), inputs_->loss)));
   leader_ = leader.get();
   compute_.replica = std::move(leader);
   return absl::OkStatus();
@@ -181,7 +183,7 @@ absl::Status WorkerTask::MakeStageLeader() {
 
 absl::Status WorkerTask::MakeSnapshots() {
   CAIRN_ASSIGN_OR_RETURN(snapshots_, Snapshots::Create({.options = options_,
-                                                        .model = inputs_->model,
+                                                        .model = inputs_->trained(),
                                                         .job = job_,
                                                         .clock = clock_,
                                                         .faults = &args_.faults,
@@ -203,7 +205,7 @@ void WorkerTask::LogDevices() const {
 }
 
 void WorkerTask::LogJob() const {
-  const nn::Model& model = inputs_->model;
+  const nn::Model& model = inputs_->trained();
   LogWarnings(inputs_->data.remarks);
   for (const data::Note& note : inputs_->data.notes) LogInfo(note.text);
   if (const std::string warning = WarnOfThreads(options_.threads); !warning.empty()) LogWarning(warning);
@@ -221,7 +223,7 @@ void WorkerTask::LogJob() const {
 
 absl::Status WorkerTask::StartRing() {
   CAIRN_ASSIGN_OR_RETURN(ring_, AllReduceTask::Start({.options = options_,
-                                                      .model = inputs_->model,
+                                                      .model = inputs_->trained(),
                                                       .job = job_,
                                                       .cluster = cluster_,
                                                       .access = args_.access,
@@ -236,7 +238,7 @@ absl::Status WorkerTask::Connect() {
   if (leader_ != nullptr) CAIRN_RETURN_IF_ERROR(leader_->Reach());
   if (options_.all_reduce()) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(servers_, ConnectToServers({.options = options_,
-                                                     .model = inputs_->model,
+                                                     .model = inputs_->trained(),
                                                      .job = job_,
                                                      .cluster = cluster_,
                                                      .access = args_.access,
@@ -273,21 +275,25 @@ std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
 
 absl::Status WorkerTask::Assemble() {
   if (chief_) OpenDisplays();
+  if (inputs_->tables.has_value()) {
+    table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows());
+  }
   return CatchOutOfMemory(absl::StrCat("--batch_size ", options_.batch_size), [this] {
     trainer_.emplace(Trainer::Dependencies{
         .setup = {.options = options_,
-                  .model = inputs_->model,
+                  .model = inputs_->trained(),
                   .metrics = inputs_->metrics,
                   .data = inputs_->data,
                   .sampler = sampler_,
                   .job = job_,
                   .device = compute_.name},
-        .replica = *compute_.replica,
+        .replica = replica(),
         .membership = exchange().membership,
         .steps = exchange().steps,
         .chief = ChiefParts(),
         .clock = clock_,
-        .instruments = {.metrics = &*metrics_, .trace = trace(), .faults = &args_.faults}});
+        .instruments = {.metrics = &*metrics_, .trace = trace(), .faults = &args_.faults},
+        .fetcher = table_replica_.has_value() ? &*table_replica_ : nullptr});
     if (!chief_) {
       hooks_ = std::make_unique<NonChief>();
       return absl::OkStatus();

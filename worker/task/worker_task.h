@@ -27,6 +27,7 @@
 #include "common/system/signals.h"
 #include "common/trace/trace_session.h"
 #include "data/sampler.h"
+#include "worker/embedding/table_replica.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/options.h"
 #include "worker/peer/peer_listener.h"
@@ -108,6 +109,8 @@ class WorkerTask {
   void LogDevices() const;
   void LogJob() const;
   client::Exchange exchange() { return ring_ != nullptr ? ring_->exchange() : servers_->exchange(); }
+  // What the trainer computes with.
+  nn::Replica& replica() { return table_replica_.has_value() ? *table_replica_ : *compute_.replica; }
   TraceRecorder* trace() { return trace_->recorder(); }
   SplitArgs SplitArgsFor(const nn::Model& model, const nn::LossSpec& loss);
   // Logs the error of the running task, if any, and returns its exit code, which is the signal's after a
@@ -142,6 +145,7 @@ class WorkerTask {
   // On the chief: made by Build(), destroyed before the exchange, whose connection it uses.
   std::unique_ptr<Snapshots> snapshots_;
   // By Assemble():
+  std::optional<TableReplica> table_replica_;     // with --embedding_tables
   std::optional<Progress> progress_;              // on the chief
   std::optional<TensorBoardWriter> tensorboard_;  // on the chief, with --train_dir
   std::optional<Trainer> trainer_;

@@ -92,6 +92,7 @@ absl::Status Trainer::OnJoined() {
   epoch_ = -1;
   ahead_ = nullptr;
   deps_.replica.DropForward();
+  if (deps_.fetcher != nullptr) deps_.fetcher->Forget();
   return hooks_->BeforeTraining();
 }
 
@@ -142,19 +143,30 @@ nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
           .seed = StepSeed(setup_.options.seed, setup_.sampler.worker, batch.epoch, batch.index)};
 }
 
-double Trainer::StartNextForward(client::Step& step) {
+std::optional<int64_t> Trainer::KnownNext() const {
+  if (setup_.dynamic() || stopped()) return std::nullopt;
   const int64_t next = setup_.sync() ? position() + 1 : position();
-  const bool in_epoch =
-      next / loader_.batches_per_epoch() == epoch_ && (!setup_.sync() || next < setup_.job.final_version());
-  if (!deps_.replica.starts_early() || setup_.dynamic() || !in_epoch || stopped()) return 0;
+  if (next / loader_.batches_per_epoch() != epoch_) return std::nullopt;
+  if (setup_.sync() && next >= setup_.job.final_version()) return std::nullopt;
+  return next;
+}
+
+const data::Batch& Trainer::LoadAhead(int64_t position) {
+  ahead_ = &loader_.Next(position);
+  next_position_ = position;
+  return *ahead_;
+}
+
+double Trainer::StartNextForward(client::Step& step) {
+  const std::optional<int64_t> next = KnownNext();
+  if (!deps_.replica.starts_early() || !next.has_value()) return 0;
   const absl::Span<const float> coming = step.ComingParameters();
   if (coming.empty()) return 0;
   const TraceSpan span(deps_.instruments.trace, TraceLane::kStep, "look ahead");
-  ahead_ = &loader_.Next(next);
-  next_position_ = next;
+  const data::Batch& batch = LoadAhead(*next);
   const TimePoint began = deps_.clock.Now();
   Duration waited{};
-  deps_.replica.StartForward(coming, ViewOf(*ahead_), [&](int variable) {
+  deps_.replica.StartForward(coming, ViewOf(batch), [&](int variable) {
     const TimePoint asked = deps_.clock.Now();
     const bool here = step.AwaitComing(variable);
     waited += deps_.clock.Now() - asked;
@@ -204,6 +216,9 @@ absl::Status Trainer::TrainStep() {
   Pass("computed");
   const TimePoint computed = deps_.clock.Now();
   hooks_->OnBatch(batch, view, result);  // before StartNextForward() overwrites the result
+  if (const auto next = KnownNext(); deps_.fetcher != nullptr && next.has_value()) {
+    CAIRN_RETURN_IF_ERROR(deps_.fetcher->Fetch(ViewOf(LoadAhead(*next))));
+  }
   const double forward_seconds = StartNextForward(step);
   TraceSpan awaiting(deps_.instruments.trace, TraceLane::kStep, "answer");
   CAIRN_ASSIGN_OR_RETURN(const client::StepResult answer, step.Finish());

@@ -51,6 +51,18 @@ struct Instruments {
   FaultPoints* faults = nullptr;  // passes "joined", "announced", "computed", "answered"
 };
 
+// Fetches what the next batch needs from the servers together with the answer to the current step. Called by the
+// trainer's thread.
+class NextBatchFetcher {
+ public:
+  virtual ~NextBatchFetcher() = default;
+  // The gradients of the current step are complete, and its answer is awaited next. `next` stays valid until its own
+  // step, which it usually is.
+  virtual absl::Status Fetch(const nn::BatchView& next) = 0;
+  // The worker has joined again: what was fetched may be out of date.
+  virtual void Forget() = 0;
+};
+
 class Trainer {
  public:
   // Everything here must outlive the trainer.
@@ -62,6 +74,7 @@ class Trainer {
     std::optional<client::TrainingLoop::Chief> chief{};  // on the chief only
     const Clock& clock;
     Instruments instruments{};
+    NextBatchFetcher* fetcher = nullptr;  // may be null
   };
   explicit Trainer(const Dependencies& deps);
   ~Trainer();
@@ -110,6 +123,10 @@ class Trainer {
     absl::Span<float> gradients;
   };
   BegunStep BeginStep(int64_t examples, int64_t position);
+  // The number of the batch after the one that is being trained, if it is known and of the same epoch.
+  std::optional<int64_t> KnownNext() const;
+  // Loads the batch of this number, which NextBatch() then returns.
+  const data::Batch& LoadAhead(int64_t position);
   // Called after a step's last gradient was computed and before the answer to the step: computes the forward
   // pass of the next batch with the new values as they arrive. Returns the seconds of computation, without
   // the time spent waiting.

@@ -1,0 +1,202 @@
+// A replica whose tables are elsewhere, against a replica of the whole model: the same losses, gradients and rows.
+#include "worker/embedding/table_replica.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/device.h"
+#include "worker/embedding/table_plan.h"
+
+namespace cairn::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Rows in memory. A row begins at its id in all columns.
+class FakeRows final : public client::RowExchange {
+ public:
+  absl::Status ReadRows(absl::Span<const client::RowValues> tables) override {
+    for (const client::RowValues& table : tables) {
+      for (size_t i = 0; i < table.keys.size(); ++i) {
+        const size_t width = table.rows.size() / table.keys.size();
+        const std::vector<float>& row = Row(table.table, table.keys[i], width);
+        std::copy(row.begin(), row.end(), table.rows.begin() + static_cast<std::ptrdiff_t>(i * width));
+      }
+    }
+    ++reads;
+    return absl::OkStatus();
+  }
+  absl::Status PushRows(absl::Span<const client::RowGradients> tables) override {
+    for (const client::RowGradients& table : tables) {
+      for (size_t i = 0; i < table.keys.size(); ++i) {
+        const size_t width = table.gradients.size() / table.keys.size();
+        const auto begin = table.gradients.begin() + static_cast<std::ptrdiff_t>(i * width);
+        EXPECT_TRUE(
+            pushed.emplace(std::pair(table.table, table.keys[i]), std::vector(begin, begin + width)).second);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status WantRows(absl::Span<const client::RowValues> tables) override {
+    --reads;
+    return ReadRows(tables);
+  }
+
+  std::vector<float>& Row(int table, int64_t key, size_t width) {
+    const auto [row, is_new] = rows_.try_emplace({table, key});
+    if (is_new) row->second.assign(width, static_cast<float>(key));
+    return row->second;
+  }
+  std::map<std::pair<int, int64_t>, std::vector<float>> pushed;
+  int reads = 0;
+
+ private:
+  std::map<std::pair<int, int64_t>, std::vector<float>> rows_;
+};
+
+// Ids [3] of two layers that share no table, next to two numbers.
+constexpr char kModel[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+  {"class_name": "InputLayer", "name": "ids", "config": {"name": "ids", "batch_input_shape": [null, 3], "dtype": "int64"},
+   "inbound_nodes": []},
+  {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_input_shape": [null, 2]}, "inbound_nodes": []},
+  {"class_name": "Embedding", "name": "e", "config": {"name": "e", "input_dim": 10, "output_dim": 2,
+   "embeddings_initializer": "zeros"}, "inbound_nodes": [[["ids", 0, 0, {}]]]},
+  {"class_name": "Flatten", "name": "f", "config": {"name": "f"}, "inbound_nodes": [[["e", 0, 0, {}]]]},
+  {"class_name": "Concatenate", "name": "c", "config": {"name": "c"}, "inbound_nodes": [[["f", 0, 0, {}], ["x", 0, 0, {}]]]},
+  {"class_name": "Dense", "name": "d", "config": {"name": "d", "units": 1}, "inbound_nodes": [[["c", 0, 0, {}]]]}],
+  "input_layers": [["ids", 0, 0], ["x", 0, 0]], "output_layers": [["d", 0, 0]]}})";
+
+class TableReplicaTest : public testing::Test {
+ protected:
+  TableReplicaTest()
+      : described_(*nn::Model::FromJson(kModel, "m.json")), device_(*kernels::CreateCpuDevice(0, 1)) {
+    options_.embedding.tables = "all";
+    options_.optimizer.name = "SGD";
+    plan_.emplace(*PlanTables(options_, described_));
+    without_tables_ = *nn::Replica::Create(plan_->model.model, kLoss, *device_);
+    replica_.emplace(*plan_, *without_tables_, rows_);
+  }
+  nn::BatchView Batch() const {
+    nn::BatchView batch = {.examples = 2, .targets = targets_};
+    batch.inputs.push_back({.dtype = DType::kInt64, .shape = {2, 3}, .data = ids_.data()});
+    batch.inputs.push_back(TensorView::OfFloats({2, 2}, numbers_));
+    return batch;
+  }
+
+  static constexpr nn::LossSpec kLoss = {.kind = kernels::LossKind::kMeanSquaredError};
+  const std::vector<int64_t> ids_ = {7, 1, 7, 1, 1, 0};
+  const std::vector<float> numbers_ = {0.5, -1, 2, 0.25}, targets_ = {1, -1};
+  TrainOptions options_;
+  const nn::Model described_;
+  const std::unique_ptr<kernels::Device> device_;
+  std::optional<TablePlan> plan_;
+  std::unique_ptr<nn::Replica> without_tables_;
+  FakeRows rows_;
+  std::optional<TableReplica> replica_;
+};
+
+TEST_F(TableReplicaTest, LossAndGradientsAreThoseOfTheWholeModel) {
+  const auto whole = *nn::Replica::Create(described_, kLoss, *device_);
+  const std::vector<float> dense = {0.1F, -0.2F, 0.3F, 0.4F, -0.5F, 0.6F, 0.7F, -0.8F, 0.9F};
+  std::vector<float> parameters(static_cast<size_t>(described_.num_parameters()));
+  for (size_t row = 0; row < 10; ++row)
+    parameters[2 * row] = parameters[2 * row + 1] = static_cast<float>(row);
+  std::copy(dense.begin(), dense.end(), parameters.begin() + 20);
+  std::vector<float> expected(parameters.size()), gradients(dense.size());
+  const auto ignore = [](int) {};
+  const auto of_whole = whole->ForwardBackward(parameters, Batch(), absl::MakeSpan(expected), ignore);
+  ASSERT_EQ(of_whole.status(), absl::OkStatus());
+  const double loss = of_whole->sums.loss;
+
+  std::vector<int> announced;
+  const auto result = replica_->ForwardBackward(dense, Batch(), absl::MakeSpan(gradients),
+                                                [&](int variable) { announced.push_back(variable); });
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  EXPECT_EQ(result->sums.loss, loss);
+  EXPECT_THAT(announced, ElementsAre(0, 1)) << "kernel and bias, and no gradient of an input";
+  EXPECT_EQ(gradients, std::vector<float>(expected.begin() + 20, expected.end()));
+  EXPECT_EQ(rows_.pushed.size(), 3u) << "a row that is looked up several times is pushed once";
+  for (const auto& [row, gradient] : rows_.pushed) {
+    EXPECT_EQ(row.first, 1);
+    const auto at = static_cast<size_t>(2 * row.second);
+    EXPECT_THAT(gradient, testing::Pointwise(testing::FloatEq(), {expected[at], expected[at + 1]}))
+        << row.second;
+  }
+}
+
+TEST_F(TableReplicaTest, AnEvaluationReadsAndPushesNothing) {
+  const std::vector<float> dense(9, 0.5F);
+  const auto result = replica_->Evaluate(dense, Batch());
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  EXPECT_THAT(result->outputs, ElementsAre(0.5F * (7 + 7 + 1 + 1 + 7 + 7 + 0.5F - 1) + 0.5F,
+                                           0.5F * (1 + 1 + 1 + 1 + 0 + 0 + 2 + 0.25F) + 0.5F));
+  EXPECT_EQ(rows_.reads, 1);
+  EXPECT_TRUE(rows_.pushed.empty());
+}
+
+TEST_F(TableReplicaTest, RowsOfTheNextBatchComeWithTheStepUnlessAnotherBatchFollows) {
+  const std::vector<float> dense(9, 0.5F);
+  std::vector<float> gradients(dense.size());
+  const auto step = [&](const nn::BatchView& batch) {
+    const auto result = replica_->ForwardBackward(dense, batch, absl::MakeSpan(gradients), [](int) {});
+    EXPECT_EQ(result.status(), absl::OkStatus());
+    rows_.pushed.clear();
+    return result.ok() ? result->sums.loss : 0;
+  };
+  const double loss = step(Batch());
+  EXPECT_EQ(rows_.reads, 1);
+  ASSERT_EQ(replica_->Fetch(Batch()), absl::OkStatus());
+  EXPECT_EQ(step(Batch()), loss);
+  EXPECT_EQ(rows_.reads, 1);
+  ASSERT_EQ(replica_->Fetch(Batch()), absl::OkStatus());
+  replica_->Forget();
+  EXPECT_EQ(step(Batch()), loss);
+  EXPECT_EQ(rows_.reads, 2) << "the worker has joined again";
+  ASSERT_EQ(replica_->Fetch(Batch()), absl::OkStatus());
+  nn::BatchView other = Batch();
+  other.seed = 5;
+  EXPECT_EQ(step(other), loss);
+  EXPECT_EQ(rows_.reads, 3);
+}
+
+TEST_F(TableReplicaTest, AnEmptyBatchPushesNoRows) {
+  const std::vector<float> dense(9, 0.5F);
+  std::vector<float> gradients(dense.size(), 1);
+  nn::BatchView batch = Batch();
+  batch.examples = 0;
+  batch.targets = {};
+  for (TensorView& input : batch.inputs) input = input.Rows(0, 0);
+  ASSERT_EQ(replica_->ForwardBackward(dense, batch, absl::MakeSpan(gradients), [](int) {}).status(),
+            absl::OkStatus());
+  EXPECT_TRUE(rows_.pushed.empty());
+  EXPECT_EQ(gradients, std::vector<float>(9));
+}
+
+TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
+  const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
+  TrainOptions options;
+  options.optimizer.name = "SGD";
+  options.embedding.tables = "e,d";
+  EXPECT_THAT(PlanTables(options, described).status().message(),
+              HasSubstr("--embedding_tables: the model has no Embedding layer 'd', but e"));
+  options.embedding.tables = "e";
+  options.embedding.optimizer = "Adagrad";
+  options.embedding.learning_rate = 0.5;
+  const auto plan = PlanTables(options, described);
+  ASSERT_EQ(plan.status(), absl::OkStatus());
+  ASSERT_EQ(plan->tables.size(), 1u);
+  EXPECT_EQ(plan->tables[0].name(), "e/embeddings");
+  EXPECT_EQ(plan->tables[0].row_elements(), 2);
+  EXPECT_EQ(plan->tables[0].embedding().vocabulary_size(), 10);
+  EXPECT_EQ(plan->tables[0].embedding().optimizer().name(), "Adagrad");
+  EXPECT_EQ(plan->tables[0].embedding().optimizer().hyperparameters().at("learning_rate"), 0.5);
+}
+
+}  // namespace
+}  // namespace cairn::worker

@@ -1,0 +1,153 @@
+#include "worker/embedding/batch_lookup.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "embedding/pooling/pooling.h"
+
+namespace cairn::worker {
+namespace {
+
+// Ensures that `buffer` has room for `floats`. Its contents are lost if it grows.
+void Reserve(AlignedBuffer& buffer, int64_t floats) {
+  if (buffer.size() < floats) buffer = AlignedBuffer(floats + floats / 4);
+}
+
+absl::Span<float> First(AlignedBuffer& buffer, int64_t floats) {
+  return buffer.span().subspan(0, static_cast<size_t>(floats));
+}
+
+}  // namespace
+
+BatchLookup::BatchLookup(const TablePlan& plan)
+    : plan_(&plan),
+      tables_(plan.tables.size()),
+      lookups_(plan.model.lookups.size()),
+      rows_(plan.tables.size()),
+      gradients_(plan.tables.size()) {}
+
+absl::Status BatchLookup::Begin(const nn::BatchView& batch) {
+  batch_ = batch;
+  for (TableRows& table : tables_) table.ids.clear();
+  for (size_t lookup = 0; lookup < lookups_.size(); ++lookup) CAIRN_RETURN_IF_ERROR(AddIds(lookup));
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    TableRows& rows = tables_[table];
+    rows.unique.Compute(rows.ids);
+    const int64_t floats =
+        static_cast<int64_t>(rows.unique.keys().size()) * plan_->tables[table].row_elements();
+    Reserve(rows.values, floats);
+    rows_[table] = {
+        .table = static_cast<int>(table) + 1, .keys = rows.unique.keys(), .rows = First(rows.values, floats)};
+  }
+  return absl::OkStatus();
+}
+
+bool BatchLookup::IsOf(const nn::BatchView& batch) const {
+  return batch.examples == batch_.examples && batch.seed == batch_.seed &&
+         std::equal(batch.inputs.begin(), batch.inputs.end(), batch_.inputs.begin(), batch_.inputs.end(),
+                    [](const TensorView& a, const TensorView& b) { return a.data == b.data; });
+}
+
+absl::Status BatchLookup::AddIds(size_t i) {
+  const nn::TableLookup& lookup = plan_->model.lookups[i];
+  const TensorView& ids = batch_.inputs[static_cast<size_t>(lookup.ids)];
+  // The rows of a ragged view keep all elements of the tensor that it is a part of.
+  const int64_t first = ids.ragged() ? ids.row_splits.front() : 0;
+  const int64_t count =
+      ids.ragged() ? ids.row_splits.back() - first : batch_.examples * lookup.ids_per_example;
+  std::vector<int64_t>& all = tables_[static_cast<size_t>(plan_->table_of_lookup[i])].ids;
+  lookups_[i].first = all.size();
+  lookups_[i].count = static_cast<size_t>(count);
+  lookups_[i].splits.assign(ids.row_splits.begin(), ids.row_splits.end());
+  for (int64_t& split : lookups_[i].splits) split -= first;
+  for (int64_t k = first; k < first + count; ++k) {
+    const int64_t id = ids.Integer(k);
+    if (lookup.rows > 0 && (id < 0 || id >= lookup.rows)) {
+      return absl::InvalidArgumentError(absl::StrCat("layer '", lookup.layer, "' looks up row ", id,
+                                                     ", but its table has the rows 0 to ", lookup.rows - 1));
+    }
+    all.push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {
+  return tables_[static_cast<size_t>(plan_->table_of_lookup[lookup])].unique.positions().subspan(
+      lookups_[lookup].first, lookups_[lookup].count);
+}
+
+nn::BatchView BatchLookup::View(bool with_gradients) {
+  nn::BatchView view = batch_;
+  view.inputs.clear();
+  view.input_gradients.clear();
+  for (const int kept : plan_->model.kept_inputs)
+    view.inputs.push_back(batch_.inputs[static_cast<size_t>(kept)]);
+  if (with_gradients) view.input_gradients.resize(plan_->model.model.inputs().size());
+  for (size_t i = 0; i < lookups_.size(); ++i) {
+    const auto input = static_cast<size_t>(plan_->model.lookups[i].input);
+    const Shape& shape = plan_->model.model.inputs()[input].shape;
+    const int64_t floats = batch_.examples * shape.num_elements();
+    Reserve(lookups_[i].input, floats);
+    const absl::Span<float> elements = First(lookups_[i].input, floats);
+    Pool(i, elements);
+    Shape of_batch({batch_.examples});
+    for (const int64_t dim : shape.dims()) of_batch.Append(dim);
+    view.inputs.push_back(TensorView::OfFloats(of_batch, elements));
+    if (!with_gradients) continue;
+    Reserve(lookups_[i].gradient, floats);
+    view.input_gradients[input] = First(lookups_[i].gradient, floats);
+  }
+  return view;
+}
+
+absl::Span<const client::RowGradients> BatchLookup::Gradients() {
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    TableRows& rows = tables_[table];
+    const auto floats = static_cast<int64_t>(rows_[table].rows.size());
+    Reserve(rows.gradients, floats);
+    const absl::Span<float> gradients = First(rows.gradients, floats);
+    std::fill(gradients.begin(), gradients.end(), 0.0f);
+    gradients_[table] = {.table = rows_[table].table, .keys = rows_[table].keys, .gradients = gradients};
+  }
+  for (size_t i = 0; i < lookups_.size(); ++i) AddGradients(i);
+  return gradients_;
+}
+
+void BatchLookup::Pool(size_t i, absl::Span<float> output) const {
+  const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
+  const absl::Span<const float> rows = rows_[static_cast<size_t>(plan_->table_of_lookup[i])].rows;
+  const absl::Span<const int32_t> positions = PositionsOf(i);
+  if (!plan_->model.lookups[i].ragged_mean()) {
+    float* next = output.data();
+    for (const int32_t position : positions) {
+      next = std::copy_n(rows.data() + static_cast<size_t>(position) * width, width, next);
+    }
+    return;
+  }
+  embedding::Pool({.row_splits = lookups_[i].splits, .unique = positions}, embedding::Combiner::kMean,
+                  static_cast<int>(width), rows, output);
+}
+
+void BatchLookup::AddGradients(size_t i) {
+  const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
+  const auto table = static_cast<size_t>(plan_->table_of_lookup[i]);
+  float* const sums = tables_[table].gradients.data();
+  const float* next = lookups_[i].gradient.data();
+  if (!plan_->model.lookups[i].ragged_mean()) {
+    for (const int32_t position : PositionsOf(i)) {
+      float* const sum = sums + static_cast<size_t>(position) * width;
+      for (size_t k = 0; k < width; ++k) sum[k] += next[k];
+      next += width;
+    }
+    return;
+  }
+  embedding::AddPoolGradients(
+      {.row_splits = lookups_[i].splits, .unique = PositionsOf(i)}, embedding::Combiner::kMean,
+      static_cast<int>(width),
+      {.pooled_gradient = lookups_[i].gradient.span().subspan(0, (lookups_[i].splits.size() - 1) * width),
+       .rows = rows_[table].rows,
+       .row_gradients = tables_[table].gradients.span().subspan(0, rows_[table].rows.size())});
+}
+
+}  // namespace cairn::worker

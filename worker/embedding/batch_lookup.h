@@ -1,0 +1,71 @@
+// The rows of embedding tables that one batch looks up: which rows to read, the inputs that they make for the rest of
+// the model, and the gradients of the rows.
+//
+//   Begin(batch) ─► rows(): to be read ─► View() ─► forward and backward ─► Gradients(): to be pushed
+//
+// A row that the batch looks up several times is read once, and its gradients are added up in the order of the batch.
+// Owned by a TableReplica; one thread. Its memory stays allocated between batches.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "client/rows/row_exchange.h"
+#include "common/memory/aligned_buffer.h"
+#include "embedding/store/unique_keys.h"
+#include "nn/batch.h"
+#include "nn/replace_embeddings.h"
+#include "worker/embedding/table_plan.h"
+
+namespace cairn::worker {
+
+class BatchLookup {
+ public:
+  // `plan` must outlive the object.
+  explicit BatchLookup(const TablePlan& plan);
+
+  // Begins with another batch, of the described model's inputs, which must outlive View() and Gradients().
+  // INVALID_ARGUMENT, naming the layer, for an id outside of its table.
+  absl::Status Begin(const nn::BatchView& batch);
+  // Whether the last Begin() was with this batch: the same examples in the same memory, with the same seed.
+  bool IsOf(const nn::BatchView& batch) const;
+  // [table] The rows of the batch, and where their values belong.
+  absl::Span<const client::RowValues> rows() const { return rows_; }
+  // The batch of the model without tables, made from the values in rows(). `with_gradients`: its input_gradients are set.
+  nn::BatchView View(bool with_gradients);
+  // [table] The gradients of the rows, from the input_gradients of the last View().
+  absl::Span<const client::RowGradients> Gradients();
+
+ private:
+  struct TableRows {
+    std::vector<int64_t> ids;  // of the batch, lookup by lookup
+    embedding::UniqueKeys unique;
+    AlignedBuffer values, gradients;  // [key][width], with room to grow
+  };
+  // A lookup's part of the batch.
+  struct Lookup {
+    std::vector<int64_t> splits;    // [example + 1] of its ids, if the ids are ragged
+    size_t first = 0, count = 0;    // its ids in those of its table
+    AlignedBuffer input, gradient;  // of the model without tables
+  };
+
+  // Appends the batch's ids for a lookup to those of its table.
+  absl::Status AddIds(size_t lookup);
+  // [id of the lookup] The row of the table's rows.
+  absl::Span<const int32_t> PositionsOf(size_t lookup) const;
+  // Writes the input of the model without tables.
+  void Pool(size_t lookup, absl::Span<float> output) const;
+  // Adds the gradient with respect to that input to the gradients of the rows.
+  void AddGradients(size_t lookup);
+
+  const TablePlan* plan_;  // a pointer, so that lookups can be swapped
+  nn::BatchView batch_;
+  std::vector<TableRows> tables_;
+  std::vector<Lookup> lookups_;
+  std::vector<client::RowValues> rows_;
+  std::vector<client::RowGradients> gradients_;
+};
+
+}  // namespace cairn::worker

@@ -1,0 +1,27 @@
+// Which layers of a model are stored as embedding tables on the servers, and the model that is left.
+//
+// Constant after construction; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cairn/v1/job.pb.h"
+#include "nn/model.h"
+#include "nn/replace_embeddings.h"
+#include "worker/options/options.h"
+
+namespace cairn::worker {
+
+struct TablePlan {
+  nn::ModelWithoutTables model;
+  std::vector<v1::Table> tables;     // Job.tables
+  std::vector<int> table_of_lookup;  // [lookup of `model`] index in `tables`
+};
+
+// The tables of the layers that --embedding_tables names. INVALID_ARGUMENT, naming the flag and the layer, for a layer
+// that cannot be a table, and for other flags that jobs with tables do not support.
+absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Model& described);
+
+}  // namespace cairn::worker

@@ -1,0 +1,64 @@
+// A replica of a model whose embedding tables are on the servers. It reads the rows that a batch looks up, computes on
+// the model without tables, and pushes the rows' gradients with the step in progress.
+//
+// To its users it is a replica of the described model, except that its variables are those of the model without tables.
+// The rows of a batch that it knows in advance come with the answer to the step before, of the same version as the
+// values: a step is one round trip then. Otherwise it reads them when the batch comes.
+//
+// One thread, the one that makes the steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/rows/row_exchange.h"
+#include "nn/replica/replica.h"
+#include "worker/embedding/batch_lookup.h"
+#include "worker/embedding/table_plan.h"
+#include "worker/training/trainer.h"
+
+namespace cairn::worker {
+
+class TableReplica final : public nn::Replica, public NextBatchFetcher {
+ public:
+  // `without_tables`: a replica of plan.model.model. All arguments must outlive the object.
+  TableReplica(const TablePlan& plan, nn::Replica& without_tables, client::RowExchange& rows)
+      : plan_(plan),
+        without_tables_(without_tables),
+        rows_(rows),
+        current_(plan),
+        next_(plan),
+        evaluated_(plan) {}
+
+  // Also the errors of client::RowExchange.
+  absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters,
+                                                  const nn::BatchView& batch, absl::Span<float> gradients,
+                                                  absl::FunctionRef<void(int variable)> on_gradient) override;
+  absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
+                                           const nn::BatchView& batch) override;
+
+  absl::Status Fetch(const nn::BatchView& next) override;
+  void Forget() override { fetched_ = false; }
+
+  absl::Status Pin(absl::Span<const float> host) override { return without_tables_.Pin(host); }
+  void Unpin() override { without_tables_.Unpin(); }
+  bool pins() const override { return without_tables_.pins(); }
+  std::string FirstNonFiniteLayer() override { return without_tables_.FirstNonFiniteLayer(); }
+
+ private:
+  // Begins with a batch of training, whose rows are then in current_.
+  absl::Status Begin(const nn::BatchView& batch);
+
+  const TablePlan& plan_;
+  nn::Replica& without_tables_;
+  client::RowExchange& rows_;
+  BatchLookup current_, next_, evaluated_;
+  bool fetched_ = false;  // next_ has the rows of a batch that was announced by Fetch()
+};
+
+}  // namespace cairn::worker
