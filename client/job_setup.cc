@@ -65,6 +65,20 @@ std::map<std::string, std::string> SettingsOf(const v1::OptimizerConfig& optimiz
   return settings;
 }
 
+void CompareSettings(const std::map<std::string, std::string>& here,
+                     const std::map<std::string, std::string>& there, std::vector<std::string>* differences) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : here) names.insert(name);
+  for (const auto& [name, value] : there) names.insert(name);
+  for (const std::string& name : names) {
+    const auto value_in = [&](const std::map<std::string, std::string>& settings) {
+      const auto found = settings.find(name);
+      return found == settings.end() ? std::string("unset") : found->second;
+    };
+    Compare(name, value_in(here), value_in(there), differences);
+  }
+}
+
 // "a,b c": two groups.
 std::string DescribeGroups(const v1::Job& job) {
   std::vector<std::string> groups;
@@ -144,17 +158,7 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   if (!absl::EqualsIgnoreCase(ours.optimizer().name(), theirs.optimizer().name())) {
     Compare("optimizer", ours.optimizer().name(), theirs.optimizer().name(), &differences);
   }
-  const auto here = SettingsOf(ours.optimizer()), there = SettingsOf(theirs.optimizer());
-  std::set<std::string> names;
-  for (const auto& [name, value] : here) names.insert(name);
-  for (const auto& [name, value] : there) names.insert(name);
-  for (const std::string& name : names) {
-    const auto value_in = [&](const std::map<std::string, std::string>& settings) {
-      const auto found = settings.find(name);
-      return found == settings.end() ? std::string("unset") : found->second;
-    };
-    Compare(name, value_in(here), value_in(there), &differences);
-  }
+  CompareSettings(SettingsOf(ours.optimizer()), SettingsOf(theirs.optimizer()), &differences);
   for (std::string& difference : differences) absl::StrAppend(&difference, " ", where);
   return absl::StrJoin(differences, "; ");
 }

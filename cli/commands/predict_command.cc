@@ -48,7 +48,9 @@ std::string Number(float value) {
 // "ids_row_splits.npy" for "ids.npy".
 std::string RowSplitsPath(absl::string_view path) {
   const size_t name = path.rfind('/') == absl::string_view::npos ? 0 : path.rfind('/') + 1;
-  const size_t dot = std::min(path.find('.', name), path.size());
+  const size_t end = absl::EndsWith(path, ".gz") ? path.size() - 3 : path.size();
+  const size_t last = path.substr(0, end).rfind('.');
+  const size_t dot = last == absl::string_view::npos || last < name ? path.size() : last;
   return absl::StrCat(path.substr(0, dot), "_row_splits", path.substr(dot));
 }
 

@@ -29,6 +29,7 @@
 #include "common/system/cores.h"
 #include "common/system/limits.h"
 #include "common/system/standard_streams.h"
+#include "worker/embedding/table_plan.h"
 #include "worker/inputs/initial_values.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/options.h"
@@ -165,8 +166,13 @@ class TrainCommand final : public Command {
     const auto inputs = CatchOutOfMemory("--data_dir", [&] { return worker::LoadInputs(options_); });
     if (absl::IsResourceExhausted(inputs.status())) return Failure(inputs.status());
     if (!inputs.ok()) return TrainFault(inputs.status().message());
-    const auto division = worker::PartitionModel(inputs->model, options_);
+    const auto division = worker::PartitionModel(inputs->trained(), options_);
     if (!division.ok()) return TrainFault(division.status().message());
+    if (division->divided()) {
+      if (const absl::Status divides = worker::CheckDivides(options_); !divides.ok()) {
+        return TrainFault(divides.message());
+      }
+    }
     const absl::Status groups = worker::CheckGroups(*division, options_, num_workers_);
     if (!groups.ok()) return TrainFault(groups.message());
     divided_ = division->divided();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,6 +17,7 @@
 #include "common/net/cluster/placement.h"
 #include "common/net/cluster/task_needs.h"
 #include "common/system/limits.h"
+#include "worker/embedding/table_plan.h"
 #include "worker/export/model_source.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/job.h"
@@ -99,8 +101,18 @@ class Preflight {
     }
     parameters_ = model->num_parameters();
     Ok("model", absl::StrCat(model->name(), ", ", monitor::WithCommas(Number(parameters_)), " parameters"));
+    std::optional<worker::TablePlan> tables;
+    if (!options_.embedding.tables.empty()) {
+      auto planned = worker::PlanTables(options_, *model);
+      if (!planned.ok()) {
+        Fault("job", planned.status().message(), "change the flag or the model file that it names");
+        return;
+      }
+      tables = *std::move(planned);
+    }
+    const nn::Model& trained = tables.has_value() ? tables->model.model : *model;
     if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0)
-      findings_.push_back(Plan(*model, servers));
+      findings_.push_back(Plan(trained, servers));
     int64_t examples = 1;
     if (!options_.data.path.empty()) {
       if (const absl::Status status = CheckCompiled(*model); !status.ok()) {
@@ -122,7 +134,7 @@ class Preflight {
                                   : monitor::WithCommas(Number(inputs->data.validation->size())),
                               " validation examples"));
     }
-    CompareWithRunning(*model, examples);
+    CompareWithRunning(trained, examples);
   }
 
   // Checks flags and model file like LoadInputs(), so that their faults are not attributed to the data.

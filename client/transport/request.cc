@@ -32,6 +32,10 @@ class ExtentsSink final : public ChunkSink {
 
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload) override {
     const int64_t offset = chunk.offset();
+    if (chunk.table() != 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("the state of table ", chunk.table(), " cannot be received"));
+    }
     CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
       return absl::InvalidArgumentError(absl::StrCat("values cannot begin at offset ", offset));

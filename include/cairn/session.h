@@ -226,8 +226,8 @@ class CAIRN_EXPORT Session {
   // Sets the settings of all groups, [group], for the update of this worker's next step and all later ones, on
   // all servers. To be called between two steps, as often as wanted: it makes no call, because the settings
   // travel with the next step's gradients. They wait for a later step if a step is cancelled or stale, outlive
-  // a rollback, and are in checkpoints. A call that changes nothing sends nothing. kInvalidArgument for a wrong number of groups
-  // or a rate that is negative or not finite.
+  // a rollback, and are in checkpoints. A call that changes nothing sends nothing. kInvalidArgument for a wrong
+  // number of groups or a rate that is negative or not finite.
   Status SetGroups(const std::vector<GroupSettings>& groups);
   // Sets the learning rate of all later updates. kInvalidArgument if the job has a schedule.
   Status SetLearningRate(float rate);

@@ -174,7 +174,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   shard.speculative_updates = UpdatesSpeculatively(job, shard, table_bytes);
   shard.make_tables = [&job, &host](const std::shared_ptr<optim::MemoryBudget>& budget) {
     std::vector<std::unique_ptr<Table>> tables;
-    for (const v1::Table& table : job.tables()) tables.push_back(host.tables->Make(table, job, host.index, budget));
+    for (const v1::Table& table : job.tables())
+      tables.push_back(host.tables->Make(table, job, host.index, budget));
     return tables;
   };
   // Norms span all servers, so all servers make an update together, even for an asynchronous push.
@@ -243,7 +244,8 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
   members_.ReplicateTo(replicator_.get());
   if (sequencer_ == nullptr) return;
   sequencer_feed_ = std::make_unique<SequencerFeed>(
-      *sequencer_, *replicator_, /*with_entry=*/shard_->store().size() <= net::kUpdateChunk);
+      *sequencer_, *replicator_,
+      /*with_entry=*/shard_->store().size() <= net::kUpdateChunk && job_.tables().empty());
   sequencer_->ReplicateTo(sequencer_feed_.get(), /*own_server=*/0);
 }
 
@@ -302,6 +304,10 @@ void ActiveJob::StopReplicating() {
 
 ActiveJob::~ActiveJob() {
   StopReplicating();
+  if (SpeculativeUpdate* const speculative =
+          shard_ == nullptr ? nullptr : shard_->tables().dense().speculative()) {
+    speculative->Drop();  // waits for the chunks in progress, whose means go to the replicator
+  }
   port_.reset();  // closes the connection to the sequencer before the objects that it calls are destroyed
 }
 

@@ -21,6 +21,8 @@ namespace {
 constexpr double kLongestLeaseSeconds = 31'536'000;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 constexpr int kMaxWorkItemsAhead = 64;
+// The settings of all groups fit the header of a frame.
+constexpr int kMaxGroups = 1024;
 
 // Checks the position at which a job resumes, so that later sums do not overflow.
 absl::Status CheckResumed(const v1::Progress& resumed) {
@@ -114,11 +116,16 @@ absl::Status CheckJob(const v1::Job& job) {
   if (job.generation() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("job: invalid generation ", job.generation()));
   }
+  if (job.variable_groups_size() > kMaxGroups) {
+    return absl::InvalidArgumentError(absl::StrCat("job: ", job.variable_groups_size(),
+                                                   " groups of variables, must be at most ", kMaxGroups));
+  }
   CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(SettingsOfGroups(job.resumed())), "job"));
   if (job.resumed().groups_size() != 0 && job.resumed().groups_size() != job.variable_groups_size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("job: cannot resume with settings of ", job.resumed().groups_size(),
-                     " groups of variables, since it has ", job.variable_groups_size()));
+        absl::StrCat("job: the checkpoint has settings of ", job.resumed().groups_size(),
+                     " groups of variables, and the job has ", job.variable_groups_size(),
+                     ": resume with the same groups"));
   }
   CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
   if (job.resumed().version_offset() > job.resumed().version() ||

@@ -25,7 +25,7 @@ struct ReadResult {
   // The rest of the state, only at the marker of a snapshot.
   std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null if there are none
   std::optional<float> learning_rate{};          // empty unless a config change has set it
-  std::vector<optim::GroupSettings> groups{};    // likewise
+  std::vector<optim::GroupSettings> groups{};    // the same
   // The states of the tables beside the variables [table - 1], each in some buffers.
   std::vector<std::vector<std::shared_ptr<const AlignedBuffer>>> tables{};
 };

@@ -1,4 +1,4 @@
-// What a replicator sends: events, and the mean of an update before its entry. Values.
+// An item of a stream to a backup: an event, or the mean of an update before its entry. Values.
 #pragma once
 
 #include <cstdint>

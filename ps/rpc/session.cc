@@ -281,6 +281,10 @@ void Session::BeginRowRead(uint64_t request_id, const v1::RowReadBegin& begin) {
     open.failure = job.status();
     return;
   }
+  if (!server_.ready()) {
+    open.failure = absl::AbortedError("cannot read rows: no training job is ready");
+    return;
+  }
   open.failure = net::CheckEncoding(begin.encoding());
   open.values_encoding = begin.encoding();
   open.job = *std::move(job);

@@ -1,5 +1,5 @@
 """Models whose Embedding layers are tables of rows on the servers: they learn what the same model learns with dense
-variables, to the same bits on any servers and transports, through a lost server, and refuse what they do not support."""
+variables, to the same bits on any servers and transports, and refuse what they do not support."""
 
 import json
 import random
@@ -68,7 +68,7 @@ class EmbeddingTablesTest(IntegrationTest):
         mixed = self.trained(model("ones"), "--embedding_tables=items", *flags, epochs=30)
         self.assertAlmostEqual(mixed["loss"], dense["loss"], places=4)
 
-    def test_bits_do_not_depend_on_servers_transports_or_a_lost_server(self):
+    def test_bits_do_not_depend_on_servers_transports_or_backups(self):
         text = model("uniform", optimizer="adam")
         flags = "--workers=2", "--sync_replicas", "--embedding_tables=all"
         sha = self.trained(text, "--ps=1", *flags)["parameters_sha256"]
@@ -86,9 +86,13 @@ class EmbeddingTablesTest(IntegrationTest):
                                        "--embedding_learning_rate=0.2", *flags)
                 self.assertLess(summary["loss"], 0.5)
 
-    def test_what_tables_do_not_support_is_refused_by_name(self):
+    def test_flags_that_tables_do_not_support_are_refused_by_name(self):
         for flags, pattern in (
                 (["--embedding_tables=all", "--train_dir=t"], "--embedding_tables.*--train_dir"),
+                (["--embedding_tables=all", "--resume=t"], "--embedding_tables.*--resume DIR"),
+                (["--embedding_tables=all", "--init_from=w.npz"], "--embedding_tables.*w.npz: give --init_from none"),
+                (["--embedding_tables=all", "--embedding_optimizer=sgd", "--reduce_lr_on_plateau=0.5"],
+                 "--embedding_optimizer.*--reduce_lr_on_plateau"),
                 (["--embedding_tables=all", "--mode=allreduce"], "--embedding_tables.*--mode allreduce"),
                 (["--embedding_tables=hidden"], "no Embedding layer 'hidden', but users, items"),
                 (["--embedding_optimizer=sgd"], "--embedding_optimizer.*--embedding_tables")):

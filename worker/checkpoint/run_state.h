@@ -34,8 +34,8 @@ struct RunState {
   std::string model_sha256;
   std::string optimizer;  // the class name
   std::map<std::string, double> hyperparameters;
-  std::vector<std::string> slots;      // the optimizer's slots, in the order of ServerState::state
-  std::optional<float> learning_rate;  // set if the rate was changed after the start
+  std::vector<std::string> slots;                 // the optimizer's slots, in the order of ServerState::state
+  std::optional<float> learning_rate;             // set if the rate was changed after the start
   std::optional<std::vector<GroupState>> groups;  // set if the chief has set them; absent in older files
   uint64_t seed = 0;
   int64_t batch_size = 0;  // per worker

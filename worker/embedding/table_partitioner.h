@@ -1,4 +1,4 @@
-// Which server stores which rows of an embedding table: each has a part of the buckets (embedding/store/bucket_range.h).
+// The servers of the rows of an embedding table: each has a part of the buckets (embedding/store/bucket_range.h).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "worker/embedding/table_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -67,10 +68,14 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
   const EmbeddingFlags& flags = options.embedding;
   if (flags.optimizer.empty() && !flags.learning_rate.has_value()) return table;
   v1::OptimizerConfig& optimizer = *embedding.mutable_optimizer();
-  if (flags.optimizer.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options, described));
-  } else {
+  CAIRN_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options, described));
+  if (!flags.optimizer.empty()) {
     optimizer.set_name(flags.optimizer);
+    const auto rate = optimizer.hyperparameters().find("learning_rate");
+    const std::optional<double> kept =
+        rate == optimizer.hyperparameters().end() ? std::nullopt : std::optional<double>(rate->second);
+    optimizer.clear_hyperparameters();
+    if (kept.has_value()) (*optimizer.mutable_hyperparameters())["learning_rate"] = *kept;
   }
   if (flags.learning_rate.has_value()) {
     optimizer.clear_learning_rate_schedule();
@@ -94,6 +99,12 @@ absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Mode
     if (found == plan.tables.end()) plan.tables.push_back(std::move(table));
   }
   return plan;
+}
+
+absl::Status CheckDivides(const TrainOptions& options) {
+  if (options.embedding.tables.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kFlag, " does not go with a model that --place divides over workers"));
 }
 
 }  // namespace cairn::worker

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
 #include "nn/model.h"
@@ -23,5 +24,8 @@ struct TablePlan {
 // The tables of the layers that --embedding_tables names. INVALID_ARGUMENT, naming the flag and the layer, for a layer
 // that cannot be a table, and for other flags that jobs with tables do not support.
 absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Model& described);
+
+// Called for a model that --place divides over workers. INVALID_ARGUMENT with --embedding_tables.
+absl::Status CheckDivides(const TrainOptions& options);
 
 }  // namespace cairn::worker

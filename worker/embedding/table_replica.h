@@ -19,8 +19,8 @@
 #include "client/rows/row_exchange.h"
 #include "nn/replica/replica.h"
 #include "worker/embedding/batch_lookup.h"
+#include "worker/embedding/next_batch_fetcher.h"
 #include "worker/embedding/table_plan.h"
-#include "worker/training/trainer.h"
 
 namespace cairn::worker {
 

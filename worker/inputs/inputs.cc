@@ -129,9 +129,15 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
   std::optional<TablePlan> tables;
   if (!options.embedding.tables.empty()) {
+    if (const std::string source = InitialValuesSource(options); !source.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--embedding_tables: the rows of tables cannot begin at the weights of ", source,
+                       ": give --init_from none"));
+    }
     CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
   }
-  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record), std::move(tables)};
+  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record),
+                std::move(tables)};
 }
 
 }  // namespace cairn::worker

@@ -155,14 +155,16 @@ void AddOptimizer(CLI::App& app, OptimizerFlags& flags) {
 }
 
 void AddEmbeddingTables(CLI::App& app, EmbeddingFlags& flags) {
-  AddFlags(app, "Embedding tables",
-           {{"--embedding_tables all|LAYER,...", &flags.tables,
-             "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up are "
-             "read, sent and updated"},
-            {"--embedding_optimizer NAME", &flags.optimizer,
-             "Optimizer of the tables' rows, by Keras' name, with Keras' defaults [as of the other variables]"},
-            {"--embedding_learning_rate X", &flags.learning_rate,
-             "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)}});
+  AddFlags(
+      app, "Embedding tables",
+      {{"--embedding_tables all|LAYER,...", &flags.tables,
+        "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up "
+        "are "
+        "read, sent and updated"},
+       {"--embedding_optimizer NAME", &flags.optimizer,
+        "Optimizer of the tables' rows, by Keras' name, with Keras' defaults [as of the other variables]"},
+       {"--embedding_learning_rate X", &flags.learning_rate,
+        "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)}});
   AddRules(app, {{"--embedding_optimizer", kNeeds, "--embedding_tables"},
                  {"--embedding_learning_rate", kNeeds, "--embedding_tables"}});
 }

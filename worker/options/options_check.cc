@@ -31,17 +31,7 @@ absl::Status CheckPairs(const TrainOptions& options) {
   const FlagUse histograms{"--histogram_freq", options.histogram_freq > 0};
   const FlagUse updates{"--update_freq", options.update_freq > 0};
   const FlagUse train_dir{"--train_dir, where TensorBoard's files go", !options.train_dir.empty()};
-  const FlagUse tables{"--embedding_tables", !options.embedding.tables.empty()};
-  const FlagUse checkpoints{"--train_dir", !options.train_dir.empty()};
-  const FlagUse exports{"--export_dir", !options.export_dir.empty()};
-  const FlagUse save_best{"--save_best", !options.callbacks.save_best.empty()};
-  const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   return CheckRules({
-      {tables, kExcludes, all_reduce, "there are no servers to store tables"},
-      {tables, kExcludes, checkpoints, "checkpoints do not contain tables"},
-      {tables, kExcludes, exports, "exported models do not contain tables"},
-      {tables, kExcludes, save_best, "saved weights do not contain tables"},
-      {tables, kExcludes, restore_best, "the weights that are kept do not contain tables"},
       {replicas, kExcludes, all_reduce, "every worker is in every round"},
       {staleness, kExcludes, all_reduce, "no gradient is late"},
       {staleness_aware, kExcludes, all_reduce, "no gradient is stale"},
@@ -66,6 +56,30 @@ absl::Status CheckPairs(const TrainOptions& options) {
   });
 }
 
+// Checks the rules between --embedding_tables and other flags.
+absl::Status CheckTables(const TrainOptions& options) {
+  const FlagUse tables{"--embedding_tables", !options.embedding.tables.empty()};
+  const FlagUse checkpoints{"--train_dir", !options.train_dir.empty()};
+  const FlagUse resume{"--resume DIR", options.resume != "auto" && options.resume != "never"};
+  const FlagUse rows_of_their_own{
+      "--embedding_optimizer and --embedding_learning_rate",
+      !options.embedding.optimizer.empty() || options.embedding.learning_rate.has_value()};
+  const FlagUse plateau{"--reduce_lr_on_plateau", options.callbacks.plateau_factor.has_value()};
+  const FlagUse exports{"--export_dir", !options.export_dir.empty()};
+  const FlagUse save_best{"--save_best", !options.callbacks.save_best.empty()};
+  const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
+  const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
+  return CheckRules({
+      {tables, kExcludes, all_reduce, "there are no servers to store tables"},
+      {tables, kExcludes, checkpoints, "checkpoints do not contain tables"},
+      {tables, kExcludes, resume, "checkpoints do not contain tables"},
+      {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
+      {tables, kExcludes, exports, "exported models do not contain tables"},
+      {tables, kExcludes, save_best, "saved weights do not contain tables"},
+      {tables, kExcludes, restore_best, "the weights that are kept do not contain tables"},
+  });
+}
+
 }  // namespace
 
 absl::Status Validate(const TrainOptions& options) {
@@ -78,6 +92,7 @@ absl::Status Validate(const TrainOptions& options) {
                                                    ", fewer than --min_workers ", options.min_workers));
   }
   CAIRN_RETURN_IF_ERROR(CheckPairs(options));
+  CAIRN_RETURN_IF_ERROR(CheckTables(options));
   CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options.devices));
   CAIRN_RETURN_IF_ERROR(ValidateWireFlags(options.wire));
   if (options.optimizer.name == "adam" && options.optimizer.momentum.has_value()) {

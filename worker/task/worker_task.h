@@ -109,7 +109,7 @@ class WorkerTask {
   void LogDevices() const;
   void LogJob() const;
   client::Exchange exchange() { return ring_ != nullptr ? ring_->exchange() : servers_->exchange(); }
-  // What the trainer computes with.
+  // The replica that the trainer computes with.
   nn::Replica& replica() { return table_replica_.has_value() ? *table_replica_ : *compute_.replica; }
   TraceRecorder* trace() { return trace_->recorder(); }
   SplitArgs SplitArgsFor(const nn::Model& model, const nn::LossSpec& loss);

@@ -23,6 +23,7 @@
 #include "data/dataset.h"
 #include "nn/metrics.h"
 #include "nn/replica/replica.h"
+#include "worker/embedding/next_batch_fetcher.h"
 #include "worker/options/options.h"
 #include "worker/report/metrics.h"
 #include "worker/training/training_hooks.h"
@@ -49,18 +50,6 @@ struct Instruments {
   WorkerMetrics* metrics = nullptr;
   TraceRecorder* trace = nullptr;
   FaultPoints* faults = nullptr;  // passes "joined", "announced", "computed", "answered"
-};
-
-// Fetches what the next batch needs from the servers together with the answer to the current step. Called by the
-// trainer's thread.
-class NextBatchFetcher {
- public:
-  virtual ~NextBatchFetcher() = default;
-  // The gradients of the current step are complete, and its answer is awaited next. `next` stays valid until its own
-  // step, which it usually is.
-  virtual absl::Status Fetch(const nn::BatchView& next) = 0;
-  // The worker has joined again: what was fetched may be out of date.
-  virtual void Forget() = 0;
 };
 
 class Trainer {

@@ -91,7 +91,8 @@ EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBud
       memory_(std::move(budget), absl::StrCat("the rows of table '", options_.name, "'")),
       means_(options_.dim),
       parts_(options_.thread_pool == nullptr ? 1 : static_cast<size_t>(options_.thread_pool->size())),
-      version_(options_.version) {
+      version_(options_.version),
+      rate_(optimizer().learning_rate(options_.version)) {
   WriterLock lock(mutex_);
   MakeStores();
 }
@@ -152,8 +153,10 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
     wanted[store].push_back(ids[i]);
     places[store].push_back(i);
   }
+  gate_.Lock();
+  gate_.Unlock();
   ReaderLock lock(mutex_);
-  const embedding::RowUpdate at = {.learning_rate = optimizer().learning_rate(version_), .step = version_};
+  const embedding::RowUpdate at = {.learning_rate = rate_, .step = version_};
   for (size_t store = 0; store < wanted.size(); ++store) {
     std::vector<float*> rows(wanted[store].size());
     stores_[store]->Find(wanted[store], absl::MakeSpan(rows));
@@ -230,12 +233,18 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
         absl::StrCat("table '", options_.name, "': the gradient of row ", rows.ids[static_cast<size_t>(bad)],
                      " is not finite in the update to version ", update.version));
   }
+  if (update.mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckIds(rows.ids));  // it may come from another server
   Divide(rows, options_.dim);
+  gate_.Lock();
   WriterLock lock(mutex_);
+  gate_.Unlock();
   const embedding::RowUpdate of_rows = {.learning_rate = LearningRate(update), .step = update.version};
   ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { UpdatePart(store, of_rows); });
-  for (const Part& part : parts_) CAIRN_RETURN_IF_ERROR(part.status);
+  for (const Part& part : parts_) {
+    if (!part.status.ok()) return absl::InternalError(part.status.message());
+  }
   version_ = update.version;
+  rate_ = of_rows.learning_rate;
   return absl::OkStatus();
 }
 
@@ -268,12 +277,21 @@ absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
 absl::Status EmbeddingTable::CheckState(const TableState& state) const {
   const int64_t size = SizeOf(state), of_row = kIdFloats + row_floats();
   int64_t count = -1;
-  if (size >= kIdFloats) StateReader(state).Read(&count, kIdFloats);
-  if (count >= 0 && (size - kIdFloats) % of_row == 0 && (size - kIdFloats) / of_row == count)
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "table '", options_.name, "': a state of ", size, " floats does not have the form of ", count,
-      " rows of ", options_.dim, " elements and ", row_floats() - options_.dim, " slots"));
+  StateReader reader(state);
+  if (size >= kIdFloats) reader.Read(&count, kIdFloats);
+  if (count < 0 || (size - kIdFloats) % of_row != 0 || (size - kIdFloats) / of_row != count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table '", options_.name, "': a state of ", size, " floats does not have the form of ", count,
+        " rows of ", options_.dim, " elements and ", row_floats() - options_.dim, " slots"));
+  }
+  std::vector<float> elements(static_cast<size_t>(row_floats()));
+  for (int64_t row = 0; row < count; ++row) {
+    int64_t id = 0;
+    reader.Read(&id, kIdFloats);
+    reader.Read(elements.data(), row_floats());
+    CAIRN_RETURN_IF_ERROR(CheckIds({&id, 1}));
+  }
+  return absl::OkStatus();
 }
 
 void EmbeddingTable::Restore(int64_t version, TableState state) {
@@ -285,7 +303,7 @@ void EmbeddingTable::Restore(int64_t version, TableState state) {
   std::vector<float> elements(static_cast<size_t>(std::min(count, kBatch)) * of_row);
   std::vector<int64_t> ids;
   WriterLock lock(mutex_);
-  memory_.ForgetLimit();  // CheckState() found room
+  memory_.SetLimited(false);  // the job cannot go on without the state
   MakeStores();
   for (int64_t first = 0; first < count; first += kBatch) {
     ids.resize(static_cast<size_t>(std::min(count - first, kBatch)));
@@ -295,7 +313,9 @@ void EmbeddingTable::Restore(int64_t version, TableState state) {
     }
     AddRows(ids, elements);
   }
+  memory_.SetLimited(true);
   version_ = version;
+  rate_ = optimizer().learning_rate(version);
 }
 
 void EmbeddingTable::AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements) {

@@ -55,7 +55,7 @@ class EmbeddingTable final : public Table {
   absl::StatusOr<std::vector<optim::SliceSquares>> Measure(optim::Norms norms,
                                                            const TableUpdate& update) override;
   // INVALID_ARGUMENT, naming the table and the id, if a gradient is not finite: nothing of this table is updated then.
-  // RESOURCE_EXHAUSTED, naming the table, if there is no memory for new rows.
+  // INTERNAL, naming the table, if there is no memory for new rows.
   absl::Status Apply(const TableUpdate& update) override ABSL_LOCKS_EXCLUDED(mutex_);
   // The number of rows as int64, then [row]: id as int64, values, slots. Rows are in the order of (bucket, id).
   absl::StatusOr<TableState> Save(bool beyond_budget) override;
@@ -72,8 +72,8 @@ class EmbeddingTable final : public Table {
         : budget_(std::move(budget)), what_(std::move(table)) {}
     absl::Status Take(int64_t bytes) override;
     void Give(int64_t bytes) override { budget_->Give(bytes); }
-    // From now on nothing is refused.
-    void ForgetLimit() { limited_ = false; }
+    // Without a limit, nothing is refused.
+    void SetLimited(bool limited) { limited_ = limited; }
 
    private:
     const std::shared_ptr<optim::MemoryBudget> budget_;
@@ -109,12 +109,16 @@ class EmbeddingTable final : public Table {
   const std::shared_ptr<optim::MemoryBudget> budget_;
   Memory memory_;
   RowMeans means_;           // the executor's thread
-  std::vector<Part> parts_;  // [store], likewise
+  std::vector<Part> parts_;  // [store]; the same thread
 
+  // A reader passes the gate before it takes mutex_. An update holds the gate while it waits, so that readers
+  // cannot keep it waiting.
+  mutable Mutex gate_;
   mutable SharedMutex mutex_;
   std::vector<std::unique_ptr<embedding::RowStore>> stores_
       ABSL_GUARDED_BY(mutex_);  // each has its range of buckets
   int64_t version_ ABSL_GUARDED_BY(mutex_);
+  float rate_ ABSL_GUARDED_BY(mutex_);  // of the last update; before the first, of that one
 };
 
 }  // namespace cairn::ps

@@ -81,7 +81,8 @@ absl::StatusOr<double> EmbeddingTables::BytesOf(const v1::Table& table, const v1
   const double floats = options.dim + options.optimizer->slots();
   const double rows =
       std::ceil(static_cast<double>(options.vocabulary_size) / std::max(1, job.servers_size()));
-  return rows * (floats * sizeof(float) + kBytesBesideFloats);
+  const double copies = job.ps_replication() > 0 ? 2 : 1;
+  return copies * rows * (floats * sizeof(float) + kBytesBesideFloats);
 }
 
 std::unique_ptr<Table> EmbeddingTables::Make(const v1::Table& table, const v1::Job& job, int server,

@@ -1,8 +1,9 @@
 // The mean of the row gradients of one update, and its form in a TableMean.
 //
 // The mean of a row divides by the examples of all contributors, including those that have no gradient for the row, as
-// the mean of a variable does; weights are first divided by their greatest common divisor, as in optim/apply.h. Terms are added in the order of the contributors, so the bits do not depend on the order
-// of arrival or on how the rows are divided among servers.
+// the mean of a variable does. Weights are first divided by their greatest common divisor, as in optim/apply.h. Terms
+// are added in the order of the contributors, so the bits do not depend on the order of arrival or on how the rows are
+// divided among servers.
 //
 // A TableMean has the ids as int64, and then the rows' elements in the same order. Ids are in it once, in the order in
 // which the contributors name them.

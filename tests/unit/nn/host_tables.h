@@ -246,7 +246,7 @@ class HostTables {
     }
   }
 
-  // Adds the gradients of rows up, as the layer would: each lookup by itself, in the order of its ids.
+  // Adds the gradients of rows up, as the layer would: one lookup after another, in the order of its ids.
   void Sum(const TableLookup& lookup, const BatchView& batch, const std::vector<float>& of_rows,
            std::vector<float>& total) const {
     std::vector<float> sum(static_cast<size_t>(lookup.rows * lookup.width));

@@ -148,7 +148,7 @@ TEST(ReplaceEmbeddings, AMeanThatKeepsItsStepOrEndsTheModelStays) {
   }
 }
 
-TEST(ReplaceEmbeddings, WhatCannotBeReplacedIsNamed) {
+TEST(ReplaceEmbeddings, LayersThatCannotBeReplacedAreNamed) {
   EXPECT_EQ(ErrorOf(Recommender(), {"users", "people"}).message(),
             "the model has no layer 'people'; Embedding layers: users, items, tags");
   EXPECT_EQ(ErrorOf(Recommender(), {"hidden"}).message(),

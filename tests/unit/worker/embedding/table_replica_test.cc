@@ -187,6 +187,11 @@ TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
               HasSubstr("--embedding_tables: the model has no Embedding layer 'd', but e"));
   options.embedding.tables = "e";
   options.embedding.optimizer = "Adagrad";
+  options.optimizer.learning_rate = 0.25;
+  EXPECT_EQ(
+      PlanTables(options, described)->tables[0].embedding().optimizer().hyperparameters().at("learning_rate"),
+      0.25)
+      << "that of the other variables";
   options.embedding.learning_rate = 0.5;
   const auto plan = PlanTables(options, described);
   ASSERT_EQ(plan.status(), absl::OkStatus());

@@ -225,6 +225,23 @@ TEST_F(EmbeddingTableTest, AStateOfAnotherFormIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(EmbeddingTableTest, AStateOrMeanWithRowsOfAnotherServerIsRefused) {
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}, {8, {1, 2}}, {9, {1, 2}}, {10, {1, 2}}}}}), absl::OkStatus());
+  const absl::StatusOr<TableState> state = table_->Save(/*beyond_budget=*/true);
+  ASSERT_EQ(state.status(), absl::OkStatus());
+  std::vector<Gradient> of(1);
+  of[0].examples = 1;
+  TableUpdate update = {.version = 2, .known = &known_};
+  update.contributions.push_back({&of[0], *Push(1, {{7, {1, 1}}, {8, {1, 1}}, {9, {1, 1}}, {10, {1, 1}}})});
+  const auto mean = table_->Mean(update);
+  v1::Job job = JobWith("SGD", 1);
+  job.add_servers("b:1");
+  Make(job);
+  EXPECT_THAT(table_->CheckState(*state).message(), HasSubstr("belongs to ps/1, not to ps/0"));
+  const TableUpdate from_mean = {.version = 1, .mean = &*mean, .known = &known_};
+  EXPECT_THAT(table_->Apply(from_mean).message(), HasSubstr("belongs to ps/1, not to ps/0"));
+}
+
 TEST_F(EmbeddingTableTest, AGradientThatIsNotFiniteChangesNothingAndNamesItsRow) {
   ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
   const std::vector<uint32_t> before = State();
@@ -267,7 +284,7 @@ TEST_F(EmbeddingTableTest, RowsThatDoNotFitTheMemoryLimitAreRefusedByName) {
     for (int64_t i = 0; i < 100'000; ++i) rows.push_back({id + i, {1, 1}});
     status = Update({{1, rows}});
   }
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_THAT(status.message(), HasSubstr("--memory_limit"));
   EXPECT_LE(budget_->used(), int64_t{64} << 20);
 }
