@@ -17,8 +17,8 @@ namespace cairn::worker {
 
 struct TablePlan {
   nn::ModelWithoutTables model;
-  std::vector<v1::Table> tables;     // Job.tables
-  std::vector<int> table_of_lookup;  // [lookup of `model`] index in `tables`
+  std::vector<v1::Table> tables{};     // Job.tables
+  std::vector<int> table_of_lookup{};  // [lookup of `model`] index in `tables`
 };
 
 // The tables of the layers that --embedding_tables names. INVALID_ARGUMENT, naming the flag and the layer, for a layer

@@ -28,12 +28,7 @@ class TableReplica final : public nn::Replica, public NextBatchFetcher {
  public:
   // `without_tables`: a replica of plan.model.model. All arguments must outlive the object.
   TableReplica(const TablePlan& plan, nn::Replica& without_tables, client::RowExchange& rows)
-      : plan_(plan),
-        without_tables_(without_tables),
-        rows_(rows),
-        current_(plan),
-        next_(plan),
-        evaluated_(plan) {}
+      : without_tables_(without_tables), rows_(rows), current_(plan), next_(plan), evaluated_(plan) {}
 
   // Also the errors of client::RowExchange.
   absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters,
@@ -54,7 +49,6 @@ class TableReplica final : public nn::Replica, public NextBatchFetcher {
   // Begins with a batch of training, whose rows are then in current_.
   absl::Status Begin(const nn::BatchView& batch);
 
-  const TablePlan& plan_;
   nn::Replica& without_tables_;
   client::RowExchange& rows_;
   BatchLookup current_, next_, evaluated_;
