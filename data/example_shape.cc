@@ -45,12 +45,11 @@ std::string MismatchHint(const Shape& given, const Shape& wanted) {
 }
 
 absl::Status NotRagged(const std::string& name, const std::string& input) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": input '", input,
-                   "' of the model is ragged, but examples have equally many values here: give its "
-                   "values and its row splits in two arrays (NAME and NAME_row_splits), an int64_list of "
-                   "TFRecord, or several "
-                   "numbers in a field of CSV"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, ": input '", input,
+      "' of the model is ragged, but all examples of this file have the same number of values: give "
+      "values and row splits in two arrays (NAME and NAME_row_splits), an int64_list of TFRecord, "
+      "or several numbers in a field of CSV"));
 }
 
 }  // namespace cairn::data

@@ -79,7 +79,7 @@ class EmbeddingReplacer {
       if (!node.layer->takes_integers() || !node.variables.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("reads the output of layer '", node.layer->name(), "' (", node.layer->class_name(),
-                         "), and a table outside the model is only looked up by an input of the model"));
+                         "), but the ids of a table on the servers must be an input of the model"));
       }
       value = node.inputs[0];
     }

@@ -118,7 +118,6 @@ absl::Status TrainingLoop::End() {
   if (ended_) return absl::OkStatus();
   if (!over_.ok()) {
     member_ = false;
-    has_left_ = true;
   } else if (options_.chief.has_value()) {
     CAIRN_RETURN_IF_ERROR(EndAsChief());
   } else {

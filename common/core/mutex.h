@@ -34,15 +34,23 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mutex_;
 };
 
-// A lock that several readers hold together, or one writer alone.
+// A lock that several readers hold together, or one writer alone. Readers pass a gate, which a writer closes while it
+// waits, so that they cannot keep it waiting.
 class ABSL_LOCKABLE SharedMutex {
  public:
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    const std::lock_guard<std::mutex> closed(gate_);
+    mutex_.lock();
+  }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
-  void ReaderLock() ABSL_SHARED_LOCK_FUNCTION() { mutex_.lock_shared(); }
+  void ReaderLock() ABSL_SHARED_LOCK_FUNCTION() {
+    const std::lock_guard<std::mutex> passed(gate_);
+    mutex_.lock_shared();
+  }
   void ReaderUnlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock_shared(); }
 
  private:
+  std::mutex gate_;
   std::shared_mutex mutex_;
 };
 

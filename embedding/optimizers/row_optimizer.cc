@@ -48,18 +48,13 @@ RowClips ReadClips(HyperparameterReader& read) {
   for (const char* norm : {"clipnorm", "global_clipnorm"}) {
     if (read.Take(norm, 0, Domain::kNonNegative) == 0) continue;
     read.Report(
-        absl::StrCat("'", norm, "' is a norm over all rows, which a table lacks; use 'row_clipnorm'"));
+        absl::StrCat("'", norm, "' is a norm over all rows, which a table lacks; clipvalue limits elements"));
   }
   return clips;
 }
 
 // Reads the keys that every Keras optimizer has and that must be off, or do not affect the update.
 void ReadOtherKeys(HyperparameterReader& read) {
-  for (const char* norm : {"clipnorm", "global_clipnorm"}) {
-    if (read.Take(norm, 0, Domain::kNonNegative) == 0) continue;
-    read.Report(
-        absl::StrCat("'", norm, "' is a norm over all rows, which a table lacks; use 'row_clipnorm'"));
-  }
   for (const char* change : {"weight_decay", "use_ema"}) {
     if (read.Take(change, 0, Domain::kNonNegative) == 0) continue;
     read.Report(

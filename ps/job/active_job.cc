@@ -155,7 +155,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
     shard.final_version = std::max<int64_t>(1, shard.initial_version);
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
   CAIRN_ASSIGN_OR_RETURN(shard.group_of_slice, GroupsOf(job, shard.slices));
-  shard.groups = SettingsOfGroups(job.resumed());
+  shard.groups = FromProto(job.resumed().groups());
   shard.thread_pool = host.thread_pool;
   shard.faults = host.faults;
   shard.metrics = host.metrics;

@@ -120,7 +120,7 @@ absl::Status CheckJob(const v1::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("job: ", job.variable_groups_size(),
                                                    " groups of variables, must be at most ", kMaxGroups));
   }
-  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(SettingsOfGroups(job.resumed())), "job"));
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(FromProto(job.resumed().groups())), "job"));
   if (job.resumed().groups_size() != 0 && job.resumed().groups_size() != job.variable_groups_size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: the checkpoint has settings of ", job.resumed().groups_size(),
@@ -167,12 +167,6 @@ absl::StatusOr<std::vector<int>> GroupsOf(const v1::Job& job, absl::Span<const n
     of_slice.push_back(found == groups.end() ? -1 : found->second);
   }
   return of_slice;
-}
-
-std::vector<optim::GroupSettings> SettingsOfGroups(const v1::Progress& resumed) {
-  std::vector<optim::GroupSettings> settings;
-  for (const v1::GroupSettings& group : resumed.groups()) settings.push_back(FromProto(group));
-  return settings;
 }
 
 absl::Status CheckNorms(const Shard::Options& shard) {

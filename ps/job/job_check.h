@@ -41,8 +41,6 @@ absl::Status CheckDescriptions(absl::Span<const net::Slice> slices);
 // The group of each slice (Job.variable_groups), [slice]; -1: none. INVALID_ARGUMENT for a variable in two
 // groups.
 absl::StatusOr<std::vector<int>> GroupsOf(const v1::Job& job, absl::Span<const net::Slice> slices);
-// The settings with which the job resumes, [group]; empty: none has any.
-std::vector<optim::GroupSettings> SettingsOfGroups(const v1::Progress& resumed);
 // INVALID_ARGUMENT if the optimizer takes norms and a slice divides a band: the sum over a divided band
 // depends on where it is divided.
 absl::Status CheckNorms(const Shard::Options& shard);

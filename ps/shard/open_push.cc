@@ -14,7 +14,7 @@ absl::Status OpenPush::AddChunk(const v1::Chunk& chunk, net::Payload payload) {
 }
 
 absl::Status OpenPush::AddRows(size_t table, net::ReceivedRows rows) {
-  return tables_.empty() ? absl::OkStatus() : tables_[table]->AddRows(std::move(rows));
+  return tables_[table]->AddRows(std::move(rows));
 }
 
 absl::Span<float> OpenPush::DestinationFor(const v1::Chunk& chunk, int64_t count) {

@@ -109,7 +109,7 @@ class Table {
 
   // The rows with these ids, in their order, all after the same update. A row that does not exist has the values
   // that it would start from, and is not created. INVALID_ARGUMENT if the table is not read by rows;
-  // RESOURCE_EXHAUSTED if the budget has no room for the answer, which the caller counts there.
+  // RESOURCE_EXHAUSTED if the budget has no room for the answer, which counts there.
   virtual absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const = 0;
 
   // The mean of the contributions, weighted by the examples of all contributors. INTERNAL if a contribution

@@ -8,21 +8,6 @@
 #include "common/net/wire/row_frame.h"
 
 namespace cairn::ps {
-namespace {
-
-// The elements, which count in the budget as long as they exist.
-std::shared_ptr<const AlignedBuffer> Counted(std::shared_ptr<const AlignedBuffer> elements,
-                                             std::shared_ptr<optim::MemoryBudget> budget) {
-  const int64_t bytes = elements->size() * static_cast<int64_t>(sizeof(float));
-  budget->Take(bytes);
-  const AlignedBuffer* const buffer = elements.get();
-  return {buffer, [elements = std::move(elements), budget = std::move(budget), bytes](const AlignedBuffer*) {
-            budget->Give(bytes);
-          }};
-}
-
-}  // namespace
-
 absl::Status WantedRows::Add(const v1::Rows& rows, net::Payload payload) {
   if (rows.table() == 0)
     return absl::InvalidArgumentError("variables are read by ranges of elements, not by rows");
@@ -53,7 +38,6 @@ absl::StatusOr<AnsweredRows> ReadWanted(const Tables& tables, std::shared_ptr<co
   for (const WantedRows::OfTable& of_table : wanted->tables()) {
     CAIRN_ASSIGN_OR_RETURN(TableRows rows, tables[of_table.table].ReadRows(of_table.ids));
     CAIRN_CHECK(rows.elements != nullptr);
-    rows.elements = Counted(std::move(rows.elements), tables.store().budget());
     answer.version = answer.tables.empty() ? rows.version : std::min(answer.version, rows.version);
     answer.tables.push_back(std::move(rows));
   }

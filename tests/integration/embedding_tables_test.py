@@ -94,7 +94,7 @@ class EmbeddingTablesTest(IntegrationTest):
                 (["--embedding_tables=all", "--embedding_optimizer=sgd", "--reduce_lr_on_plateau=0.5"],
                  "--embedding_optimizer.*--reduce_lr_on_plateau"),
                 (["--embedding_tables=all", "--mode=allreduce"], "--embedding_tables.*--mode allreduce"),
-                (["--embedding_tables=hidden"], "no Embedding layer 'hidden', but users, items"),
+                (["--embedding_tables=hidden"], r"layer 'hidden' \(Dense\) has no embedding table; Embedding layers: users, items"),
                 (["--embedding_optimizer=sgd"], "--embedding_optimizer.*--embedding_tables")):
             with self.subTest(flags=flags):
                 self.assert_refused(self.train(model(), *flags), pattern)

@@ -61,15 +61,21 @@ absl::Status BatchLookup::AddIds(size_t i) {
   lookups_[i].count = static_cast<size_t>(count);
   lookups_[i].splits.assign(ids.row_splits.begin(), ids.row_splits.end());
   for (int64_t& split : lookups_[i].splits) split -= first;
-  for (int64_t k = first; k < first + count; ++k) {
-    const int64_t id = ids.Integer(k);
-    if (lookup.rows > 0 && (id < 0 || id >= lookup.rows)) {
-      return absl::InvalidArgumentError(absl::StrCat("layer '", lookup.layer, "' looks up row ", id,
-                                                     ", but its table has the rows 0 to ", lookup.rows - 1));
+  absl::Status status;
+  WithIntegerType(ids.dtype, [&]<typename Id>(Id) {
+    const absl::Span<const Id> values(static_cast<const Id*>(ids.data) + first, static_cast<size_t>(count));
+    for (const Id id : values) {
+      const auto key = static_cast<int64_t>(id);
+      if (key >= 0 && key < lookup.rows) {
+        all.push_back(key);
+      } else if (status.ok()) {
+        status =
+            absl::InvalidArgumentError(absl::StrCat("layer '", lookup.layer, "' looks up row ", key,
+                                                    ", but its table has the rows 0 to ", lookup.rows - 1));
+      }
     }
-    all.push_back(id);
-  }
-  return absl::OkStatus();
+  });
+  return status;
 }
 
 absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {

@@ -53,7 +53,7 @@ class BatchLookup {
 
   // Appends the batch's ids for a lookup to those of its table.
   absl::Status AddIds(size_t lookup);
-  // [id of the lookup] The row of the table's rows.
+  // [id of the lookup] The index of the id's row among the distinct rows of its table.
   absl::Span<const int32_t> PositionsOf(size_t lookup) const;
   // Writes the input of the model without tables.
   void Pool(size_t lookup, absl::Span<float> output) const;

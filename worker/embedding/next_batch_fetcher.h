@@ -10,8 +10,8 @@ namespace cairn::worker {
 class NextBatchFetcher {
  public:
   virtual ~NextBatchFetcher() = default;
-  // The gradients of the current step are complete, and its answer is awaited next. `next` stays valid until its own
-  // step, which it usually is.
+  // The gradients of the current step are complete, and its answer is awaited next. `next` stays valid during the
+  // following step, which usually trains it.
   virtual absl::Status Fetch(const nn::BatchView& next) = 0;
   // The worker has joined again: what was fetched may be out of date.
   virtual void Forget() = 0;

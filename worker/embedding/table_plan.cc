@@ -7,7 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "worker/options/job.h"
@@ -25,9 +24,6 @@ absl::StatusOr<std::vector<std::string>> LayersOf(const EmbeddingFlags& flags, c
   std::vector<std::string> layers;
   for (const absl::string_view name : absl::StrSplit(flags.tables, ',')) {
     layers.emplace_back(absl::StripAsciiWhitespace(name));
-    if (absl::c_linear_search(known, layers.back())) continue;
-    return absl::InvalidArgumentError(absl::StrCat(kFlag, ": the model has no Embedding layer '",
-                                                   layers.back(), "', but ", absl::StrJoin(known, ", ")));
   }
   return layers;
 }
@@ -53,7 +49,7 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
   if (spec.distribution == Distribution::kOrthogonal || spec.distribution == Distribution::kIdentity) {
     return absl::InvalidArgumentError(
         absl::StrCat(kFlag, ": the initializer of layer '", lookup.layer,
-                     "' makes whole matrices, and rows of a table begin one by one"));
+                     "' computes a whole matrix, but a table creates each row separately"));
   }
   v1::Table table;
   table.set_name(absl::StrCat(lookup.layer, "/embeddings"));
@@ -101,7 +97,7 @@ absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Mode
   return plan;
 }
 
-absl::Status CheckDivides(const TrainOptions& options) {
+absl::Status RefuseTablesOfDividedModel(const TrainOptions& options) {
   if (options.embedding.tables.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(kFlag, " does not go with a model that --place divides over workers"));

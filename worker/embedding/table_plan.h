@@ -22,10 +22,10 @@ struct TablePlan {
 };
 
 // The tables of the layers that --embedding_tables names. INVALID_ARGUMENT, naming the flag and the layer, for a layer
-// that cannot be a table, and for other flags that jobs with tables do not support.
+// that cannot be a table.
 absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Model& described);
 
-// Called for a model that --place divides over workers. INVALID_ARGUMENT with --embedding_tables.
-absl::Status CheckDivides(const TrainOptions& options);
+// For a model that --place divides over workers: INVALID_ARGUMENT with --embedding_tables.
+absl::Status RefuseTablesOfDividedModel(const TrainOptions& options);
 
 }  // namespace cairn::worker

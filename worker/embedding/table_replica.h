@@ -2,8 +2,8 @@
 // the model without tables, and pushes the rows' gradients with the step in progress.
 //
 // To its users it is a replica of the described model, except that its variables are those of the model without tables.
-// The rows of a batch that it knows in advance come with the answer to the step before, of the same version as the
-// values: a step is one round trip then. Otherwise it reads them when the batch comes.
+// If Fetch() has announced the batch, its rows arrive with the answer to the step before, of the same version as the
+// variables: the step is one round trip. Otherwise the replica reads the rows when the batch begins.
 //
 // One thread, the one that makes the steps.
 #pragma once

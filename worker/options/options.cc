@@ -162,7 +162,9 @@ void AddEmbeddingTables(CLI::App& app, EmbeddingFlags& flags) {
         "are "
         "read, sent and updated"},
        {"--embedding_optimizer NAME", &flags.optimizer,
-        "Optimizer of the tables' rows, by Keras' name, with Keras' defaults [as of the other variables]"},
+        "Optimizer of the tables' rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with its "
+        "default settings "
+        "and the job's learning rate, if one is set [as of the other variables]"},
        {"--embedding_learning_rate X", &flags.learning_rate,
         "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)}});
   AddRules(app, {{"--embedding_optimizer", kNeeds, "--embedding_tables"},

@@ -97,7 +97,9 @@ class StageWorker final : public allreduce::RingHost {
   absl::Status OnFrame(Inlet& inlet, const v1::RingHeader& header, net::Payload payload)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnHello(Inlet& inlet, const v1::RingHello& hello) ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED if there is no memory for the batch.
   absl::Status OnBegin(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Begin(const v1::SplitBegin& begin) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status OnTensor(const v1::StageTensorName& tensor, net::Payload payload) ABSL_LOCKS_EXCLUDED(mutex_);
   // Marks the stage leader as lost if `link` is its link.
   void Lose(const allreduce::RingStream* link, const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
 #include "worker/split/stage_messages.h"
 
 namespace cairn::split {
@@ -118,6 +119,10 @@ absl::Status StageWorker::OnFrame(Inlet& inlet, const v1::RingHeader& header, ne
 }
 
 absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
+  return CatchOutOfMemory("a batch of the stage leader", [&] { return Begin(begin); });
+}
+
+absl::Status StageWorker::Begin(const v1::SplitBegin& begin) {
   {
     MutexLock lock(mutex_);
     if (begun_.has_value())
@@ -127,9 +132,11 @@ absl::Status StageWorker::OnBegin(const v1::SplitBegin& begin) {
   if (examples < 1 || examples > kMaxExamples || begin.preceding() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("split: invalid batch of ", examples, " examples"));
   }
-  for (const int64_t values : begin.ragged_values()) {
+  for (int input = 0; input < begin.ragged_values_size(); ++input) {
+    const int64_t values = begin.ragged_values(input);
     if (values >= 0 && values <= kMaxRaggedValues) continue;
-    return absl::InvalidArgumentError(absl::StrCat("split: invalid ragged input of ", values, " values"));
+    return absl::InvalidArgumentError(absl::StrCat("split: input ", input, " has ", values,
+                                                   " ragged values, must have 0 to ", kMaxRaggedValues));
   }
   const auto expect = [&](const v1::StageTensorName& tensor, AlignedBuffer& buffer, int64_t floats) {
     if (buffer.size() < floats) buffer = AlignedBuffer(floats);

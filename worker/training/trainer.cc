@@ -152,6 +152,7 @@ std::optional<int64_t> Trainer::KnownNext() const {
 }
 
 const data::Batch& Trainer::LoadAhead(int64_t position) {
+  if (ahead_ != nullptr && next_position_ == position) return *ahead_;
   ahead_ = &loader_.Next(position);
   next_position_ = position;
   return *ahead_;

@@ -43,8 +43,8 @@ struct Ragged {
 
 constexpr int kMeanWarps = 8;  // warps of a block of MeanRows()
 
-// Adds to `sum` column `column` of the table's rows for the indices from place `begin` to `end`, in order. Loads
-// four at once. `first` is the place where row `row` of x begins; an index outside the table is reported.
+// The sum of column `column` of the table's rows for the indices from place `begin` to `end`, in order. Loads four
+// at once. `row` is the row of x that has these places. An index outside the table is reported.
 __device__ float AddColumn(const Ragged& x, int64_t row, int64_t begin, int64_t end, int64_t table_rows,
                            int64_t width, int64_t column, const float* table, FaultWord* fault) {
   constexpr int kAhead = 4;

@@ -8,6 +8,7 @@
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
 #include "common/net/wire/row_frame.h"
+#include "optim/store/buffer_pool.h"
 #include "ps/table/embedding/row_gradient.h"
 
 namespace cairn::ps {
@@ -89,7 +90,7 @@ EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBud
       buckets_(embedding::PartOf({}, options_.server, options_.servers)),
       budget_(budget),
       memory_(std::move(budget), absl::StrCat("the rows of table '", options_.name, "'")),
-      means_(options_.dim),
+      means_(options_.dim, budget_),
       parts_(options_.thread_pool == nullptr ? 1 : static_cast<size_t>(options_.thread_pool->size())),
       version_(options_.version),
       rate_(optimizer().learning_rate(options_.version)) {
@@ -143,9 +144,9 @@ size_t EmbeddingTable::StoreOf(int64_t id) const {
 absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids) const {
   CAIRN_RETURN_IF_ERROR(CheckIds(ids));
   const auto dim = static_cast<size_t>(options_.dim);
-  const auto bytes = static_cast<int64_t>(ids.size() * dim * sizeof(float));
-  if (!budget_->HasRoomFor(bytes)) return budget_->Refusal("rows that are read", bytes);
-  auto elements = std::make_shared<AlignedBuffer>(static_cast<int64_t>(ids.size() * dim));
+  optim::BufferPool pool(static_cast<int64_t>(ids.size() * dim), /*max_idle=*/0, budget_);
+  const std::shared_ptr<AlignedBuffer> elements = pool.TryAcquire();
+  if (elements == nullptr) return pool.Refusal("rows that are read");
   std::vector<std::vector<int64_t>> wanted(parts_.size());
   std::vector<std::vector<size_t>> places(parts_.size());
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -153,23 +154,33 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
     wanted[store].push_back(ids[i]);
     places[store].push_back(i);
   }
-  gate_.Lock();
-  gate_.Unlock();
+  std::vector<float*> rows;
+  std::vector<const float*> existing;
+  std::vector<size_t> place_of;  // [existing]
   ReaderLock lock(mutex_);
-  const embedding::RowUpdate at = {.learning_rate = rate_, .step = version_};
   for (size_t store = 0; store < wanted.size(); ++store) {
-    std::vector<float*> rows(wanted[store].size());
+    rows.resize(wanted[store].size());
     stores_[store]->Find(wanted[store], absl::MakeSpan(rows));
     for (size_t i = 0; i < rows.size(); ++i) {
-      const absl::Span<float> to = elements->span().subspan(places[store][i] * dim, dim);
-      if (rows[i] != nullptr) {
-        optimizer().Read({&rows[i], 1}, at, to);
+      if (rows[i] == nullptr) {
+        options_.initializer.Fill(wanted[store][i], elements->span().subspan(places[store][i] * dim, dim));
       } else {
-        options_.initializer.Fill(wanted[store][i], to);
+        existing.push_back(rows[i]);
+        place_of.push_back(places[store][i]);
       }
     }
   }
-  return TableRows{.version = version_, .elements = std::move(elements)};
+  const embedding::RowUpdate at = {.learning_rate = rate_, .step = version_};
+  constexpr size_t kBlock = 64;  // rows, which stay in the fastest cache
+  std::vector<float> block(kBlock * dim);
+  for (size_t first = 0; first < existing.size(); first += kBlock) {
+    const auto some = absl::MakeConstSpan(existing).subspan(first, kBlock);
+    optimizer().Read(some, at, absl::MakeSpan(block).first(some.size() * dim));
+    for (size_t i = 0; i < some.size(); ++i) {
+      std::copy_n(block.data() + i * dim, dim, elements->data() + place_of[first + i] * dim);
+    }
+  }
+  return TableRows{.version = version_, .elements = elements};
 }
 
 absl::StatusOr<TableMean> EmbeddingTable::Mean(const TableUpdate& update) {
@@ -180,18 +191,29 @@ absl::StatusOr<std::vector<optim::SliceSquares>> EmbeddingTable::Measure(optim::
   return std::vector<optim::SliceSquares>();
 }
 
-void EmbeddingTable::Divide(const RowMean& mean, int64_t row_elements) {
-  for (Part& part : parts_) {
-    part.ids.clear();
-    part.elements.clear();
+absl::Status EmbeddingTable::Divide(const RowMean& mean, int64_t row_elements) {
+  CAIRN_RETURN_IF_ERROR(CheckIds(mean.ids));
+  if (parts_.size() == 1) {
+    parts_[0].ids = mean.ids;
+    parts_[0].elements = mean.elements;
+    return absl::OkStatus();
   }
+  for (Part& part : parts_) {
+    part.own_ids.clear();
+    part.own_elements.clear();
+  }
+  const auto of_row = static_cast<size_t>(row_elements);
   for (size_t i = 0; i < mean.ids.size(); ++i) {
     Part& part = parts_[StoreOf(mean.ids[i])];
-    part.ids.push_back(mean.ids[i]);
-    const auto row =
-        mean.elements.subspan(i * static_cast<size_t>(row_elements), static_cast<size_t>(row_elements));
-    part.elements.insert(part.elements.end(), row.begin(), row.end());
+    part.own_ids.push_back(mean.ids[i]);
+    const auto row = mean.elements.subspan(i * of_row, of_row);
+    part.own_elements.insert(part.own_elements.end(), row.begin(), row.end());
   }
+  for (Part& part : parts_) {
+    part.ids = part.own_ids;
+    part.elements = part.own_elements;
+  }
+  return absl::OkStatus();
 }
 
 void EmbeddingTable::UpdatePart(size_t store, const embedding::RowUpdate& update) {
@@ -224,7 +246,7 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
   if (update.mean != nullptr) {
     mean = *update.mean;
   } else {
-    mean = means_.Compute(update.contributions);
+    CAIRN_ASSIGN_OR_RETURN(mean, means_.Compute(update.contributions));
   }
   CAIRN_ASSIGN_OR_RETURN(const RowMean rows, RowsOf(mean, options_.dim));
   if (const int64_t bad = embedding::FirstNonFiniteRow(rows.elements, options_.dim);
@@ -233,11 +255,8 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
         absl::StrCat("table '", options_.name, "': the gradient of row ", rows.ids[static_cast<size_t>(bad)],
                      " is not finite in the update to version ", update.version));
   }
-  if (update.mean != nullptr) CAIRN_RETURN_IF_ERROR(CheckIds(rows.ids));  // it may come from another server
-  Divide(rows, options_.dim);
-  gate_.Lock();
+  CAIRN_RETURN_IF_ERROR(Divide(rows, options_.dim));
   WriterLock lock(mutex_);
-  gate_.Unlock();
   const embedding::RowUpdate of_rows = {.learning_rate = LearningRate(update), .step = update.version};
   ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { UpdatePart(store, of_rows); });
   for (const Part& part : parts_) {
@@ -254,11 +273,9 @@ absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
   for (const auto& store : stores_) count += store->size();
   const int64_t of_row = kIdFloats + row_floats();
   const int64_t floats = kIdFloats + count * of_row;
-  const auto bytes = floats * static_cast<int64_t>(sizeof(float));
-  if (!beyond_budget && !budget_->HasRoomFor(bytes)) {
-    return budget_->Refusal(absl::StrCat("a copy of table '", options_.name, "'"), bytes);
-  }
-  auto state = std::make_shared<AlignedBuffer>(floats);
+  optim::BufferPool pool(floats, /*max_idle=*/0, budget_);
+  const std::shared_ptr<AlignedBuffer> state = beyond_budget ? pool.Acquire() : pool.TryAcquire();
+  if (state == nullptr) return pool.Refusal(absl::StrCat("a copy of table '", options_.name, "'"));
   std::memcpy(state->data(), &count, sizeof(count));
   float* next = state->data() + kIdFloats;
   for (const auto& store : stores_) {
@@ -271,7 +288,7 @@ absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
                          }
                        });
   }
-  return TableState{std::move(state)};
+  return TableState{state};
 }
 
 absl::Status EmbeddingTable::CheckState(const TableState& state) const {
@@ -319,7 +336,7 @@ void EmbeddingTable::Restore(int64_t version, TableState state) {
 }
 
 void EmbeddingTable::AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements) {
-  Divide({ids, elements}, row_floats());
+  CAIRN_CHECK(Divide({ids, elements}, row_floats()).ok());  // CheckState() has seen all ids
   for (size_t store = 0; store < parts_.size(); ++store) {
     Part& part = parts_[store];
     part.rows.resize(part.ids.size());

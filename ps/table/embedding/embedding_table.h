@@ -82,8 +82,11 @@ class EmbeddingTable final : public Table {
   };
   // The rows of an update that belong to one store.
   struct Part {
-    std::vector<int64_t> ids{};
-    std::vector<float> elements{};  // [row][element]
+    absl::Span<const int64_t> ids{};
+    absl::Span<const float> elements{};  // [row][element]
+    // Their memory, unless all rows belong to one store.
+    std::vector<int64_t> own_ids{};
+    std::vector<float> own_elements{};
     std::vector<float*> rows{};
     std::vector<int32_t> inserted{};
     absl::Status status{};
@@ -92,8 +95,8 @@ class EmbeddingTable final : public Table {
   int64_t row_floats() const { return options_.dim + optimizer().slots(); }
   const embedding::RowOptimizer& optimizer() const { return *options_.optimizer; }
   size_t StoreOf(int64_t id) const;
-  // Sets parts_ to the rows, of so many elements each.
-  void Divide(const RowMean& mean, int64_t row_elements);
+  // Sets parts_ to the rows, of so many elements each, which outlive the use of parts_. INVALID_ARGUMENT as CheckIds().
+  absl::Status Divide(const RowMean& mean, int64_t row_elements);
   // Makes empty stores.
   void MakeStores() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds rows of values and slots.
@@ -111,9 +114,6 @@ class EmbeddingTable final : public Table {
   RowMeans means_;           // the executor's thread
   std::vector<Part> parts_;  // [store]; the same thread
 
-  // A reader passes the gate before it takes mutex_. An update holds the gate while it waits, so that readers
-  // cannot keep it waiting.
-  mutable Mutex gate_;
   mutable SharedMutex mutex_;
   std::vector<std::unique_ptr<embedding::RowStore>> stores_
       ABSL_GUARDED_BY(mutex_);  // each has its range of buckets

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/memory/aligned_buffer.h"
 #include "common/net/wire/row_frame.h"
+#include "optim/store/buffer_pool.h"
 #include "ps/table/embedding/row_gradient.h"
 
 namespace cairn::ps {
@@ -32,7 +34,7 @@ absl::StatusOr<RowMean> RowsOf(const TableMean& mean, int64_t row_elements) {
   return RowMean{.ids = ids, .elements = mean->span().subspan(net::AsFloats(ids).size())};
 }
 
-TableMean RowMeans::Compute(absl::Span<const TableUpdate::Contribution> contributions) {
+absl::StatusOr<TableMean> RowMeans::Compute(absl::Span<const TableUpdate::Contribution> contributions) {
   int64_t examples = 0, divisor = 0;
   ids_.clear();
   for (const TableUpdate::Contribution& contribution : contributions) {
@@ -44,12 +46,17 @@ TableMean RowMeans::Compute(absl::Span<const TableUpdate::Contribution> contribu
       ids_.insert(ids_.end(), frame.ids().begin(), frame.ids().end());
     }
   }
-  if (examples == 0) return nullptr;
+  if (examples == 0) return TableMean();
+  if (ids_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat("an update of ", ids_.size(), " rows of one table"));
+  }
   unique_.Compute(ids_);
   const absl::Span<const float> ids = net::AsFloats(unique_.keys());
   const size_t width = static_cast<size_t>(row_elements_), elements = unique_.keys().size() * width;
-  auto mean = std::make_shared<AlignedBuffer>(static_cast<int64_t>(ids.size() + elements));
+  const std::shared_ptr<AlignedBuffer> mean =
+      optim::BufferPool(static_cast<int64_t>(ids.size() + elements), /*max_idle=*/0, budget_).Acquire();
   float* const sums = std::copy(ids.begin(), ids.end(), mean->data());
+  std::fill_n(sums, elements, 0.0f);
   const int32_t* position = unique_.positions().data();
   for (const TableUpdate::Contribution& contribution : contributions) {
     const RowGradient* const gradient = RowsIn(contribution);
@@ -65,7 +72,7 @@ TableMean RowMeans::Compute(absl::Span<const TableUpdate::Contribution> contribu
   }
   const auto total = static_cast<float>(examples / divisor);
   if (total != 1) std::for_each(sums, sums + elements, [total](float& sum) { sum /= total; });
-  return mean;
+  return TableMean(mean);
 }
 
 }  // namespace cairn::ps

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,12 +34,15 @@ absl::StatusOr<RowMean> RowsOf(const TableMean& mean, int64_t row_elements);
 // Computes means of one table. Its workspace stays allocated between calls; one thread.
 class RowMeans {
  public:
-  explicit RowMeans(int64_t row_elements) : row_elements_(row_elements) {}
-  // Null if no contributor has examples.
-  TableMean Compute(absl::Span<const TableUpdate::Contribution> contributions);
+  // A mean counts in `budget`.
+  RowMeans(int64_t row_elements, std::shared_ptr<optim::MemoryBudget> budget)
+      : row_elements_(row_elements), budget_(std::move(budget)) {}
+  // Null if no contributor has examples. INVALID_ARGUMENT for 2^31 rows or more.
+  absl::StatusOr<TableMean> Compute(absl::Span<const TableUpdate::Contribution> contributions);
 
  private:
   const int64_t row_elements_;
+  const std::shared_ptr<optim::MemoryBudget> budget_;
   std::vector<int64_t> ids_;  // of all frames
   embedding::UniqueKeys unique_;
 };

@@ -9,18 +9,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<std::string> LayerNames(const Model& model) {
-  std::vector<std::string> names;
-  for (const Node& node : model.nodes()) names.push_back(node.layer->name());
-  return names;
-}
-
-std::vector<std::string> VariableNames(const Model& model) {
-  std::vector<std::string> names;
-  for (const ModelVariable& variable : model.variables()) names.push_back(variable.name);
-  return names;
-}
-
 TEST(ModelFromFile, ReadsARealExportOfKeras3) {
   const auto model = Model::FromFile(kKerasJson);
   ASSERT_TRUE(model.ok()) << model.status();

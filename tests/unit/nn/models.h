@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "nn/model.h"
 #include "tests/support/source_dir.h"
 
 namespace cairn::nn {
@@ -17,6 +19,19 @@ inline const std::string kKerasArchive = InSource("tests/support/data/keras316_m
 // The shortest valid file of a Sequential model with these layers.
 inline std::string SequentialOf(absl::string_view layers) {
   return absl::StrCat(R"({"config": {"layers": [)", layers, "]}}");
+}
+
+// In the order of the model.
+inline std::vector<std::string> LayerNames(const Model& model) {
+  std::vector<std::string> names;
+  for (const Node& node : model.nodes()) names.push_back(node.layer->name());
+  return names;
+}
+
+inline std::vector<std::string> VariableNames(const Model& model) {
+  std::vector<std::string> names;
+  for (const ModelVariable& variable : model.variables()) names.push_back(variable.name);
+  return names;
 }
 
 // The same network, written by hand.

@@ -29,18 +29,6 @@ std::vector<std::string> InputNames(const Model& model) {
   return names;
 }
 
-std::vector<std::string> NodeNames(const Model& model) {
-  std::vector<std::string> names;
-  for (const Node& node : model.nodes()) names.push_back(node.layer->name());
-  return names;
-}
-
-std::vector<std::string> VariableNames(const Model& model) {
-  std::vector<std::string> names;
-  for (const ModelVariable& variable : model.variables()) names.push_back(variable.name);
-  return names;
-}
-
 absl::Status ErrorOf(const std::string& json, const std::vector<std::string>& layers) {
   const auto model = Model::FromJson(json, "m");
   EXPECT_TRUE(model.ok()) << model.status();
@@ -55,10 +43,10 @@ TEST(ReplaceEmbeddings, EveryCallOfEveryTableBecomesAnInput) {
   const ModelWithoutTables made = ReplaceEmbeddings(model, EmbeddingLayers(model)).value();
   EXPECT_THAT(InputNames(made.model), ElementsAre("numbers", "unused", "users", "items", "items:1", "tags"));
   EXPECT_THAT(made.kept_inputs, ElementsAre(0, 2));
-  EXPECT_EQ(NodeNames(made.model).size(), NodeNames(model).size() - 6)
+  EXPECT_EQ(LayerNames(made.model).size(), LayerNames(model).size() - 6)
       << "4 calls, a Reshape of ids, a mean of rows";
-  EXPECT_THAT(NodeNames(made.model), ElementsAre("user_row", "seen_rows", "seen_mean", "item_row", "bottom",
-                                                 "match", "all", "hidden", "scores"));
+  EXPECT_THAT(LayerNames(made.model), ElementsAre("user_row", "seen_rows", "seen_mean", "item_row", "bottom",
+                                                  "match", "all", "hidden", "scores"));
   EXPECT_THAT(VariableNames(made.model), ElementsAre("bottom/kernel", "bottom/bias", "hidden/kernel",
                                                      "hidden/bias", "scores/kernel", "scores/bias"));
   for (size_t i = 0; i < made.model.inputs().size(); ++i) {
@@ -113,7 +101,7 @@ TEST(ReplaceEmbeddings, OtherTablesStayInTheModel) {
   EXPECT_EQ(made.model.inputs()[1].dtype, DType::kInt64);
   EXPECT_TRUE(made.model.inputs()[3].ragged);
   const ModelWithoutTables none = ReplaceEmbeddings(model, {}).value();
-  EXPECT_EQ(NodeNames(none.model), NodeNames(model));
+  EXPECT_EQ(LayerNames(none.model), LayerNames(model));
   EXPECT_EQ(InputNames(none.model), InputNames(model));
   EXPECT_THAT(none.lookups, IsEmpty());
 }
@@ -169,9 +157,8 @@ TEST(ReplaceEmbeddings, LayersThatCannotBeReplacedAreNamed) {
       {"class_name": "Rescaling", "config": {"name": "r", "scale": 2, "input_shape": [4]}},
       {"class_name": "Embedding", "config": {"name": "e", "input_dim": 9, "output_dim": 2}})";
   EXPECT_EQ(ErrorOf(SequentialOf(chain), {"e"}).message(),
-            "layer 'e' (Embedding): reads the output of layer 'r' (Rescaling), and a table outside the model "
-            "is only "
-            "looked up by an input of the model");
+            "layer 'e' (Embedding): reads the output of layer 'r' (Rescaling), but the ids of a table on "
+            "the servers must be an input of the model");
   EXPECT_EQ(
       ErrorOf(SequentialOf(R"({"class_name": "Embedding", "config": {"name": "e", "input_dim": 9,
                                       "output_dim": 2, "input_shape": [4]}})"),

@@ -14,6 +14,7 @@
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "common/net/wire/row_frame.h"
+#include "optim/store/buffer_pool.h"
 #include "ps/table/table_factory.h"
 
 namespace cairn::ps {
@@ -32,9 +33,10 @@ class CountingTable final : public Table {
 
   absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override {
     const int64_t size = static_cast<int64_t>(ids.size()) * row_elements_;
-    const int64_t bytes = size * int64_t{sizeof(float)};
-    if (!budget_->HasRoomFor(bytes)) return budget_->Refusal("rows that are read", bytes);
-    auto elements = std::make_shared<AlignedBuffer>(size);
+    optim::BufferPool pool(size, /*max_idle=*/0, budget_);
+    const std::shared_ptr<AlignedBuffer> elements = pool.TryAcquire();
+    if (elements == nullptr) return pool.Refusal("rows that are read");
+    std::fill(elements->span().begin(), elements->span().end(), 0.0f);
     MutexLock lock(mutex_);
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto row = rows_.find(ids[i]);
@@ -42,7 +44,7 @@ class CountingTable final : public Table {
       std::copy(row->second.elements.begin(), row->second.elements.end(),
                 elements->data() + static_cast<int64_t>(i) * row_elements_);
     }
-    return TableRows{version_, std::move(elements)};
+    return TableRows{version_, elements};
   }
 
   // [row]: id, elements

@@ -286,8 +286,9 @@ TEST(MakeRowOptimizer, FaultsNameTheOptimizerAndTheHyperparameter) {
   EXPECT_THAT(FaultOf({"Adam", {{"beta_1", 1}}}), HasSubstr("'beta_1' is 1, must be in [0, 1)"));
   EXPECT_THAT(FaultOf({"Adam", {{"weight_decay", 0.1}}}),
               HasSubstr("'weight_decay' changes all rows in every update"));
-  EXPECT_EQ(FaultOf({"SGD", {{"clipnorm", 1}}}),
-            "optimizer SGD: 'clipnorm' is a norm over all rows, which a table lacks; use 'row_clipnorm'");
+  EXPECT_EQ(
+      FaultOf({"SGD", {{"clipnorm", 1}}}),
+      "optimizer SGD: 'clipnorm' is a norm over all rows, which a table lacks; clipvalue limits elements");
   EXPECT_THAT(FaultOf({"SGD", {{"clipvalue", 1}, {"row_clipnorm", 1}}}),
               HasSubstr("only one of clipvalue and"));
   EXPECT_EQ(FaultOf({"Ftrl", {{"learning_rate_power", -0.3}}}),

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
+#include "tests/unit/nn/host_tables.h"
 #include "worker/embedding/table_plan.h"
 
 namespace cairn::worker {
@@ -33,6 +34,7 @@ class FakeRows final : public client::RowExchange {
     return absl::OkStatus();
   }
   absl::Status PushRows(absl::Span<const client::RowGradients> tables) override {
+    ++pushes;
     for (const client::RowGradients& table : tables) {
       for (size_t i = 0; i < table.keys.size(); ++i) {
         const size_t width = table.gradients.size() / table.keys.size();
@@ -54,7 +56,7 @@ class FakeRows final : public client::RowExchange {
     return row->second;
   }
   std::map<std::pair<int, int64_t>, std::vector<float>> pushed;
-  int reads = 0;
+  int reads = 0, pushes = 0;
 
  private:
   std::map<std::pair<int, int64_t>, std::vector<float>> rows_;
@@ -130,7 +132,7 @@ TEST_F(TableReplicaTest, LossAndGradientsAreThoseOfTheWholeModel) {
   }
 }
 
-TEST_F(TableReplicaTest, AnEvaluationReadsAndPushesNothing) {
+TEST_F(TableReplicaTest, AnEvaluationReadsRowsAndPushesNone) {
   const std::vector<float> dense(9, 0.5F);
   const auto result = replica_->Evaluate(dense, Batch());
   ASSERT_EQ(result.status(), absl::OkStatus());
@@ -151,8 +153,10 @@ TEST_F(TableReplicaTest, RowsOfTheNextBatchComeWithTheStepUnlessAnotherBatchFoll
   };
   const double loss = step(Batch());
   EXPECT_EQ(rows_.reads, 1);
+  rows_.Row(1, 7, 2) = {1, 2};
   ASSERT_EQ(replica_->Fetch(Batch()), absl::OkStatus());
-  EXPECT_EQ(step(Batch()), loss);
+  rows_.Row(1, 7, 2) = {7, 7};
+  EXPECT_NE(step(Batch()), loss) << "with the rows as they were announced";
   EXPECT_EQ(rows_.reads, 1);
   ASSERT_EQ(replica_->Fetch(Batch()), absl::OkStatus());
   replica_->Forget();
@@ -174,8 +178,55 @@ TEST_F(TableReplicaTest, AnEmptyBatchPushesNoRows) {
   for (TensorView& input : batch.inputs) input = input.Rows(0, 0);
   ASSERT_EQ(replica_->ForwardBackward(dense, batch, absl::MakeSpan(gradients), [](int) {}).status(),
             absl::OkStatus());
-  EXPECT_TRUE(rows_.pushed.empty());
+  EXPECT_EQ(rows_.pushes, 0);
   EXPECT_EQ(gradients, std::vector<float>(9));
+}
+
+// Tables that are looked up once, twice, and by ragged ids, against the tables of a test in host memory.
+TEST(RecommenderReplica, GradientsOfSharedAndRaggedLookupsAreThoseOfTablesInMemory) {
+  const nn::LossSpec loss = {.kind = kernels::LossKind::kSparseCategoricalCrossentropy, .from_logits = true};
+  const nn::Model described = *nn::Model::FromJson(nn::Recommender(), "m.json");
+  TrainOptions options;
+  options.embedding.tables = "all";
+  options.optimizer.name = "SGD";
+  const TablePlan plan = *PlanTables(options, described);
+  ASSERT_EQ(plan.tables.size(), 3u);
+  EXPECT_THAT(plan.table_of_lookup, testing::UnorderedElementsAre(0, 1, 1, 2));
+  const auto device = *kernels::CreateCpuDevice(0, 1);
+  const auto without_tables = *nn::Replica::Create(plan.model.model, loss, *device);
+  nn::HostTables in_memory(described, plan.model);
+  FakeRows rows;
+  for (size_t table = 0; table < plan.tables.size(); ++table) {
+    const std::string layer = plan.tables[table].name().substr(0, plan.tables[table].name().find('/'));
+    const std::vector<float>& values = in_memory.tables().at(layer);
+    for (size_t key = 0; key < values.size() / 3; ++key) {
+      rows.Row(static_cast<int>(table) + 1, static_cast<int64_t>(key), 3)
+          .assign(values.begin() + static_cast<std::ptrdiff_t>(3 * key),
+                  values.begin() + static_cast<std::ptrdiff_t>(3 * key + 3));
+    }
+  }
+  TableReplica replica(plan, *without_tables, rows);
+  const nn::IdExamples examples(described, 6);
+  for (const nn::BatchView& batch : {examples.Batch(), examples.Batch().Part(2, 3)}) {
+    const nn::HostTables::Step expected = in_memory.Run(*without_tables, batch);
+    std::vector<float> gradients(in_memory.parameters().size());
+    const double expected_loss = expected.result.sums.loss;
+    const auto result =
+        replica.ForwardBackward(in_memory.parameters(), batch, absl::MakeSpan(gradients), [](int) {});
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    EXPECT_EQ(result->sums.loss, expected_loss);
+    for (size_t table = 0; table < plan.tables.size(); ++table) {
+      const std::vector<float>& of_table = expected.gradients.at(plan.tables[table].name());
+      for (size_t key = 0; key < of_table.size() / 3; ++key) {
+        const auto pushed = rows.pushed.find({static_cast<int>(table) + 1, static_cast<int64_t>(key)});
+        for (size_t k = 0; k < 3; ++k) {
+          const float gradient = pushed == rows.pushed.end() ? 0 : pushed->second[k];
+          EXPECT_NEAR(gradient, of_table[3 * key + k], 1e-6) << plan.tables[table].name() << " " << key;
+        }
+      }
+    }
+    rows.pushed.clear();
+  }
 }
 
 TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
@@ -184,7 +235,7 @@ TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
   options.optimizer.name = "SGD";
   options.embedding.tables = "e,d";
   EXPECT_THAT(PlanTables(options, described).status().message(),
-              HasSubstr("--embedding_tables: the model has no Embedding layer 'd', but e"));
+              HasSubstr("--embedding_tables: layer 'd' (Dense) has no embedding table; Embedding layers: e"));
   options.embedding.tables = "e";
   options.embedding.optimizer = "Adagrad";
   options.optimizer.learning_rate = 0.25;

@@ -286,7 +286,18 @@ TEST_F(EmbeddingTableTest, RowsThatDoNotFitTheMemoryLimitAreRefusedByName) {
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_THAT(status.message(), HasSubstr("--memory_limit"));
-  EXPECT_LE(budget_->used(), int64_t{64} << 20);
+}
+
+TEST_F(EmbeddingTableTest, CopiesAndRowsThatAreReadCountInTheBudget) {
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}, {8, {1, 2}}}}}), absl::OkStatus());
+  const int64_t before = budget_->used();
+  auto rows = table_->ReadRows({7, 8, 9});
+  EXPECT_EQ(budget_->used(), before + 3 * 2 * 4);
+  auto state = table_->Save(/*beyond_budget=*/false);
+  EXPECT_EQ(budget_->used(), before + 3 * 2 * 4 + 4 * (2 + 2 * (2 + 2)));
+  rows = absl::CancelledError("");
+  state = absl::CancelledError("");
+  EXPECT_EQ(budget_->used(), before);
 }
 
 TEST(EmbeddingTablesTest, DescriptionsThatNoServerStoresAreRefused) {
