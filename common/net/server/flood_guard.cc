@@ -10,7 +10,6 @@
 #include <fstream>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "common/core/log.h"
@@ -19,10 +18,10 @@
 namespace cairn::net {
 namespace {
 
-// The interval over which the bytes received on each connection are counted.
-constexpr auto kMeasured = std::chrono::milliseconds(20);
-// Fewer bytes in that interval are not a flood.
-constexpr uint64_t kMinFlood = 64 << 10;
+constexpr auto kSeldom = std::chrono::milliseconds(100);
+constexpr auto kOften = std::chrono::milliseconds(10);
+// Fewer bytes between two looks are not a flood.
+constexpr uint64_t kMinFlood = 32 << 10;
 
 int64_t OwnMemoryBytes() {
   std::ifstream status("/proc/self/status");
@@ -54,34 +53,36 @@ void FloodGuard::ForgetClosed() {
   forget_above_ = 2 * connections_.size() + 64;
 }
 
-uint64_t FloodGuard::NewlyReceived(Connection& connection) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (getsockopt(connection.descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  const uint64_t before = std::exchange(connection.received, info.tcpi_bytes_received);
-  return connection.received - before;
+FloodGuard::Most FloodGuard::CountReceived() {
+  Most most;
+  for (Connection& connection : connections_) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (getsockopt(connection.descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+    const uint64_t before = std::exchange(connection.received, info.tcpi_bytes_received);
+    if (connection.received - before > most.bytes) most = {&connection, connection.received - before};
+  }
+  return most;
 }
 
-void FloodGuard::Look() {
-  if (bound_ == 0 || OwnMemoryBytes() <= bound_) return;
-  malloc_trim(0);  // returns memory that is already free
-  if (OwnMemoryBytes() <= bound_) return;
+std::chrono::milliseconds FloodGuard::Look() {
+  const bool counted_before = std::exchange(counting_, false);
+  const int64_t memory = bound_ == 0 ? 0 : OwnMemoryBytes();
+  if (memory <= bound_ / 2) return kSeldom;
   ForgetClosed();
-  for (Connection& one : connections_) (void)NewlyReceived(one);
-  std::this_thread::sleep_for(kMeasured);
-  uint64_t most = 0;
-  Connection* flooding = nullptr;
-  for (Connection& one : connections_) {
-    const uint64_t received = NewlyReceived(one);
-    if (received <= most) continue;
-    most = received;
-    flooding = &one;
+  counting_ = true;
+  const Most most = CountReceived();
+  if (memory <= bound_ || !counted_before) return kOften;
+  malloc_trim(0);  // returns memory that is already free
+  if (OwnMemoryBytes() <= bound_) return kOften;
+  if (most.bytes >= kMinFlood && CookieOf(most.connection->descriptor) == most.connection->cookie) {
+    shutdown(most.connection->descriptor, SHUT_RDWR);
+    LogWarning("this process uses more than ", InGiB(static_cast<double>(bound_)),
+               " of memory: closed the connection that received the most, ", most.bytes, " bytes in about ",
+               kOften.count(), " ms");
   }
-  if (most < kMinFlood || CookieOf(flooding->descriptor) != flooding->cookie) return;
-  shutdown(flooding->descriptor, SHUT_RDWR);
-  LogWarning("this process uses more than ", InGiB(static_cast<double>(bound_)),
-             " of memory: closed the connection that received the most, ", most, " bytes in ",
-             kMeasured.count(), " ms");
+  counting_ = false;  // gRPC needs time to free the memory
+  return kSeldom;
 }
 
 }  // namespace cairn::net

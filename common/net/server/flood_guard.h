@@ -6,6 +6,7 @@
 // that it kept. One thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,21 +19,27 @@ class FloodGuard {
   void SetBound(int64_t bytes) { bound_ = bytes; }
   // Watches a connection. gRPC owns the descriptor and closes it.
   void Add(int connection);
-  // To be called ten times a second. Blocks for 20 ms when the memory is beyond the bound.
-  void Look();
+  // Compares the memory with the bound. Returns the time after which to call it again: shorter while the
+  // memory is beyond half of the bound, because a flood from this host brings a gigabyte a second.
+  std::chrono::milliseconds Look();
 
  private:
   // After gRPC closes a descriptor, the system reuses its number. The cookie identifies the socket.
   struct Connection {
     int descriptor = -1;
     uint64_t cookie = 0;
-    uint64_t received = 0;  // bytes received by the time of the last Look()
+    uint64_t received = 0;  // bytes received by the time of the last Look() that counted
   };
-  // The bytes received on the connection since the last call.
-  static uint64_t NewlyReceived(Connection& connection);
+  // The connection that received the most bytes since the last call.
+  struct Most {
+    const Connection* connection = nullptr;
+    uint64_t bytes = 0;
+  };
+  Most CountReceived();
   void ForgetClosed();
 
   int64_t bound_ = 0;
+  bool counting_ = false;  // the last Look() counted
   std::vector<Connection> connections_;
   size_t forget_above_ = 64;
 };

@@ -21,8 +21,6 @@ namespace {
 using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 constexpr auto kFromDescriptor = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
 
-// How often the thread checks whether it should stop.
-constexpr auto kLookEvery = std::chrono::milliseconds(100);
 // The pause after a connection that could not be accepted, during which other connections may be closed.
 constexpr auto kPause = std::chrono::milliseconds(10);
 
@@ -88,12 +86,13 @@ void GrpcPort::Run() {
   for (const TcpListener& listener : listeners_) {
     ready.push_back({.fd = listener.socket.get(), .events = POLLIN, .revents = 0});
   }
-  auto next_look = std::chrono::steady_clock::now();
+  auto look_after = guard_.Look();
+  auto next_look = std::chrono::steady_clock::now() + look_after;
   while (!closing_) {
-    const int some = poll(ready.data(), ready.size(), static_cast<int>(kLookEvery.count()));
+    const int some = poll(ready.data(), ready.size(), static_cast<int>(look_after.count()));
     if (const auto now = std::chrono::steady_clock::now(); now >= next_look) {
-      guard_.Look();
-      next_look = now + kLookEvery;
+      look_after = guard_.Look();
+      next_look = now + look_after;
     }
     if (some <= 0) continue;
     for (size_t i = 0; i < ready.size(); ++i) {
