@@ -221,6 +221,10 @@ absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJ
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::vector<FloatBlocks>>> StateSource::LoadTables(const v1::Job& /*job*/) {
+  return absl::UnimplementedError("the tables of a job cannot be resumed from here");
+}
+
 absl::StatusOr<std::optional<v1::Progress>> FirstValues::Find(bool lost) {
   if (lost) return absl::AbortedError("all progress is lost: there are no checkpoints");
   return std::nullopt;
@@ -244,6 +248,11 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
     v1::ClientHeader header;
     header.mutable_write()->set_layout(learnt.layout_ids[static_cast<size_t>(server)]);
     header.mutable_write()->set_initialise(options.initialise);
+    const auto at = static_cast<size_t>(server);
+    for (size_t table = 0; at < options.tables.size() && table < options.tables[at].size(); ++table) {
+      header.mutable_write()->add_table_states(options.tables[at][table].size());
+      bytes += BytesOf(options.tables[at][table].size());
+    }
     CAIRN_ASSIGN_OR_RETURN(
         const uint64_t id,
         sessions.back()->Begin(std::move(header), nullptr, done[static_cast<size_t>(server)].Callback()));
@@ -252,6 +261,9 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
     for (const absl::Span<const float> part : parts) {
       SendExtents(*sessions.back(), id, shifted, part);
       for (net::Extent& extent : shifted) extent.server_offset += learnt.layout.arena_size(server);
+    }
+    for (size_t table = 0; at < options.tables.size() && table < options.tables[at].size(); ++table) {
+      SendTableState(*sessions.back(), id, static_cast<int>(table) + 1, options.tables[at][table]);
     }
     sessions.back()->SendEnd(id);
   }
@@ -383,8 +395,12 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   for (AlignedBuffer& part : parts) into.push_back(part.span());
   CAIRN_RETURN_IF_ERROR(source.Load(absl::MakeSpan(learnt.slots).subspan(0, num_parts - 1), into));
   const std::vector<absl::Span<const float>> written(into.begin(), into.end());
+  std::vector<std::vector<FloatBlocks>> tables;
+  if (run.has_resumed() && run.tables_size() > 0) {
+    CAIRN_ASSIGN_OR_RETURN(tables, source.LoadTables(run));
+  }
   return WriteState(connection, learnt, written,
-                    {.initialise = true, .timeout = connection.options().connect_timeout});
+                    {.initialise = true, .tables = tables, .timeout = connection.options().connect_timeout});
 }
 
 absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& intended) {

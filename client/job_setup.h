@@ -15,6 +15,7 @@
 #include "cairn/v1/job.pb.h"
 #include "client/transport/connection.h"
 #include "common/core/clock.h"
+#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 
 namespace cairn::client {
@@ -53,6 +54,9 @@ class StateSource {
   // the optimizer slot `slots[i]`. Each span is [total elements of all variables].
   virtual absl::Status Load(absl::Span<const std::string> slots,
                             absl::Span<const absl::Span<float>> into) = 0;
+  // After Find(), if the resumed job has tables: the state of each of them, divided among its servers,
+  // [server] [table - 1], in the form of the table's kind. By default UNIMPLEMENTED.
+  virtual absl::StatusOr<std::vector<std::vector<FloatBlocks>>> LoadTables(const v1::Job& job);
 };
 
 // Provides the same first values whenever a job begins. Cannot restore lost variables.
@@ -81,6 +85,8 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
 // all variables]. Repeating the call is harmless.
 struct WriteOptions {
   bool initialise = false;
+  // With `initialise`, if the job is resumed and has tables: [server] [table - 1] their states.
+  absl::Span<const std::vector<FloatBlocks>> tables{};
   // The time limit of each server's answer, in addition to the transfer time (net::TimeForBytes).
   Duration timeout;
 };

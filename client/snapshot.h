@@ -15,6 +15,7 @@
 #include "client/transport/connection.h"
 #include "common/core/clock.h"
 #include "common/memory/aligned_buffer.h"
+#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 
 namespace cairn::client {
@@ -28,7 +29,8 @@ struct SnapshotMarker {
 struct Snapshot {
   struct Server {
     std::vector<net::Slice> slices;
-    AlignedBuffer state;  // [1 + slots][elements of the slices]: values, then each slot
+    AlignedBuffer state;                // [1 + slots][elements of the slices]: values, then each slot
+    std::vector<FloatBlocks> tables{};  // [table - 1] The state of each table, in the form of its kind.
   };
   v1::Job job;
   v1::Progress progress;
@@ -41,7 +43,7 @@ struct Snapshot {
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
-// a server takes longer than `timeout`.
+// a server sends nothing for longer than `timeout`.
 absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout);
 
 }  // namespace cairn::client

@@ -17,6 +17,7 @@
 #include "common/core/status.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
+#include "common/memory/aligned_buffer.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
 
@@ -106,6 +107,9 @@ absl::Status Show(const std::string& path) {
   fact("seed", run.seed);
   fact("batch_size", run.batch_size);
   fact("num_workers", run.num_workers);
+  for (const worker::TableRun& table : run.tables.value_or(std::vector<worker::TableRun>())) {
+    fact("table", absl::StrCat(table.name, ", rows of ", table.dim, ", ", table.optimizer));
+  }
   if (!run.positions.empty()) fact("positions", absl::StrJoin(run.positions, ", "));
   fact("examples", run.examples);
   fact("gradients",
@@ -144,7 +148,7 @@ absl::Status Consolidate(const std::string& path, const std::string& output) {
   std::vector<net::VariableInfo> variables;
   int64_t elements = 0;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    if (!tensor.slot.empty()) continue;
+    if (!tensor.slot.empty() || tensor.of_table) continue;
     variables.push_back({tensor.variable, tensor.shape, elements});
     elements += tensor.shape.num_elements();
   }
@@ -156,6 +160,15 @@ absl::Status Consolidate(const std::string& path, const std::string& output) {
         {variable.name, variable.shape,
          absl::MakeConstSpan(values).subspan(static_cast<size_t>(variable.offset),
                                              static_cast<size_t>(variable.shape.num_elements()))});
+  }
+  std::vector<AlignedBuffer> of_tables;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    if (!tensor.slot.empty() || !tensor.of_table) continue;
+    AlignedBuffer& values = of_tables.emplace_back(static_cast<int64_t>(tensor.bytes() / sizeof(float)));
+    char* to = reinterpret_cast<char*>(values.data());
+    CAIRN_RETURN_IF_ERROR(checkpoint.Read(
+        tensor, [&](absl::Span<const char> piece) { to = std::copy(piece.begin(), piece.end(), to); }));
+    tensors.push_back({tensor.name, tensor.shape, values.span(), tensor.type});
   }
   return worker::WriteSafetensors(
       output, tensors, {{"format", "pt"}, {"global_step", absl::StrCat(checkpoint.run().global_step)}});

@@ -33,8 +33,8 @@ class ExtentsSink final : public ChunkSink {
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload) override {
     const int64_t offset = chunk.offset();
     if (chunk.table() != 0) {
-      return absl::UnimplementedError(
-          absl::StrCat("the state of table ", chunk.table(), " cannot be received"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a chunk of the state of table ", chunk.table(), ", which was not requested"));
     }
     CAIRN_ASSIGN_OR_RETURN(const auto elements, net::ReceivedElements::Of(chunk, payload));
     if (offset < 0 || offset > std::numeric_limits<int64_t>::max() / 2) {
@@ -129,6 +129,21 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
     }
   }
   flush();
+}
+
+void SendTableState(ServerSession& session, uint64_t request_id, int table, const FloatBlocks& state) {
+  v1::Chunk header;
+  header.set_table(table);
+  int64_t offset = 0;
+  for (absl::Span<const float> block : state.spans()) {
+    while (!block.empty()) {
+      const absl::Span<const float> chunk = block.subspan(0, static_cast<size_t>(net::kMaxPayloadFloats));
+      header.set_offset(offset);
+      session.SendChunk(request_id, header, {&chunk, 1});
+      block.remove_prefix(chunk.size());
+      offset += static_cast<int64_t>(chunk.size());
+    }
+  }
 }
 
 std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer) {

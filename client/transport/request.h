@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "client/transport/server_session.h"
 #include "common/core/mutex.h"
+#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 
 namespace cairn::client {
@@ -26,9 +27,13 @@ struct Wire {
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
                  absl::Span<const float> buffer, const Wire& wire = {});
 
+// Sends the state of a table beside the variables, as chunks with this number of the table. Its memory must stay
+// unchanged, as ServerSession::SendChunk() requires.
+void SendTableState(ServerSession& session, uint64_t request_id, int table, const FloatBlocks& state);
+
 // Returns a sink that scatters received chunks into `buffer` according to `extents` (sorted by server_offset)
 // and skips elements of the arena outside of them. Both must outlive the request. INVALID_ARGUMENT for a
-// payload that is not a whole number of elements.
+// payload that is not a whole number of elements, and for a chunk of a table beside the variables.
 std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, absl::Span<float> buffer);
 
 // Waits for the end of one request. Must outlive the request, or the session that the callback was passed to.

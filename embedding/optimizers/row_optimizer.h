@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -41,6 +42,8 @@ class RowOptimizer {
   int dim() const { return dim_; }
   // The number of floats after the values of a row.
   int slots() const { return rule_->slots(); }
+  // The slots, in their order.
+  const std::vector<RowSlot>& slot_list() const { return rule_->slot_list(); }
   // The learning rate of the update that follows `iterations` updates of the job.
   float learning_rate(int64_t iterations) const { return static_cast<float>(learning_rate_(iterations)); }
 

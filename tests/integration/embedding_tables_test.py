@@ -4,8 +4,8 @@ variables, to the same bits on any servers and transports, and refuse what they 
 import json
 import random
 
-from harness import DONE, USAGE, IntegrationTest, main, read_summary
-from inputs_test import write_npz
+from harness import DONE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
+from inputs_test import npy, write_npz
 
 USERS, ITEMS, EXAMPLES = 50, 40, 600
 
@@ -71,25 +71,86 @@ class EmbeddingTablesTest(IntegrationTest):
     def test_bits_do_not_depend_on_servers_transports_or_backups(self):
         text = model("uniform", optimizer="adam")
         flags = "--workers=2", "--sync_replicas", "--embedding_tables=all"
-        sha = self.trained(text, "--ps=1", *flags)["parameters_sha256"]
-        for more in (["--ps=2"], ["--ps=3", "--transport=tcp"], ["--ps=2", "--transport=grpc"],
-                     ["--ps=2", "--ps_replication=1"]):
+        sha = self.trained(text, "--ps=1", "--train_dir=one", *flags)["parameters_sha256"]
+        for i, more in enumerate((["--ps=2"], ["--ps=3", "--transport=tcp"], ["--ps=2", "--transport=grpc"],
+                                  ["--ps=2", "--ps_replication=1"])):
             with self.subTest(more=more):
-                self.assertEqual(self.trained(text, *more, *flags)["parameters_sha256"], sha)
+                self.assertEqual(self.trained(text, *more, f"--train_dir={i}", *flags)["parameters_sha256"], sha)
+                self.assertEqual(self.rows(str(i)), self.rows("one"))
 
     def test_tables_have_an_optimizer_of_their_own_in_every_mode(self):
         for mode in ("sync", "async", "ssp"):
             with self.subTest(mode=mode):
-                flags = ("--max_staleness=4",) if mode == "ssp" else ()
+                flags = ("--max_staleness=4", "--train_dir=ssp") if mode == "ssp" else (f"--train_dir={mode}",)
                 summary = self.trained(model("uniform"), "--ps=2", "--workers=2", f"--mode={mode}", "--learning_rate=0.05",
                                        "--embedding_tables=all", "--embedding_optimizer=adagrad",
                                        "--embedding_learning_rate=0.2", *flags)
                 self.assertLess(summary["loss"], 0.5)
+                self.assertIn(b'"table/users/embeddings/rows":{"data_offsets"', self.rows(mode))
+
+    def rows(self, train_dir):
+        """All variables and rows of the newest checkpoint, as one file does not depend on the servers."""
+        run = self.run_to_end("cairn", "checkpoint", "consolidate", train_dir, "-o", "all.safetensors")
+        self.assert_exit(DONE, run)
+        return (self.directory / "all.safetensors").read_bytes()
+
+    def test_a_job_resumes_on_another_number_of_servers_to_the_same_bits(self):
+        text = model("uniform", optimizer="adam")
+        flags = "--workers=2", "--sync_replicas", "--embedding_tables=all", "--embedding_optimizer=adagrad"
+        self.trained(text, "--ps=1", "--train_dir=whole", *flags, epochs=4)
+        whole = self.rows("whole")
+        for before, after in ((1, 3), (3, 2), (2, 2)):
+            with self.subTest(before=before, after=after):
+                directory = f"train_{before}_{after}"
+                self.trained(text, f"--ps={before}", f"--train_dir={directory}", *flags, epochs=2)
+                self.assertNotEqual(self.rows(directory), whole)
+                self.trained(text, f"--ps={after}", f"--train_dir={directory}", *flags, epochs=4)
+                self.assertEqual(self.rows(directory), whole)
+
+    def test_a_lost_server_is_restored_from_a_checkpoint(self):
+        text = model("uniform", optimizer="adam")
+        flags = "--workers=2", "--sync_replicas", "--embedding_tables=all"
+        self.trained(text, "--ps=1", "--train_dir=whole", *flags, epochs=8)
+        run = self.train(text, "--ps=2", "--train_dir=lost", "--save_steps=20", "--fault=ps/1:applied:50:KILL", *flags, epochs=8)
+        self.assert_exit(DONE, run)
+        self.assertRegex(run.stderr, "resuming from step [24]0 of")
+        self.assertEqual(self.rows("lost"), self.rows("whole"))
+
+    def test_a_trained_table_is_exported_and_evaluated_as_a_variable(self):
+        flags = "--workers=2", "--sync_replicas", "--optimizer=adagrad", "--learning_rate=0.2"
+        self.trained(model("uniform"), "--ps=2", "--train_dir=t", "--embedding_tables=all", *flags)
+        (self.directory / "user.npy").write_bytes(npy("i8", (3, 1), [0, 1, USERS - 1]))
+        (self.directory / "item.npy").write_bytes(npy("i8", (3, 1), [0, 1, ITEMS - 1]))
+        (self.directory / "dense.json").write_text(model())
+        scores = []
+        for weights in ("t", "exported.safetensors"):
+            if weights != "t":
+                self.assert_exit(DONE, self.run_to_end("cairn", "export", "t", "-o", weights))
+            run = self.run_to_end("cairn", "predict", weights, "user.npy", "item.npy", "--model=dense.json")
+            self.assert_exit(DONE, run)
+            scores.append(run.stdout)
+        self.assertEqual(scores[0], scores[1])
+        self.assertEqual(len(set(scores[0].splitlines())), 3)
+
+    def test_a_checkpoint_of_other_tables_is_refused_by_name(self):
+        flags = "--train_dir=t", "--sync_replicas"
+        self.trained(model(), "--embedding_tables=all", *flags, epochs=1)
+        for more, pattern in (
+                (["--embedding_tables=users"], "it has the embedding tables 'users/embeddings', 'items/embeddings', and this"
+                 " job has the embedding tables 'users/embeddings'"),
+                (["--embedding_tables=all", "--embedding_optimizer=adagrad"], r"table 'users/embeddings': it has rows of 4 elements of 50 ids with SGD"
+                 r".* this job has .* with Adagrad \(accumulator: 4\)")):
+            with self.subTest(more=more):
+                run = self.train(model(), *flags, *more, epochs=2)
+                self.assert_exit(INCOMPATIBLE, run)
+                self.assertRegex(run.stderr, pattern)
+        run = self.train(model(), *flags, epochs=2)
+        self.assert_exit(INCOMPATIBLE, run)
+        self.assertRegex(run.stderr, "it has the embedding tables .*, and this job has no embedding tables")
 
     def test_flags_that_tables_do_not_support_are_refused_by_name(self):
         for flags, pattern in (
-                (["--embedding_tables=all", "--train_dir=t"], "--embedding_tables.*--train_dir"),
-                (["--embedding_tables=all", "--resume=t"], "--embedding_tables.*--resume DIR"),
+                (["--embedding_tables=all", "--export_dir=t"], "--embedding_tables.*--export_dir.*cairn export"),
                 (["--embedding_tables=all", "--init_from=w.npz"], "--embedding_tables.*w.npz: give --init_from none"),
                 (["--embedding_tables=all", "--embedding_optimizer=sgd", "--reduce_lr_on_plateau=0.5"],
                  "--embedding_optimizer.*--reduce_lr_on_plateau"),

@@ -19,7 +19,7 @@ namespace {
 // The size limit for a file that is read into memory as a whole. It is far above the size of any such file
 // that Cairn writes.
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 28;
-constexpr size_t kVerifyChunk = size_t{1} << 20;
+constexpr size_t kPiece = size_t{1} << 20;
 
 // Turns NOT_FOUND into DATA_LOSS, for a file that state.json lists or that every checkpoint has.
 absl::Status LossIfMissing(const absl::Status& status) {
@@ -44,6 +44,10 @@ absl::Status CompareTensors(const FileEntry& entry, const SafetensorsFile& file,
       return absl::DataLossError(absl::StrCat("tensor '", expected.name, "' has shape ",
                                               found->second->shape.ToString(), ", but ", kStateFile, " has ",
                                               expected.rows_shape().ToString()));
+    }
+    if (found->second->type != expected.type) {
+      return absl::DataLossError(absl::StrCat("tensor '", expected.name, "' is ", NameOf(found->second->type),
+                                              ", but ", kStateFile, " has ", NameOf(expected.type)));
     }
     offsets.push_back(found->second->offset);
     stored.erase(found);  // a second entry of that name in state.json is reported as missing
@@ -131,7 +135,7 @@ absl::Status Checkpoint::ReadRows(const TensorRows& rows,
   const auto read = [&]() -> absl::Status {
     CAIRN_ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(absl::StrCat(directory_, "/", file.name)));
     uint64_t offset = rows.offset;
-    uint64_t left = static_cast<uint64_t>(entry.rows_shape().num_elements()) * sizeof(float);
+    uint64_t left = static_cast<uint64_t>(entry.rows_shape().num_elements() * BytesPerElement(entry.type));
     uint32_t crc = 0;
     while (left > 0) {
       const absl::Span<char> buffer = next_buffer(left);
@@ -161,6 +165,10 @@ absl::Status Checkpoint::Load(absl::Span<const net::VariableInfo> variables,
             run().slots.size(), " slots (", absl::StrJoin(run().slots, ", "), ")"));
       }
       const TensorInfo& tensor = *found->second;
+      if (tensor.type != TensorType::kF32) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(directory_, ": tensor '", name, "' is ", NameOf(tensor.type)));
+      }
       if (tensor.shape != variable.shape) {
         return absl::FailedPreconditionError(absl::StrCat(directory_, ": tensor '", name, "' has shape ",
                                                           tensor.shape.ToString(), " in it and ",
@@ -180,15 +188,28 @@ absl::Status Checkpoint::Load(absl::Span<const net::VariableInfo> variables,
   return absl::OkStatus();
 }
 
+absl::Status Checkpoint::Read(const TensorInfo& tensor,
+                              absl::FunctionRef<void(absl::Span<const char>)> piece) const {
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(tensor), directory_));
+  std::vector<char> buffer(kPiece);
+  for (const TensorRows& rows : tensor.rows) {
+    absl::Span<char> filled;
+    const auto pass = [&] {
+      if (!filled.empty()) piece(filled);
+    };
+    CAIRN_RETURN_IF_ERROR(ReadRows(rows, [&](uint64_t left) {
+      pass();
+      filled = absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(std::min<uint64_t>(left, kPiece)));
+      return filled;
+    }));
+    pass();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Checkpoint::Verify() const {
-  std::vector<char> buffer(kVerifyChunk);
   for (const TensorInfo& tensor : tensors_) {
-    CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(tensor), directory_));
-    for (const TensorRows& rows : tensor.rows) {
-      CAIRN_RETURN_IF_ERROR(ReadRows(rows, [&](uint64_t left) {
-        return absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(std::min<uint64_t>(left, kVerifyChunk)));
-      }));
-    }
+    CAIRN_RETURN_IF_ERROR(Read(tensor, [](absl::Span<const char>) {}));
   }
   return absl::OkStatus();
 }

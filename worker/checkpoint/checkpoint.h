@@ -44,6 +44,10 @@ class Checkpoint {
   absl::Status Load(absl::Span<const net::VariableInfo> variables, absl::Span<const std::string> slots,
                     absl::Span<const absl::Span<float>> into) const;
 
+  // Passes the bytes of a tensor of tensors(), in the order of its rows, in pieces of whole elements. Errors are those
+  // of Load(): DATA_LOSS may come after all pieces.
+  absl::Status Read(const TensorInfo& tensor, absl::FunctionRef<void(absl::Span<const char>)> piece) const;
+
   // Reads and checks every byte. Errors are those of Load().
   absl::Status Verify() const;
 

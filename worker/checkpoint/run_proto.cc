@@ -16,6 +16,7 @@ RunState RunStateOf(const RunDescription& description) {
   run.optimizer = job.optimizer().name();
   run.hyperparameters = {job.optimizer().hyperparameters().begin(), job.optimizer().hyperparameters().end()};
   run.slots = description.slots;
+  run.tables = description.tables;
   if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
   for (const v1::GroupSettings& settings : progress.groups()) {
     if (!run.groups.has_value()) run.groups.emplace();

@@ -3,6 +3,7 @@
 // Pure functions; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct RunDescription {
   const v1::Progress& progress;
   const std::vector<std::string>& slots;  // the optimizer's, in the order of the state
   const std::string& mode;                // RunState::mode
+  std::optional<std::vector<TableRun>> tables{};
 };
 RunState RunStateOf(const RunDescription& run);
 

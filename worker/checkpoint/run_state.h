@@ -27,6 +27,23 @@ struct GroupState {
   friend bool operator==(const GroupState&, const GroupState&) = default;
 };
 
+// A table of rows beside the variables: what it is, and what its rows begin with.
+struct TableRun {
+  std::string name;
+  int64_t vocabulary_size = 0;  // ids are in [0, vocabulary_size); 0: any int64
+  int64_t dim = 0;
+  uint64_t seed = 0;         // of the first values of rows
+  std::string distribution;  // of the first values: "constant", "uniform", "normal", "truncated_normal"
+  double center = 0, spread = 0;
+  std::string optimizer;
+  std::map<std::string, double> hyperparameters;
+  std::vector<std::string> slots;    // of a row, in the order in which they follow its values
+  std::vector<int64_t> slot_floats;  // [slot]
+  double learning_rate = 0;          // of the last update
+
+  friend bool operator==(const TableRun&, const TableRun&) = default;
+};
+
 struct RunState {
   int64_t global_step = 0;  // the version of every variable; not negative
   std::string mode;         // the value of --mode: "sync", "async", ...
@@ -42,10 +59,11 @@ struct RunState {
   int64_t num_workers = 0;
   int64_t final_version = 0;  // the version at which the job ends
   int64_t epochs = 0;
-  std::optional<int64_t> num_examples;    // per epoch; absent in older files
-  std::optional<int64_t> version_offset;  // v1::Progress::version_offset; absent in older files
-  std::vector<int64_t> positions;         // [worker]: batches done; asynchronous jobs
-  std::optional<DataState> data;          // with dynamic sharding
+  std::optional<int64_t> num_examples;          // per epoch; absent in older files
+  std::optional<int64_t> version_offset;        // v1::Progress::version_offset; absent in older files
+  std::vector<int64_t> positions;               // [worker]: batches done; asynchronous jobs
+  std::optional<DataState> data;                // with dynamic sharding
+  std::optional<std::vector<TableRun>> tables;  // set if the job has tables; absent in older files
   // Totals of the run so far, as in v1::Counters: the number of examples, then statistics of the gradients.
   int64_t examples = 0, accepted = 0, stale = 0, duplicate = 0, rejected = 0, staleness_max = 0;
   std::vector<int64_t> staleness_histogram;

@@ -54,13 +54,17 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   if (!offsets.has_value() || offsets->size() != 2) return fault("data_offsets are not two numbers");
   const auto dtype = json.find("dtype");
   if (dtype == json.end() || !dtype->is_string()) return fault("its dtype is not a string");
-  if (*dtype != "F32") {
-    return absl::FailedPreconditionError(absl::StrCat("tensor '", name, "': its dtype is ",
-                                                      dtype->get<std::string>(), ", only F32 is supported"));
+  const std::string type_name = dtype->get<std::string>();
+  const TensorType type = type_name == NameOf(TensorType::kI64) ? TensorType::kI64 : TensorType::kF32;
+  if (type_name != NameOf(type)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor '", name, "': its dtype is ", type_name,
+                     ", only F32 and, for the ids of tables, I64 are supported"));
   }
-  Entry entry = {
-      {name, *shape}, static_cast<uint64_t>(offsets->front()), static_cast<uint64_t>(offsets->back())};
-  const uint64_t bytes = static_cast<uint64_t>(shape->num_elements()) * sizeof(float);  // 2^42 at most
+  Entry entry = {{.name = name, .shape = *shape, .type = type},
+                 static_cast<uint64_t>(offsets->front()),
+                 static_cast<uint64_t>(offsets->back())};
+  const auto bytes = static_cast<uint64_t>(shape->num_elements() * BytesPerElement(type));  // 2^43 at most
   if (entry.end < entry.begin || entry.end - entry.begin != bytes) {
     return fault("shape ", shape->ToString(), " takes ", bytes, " bytes, data_offsets are [", entry.begin,
                  ",", entry.end, "]");
@@ -77,14 +81,23 @@ absl::Status WriteSpecialFile(const std::string& path, std::string contents,
 
 }  // namespace
 
+absl::string_view NameOf(TensorType type) {
+  return type == TensorType::kI64 ? "I64" : "F32";
+}
+
+int64_t BytesPerElement(TensorType type) {
+  return type == TensorType::kI64 ? sizeof(int64_t) : sizeof(float);
+}
+
 absl::StatusOr<std::string> SafetensorsHead(absl::Span<const NamedTensor> tensors,
                                             const std::map<std::string, std::string>& metadata) {
   Json header = {{kMetadata, metadata}};
   uint64_t end = 0;
   for (const NamedTensor& tensor : tensors) {
     const uint64_t begin = end;
-    end += static_cast<uint64_t>(tensor.shape.num_elements()) * sizeof(float);
-    Json entry = {{"dtype", "F32"}, {"shape", tensor.shape.dims()}, {"data_offsets", {begin, end}}};
+    end += static_cast<uint64_t>(tensor.shape.num_elements() * BytesPerElement(tensor.type));
+    Json entry = {
+        {"dtype", NameOf(tensor.type)}, {"shape", tensor.shape.dims()}, {"data_offsets", {begin, end}}};
     if (!header.emplace(tensor.name, std::move(entry)).second) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor.name, "': the name is taken"));
     }

@@ -1,4 +1,4 @@
-// float32 tensors as a .safetensors file (github.com/huggingface/safetensors): the length of the header (8
+// Tensors of float32 and int64 as a .safetensors file (github.com/huggingface/safetensors): the length of the header (8
 // bytes, little-endian); the header (JSON, padded with spaces to a multiple of 8); the values
 // (little-endian).
 //
@@ -18,11 +18,18 @@
 
 namespace cairn::worker {
 
+enum class TensorType { kF32, kI64 };
+
+// "F32": the format's name of the type.
+absl::string_view NameOf(TensorType type);
+int64_t BytesPerElement(TensorType type);
+
 // A tensor to write.
 struct NamedTensor {
   std::string name;
   Shape shape;
-  absl::Span<const float> values;  // [shape]
+  absl::Span<const float> values{};  // [shape]; of int64: the memory of the numbers, two floats each
+  TensorType type = TensorType::kF32;
 };
 
 // The head of a file with `tensors` one after another, in this order. `metadata` is written unchanged.
@@ -40,6 +47,7 @@ struct StoredTensor {
   std::string name;
   Shape shape;
   uint64_t offset = 0;  // in bytes from the start of the file
+  TensorType type = TensorType::kF32;
 };
 
 struct SafetensorsFile {
@@ -52,7 +60,7 @@ inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 // Parses the head of a file of `file_bytes` bytes; nothing in it is trusted. DATA_LOSS naming the tensor if
 // it violates the format: the values must leave no gap, must not overlap, and must end at the end of the
-// file. FAILED_PRECONDITION for values of a type other than F32.
+// file. FAILED_PRECONDITION for values of a type other than F32 and I64.
 absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uint64_t file_bytes);
 
 }  // namespace cairn::worker

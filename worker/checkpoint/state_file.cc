@@ -47,6 +47,7 @@ void RunFields(Fields& fields, Run& run) {
   fields("version_offset", run.version_offset);
   fields("positions", run.positions);
   fields("data", run.data);
+  fields("tables", run.tables);
   fields("examples", run.examples);
   fields("accepted", run.accepted);
   fields("stale", run.stale);
@@ -69,6 +70,21 @@ void PartFields(Fields& fields, Group& group, const GroupState*) {
   fields("learning_rate", group.learning_rate);
   fields("untouched", group.untouched);
 }
+template <typename Fields, typename Table>
+void PartFields(Fields& fields, Table& table, const TableRun*) {
+  fields("name", table.name);
+  fields("vocabulary_size", table.vocabulary_size);
+  fields("dim", table.dim);
+  fields("seed", table.seed);
+  fields("distribution", table.distribution);
+  fields("center", table.center);
+  fields("spread", table.spread);
+  fields("optimizer", table.optimizer);
+  fields("hyperparameters", table.hyperparameters);
+  fields("slots", table.slots);
+  fields("slot_floats", table.slot_floats);
+  fields("learning_rate", table.learning_rate);
+}
 template <typename Fields, typename Tensor>
 void PartFields(Fields& fields, Tensor& tensor, const TensorEntry*) {
   fields("name", tensor.name);
@@ -76,6 +92,7 @@ void PartFields(Fields& fields, Tensor& tensor, const TensorEntry*) {
   fields("row_begin", tensor.row_begin);
   fields("row_end", tensor.row_end);
   fields("crc32", tensor.crc32);
+  fields("dtype", tensor.type);
 }
 template <typename Fields, typename File>
 void PartFields(Fields& fields, File& file, const FileEntry*) {
@@ -98,6 +115,10 @@ class Writer {
   template <typename T>
   void operator()(const char* key, const T& value) {
     json_[key] = Of(value);
+  }
+  // Float32 is not written: it is the type of all tensors of older files.
+  void operator()(const char* key, TensorType type) {
+    if (type != TensorType::kF32) json_[key] = std::string(NameOf(type));
   }
   OrderedJson Take() && { return std::move(json_); }
 
@@ -122,6 +143,9 @@ class Writer {
     return value.has_value() ? Of(*value) : OrderedJson();
   }
   static OrderedJson Of(const std::optional<std::vector<GroupState>>& value) {
+    return value.has_value() ? Of(*value) : OrderedJson();
+  }
+  static OrderedJson Of(const std::optional<std::vector<TableRun>>& value) {
     return value.has_value() ? Of(*value) : OrderedJson();
   }
   static OrderedJson Of(const Shape& shape) { return OrderedJson(shape.dims()); }
@@ -162,6 +186,15 @@ class Reader {
   void operator()(const char* key, std::optional<DataState>& value) { ReadIfThere(key, value); }
   void operator()(const char* key, std::optional<int64_t>& value) { ReadIfThere(key, value); }
   void operator()(const char* key, std::optional<std::vector<GroupState>>& value) { ReadIfThere(key, value); }
+  void operator()(const char* key, std::optional<std::vector<TableRun>>& value) { ReadIfThere(key, value); }
+  void operator()(const char* key, TensorType& type) {
+    std::optional<std::string> name;
+    ReadIfThere(key, name);
+    type = name == NameOf(TensorType::kI64) ? TensorType::kI64 : TensorType::kF32;
+    if (fault_.empty() && name.has_value() && *name != NameOf(type)) {
+      fault_ = Fault(absl::StrCat(where_, key), "is neither F32 nor I64");
+    }
+  }
   const std::string& fault() const { return fault_; }
 
  private:
@@ -300,6 +333,18 @@ class RangeCheck {
   std::string fault_;
 };
 
+void CheckRange(const TableRun& table, RangeCheck& check) {
+  const auto field = [&](absl::string_view name) { return absl::StrCat("table '", table.name, "': ", name); };
+  check.Count(field("vocabulary_size"), table.vocabulary_size);
+  check.Count(field("dim"), table.dim);
+  check.Counts(field("slot_floats"), table.slot_floats);
+  check.Rate(field("learning_rate"), table.learning_rate);
+  if (table.slots.size() != table.slot_floats.size()) {
+    check.Fault(field("slot_floats"), absl::StrCat(table.slot_floats.size(), " numbers"),
+                absl::StrCat("one for each of ", table.slots.size(), " slots"));
+  }
+}
+
 void CheckRange(const DataState& data, RangeCheck& check) {
   check.Count("data.num_examples", data.num_examples);
   check.Count("data.next", data.next);
@@ -342,6 +387,7 @@ std::string RangeFaultOf(const RunState& run) {
     if (group.learning_rate.has_value()) check.Rate("groups[].learning_rate", *group.learning_rate);
   }
   if (run.data.has_value()) CheckRange(*run.data, check);
+  for (const TableRun& table : run.tables.value_or(std::vector<TableRun>())) CheckRange(table, check);
   return check.fault();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
 #include "worker/checkpoint/run_state.h"
+#include "worker/checkpoint/safetensors.h"
 
 namespace cairn::worker {
 
@@ -25,6 +26,7 @@ struct TensorEntry {
   int64_t row_begin = 0;
   int64_t row_end = 0;
   uint32_t crc32 = 0;  // the checksum of these rows' values
+  TensorType type = TensorType::kF32;
 
   Shape rows_shape() const;  // the shape of these rows
 };

@@ -4,14 +4,20 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace cairn::worker {
 namespace {
 
-// The sort key of the tensor `name`: {slot + 1, variable}, or {0, variable} for the values of the variable.
-std::pair<size_t, std::string> KeyOf(absl::string_view name, absl::Span<const std::string> slots) {
+constexpr absl::string_view kTable = "table/";
+
+// The sort key of the tensor `name`: {slot + 1, variable}, or {0, variable} for the values of the variable;
+// {slots.size() + 1, name} for a tensor of a table.
+std::pair<size_t, std::string> KeyOf(absl::string_view name, const RunState& run) {
+  const std::vector<std::string>& slots = run.slots;
+  if (run.tables.has_value() && absl::StartsWith(name, kTable)) return {slots.size() + 1, std::string(name)};
   for (size_t slot = 0; slot < slots.size(); ++slot) {
     absl::string_view variable = name;
     if (absl::ConsumePrefix(&variable, TensorName("", slots[slot]))) return {slot + 1, std::string(variable)};
@@ -19,7 +25,31 @@ std::pair<size_t, std::string> KeyOf(absl::string_view name, absl::Span<const st
   return {0, std::string(name)};
 }
 
+// Completes the description of a tensor of a table, "table/<table>/slot/<slot>".
+void SplitSlot(const RunState& run, TensorInfo& tensor) {
+  tensor.of_table = true;
+  for (const TableRun& table : *run.tables) {
+    for (const std::string& slot : table.slots) {
+      if (tensor.name != SlotName(table.name, slot)) continue;
+      tensor.variable = RowsName(table.name);
+      tensor.slot = slot;
+    }
+  }
+}
+
 }  // namespace
+
+std::string IdsName(absl::string_view table) {
+  return absl::StrCat(kTable, table, "/ids");
+}
+
+std::string RowsName(absl::string_view table) {
+  return absl::StrCat(kTable, table, "/rows");
+}
+
+std::string SlotName(absl::string_view table, absl::string_view slot) {
+  return absl::StrCat(kTable, table, "/slot/", slot);
+}
 
 std::string TensorName(absl::string_view variable, absl::string_view slot) {
   return slot.empty() ? std::string(variable) : absl::StrCat("slot/", slot, "/", variable);
@@ -31,14 +61,22 @@ absl::StatusOr<std::vector<TensorInfo>> MergeTensors(const StateFile& state) {
     const std::vector<TensorEntry>& entries = state.files[file].tensors;
     for (size_t i = 0; i < entries.size(); ++i) {
       const TensorEntry& entry = entries[i];
-      auto key = KeyOf(entry.name, state.run.slots);
-      const std::string slot = key.first == 0 ? "" : state.run.slots[key.first - 1];
-      TensorInfo& tensor =
-          merged.try_emplace(key, TensorInfo{entry.name, key.second, slot, entry.shape, {}}).first->second;
+      auto key = KeyOf(entry.name, state.run);
+      const bool of_slot = key.first > 0 && key.first <= state.run.slots.size();
+      const std::string slot = of_slot ? state.run.slots[key.first - 1] : "";
+      const auto [found, added] =
+          merged.try_emplace(key, TensorInfo{entry.name, key.second, slot, entry.shape, {}, entry.type});
+      TensorInfo& tensor = found->second;
+      if (added && key.first > state.run.slots.size()) SplitSlot(state.run, tensor);
       if (tensor.shape != entry.shape) {
         return absl::FailedPreconditionError(
             absl::StrCat("tensor '", entry.name, "' has shape ", entry.shape.ToString(), " in ",
                          state.files[file].name, " and ", tensor.shape.ToString(), " elsewhere"));
+      }
+      if (tensor.type != entry.type) {
+        return absl::FailedPreconditionError(absl::StrCat("tensor '", entry.name, "' is ", NameOf(entry.type),
+                                                          " in ", state.files[file].name, " and ",
+                                                          NameOf(tensor.type), " elsewhere"));
       }
       tensor.rows.push_back({entry.row_begin, entry.row_end, file, i, 0});
     }

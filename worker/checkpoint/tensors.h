@@ -31,16 +31,24 @@ struct TensorInfo {
   std::string slot;              // empty: the variable's values
   Shape shape;                   // the shape of the whole tensor
   std::vector<TensorRows> rows;  // by increasing row_begin
+  TensorType type = TensorType::kF32;
+  bool of_table = false;  // of a table beside the variables, whose `variable` is the name without the slot
 
-  uint64_t bytes() const { return static_cast<uint64_t>(shape.num_elements()) * sizeof(float); }
+  uint64_t bytes() const { return static_cast<uint64_t>(shape.num_elements() * BytesPerElement(type)); }
 };
 
 // The name in the files: the variable's name, or "slot/<slot>/<variable>" for a slot.
 std::string TensorName(absl::string_view variable, absl::string_view slot);
 
+// The tensors of a table: the ids of its rows, their values, and each slot. The first extent of all of them is the
+// number of rows.
+std::string IdsName(absl::string_view table);                           // "table/<table>/ids"
+std::string RowsName(absl::string_view table);                          // "table/<table>/rows"
+std::string SlotName(absl::string_view table, absl::string_view slot);  // "table/<table>/slot/<slot>"
+
 // All tensors of `state`: the variables, sorted by name, then the tensors of each slot, in the order of
-// run.slots. Does not set TensorRows::offset. FAILED_PRECONDITION naming the tensor and both shapes if two
-// files disagree.
+// run.slots, then those of the tables, sorted by name. Does not set TensorRows::offset.
+// FAILED_PRECONDITION naming the tensor, and both shapes or types, if two files disagree.
 absl::StatusOr<std::vector<TensorInfo>> MergeTensors(const StateFile& state);
 
 // FAILED_PRECONDITION naming the tensor and both row numbers if `tensor.rows` have gaps or overlap.

@@ -1,16 +1,24 @@
 #include "worker/checkpoint/writer.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <system_error>
+#include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "embedding/store/table_state.h"
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/state_file.h"
@@ -23,10 +31,14 @@ namespace {
 // PyTorch's file names have five digits. No cluster has that many servers.
 constexpr size_t kMaxFiles = 99999;
 
+// Writes the bytes of one tensor, in pieces.
+using Piece = absl::FunctionRef<absl::Status(absl::string_view bytes)>;
+using Contents = std::function<absl::Status(Piece)>;
+
 // The contents of each file, determined before anything is written.
 struct Plan {
   StateFile state;
-  std::vector<std::vector<absl::Span<const float>>> values;  // [file][tensor]
+  std::vector<std::vector<Contents>> contents;  // [file][tensor]
 };
 
 absl::Status CheckSlots(absl::Span<const std::string> slots) {
@@ -57,6 +69,105 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
   if (slice.name.empty()) return absl::InvalidArgumentError("a variable has no name");
   for (const std::string& slot : run.slots) {
     if (absl::StartsWith(slice.name, TensorName("", slot))) return fault("that is the name of a slot");
+  }
+  for (const TableRun& table : run.tables.value_or(std::vector<TableRun>())) {
+    if (absl::StartsWith(slice.name, RowsName(table.name)) || slice.name == IdsName(table.name))
+      return fault("that is the name of a table");
+  }
+  return absl::OkStatus();
+}
+
+// Some columns of the rows of a table on one server.
+struct Columns {
+  const std::vector<absl::Span<const float>>& state;
+  int64_t rows = 0;
+  int64_t record_floats = 0;   // of a row in `state`: its id, values and slots
+  int64_t begin = 0, end = 0;  // of the columns, in a record
+};
+
+absl::Status WriteColumns(const Columns& columns, Piece write) {
+  constexpr int64_t kBatch = 4096;  // rows
+  const int64_t width = columns.end - columns.begin;
+  std::vector<float> batch(static_cast<size_t>(std::min(kBatch, columns.rows) * width));
+  embedding::StateReader state(columns.state);
+  state.Read(nullptr, embedding::kStateHeadFloats);
+  for (int64_t first = 0; first < columns.rows; first += kBatch) {
+    const int64_t rows = std::min(kBatch, columns.rows - first);
+    float* next = batch.data();
+    for (int64_t row = 0; row < rows; ++row) {
+      state.Read(nullptr, columns.begin);
+      state.Read(next, width);
+      state.Read(nullptr, columns.record_floats - columns.end);
+      next += width;
+    }
+    CAIRN_RETURN_IF_ERROR(write(BytesOf({batch.data(), static_cast<size_t>(rows * width)})));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTable(const TableRun& table, const RunState& run) {
+  const auto same_name = [&](const TableRun& other) { return other.name == table.name; };
+  if (table.name.empty() || absl::c_count_if(*run.tables, same_name) > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the name of table '", table.name, "' is empty or taken"));
+  }
+  return CheckSlots(table.slots);
+}
+
+// Adds the tensors of the tables to the plan: a file for each server that has rows of them, or at least for ps/0.
+absl::Status PlanTables(absl::Span<const ServerState> servers, Plan& plan) {
+  if (!plan.state.run.tables.has_value()) return absl::OkStatus();
+  std::vector<TableRun>& tables = *plan.state.run.tables;
+  std::vector<std::vector<int64_t>> rows(servers.size());  // [server][table]
+  std::vector<int64_t> total(tables.size()), begin(tables.size());
+  for (size_t task = 0; task < servers.size(); ++task) {
+    for (size_t t = 0; t < tables.size(); ++t) {
+      CAIRN_RETURN_IF_ERROR(CheckTable(tables[t], plan.state.run));
+      const int64_t row_floats =
+          std::accumulate(tables[t].slot_floats.begin(), tables[t].slot_floats.end(), tables[t].dim);
+      std::optional<embedding::TableStateHead> head;
+      if (t < servers[task].tables.size()) {
+        embedding::StateReader state(servers[task].tables[t]);
+        head = embedding::ReadStateHead(state, row_floats);
+      }
+      if (!head.has_value()) {
+        return absl::InvalidArgumentError(absl::StrCat("ps/", task, ": the state of table '", tables[t].name,
+                                                       "' is not one of rows of ", row_floats, " floats"));
+      }
+      rows[task].push_back(head->rows);
+      total[t] += head->rows;
+      if (task == 0) tables[t].learning_rate = head->learning_rate;
+    }
+  }
+  for (size_t task = 0; task < servers.size(); ++task) {
+    FileEntry file;
+    std::vector<Contents> contents;
+    for (size_t t = 0; t < tables.size(); ++t) {
+      const TableRun& table = tables[t];
+      const int64_t count = rows[task][t];
+      if (count == 0 && (total[t] > 0 || task > 0)) continue;
+      Columns columns = {
+          .state = servers[task].tables[t], .rows = count, .record_floats = embedding::kIdFloats};
+      columns.record_floats += std::accumulate(table.slot_floats.begin(), table.slot_floats.end(), table.dim);
+      const auto add = [&](const std::string& name, Shape shape, TensorType type, int64_t width) {
+        columns.begin = std::exchange(columns.end, columns.end + width);
+        file.tensors.push_back({.name = name,
+                                .shape = std::move(shape),
+                                .row_begin = begin[t],
+                                .row_end = begin[t] + count,
+                                .type = type});
+        contents.push_back([columns](Piece write) { return WriteColumns(columns, write); });
+      };
+      add(IdsName(table.name), Shape({total[t]}), TensorType::kI64, embedding::kIdFloats);
+      add(RowsName(table.name), Shape({total[t], table.dim}), TensorType::kF32, table.dim);
+      for (size_t slot = 0; slot < table.slots.size(); ++slot) {
+        const int64_t width = table.slot_floats[slot];
+        add(SlotName(table.name, table.slots[slot]), Shape({total[t], width}), TensorType::kF32, width);
+      }
+      begin[t] += count;
+    }
+    if (file.tensors.empty()) continue;
+    plan.state.files.push_back(std::move(file));
+    plan.contents.push_back(std::move(contents));
   }
   return absl::OkStatus();
 }
@@ -95,17 +206,19 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
     }
     for (const auto& slices : SlicesOfFiles(server)) {
       FileEntry& file = plan.state.files.emplace_back();
-      auto& values = plan.values.emplace_back();
+      auto& contents = plan.contents.emplace_back();
       for (size_t part = 0; part <= run.slots.size(); ++part) {
         for (const net::Slice* slice : slices) {
           file.tensors.push_back({TensorName(slice->name, part == 0 ? "" : run.slots[part - 1]), slice->shape,
                                   slice->row_begin, slice->row_end, 0});
-          values.push_back(server.state.subspan(part * arena + static_cast<size_t>(slice->offset),
-                                                static_cast<size_t>(slice->elements())));
+          const auto values = server.state.subspan(part * arena + static_cast<size_t>(slice->offset),
+                                                   static_cast<size_t>(slice->elements()));
+          contents.push_back([values](Piece write) { return write(BytesOf(values)); });
         }
       }
     }
   }
+  CAIRN_RETURN_IF_ERROR(PlanTables(servers, plan));
   if (plan.state.files.size() > kMaxFiles) {
     return absl::InvalidArgumentError(absl::StrCat(plan.state.files.size(), " files, at most ", kMaxFiles));
   }
@@ -135,17 +248,18 @@ std::map<std::string, std::string> ShardingInfo(const FileEntry& file) {
 }
 
 // Writes the file and fills in its sizes and checksums in `file`.
-absl::Status WriteTensors(const std::string& directory, absl::Span<const absl::Span<const float>> values,
+absl::Status WriteTensors(const std::string& directory, absl::Span<const Contents> contents,
                           FileEntry& file) {
   std::vector<NamedTensor> tensors;
-  for (size_t i = 0; i < file.tensors.size(); ++i) {
-    tensors.push_back({file.tensors[i].name, file.tensors[i].rows_shape(), values[i]});
+  for (const TensorEntry& tensor : file.tensors) {
+    tensors.push_back({.name = tensor.name, .shape = tensor.rows_shape(), .type = tensor.type});
   }
   CAIRN_ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, ShardingInfo(file)));
   CAIRN_ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(absl::StrCat(directory, "/", file.name)));
   CAIRN_RETURN_IF_ERROR(output.Write(head, &file.head_crc32));
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(output.Write(BytesOf(tensors[i].values), &file.tensors[i].crc32));
+  for (size_t i = 0; i < contents.size(); ++i) {
+    uint32_t* const crc32 = &file.tensors[i].crc32;
+    CAIRN_RETURN_IF_ERROR(contents[i]([&](absl::string_view bytes) { return output.Write(bytes, crc32); }));
   }
   file.head_bytes = head.size();
   file.bytes = output.written();
@@ -160,7 +274,7 @@ absl::Status WriteText(const std::string& path, absl::string_view text) {
 
 absl::Status WriteFiles(const std::string& directory, absl::string_view model_json, Plan& plan) {
   for (size_t i = 0; i < plan.state.files.size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(WriteTensors(directory, plan.values[i], plan.state.files[i]));
+    CAIRN_RETURN_IF_ERROR(WriteTensors(directory, plan.contents[i], plan.state.files[i]));
   }
   CAIRN_RETURN_IF_ERROR(WriteText(absl::StrCat(directory, "/", kModelFile), model_json));
   plan.state.model_bytes = model_json.size();

@@ -21,6 +21,8 @@ namespace cairn::worker {
 struct ServerState {
   std::vector<net::Slice> slices;  // as reported by the server, by increasing offset
   absl::Span<const float> state;   // [1 + slots][arena elements]: the values, then each slot
+  // [table of RunState::tables][buffer] The state of each table, in the form of embedding/store/table_state.h.
+  std::vector<std::vector<absl::Span<const float>>> tables{};
 };
 
 struct WriteOptions {
@@ -30,11 +32,12 @@ struct WriteOptions {
 
 // Writes <train_dir>/checkpoints/step-<run.global_step> and returns its path. Replaces an existing checkpoint
 // of this step, and creates train_dir if it is missing. `model_json` is stored unchanged. `servers` [server].
+// The learning rates of `run.tables` come from the states of ps/0.
 //
 // After an error all earlier checkpoints still exist, except those that max_to_keep removes.
 // FAILED_PRECONDITION naming the variable if rows of it are missing or occur twice, or if the servers
-// disagree about its shape; INVALID_ARGUMENT for a name or a slice that a checkpoint cannot hold; otherwise
-// the system's reason and the path (RESOURCE_EXHAUSTED: disk full).
+// disagree about its shape; INVALID_ARGUMENT for a name, a slice or the state of a table that a checkpoint
+// cannot hold; otherwise the system's reason and the path (RESOURCE_EXHAUSTED: disk full).
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& train_dir, const RunState& run,
                                             absl::string_view model_json,
                                             absl::Span<const ServerState> servers,

@@ -18,6 +18,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/embedding/table_run.h"
 #include "worker/export/keras_weights.h"
 #include "worker/export/model_source.h"
 #include "worker/model/finite.h"
@@ -42,6 +43,10 @@ absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const SafetensorsFile tensors, ParseSafetensorsHead(head, file.size()));
   WeightArrays arrays;
   for (const StoredTensor& tensor : tensors.tensors) {
+    if (tensor.type != TensorType::kF32) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("tensor '", tensor.name, "' is ", NameOf(tensor.type), ", and weights are F32"));
+    }
     WeightArray& array = arrays[tensor.name];
     array.shape = tensor.shape;
     array.values = FloatVector(tensor.shape.num_elements(), absl::StrCat("tensor '", tensor.name, "'"));
@@ -97,7 +102,36 @@ absl::StatusOr<std::vector<float>> ReadWeightsFile(const std::string& path, cons
   return MatchWeights(arrays, model, path);
 }
 
+// The table of a checkpoint that has the values of a variable; null: the variable is none.
+const TableRun* TableOf(const Checkpoint& checkpoint, absl::string_view variable) {
+  if (!checkpoint.run().tables.has_value()) return nullptr;
+  for (const TableRun& table : *checkpoint.run().tables) {
+    if (table.name == variable) return &table;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+absl::Status FillParameters(const Checkpoint& checkpoint, const nn::Model& model, absl::Span<float> into) {
+  std::vector<net::VariableInfo> variables;
+  for (const net::VariableInfo& variable : VariablesOf(model)) {
+    const TableRun* const table = TableOf(checkpoint, variable.name);
+    if (table == nullptr) {
+      variables.push_back(variable);
+      continue;
+    }
+    if (const Shape shape({table->vocabulary_size, table->dim}); variable.shape != shape) {
+      return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table->name,
+                                                        "' has shape ", shape.ToString(), " in it and ",
+                                                        variable.shape.ToString(), " here"));
+    }
+    CAIRN_RETURN_IF_ERROR(FillWithTable(checkpoint, *table,
+                                        into.subspan(static_cast<size_t>(variable.offset),
+                                                     static_cast<size_t>(variable.shape.num_elements()))));
+  }
+  return checkpoint.Load(variables, {}, {into});
+}
 
 absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
   if (absl::EndsWith(path, ".npz")) return ReadNpz(path);
@@ -154,7 +188,7 @@ absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn
 absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, const nn::Model& model) {
   return CatchOutOfMemory(checkpoint.directory(), [&]() -> absl::StatusOr<std::vector<float>> {
     std::vector<float> parameters = FloatVector(model.num_parameters(), kVariables);
-    CAIRN_RETURN_IF_ERROR(checkpoint.Load(VariablesOf(model), {}, {absl::MakeSpan(parameters)}));
+    CAIRN_RETURN_IF_ERROR(FillParameters(checkpoint, model, absl::MakeSpan(parameters)));
     CAIRN_RETURN_IF_ERROR(CheckFinite(model, parameters, checkpoint.directory()));
     return parameters;
   });

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -33,6 +35,10 @@ absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path);
 // that is missing, has another shape (the message has both) or is not in the model.
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
                                                 absl::string_view source);
+
+// Fills `into` with the values of a checkpoint, in the model's flat order. A variable that the run stored as an
+// embedding table has the rows of the table, and the first values of other rows. Checkpoint::Load()'s errors.
+absl::Status FillParameters(const Checkpoint& checkpoint, const nn::Model& model, absl::Span<float> into);
 
 // The values of a checkpoint, with Checkpoint::Load()'s errors. Both LoadWeights() return OUT_OF_RANGE naming
 // source and variable if a value is NaN or infinite, and RESOURCE_EXHAUSTED if there is not enough memory.

@@ -59,8 +59,6 @@ absl::Status CheckPairs(const TrainOptions& options) {
 // Checks the rules between --embedding_tables and other flags.
 absl::Status CheckTables(const TrainOptions& options) {
   const FlagUse tables{"--embedding_tables", !options.embedding.tables.empty()};
-  const FlagUse checkpoints{"--train_dir", !options.train_dir.empty()};
-  const FlagUse resume{"--resume DIR", options.resume != "auto" && options.resume != "never"};
   const FlagUse rows_of_their_own{
       "--embedding_optimizer and --embedding_learning_rate",
       !options.embedding.optimizer.empty() || options.embedding.learning_rate.has_value()};
@@ -71,10 +69,8 @@ absl::Status CheckTables(const TrainOptions& options) {
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
   return CheckRules({
       {tables, kExcludes, all_reduce, "there are no servers to store tables"},
-      {tables, kExcludes, checkpoints, "checkpoints do not contain tables"},
-      {tables, kExcludes, resume, "checkpoints do not contain tables"},
       {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
-      {tables, kExcludes, exports, "exported models do not contain tables"},
+      {tables, kExcludes, exports, "the rows are on the servers: use --train_dir, and cairn export"},
       {tables, kExcludes, save_best, "saved weights do not contain tables"},
       {tables, kExcludes, restore_best, "the weights that are kept do not contain tables"},
   });

@@ -18,6 +18,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir.h"
 #include "worker/export/data_record.h"
+#include "worker/export/weights.h"
 #include "worker/options/job.h"
 #include "worker/tensorboard/event_file.h"
 #include "worker/training/evaluator.h"
@@ -66,7 +67,7 @@ class CheckpointEvaluator {
 
   absl::Status Evaluate(const Checkpoint& checkpoint) {
     std::vector<float> parameters(static_cast<size_t>(task_.inputs.model.num_parameters()));
-    CAIRN_RETURN_IF_ERROR(checkpoint.Load(VariablesOf(task_.inputs.model), {}, {absl::MakeSpan(parameters)}));
+    CAIRN_RETURN_IF_ERROR(FillParameters(checkpoint, task_.inputs.model, absl::MakeSpan(parameters)));
     CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues metrics, evaluator_.Run(parameters, task_.stop));
     const int64_t step = checkpoint.run().global_step;
     CAIRN_RETURN_IF_ERROR(Print(step, metrics));

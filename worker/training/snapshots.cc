@@ -9,8 +9,11 @@
 #include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
 #include "worker/checkpoint/run_proto.h"
+#include "worker/checkpoint/tables.h"
 #include "worker/checkpoint/writer.h"
+#include "worker/embedding/table_run.h"
 #include "worker/export/weights.h"
 #include "worker/inputs/initial_values.h"
 #include "worker/model/finite.h"
@@ -138,7 +141,8 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
         absl::StrCat(checkpoint.directory(), " was written with ", run.data->num_examples,
                      " training examples, and this job has ", job_.num_examples()));
   }
-  return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const auto tables, TablesOf(job_));
+  return Annotate(CheckSameTables(tables, run), checkpoint.directory());
 }
 
 absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
@@ -234,6 +238,11 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
   return client::FirstValues(std::move(values)).Load(slots, into);
 }
 
+absl::StatusOr<std::vector<std::vector<FloatBlocks>>> Snapshots::LoadTables(const v1::Job& job) {
+  return CatchOutOfMemory("the rows of embedding tables",
+                          [&] { return LoadTableStates(*found_, std::max(1, job.servers_size())); });
+}
+
 absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
   absl::Status status = Write(taken);
   if (metrics_ != nullptr) metrics_->OnCheckpoint(taken.version, status.ok());
@@ -253,15 +262,19 @@ absl::Status Snapshots::Write(const client::TakenSnapshot& taken) const {
   if (faults_ != nullptr) faults_->Pass("snapshot");
   std::vector<ServerState> servers;
   for (const client::Snapshot::Server& server : snapshot.servers) {
-    servers.push_back({.slices = server.slices, .state = server.state.span()});
+    ServerState& state = servers.emplace_back();
+    state = {.slices = server.slices, .state = server.state.span()};
+    for (const FloatBlocks& table : server.tables) state.tables.push_back(table.spans());
   }
+  CAIRN_ASSIGN_OR_RETURN(auto tables, TablesOf(snapshot.job));
   CAIRN_ASSIGN_OR_RETURN(
       const std::string directory,
       WriteCheckpoint(options_.train_dir,
                       RunStateOf({.job = snapshot.job,
                                   .progress = snapshot.progress,
                                   .slots = snapshot.slots,
-                                  .mode = options_.mode}),
+                                  .mode = options_.mode,
+                                  .tables = std::move(tables)}),
                       model_.canonical_json(), servers, {.max_to_keep = options_.max_to_keep}));
   LogInfo("saved ", directory);
   return absl::OkStatus();

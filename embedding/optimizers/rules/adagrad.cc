@@ -8,9 +8,10 @@ namespace {
 class AdagradRows final : public RowRule {
  public:
   AdagradRows(float initial_accumulator, float epsilon, int dim, optim::Isa isa)
-      : RowRule(dim, isa), initial_accumulator_(initial_accumulator), epsilon_(epsilon) {}
+      : RowRule(dim, isa, {{"accumulator", dim}}),
+        initial_accumulator_(initial_accumulator),
+        epsilon_(epsilon) {}
 
-  int slots() const override { return dim(); }
   void InitSlots(absl::Span<float> slots) const override {
     std::fill(slots.begin(), slots.end(), initial_accumulator_);
   }
@@ -36,9 +37,10 @@ class AdagradRows final : public RowRule {
 class RowWiseAdagrad final : public RowRule {
  public:
   RowWiseAdagrad(float initial_accumulator, float epsilon, int dim, optim::Isa isa)
-      : RowRule(dim, isa), initial_accumulator_(initial_accumulator), epsilon_(epsilon) {}
+      : RowRule(dim, isa, {{"accumulator", 1}}),
+        initial_accumulator_(initial_accumulator),
+        epsilon_(epsilon) {}
 
-  int slots() const override { return 1; }
   void InitSlots(absl::Span<float> slots) const override { slots[0] = initial_accumulator_; }
 
   void Update(const RowBatch& batch, const RowUpdate& update) const override {

@@ -37,9 +37,7 @@ struct AdamStep {
 class AdamRows final : public RowRule {
  public:
   AdamRows(const AdamRowConstants& constants, int dim, optim::Isa isa)
-      : RowRule(dim, isa), constants_(constants) {}
-
-  int slots() const override { return 2 * dim(); }
+      : RowRule(dim, isa, {{"m", dim}, {"v", dim}}), constants_(constants) {}
 
   void Update(const RowBatch& batch, const RowUpdate& update) const override {
     const int64_t n = dim();
@@ -55,13 +53,13 @@ class AdamRows final : public RowRule {
   const AdamRowConstants constants_;
 };
 
-// Row: values, m, v, last step.
+// `step`: of the row's last update, as the bits of an integer.
 class CatchUpAdamRows final : public RowRule {
  public:
   CatchUpAdamRows(const AdamRowConstants& constants, int dim, optim::Isa isa)
-      : RowRule(dim, isa), constants_(constants), skipped_(constants.beta_1, constants.beta_2) {}
-
-  int slots() const override { return 2 * dim() + 1; }
+      : RowRule(dim, isa, {{"m", dim}, {"v", dim}, {"step", 1}}),
+        constants_(constants),
+        skipped_(constants.beta_1, constants.beta_2) {}
 
   void Update(const RowBatch& batch, const RowUpdate& update) const override {
     const int64_t n = dim();

@@ -13,9 +13,8 @@ struct FtrlRowConstants {
 class FtrlRows final : public RowRule {
  public:
   FtrlRows(const FtrlRowConstants& constants, int dim, optim::Isa isa)
-      : RowRule(dim, isa), constants_(constants) {}
+      : RowRule(dim, isa, {{"accumulator", dim}, {"linear", dim}}), constants_(constants) {}
 
-  int slots() const override { return 2 * dim(); }
   void InitSlots(absl::Span<float> slots) const override {
     std::fill_n(slots.begin(), dim(), constants_.initial_accumulator);
     std::fill_n(slots.begin() + dim(), dim(), 0.0f);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "embedding/optimizers/rules/row_rules.h"
 
@@ -11,12 +12,17 @@ struct RmspropRowConstants {
   bool centered;
 };
 
+std::vector<RowSlot> SlotsOf(const RmspropRowConstants& constants, int dim) {
+  std::vector<RowSlot> slots = {{"velocity", dim}};
+  if (constants.momentum > 0) slots.push_back({"momentum", dim});
+  if (constants.centered) slots.push_back({"average_gradient", dim});
+  return slots;
+}
+
 class RmspropRows final : public RowRule {
  public:
   RmspropRows(const RmspropRowConstants& constants, int dim, optim::Isa isa)
-      : RowRule(dim, isa), constants_(constants) {}
-
-  int slots() const override { return dim() * (1 + (constants_.momentum > 0) + constants_.centered); }
+      : RowRule(dim, isa, SlotsOf(constants, dim)), constants_(constants) {}
 
   void Update(const RowBatch& batch, const RowUpdate& update) const override {
     const int64_t n = dim();

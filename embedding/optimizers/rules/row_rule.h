@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "embedding/simd/row_loop.h"
 #include "optim/simd/isa.h"
@@ -21,13 +24,24 @@ struct RowUpdate {
   int64_t step = 1;
 };
 
+// A slot of every row of a table: state of the optimizer, with the name that it has beside variables.
+struct RowSlot {
+  absl::string_view name;
+  int floats = 0;
+};
+
 class RowRule {
  public:
-  RowRule(int dim, optim::Isa isa) : dim_(dim), isa_(isa) {}
+  // `slots`: in the order in which they follow the `dim` values of a row.
+  RowRule(int dim, optim::Isa isa, std::vector<RowSlot> slots)
+      : dim_(dim), isa_(isa), slot_list_(std::move(slots)) {
+    for (const RowSlot& slot : slot_list_) slots_ += slot.floats;
+  }
   virtual ~RowRule() = default;
 
-  // The number of floats that follow the `dim` values of a row.
-  virtual int slots() const = 0;
+  const std::vector<RowSlot>& slot_list() const { return slot_list_; }
+  // The number of floats of all slots.
+  int slots() const { return slots_; }
   // Sets the slots [slots()] of a new row.
   virtual void InitSlots(absl::Span<float> slots) const { std::fill(slots.begin(), slots.end(), 0.0f); }
   virtual void Update(const RowBatch& batch, const RowUpdate& update) const = 0;
@@ -43,6 +57,8 @@ class RowRule {
  private:
   const int dim_;
   const optim::Isa isa_;
+  const std::vector<RowSlot> slot_list_;
+  int slots_ = 0;
 };
 
 }  // namespace cairn::embedding

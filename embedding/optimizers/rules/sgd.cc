@@ -5,9 +5,7 @@ namespace {
 
 class SgdRows final : public RowRule {
  public:
-  SgdRows(int dim, optim::Isa isa) : RowRule(dim, isa) {}
-
-  int slots() const override { return 0; }
+  SgdRows(int dim, optim::Isa isa) : RowRule(dim, isa, {}) {}
 
   void Update(const RowBatch& batch, const RowUpdate& update) const override {
     const int64_t n = dim();
@@ -21,9 +19,7 @@ class SgdRows final : public RowRule {
 class MomentumRows final : public RowRule {
  public:
   MomentumRows(float momentum, bool nesterov, int dim, optim::Isa isa)
-      : RowRule(dim, isa), momentum_(momentum), nesterov_(nesterov) {}
-
-  int slots() const override { return dim(); }
+      : RowRule(dim, isa, {{"momentum", dim}}), momentum_(momentum), nesterov_(nesterov) {}
 
   void Update(const RowBatch& batch, const RowUpdate& update) const override {
     const int64_t n = dim();

@@ -8,14 +8,12 @@
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
 #include "common/net/wire/row_frame.h"
+#include "embedding/store/table_state.h"
 #include "optim/store/buffer_pool.h"
 #include "ps/table/embedding/row_gradient.h"
 
 namespace cairn::ps {
 namespace {
-
-// The number of floats in a state for an int64.
-constexpr int64_t kIdFloats = sizeof(int64_t) / sizeof(float);
 
 class RowPush final : public TablePush {
  public:
@@ -48,33 +46,10 @@ class RowPush final : public TablePush {
   std::shared_ptr<RowGradient> gradient_;
 };
 
-// Copies the contents of consecutive buffers.
-class StateReader {
- public:
-  explicit StateReader(const TableState& state) : state_(state) {}
-  void Read(void* destination, int64_t floats) {
-    auto* to = static_cast<float*>(destination);
-    while (floats > 0) {
-      const AlignedBuffer& buffer = *state_[buffer_];
-      const int64_t count = std::min(floats, buffer.size() - at_);
-      if (count > 0) std::memcpy(to, buffer.data() + at_, static_cast<size_t>(count) * sizeof(float));
-      to += count;
-      floats -= count;
-      at_ += count;
-      if (at_ == buffer.size() && floats > 0) ++buffer_, at_ = 0;
-    }
-  }
-
- private:
-  const TableState& state_;
-  size_t buffer_ = 0;
-  int64_t at_ = 0;
-};
-
-int64_t SizeOf(const TableState& state) {
-  int64_t size = 0;
-  for (const auto& buffer : state) size += buffer->size();
-  return size;
+embedding::StateReader ReaderOf(const TableState& state) {
+  std::vector<absl::Span<const float>> buffers;
+  for (const auto& buffer : state) buffers.push_back(buffer->span());
+  return embedding::StateReader(std::move(buffers));
 }
 
 }  // namespace
@@ -271,20 +246,18 @@ absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
   ReaderLock lock(mutex_);
   int64_t count = 0;
   for (const auto& store : stores_) count += store->size();
-  const int64_t of_row = kIdFloats + row_floats();
-  const int64_t floats = kIdFloats + count * of_row;
-  optim::BufferPool pool(floats, /*max_idle=*/0, budget_);
+  optim::BufferPool pool(embedding::StateFloats(count, row_floats()), /*max_idle=*/0, budget_);
   const std::shared_ptr<AlignedBuffer> state = beyond_budget ? pool.Acquire() : pool.TryAcquire();
   if (state == nullptr) return pool.Refusal(absl::StrCat("a copy of table '", options_.name, "'"));
-  std::memcpy(state->data(), &count, sizeof(count));
-  float* next = state->data() + kIdFloats;
+  const embedding::TableStateHead head = {.rows = count, .learning_rate = rate_};
+  std::memcpy(state->data(), &head, sizeof(head));
+  float* next = state->data() + embedding::kStateHeadFloats;
   for (const auto& store : stores_) {
     store->VisitSorted(store->buckets(),
                        [&](absl::Span<const int64_t> ids, absl::Span<const float* const> rows) {
                          for (size_t i = 0; i < ids.size(); ++i) {
                            std::memcpy(next, &ids[i], sizeof(ids[i]));
-                           std::copy_n(rows[i], row_floats(), next + kIdFloats);
-                           next += of_row;
+                           next = std::copy_n(rows[i], row_floats(), next + embedding::kIdFloats);
                          }
                        });
   }
@@ -292,20 +265,18 @@ absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
 }
 
 absl::Status EmbeddingTable::CheckState(const TableState& state) const {
-  const int64_t size = SizeOf(state), of_row = kIdFloats + row_floats();
-  int64_t count = -1;
-  StateReader reader(state);
-  if (size >= kIdFloats) reader.Read(&count, kIdFloats);
-  if (count < 0 || (size - kIdFloats) % of_row != 0 || (size - kIdFloats) / of_row != count) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table '", options_.name, "': a state of ", size, " floats does not have the form of ", count,
-        " rows of ", options_.dim, " elements and ", row_floats() - options_.dim, " slots"));
+  embedding::StateReader reader = ReaderOf(state);
+  const int64_t size = reader.left();
+  const auto head = embedding::ReadStateHead(reader, row_floats());
+  if (!head.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("table '", options_.name, "': a state of ", size,
+                                                   " floats is not one of rows of ", options_.dim,
+                                                   " elements and ", row_floats() - options_.dim, " slots"));
   }
-  std::vector<float> elements(static_cast<size_t>(row_floats()));
-  for (int64_t row = 0; row < count; ++row) {
+  for (int64_t row = 0; row < head->rows; ++row) {
     int64_t id = 0;
-    reader.Read(&id, kIdFloats);
-    reader.Read(elements.data(), row_floats());
+    reader.Read(&id, embedding::kIdFloats);
+    reader.Read(nullptr, row_floats());
     CAIRN_RETURN_IF_ERROR(CheckIds({&id, 1}));
   }
   return absl::OkStatus();
@@ -313,9 +284,10 @@ absl::Status EmbeddingTable::CheckState(const TableState& state) const {
 
 void EmbeddingTable::Restore(int64_t version, TableState state) {
   constexpr int64_t kBatch = 8192;  // rows
-  StateReader reader(state);
-  int64_t count = 0;
-  reader.Read(&count, kIdFloats);
+  embedding::StateReader reader = ReaderOf(state);
+  embedding::TableStateHead head;
+  reader.Read(&head, embedding::kStateHeadFloats);
+  const int64_t count = head.rows;
   const auto of_row = static_cast<size_t>(row_floats());
   std::vector<float> elements(static_cast<size_t>(std::min(count, kBatch)) * of_row);
   std::vector<int64_t> ids;
@@ -325,14 +297,14 @@ void EmbeddingTable::Restore(int64_t version, TableState state) {
   for (int64_t first = 0; first < count; first += kBatch) {
     ids.resize(static_cast<size_t>(std::min(count - first, kBatch)));
     for (size_t i = 0; i < ids.size(); ++i) {
-      reader.Read(&ids[i], kIdFloats);
+      reader.Read(&ids[i], embedding::kIdFloats);
       reader.Read(elements.data() + i * of_row, row_floats());
     }
     AddRows(ids, elements);
   }
   memory_.SetLimited(true);
   version_ = version;
-  rate_ = optimizer().learning_rate(version);
+  rate_ = head.learning_rate;
 }
 
 void EmbeddingTable::AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements) {

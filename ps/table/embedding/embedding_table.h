@@ -57,7 +57,7 @@ class EmbeddingTable final : public Table {
   // INVALID_ARGUMENT, naming the table and the id, if a gradient is not finite: nothing of this table is updated then.
   // INTERNAL, naming the table, if there is no memory for new rows.
   absl::Status Apply(const TableUpdate& update) override ABSL_LOCKS_EXCLUDED(mutex_);
-  // The number of rows as int64, then [row]: id as int64, values, slots. Rows are in the order of (bucket, id).
+  // In the form of embedding/store/table_state.h.
   absl::StatusOr<TableState> Save(bool beyond_budget) override;
   absl::Status CheckState(const TableState& state) const override;
   void Restore(int64_t version, TableState state) override ABSL_LOCKS_EXCLUDED(mutex_);

@@ -81,7 +81,7 @@ absl::StatusOr<double> EmbeddingTables::BytesOf(const v1::Table& table, const v1
   const double floats = options.dim + options.optimizer->slots();
   const double rows =
       std::ceil(static_cast<double>(options.vocabulary_size) / std::max(1, job.servers_size()));
-  const double copies = job.ps_replication() > 0 ? 2 : 1;
+  const double copies = job.ps_replication() > 0 || job.restorable() ? 2 : 1;
   return copies * rows * (floats * sizeof(float) + kBytesBesideFloats);
 }
 

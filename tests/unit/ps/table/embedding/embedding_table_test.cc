@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ class EmbeddingTableTest : public testing::Test {
   // Makes an update of the gradients, each with its examples.
   absl::Status Update(const std::vector<std::pair<int64_t, Rows>>& pushes) {
     std::vector<Gradient> of(pushes.size());
-    TableUpdate update = {.version = ++version_, .known = &known_};
+    TableUpdate update = {.version = ++version_, .learning_rate = rate_, .known = &known_};
     for (size_t i = 0; i < pushes.size(); ++i) {
       of[i].examples = pushes[i].first;
       CAIRN_ASSIGN_OR_RETURN(auto data, Push(pushes[i].first, pushes[i].second));
@@ -102,6 +103,7 @@ class EmbeddingTableTest : public testing::Test {
   const optim::VariableSquares known_{};
   std::unique_ptr<Table> table_;
   int64_t version_ = 0;
+  std::optional<float> rate_;  // set if the chief has changed it
 };
 
 TEST_F(EmbeddingTableTest, RowsBeginAtTheirFirstValuesAndFollowTheirGradients) {
@@ -214,6 +216,24 @@ TEST_F(EmbeddingTableTest, ATableContinuesFromItsState) {
   EXPECT_EQ(static_cast<EmbeddingTable&>(*table_).size(), 2);
   ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
   EXPECT_EQ(State(), expected);
+}
+
+TEST_F(EmbeddingTableTest, TheStateKeepsTheLearningRateOfTheLastUpdate) {
+  // The values of Adam with catch_up depend on it.
+  v1::Job job = JobWith("Adam", 0.01);
+  (*job.mutable_optimizer()->mutable_hyperparameters())["catch_up"] = 1;
+  Make(job);
+  rate_ = 0.5f;
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
+  ASSERT_EQ(Update({{1, {{8, {1, 2}}}}}), absl::OkStatus());
+  const absl::StatusOr<TableState> state = table_->Save(/*beyond_budget=*/true);
+  ASSERT_EQ(state.status(), absl::OkStatus());
+  const absl::StatusOr<TableRows> before = table_->ReadRows({7});
+  Make(job);
+  table_->Restore(2, *state);
+  const absl::StatusOr<TableRows> after = table_->ReadRows({7});
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_THAT(after->elements->span(), testing::ElementsAreArray(before->elements->span()));
 }
 
 TEST_F(EmbeddingTableTest, AStateOfAnotherFormIsRefused) {

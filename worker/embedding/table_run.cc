@@ -1,0 +1,146 @@
+#include "worker/embedding/table_run.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status.h"
+#include "embedding/initializers/row_distribution.h"
+#include "embedding/initializers/row_initializer.h"
+#include "embedding/optimizers/row_optimizer.h"
+#include "optim/store/optimizer_of.h"
+#include "worker/checkpoint/tables.h"
+
+namespace cairn::worker {
+namespace {
+
+using Kind = embedding::RowDistribution::Kind;
+
+struct NamedDistribution {
+  v1::EmbeddingTable::Distribution distribution;
+  Kind kind;
+  const char* name;  // in state.json
+};
+constexpr NamedDistribution kDistributions[] = {
+    {v1::EmbeddingTable::DISTRIBUTION_CONSTANT, Kind::kConstant, "constant"},
+    {v1::EmbeddingTable::DISTRIBUTION_UNIFORM, Kind::kUniform, "uniform"},
+    {v1::EmbeddingTable::DISTRIBUTION_NORMAL, Kind::kNormal, "normal"},
+    {v1::EmbeddingTable::DISTRIBUTION_TRUNCATED_NORMAL, Kind::kTruncatedNormal, "truncated_normal"},
+};
+
+std::string NameOf(v1::EmbeddingTable::Distribution distribution) {
+  for (const NamedDistribution& one : kDistributions) {
+    if (one.distribution == distribution) return one.name;
+  }
+  return absl::StrCat(static_cast<int>(distribution));
+}
+
+absl::StatusOr<embedding::RowDistribution> DistributionOf(const TableRun& table) {
+  for (const NamedDistribution& one : kDistributions) {
+    if (one.name == table.distribution) {
+      return embedding::RowDistribution{.kind = one.kind, .center = table.center, .spread = table.spread};
+    }
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("table '", table.name, "': unknown distribution '", table.distribution, "'"));
+}
+
+std::string RowFormOf(const TableRun& table) {
+  return absl::StrCat("rows of ", table.dim, " elements of ",
+                      table.vocabulary_size > 0 ? absl::StrCat(table.vocabulary_size, " ids") : "any id",
+                      " with ", table.optimizer, " (", absl::StrJoin(table.slots, ", "), ": ",
+                      absl::StrJoin(table.slot_floats, ", "), ")");
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job) {
+  if (job.tables_size() == 0) return std::nullopt;
+  std::vector<TableRun> tables;
+  for (const v1::Table& table : job.tables()) {
+    const v1::EmbeddingTable& description = table.embedding();
+    const v1::OptimizerConfig& config =
+        description.has_optimizer() ? description.optimizer() : job.optimizer();
+    CAIRN_ASSIGN_OR_RETURN(const auto optimizer,
+                           embedding::MakeRowOptimizer(optim::OptimizerConfigOf(config),
+                                                       static_cast<int>(table.row_elements())));
+    TableRun& run = tables.emplace_back();
+    run.name = table.name();
+    run.vocabulary_size = description.vocabulary_size();
+    run.dim = table.row_elements();
+    run.seed = description.seed();
+    run.distribution = NameOf(description.distribution());
+    run.center = description.center();
+    run.spread = description.spread();
+    run.optimizer = std::string(optimizer->name());
+    run.hyperparameters = {config.hyperparameters().begin(), config.hyperparameters().end()};
+    for (const embedding::RowSlot& slot : optimizer->slot_list()) {
+      run.slots.emplace_back(slot.name);
+      run.slot_floats.push_back(slot.floats);
+    }
+  }
+  return tables;
+}
+
+absl::Status CheckSameTables(const std::optional<std::vector<TableRun>>& ours, const RunState& theirs) {
+  const std::vector<TableRun> here = ours.value_or(std::vector<TableRun>());
+  const std::vector<TableRun> there = theirs.tables.value_or(std::vector<TableRun>());
+  const auto names = [](const std::vector<TableRun>& tables) {
+    if (tables.empty()) return std::string("no embedding tables");
+    return absl::StrCat("the embedding tables ",
+                        absl::StrJoin(tables, ", ", [](std::string* out, const auto& table) {
+                          absl::StrAppend(out, "'", table.name, "'");
+                        }));
+  };
+  const auto same_name = [](const TableRun& a, const TableRun& b) { return a.name == b.name; };
+  if (!std::equal(here.begin(), here.end(), there.begin(), there.end(), same_name)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has ", names(there), ", and this job has ", names(here), " (--embedding_tables)"));
+  }
+  for (size_t i = 0; i < here.size(); ++i) {
+    if (RowFormOf(here[i]) == RowFormOf(there[i])) continue;
+    return absl::FailedPreconditionError(absl::StrCat("table '", here[i].name, "': it has ",
+                                                      RowFormOf(there[i]), ", and this job has ",
+                                                      RowFormOf(here[i])));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FillWithTable(const Checkpoint& checkpoint, const TableRun& table, absl::Span<float> into) {
+  if (table.vocabulary_size == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
+                                                      "' takes any id: no variable has a row for each"));
+  }
+  const auto dim = static_cast<size_t>(table.dim);
+  CAIRN_ASSIGN_OR_RETURN(const embedding::RowDistribution distribution, DistributionOf(table));
+  optim::OptimizerConfig config;
+  config.name = table.optimizer;
+  config.hyperparameters = table.hyperparameters;
+  config.hyperparameters["learning_rate"] = table.learning_rate;
+  CAIRN_ASSIGN_OR_RETURN(const auto optimizer,
+                         embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
+  CAIRN_ASSIGN_OR_RETURN(const TableRecords records, LoadTable(checkpoint, table));
+  const embedding::RowInitializer initializer(distribution, table.seed, table.name);
+  for (int64_t id = 0; id < table.vocabulary_size; ++id) {
+    initializer.Fill(id, into.subspan(static_cast<size_t>(id) * dim, dim));
+  }
+  const embedding::RowUpdate at = {.learning_rate = static_cast<float>(table.learning_rate),
+                                   .step = checkpoint.run().global_step};
+  const size_t row_floats = dim + static_cast<size_t>(optimizer->slots());
+  for (size_t i = 0; i < records.ids.size(); ++i) {
+    const int64_t id = records.ids[i];
+    if (id < 0 || id >= table.vocabulary_size) {
+      return absl::DataLossError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
+                                              "' has the id ", id, ", outside of its vocabulary of ",
+                                              table.vocabulary_size));
+    }
+    const float* const row = records.rows.data() + i * row_floats;
+    optimizer->Read({&row, 1}, at, into.subspan(static_cast<size_t>(id) * dim, dim));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::worker
