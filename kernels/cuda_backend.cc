@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"

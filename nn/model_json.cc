@@ -1,4 +1,5 @@
 // Model::FromJson: Keras' JSON of versions 2 and 3, and a short form for files written by hand.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 

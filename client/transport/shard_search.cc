@@ -1,6 +1,7 @@
 #include "client/transport/shard_search.h"
 
 #include <utility>
+#include <vector>
 
 namespace cairn::client {
 

@@ -4,6 +4,8 @@
 // Any other code: stop until something is fixed. Callers add context with Annotate().
 #pragma once
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"

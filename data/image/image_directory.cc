@@ -7,6 +7,7 @@
 // set takes little memory.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"

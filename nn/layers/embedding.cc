@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
 #include "nn/layers/layer_ops.h"

@@ -1,6 +1,7 @@
 #include "worker/placement/compute.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

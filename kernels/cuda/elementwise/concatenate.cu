@@ -1,5 +1,6 @@
 // Concatenates tensors along an axis. The type of the elements does not matter.
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 

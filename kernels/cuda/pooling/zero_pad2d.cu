@@ -1,5 +1,6 @@
 // Adds a border of zeros around every image. The type of the elements does not matter.
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,7 @@
 #include "kernels/cuda/runtime/status.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace cairn::kernels::cuda {

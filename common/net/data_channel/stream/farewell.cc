@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/net/data_channel/socket/socket.h"
 #include "common/net/data_channel/socket/tcp_socket.h"
 #include "common/net/data_channel/stream/wire.h"
