@@ -56,7 +56,6 @@ endfunction()
 # cairn_precompile_headers(NAME [LIBS... HEADERS more...] [OPTIONS...]): precompiles the headers that most sources
 # include; parsing them for each source would take more time than everything else. Applies to the libraries that this
 # folder declares afterwards, or names. OPTIONS: the compiler options of those libraries.
-# The preset tsan goes without, so that it detects missing includes.
 function(cairn_precompile_headers name)
   if(NOT CAIRN_PRECOMPILE_HEADERS)
     return()
