@@ -1,4 +1,4 @@
-// The named columns of CSV and TFRecord files that a model was trained on. Later sets of examples are read by
+// The named columns of CSV, TFRecord and Criteo files that a model was trained on. Later sets of examples are read by
 // these names, since the order of columns in another file need not be the order of the model's inputs.
 #pragma once
 
@@ -13,17 +13,19 @@ namespace cairn::data {
 
 inline constexpr char kCsvFormat[] = "CSV";
 inline constexpr char kTfRecordFormat[] = "TFRecord";
+inline constexpr char kCriteoFormat[] = "Criteo";
 
 // A value type; any thread.
 struct Columns {
-  std::string format;  // kCsvFormat, kTfRecordFormat
+  std::string format;  // kCsvFormat, kTfRecordFormat, kCriteoFormat
   bool named = true;   // false: CSV without a header, whose names are numbers from 0
-  // CSV: all columns, in the order of the file; TFRecord: the columns that are read.
+  // CSV, Criteo: all columns, in the order of the file; TFRecord: the columns that are read.
   std::vector<std::string> names{};
   std::vector<size_t> inputs{};   // indices into names, in the order of the model's inputs
   std::optional<size_t> label{};  // index into names; nullopt: no label
   // The value of an empty field; nullopt: an empty field is an error.
   std::optional<float> missing_value{};
+  bool hashed_ids = false;  // DataOptions::hash_ids
 
   friend bool operator==(const Columns&, const Columns&) = default;
 };

@@ -39,6 +39,8 @@ constexpr Format kFormats[] = {
     {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, valid, val "
      "or test",
      &LoadImageDirectory, false},
+    {"Criteo's train*.txt[.gz] and test*... or validation*..., or day_0, day_1 ..., or such a file itself",
+     &LoadCriteo, true},
 };
 
 absl::Status CheckColumnOptions(const DataOptions& options) {
@@ -47,10 +49,11 @@ absl::Status CheckColumnOptions(const DataOptions& options) {
                       : options.missing_value            ? "a number for missing values"
                       : options.max_bad_rows > 0         ? "a number of bad rows"
                       : options.csv_separator != 0       ? "a separator"
+                      : options.hash_ids                 ? "hashing of ids"
                                                          : nullptr;
   if (given == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      options.path, ": ", given, " applies to CSV and TFRecord files; these files have no columns"));
+      options.path, ": ", given, " applies to CSV, TFRecord and Criteo files; these files have no columns"));
 }
 
 // A pattern for the names of training set files: the name's prefix, and a text that the name contains.
@@ -59,9 +62,9 @@ struct TrainingFile {
   const char* kind;
 };
 constexpr TrainingFile kTrainingFiles[] = {
-    {"train-images", "ubyte"}, {"mnist", ".npz"},      {"x_train", ".npy"},
-    {"X_train", ".npy"},       {"data_batch", ".bin"}, {"train", ".bin"},
-    {"train", ".csv"},         {"train", ".tsv"},      {"train", ".tfrecord"},
+    {"train-images", "ubyte"}, {"mnist", ".npz"},     {"x_train", ".npy"}, {"X_train", ".npy"},
+    {"data_batch", ".bin"},    {"train", ".bin"},     {"train", ".csv"},   {"train", ".tsv"},
+    {"train", ".tfrecord"},    {"train.txt", ".txt"}, {"day_", "day_"},
 };
 
 // The kind of the training set file `name`; null if no training set file has such a name.
@@ -176,7 +179,7 @@ DataOptions WithCommonScale(DataOptions options) {
 
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
   const DataOptions options = WithCommonScale(given);
-  for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadImageExamples}) {
+  for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadCriteoExamples, &LoadImageExamples}) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));

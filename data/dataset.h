@@ -95,6 +95,9 @@ struct DataOptions {
   // [input_names] True if examples have different numbers of values for the input, which are integers. Empty:
   // false for all inputs.
   std::vector<bool> ragged_inputs{};
+  // [input_names] The number of rows of the Embedding that looks up the values of each input; 0: none does.
+  // Empty: 0 for all inputs.
+  std::vector<int64_t> table_rows{};
   bool IsRagged(size_t input) const { return input < ragged_inputs.size() && ragged_inputs[input]; }
   // The shape of one example in the model. Examples of a compatible shape (example_shape.h) get this shape if
   // it has at least two axes. All other examples keep their own shape.
@@ -112,6 +115,8 @@ struct DataOptions {
   int64_t max_bad_rows = 0;
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.
   char csv_separator = 0;
+  // Criteo: ids are HashedId() in [0, table_rows), instead of the values themselves.
+  bool hash_ids = false;
   // The columns that the model was trained on, for files of the same format. Each of label_column,
   // feature_columns and missing_value that is unset is taken from them. An option that contradicts them is an
   // error. nullopt: unknown.

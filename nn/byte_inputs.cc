@@ -36,11 +36,13 @@ class Reader {
   }
 
   void Decide(const Node& node, bool raw, bool unchanged) {
-    if (!decided_.layer.empty() && (decided_.raw || !raw)) return;
-    decided_ = {.raw = raw, .layer = node.layer->name(), .class_name = node.layer->class_name()};
-    if (unchanged && decided_.class_name == "Embedding") {
-      decided_.table_rows = model_.variables()[static_cast<size_t>(node.variables.front())].shape[0];
-    }
+    const int64_t rows = unchanged && node.layer->class_name() == "Embedding"
+                             ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
+                             : 0;
+    const bool smaller = rows > 0 && rows < decided_.table_rows;
+    if (!decided_.layer.empty() && (decided_.raw || !raw) && !smaller) return;
+    decided_ = {
+        .raw = raw, .layer = node.layer->name(), .class_name = node.layer->class_name(), .table_rows = rows};
   }
 
   static bool OnlyReshapes(absl::string_view class_name) {

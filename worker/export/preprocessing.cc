@@ -56,9 +56,10 @@ Json ToJson(const std::optional<T>& value) {
 Json ToJson(const data::Columns& columns) {
   Json names = Json::array();
   for (const std::string& name : columns.names) names.push_back(EscapedName(name));
-  return {{"format", columns.format},       {"named", columns.named},
-          {"names", std::move(names)},      {"inputs", columns.inputs},
-          {"label", ToJson(columns.label)}, {"missing_value", ToJson(columns.missing_value)}};
+  return {{"format", columns.format},        {"named", columns.named},
+          {"names", std::move(names)},       {"inputs", columns.inputs},
+          {"label", ToJson(columns.label)},  {"missing_value", ToJson(columns.missing_value)},
+          {"hashed_ids", columns.hashed_ids}};
 }
 
 // These readers throw nlohmann::json::exception for a field that is missing or of another type.
@@ -76,7 +77,8 @@ size_t ReadIndex(const nlohmann::json& json) {
 data::Columns ReadColumns(const nlohmann::json& json) {
   data::Columns columns{.format = json.at("format").get<std::string>(),
                         .named = json.at("named").get<bool>(),
-                        .missing_value = ReadOptional<float>(json.at("missing_value"))};
+                        .missing_value = ReadOptional<float>(json.at("missing_value")),
+                        .hashed_ids = json.value("hashed_ids", false)};
   for (const nlohmann::json& input : json.at("inputs")) columns.inputs.push_back(ReadIndex(input));
   if (const nlohmann::json& label = json.at("label"); !label.is_null()) columns.label = ReadIndex(label);
   for (const nlohmann::json& name : json.at("names")) {

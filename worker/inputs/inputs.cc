@@ -24,7 +24,10 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
     data.input_types.push_back(input.dtype);
     data.ragged_inputs.push_back(input.ragged);
   }
-  for (const nn::ByteInput& use : nn::ByteInputsOf(model)) data.raw_bytes.push_back(use.raw);
+  for (const nn::ByteInput& use : nn::ByteInputsOf(model)) {
+    data.raw_bytes.push_back(use.raw);
+    data.table_rows.push_back(use.table_rows);
+  }
   return data;
 }
 

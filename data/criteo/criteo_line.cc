@@ -1,0 +1,129 @@
+#include "data/criteo/criteo_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "data/csv/csv_labels.h"
+
+namespace cairn::data {
+namespace {
+
+constexpr int kLabelledFields = 1 + kCriteoNumbers + kCriteoCategories;
+
+// The value of each character as a hexadecimal digit; kNoDigit for others.
+constexpr uint8_t kNoDigit = 0xFF;
+constexpr std::array<uint8_t, 256> MakeDigits() {
+  std::array<uint8_t, 256> digits{};
+  for (uint8_t& digit : digits) digit = kNoDigit;
+  for (uint8_t i = 0; i < 10; ++i) digits['0' + i] = i;
+  for (uint8_t i = 0; i < 6; ++i) digits['a' + i] = digits['A' + i] = static_cast<uint8_t>(10 + i);
+  return digits;
+}
+constexpr std::array<uint8_t, 256> kDigits = MakeDigits();
+
+absl::Status WrongField(int field, absl::string_view text, absl::string_view wanted) {
+  return absl::InvalidArgumentError(absl::StrCat(field == 0 ? "the label" : CriteoFieldName(field), " holds ",
+                                                 ShowField(text), ", which is not ", wanted));
+}
+
+absl::Status WrongCount(int64_t fields, bool labelled) {
+  const int64_t wanted = labelled ? kLabelledFields : kLabelledFields - 1;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "has ", fields, fields == 1 ? " field" : " fields", " between tabs, but a line of Criteo has ", wanted,
+      ": ", labelled ? "label, " : "", "I1 to I13, C1 to C26",
+      labelled && fields == wanted - 1 ? "; is its label missing?" : ""));
+}
+
+// Parses an optional '-' and digits.
+bool ParseNumber(absl::string_view text, int64_t& number) {
+  constexpr size_t kSafeDigits = 18;  // that every int64 holds
+  absl::string_view digits = text;
+  const bool negative = absl::ConsumePrefix(&digits, "-");
+  int64_t value = 0;
+  for (const char c : digits.substr(0, kSafeDigits)) {
+    if (c < '0' || c > '9') return false;
+    value = value * 10 + (c - '0');
+  }
+  number = negative ? -value : value;
+  if (digits.size() <= kSafeDigits) return !digits.empty();
+  return digits.find_first_not_of("0123456789") == absl::string_view::npos && absl::SimpleAtoi(text, &number);
+}
+
+bool ParseCategory(absl::string_view text, CriteoLine::Category& category) {
+  if (text.size() != category.digits.size()) return false;
+  uint32_t value = 0;
+  uint8_t all = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const uint8_t digit = kDigits[static_cast<uint8_t>(text[i])];
+    all |= digit;
+    value = value << 4 | (digit & 0xF);
+    category.digits[i] = static_cast<char>(text[i] | 0x20);  // a digit or letter in lower case
+  }
+  category.missing = false;
+  category.value = value;
+  return all != kNoDigit;
+}
+
+absl::Status ParseField(int field, absl::string_view text, CriteoLine& parsed) {
+  if (field == 0) {
+    if (text != "0" && text != "1") return WrongField(field, text, "0 or 1");
+    parsed.label = text == "1" ? 1.0f : 0.0f;
+  } else if (field <= kCriteoNumbers) {
+    int64_t& number = parsed.numbers[static_cast<size_t>(field - 1)];
+    number = 0;
+    if (!text.empty() && !ParseNumber(text, number)) return WrongField(field, text, "a whole number (int64)");
+  } else {
+    auto& category = parsed.categories[static_cast<size_t>(field - 1 - kCriteoNumbers)];
+    category.missing = true;
+    if (!text.empty() && !ParseCategory(text, category))
+      return WrongField(field, text, "8 hexadecimal digits");
+  }
+  return absl::OkStatus();
+}
+
+constexpr size_t kTabulated = 1024;
+std::array<float, kTabulated> MakeLogarithms() {
+  std::array<float, kTabulated> logarithms;
+  for (size_t i = 0; i < kTabulated; ++i) {
+    logarithms[i] = static_cast<float>(std::log1p(static_cast<double>(i)));
+  }
+  return logarithms;
+}
+
+}  // namespace
+
+absl::Status ParseCriteoLine(absl::string_view line, bool labelled, CriteoLine& parsed) {
+  int field = labelled ? 0 : 1;
+  absl::string_view rest = line;
+  for (;; ++field) {
+    const size_t end = rest.find('\t');
+    if (field == kLabelledFields || (end == absl::string_view::npos) != (field == kLabelledFields - 1)) {
+      return WrongCount(std::count(line.begin(), line.end(), '\t') + 1, labelled);
+    }
+    absl::Status status = ParseField(field, rest.substr(0, end), parsed);
+    if (!status.ok()) {
+      const int64_t fields = std::count(line.begin(), line.end(), '\t') + 1;
+      return fields == kLabelledFields - (labelled ? 0 : 1) ? status : WrongCount(fields, labelled);
+    }
+    if (end == absl::string_view::npos) return absl::OkStatus();
+    rest.remove_prefix(end + 1);
+  }
+}
+
+float CriteoNumber(int64_t number) {
+  static const std::array<float, kTabulated> logarithms = MakeLogarithms();
+  if (number <= 0) return 0;
+  if (number < static_cast<int64_t>(kTabulated)) return logarithms[static_cast<size_t>(number)];
+  return static_cast<float>(std::log1p(static_cast<double>(number)));
+}
+
+std::string CriteoFieldName(int field) {
+  if (field == 0) return "label";
+  return field <= kCriteoNumbers ? absl::StrCat("I", field) : absl::StrCat("C", field - kCriteoNumbers);
+}
+
+}  // namespace cairn::data
