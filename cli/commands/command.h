@@ -32,6 +32,7 @@ std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakePlanCommand();
 std::unique_ptr<Command> MakePredictCommand();
 std::unique_ptr<Command> MakeStatusCommand();
+std::unique_ptr<Command> MakeSyntheticCommand();
 std::unique_ptr<Command> MakeTraceCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeVarCommand();
