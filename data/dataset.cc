@@ -33,8 +33,9 @@ constexpr Format kFormats[] = {
     {"mnist.npz, or a .npz file itself (with x_train, y_train, x_test, y_test)", &LoadNpz, false},
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
-    {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv", &LoadCsv,
-     true},
+    {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv or .inter; or "
+     "u.data",
+     &LoadCsv, true},
     {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true},
     {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, valid, val "
      "or test",
@@ -62,9 +63,9 @@ struct TrainingFile {
   const char* kind;
 };
 constexpr TrainingFile kTrainingFiles[] = {
-    {"train-images", "ubyte"}, {"mnist", ".npz"},     {"x_train", ".npy"}, {"X_train", ".npy"},
-    {"data_batch", ".bin"},    {"train", ".bin"},     {"train", ".csv"},   {"train", ".tsv"},
-    {"train", ".tfrecord"},    {"train.txt", ".txt"}, {"day_", "day_"},
+    {"train-images", "ubyte"}, {"mnist", ".npz"},      {"x_train", ".npy"},   {"X_train", ".npy"},
+    {"data_batch", ".bin"},    {"train", ".bin"},      {"train", ".csv"},     {"train", ".tsv"},
+    {"train", ".inter"},       {"train", ".tfrecord"}, {"train.txt", ".txt"}, {"day_", "day_"},
 };
 
 // The kind of the training set file `name`; null if no training set file has such a name.

@@ -1,5 +1,5 @@
 // CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
-// or a single file. The suffix may also be .tsv.
+// or a single file. The suffix may also be .tsv or .inter (RecBole); MovieLens' u.data has the same form.
 //
 // One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
 // the training set also applies to the validation set. All data is kept in memory.
@@ -66,6 +66,7 @@ class SetReader {
       if (std::exchange(first, false)) {
         // The first record cannot be skipped, since the schema depends on it.
         if (!more.ok()) return absl::InvalidArgumentError(Annotate(more.status(), place()).message());
+        fields = WithoutTypes(fields);
         CAIRN_ASSIGN_OR_RETURN(const bool header, TakeFirst({fields, comment, separator, path}));
         if (header) continue;
       }
@@ -324,7 +325,10 @@ absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>&
 }
 
 bool IsCsvFile(const std::string& path) {
-  return IsFileNamed(path, ".csv") || IsFileNamed(path, ".tsv");
+  for (const char* suffix : {".csv", ".tsv", ".inter"}) {
+    if (IsFileNamed(path, suffix)) return true;
+  }
+  return absl::EndsWith(path, "u.data") && IsFileNamed(path, "u.data");
 }
 
 }  // namespace
@@ -333,9 +337,10 @@ LoadedSplits LoadCsv(const DataOptions& options) {
   const bool single = IsCsvFile(options.path);
   SetFiles files = {.train = {options.path}};
   if (!single) {
-    CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {".csv"}));
-    if (files.train.empty()) {
-      CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {".tsv"}));
+    files = {};
+    for (const char* suffix : {".csv", ".tsv", ".inter"}) {
+      if (!files.train.empty()) break;
+      CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {suffix}));
     }
   }
   if (files.train.empty()) return std::nullopt;

@@ -239,6 +239,18 @@ std::vector<absl::string_view> NumbersOf(absl::string_view field) {
   return numbers;
 }
 
+CsvFields WithoutTypes(const CsvFields& fields) {
+  constexpr absl::string_view kTypes[] = {"token", "token_seq", "float", "float_seq"};
+  CsvFields names;
+  for (const absl::string_view field : fields) {
+    const size_t colon = field.rfind(':');
+    if (colon == absl::string_view::npos || !absl::c_linear_search(kTypes, field.substr(colon + 1)))
+      return fields;
+    names.push_back(field.substr(0, colon));
+  }
+  return names;
+}
+
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
   std::string label = options.label_column;
   if (label.empty() && HasTrained(options) && options.trained_columns->label) {

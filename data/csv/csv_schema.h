@@ -50,6 +50,10 @@ std::vector<absl::string_view> NumbersOf(absl::string_view field);
 // or a missing value.
 bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);
 
+// The names of RecBole's columns without their types: {"user_id", "rating"} for {"user_id:token", "rating:float"}. Or
+// `fields`, if one of them has none of its types: token, token_seq, float, float_seq. The texts are parts of `fields`.
+CsvFields WithoutTypes(const CsvFields& fields);
+
 // `first` is the first record or, with `has_header`, the record that names the columns. INVALID_ARGUMENT for
 // columns that are missing or occur twice, and for options that contradict options.trained_columns.
 //

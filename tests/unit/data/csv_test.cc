@@ -546,5 +546,41 @@ TEST(LoadTrainingDataFromCsv, ATargetsNameHasItsFileAndIndexThere) {
   EXPECT_THAT(data->train->Target(3), ElementsAre(1));
 }
 
+TEST(Csv, TypesInTheHeaderOfRecBoleAreNotPartOfTheNames) {
+  EXPECT_THAT(WithoutTypes({"a:b:token", "c:float_seq"}), ElementsAre("a:b", "c"));
+  EXPECT_THAT(WithoutTypes({"a:token", "b"}), ElementsAre("a:token", "b"));
+  EXPECT_THAT(WithoutTypes({"a:int"}), ElementsAre("a:int"));
+}
+
+TEST(Csv, ReadsRecBolesInteractions) {
+  const TemporaryDirectory dir;
+  const std::string header = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n";
+  WriteText(dir / "train.inter", header + "196\t242\t3.5\t881250949\n186\t302\t2\t891717742\n");
+  WriteText(dir / "test.inter", header + "22\t377\t1\t878887116\n");
+  const auto data = LoadTrainingData({.path = dir.path(),
+                                      .input_names = {"user_id", "item_id"},
+                                      .input_shapes = {{1}, {1}},
+                                      .input_types = {DType::kInt64, DType::kInt64},
+                                      .label_column = "rating"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->size(), 2);
+  EXPECT_EQ(data->validation->size(), 1);
+  EXPECT_THAT(data->train->Target(0), ElementsAre(3.5f));
+  EXPECT_THAT(data->columns->names, ElementsAre("user_id", "item_id", "rating", "timestamp"));
+}
+
+TEST(Csv, ReadsMovieLensUData) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n");
+  const auto data = LoadTrainingData({.path = dir / "u.data",
+                                      .input_names = {"user"},
+                                      .input_shapes = {{1}},
+                                      .input_types = {DType::kInt64},
+                                      .label_column = "2",
+                                      .feature_columns = {"0"}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadIds(*data->train, 1), ElementsAre(186));
+}
+
 }  // namespace
 }  // namespace cairn::data

@@ -40,6 +40,7 @@ TEST(Preprocessing, SurvivesWritingAndReading) {
                  "e",
                  "latin \xE9", "a\\n\"b\n"});
   all.columns->missing_value = -1.5f;
+  all.columns->hashed_ids = true;
   for (const Preprocessing& preprocessing :
        {Scaled(true, 1 / 255.0f), Scaled(false, 0.1f, 0.1f), OfColumns({"a", "b", "c"}), all}) {
     const auto read = ParsePreprocessing(ToText(preprocessing), "p.json");
