@@ -86,5 +86,27 @@ TEST(ByteInputsOf, OneReaderOfRawBytesDecidesForItsInput) {
   EXPECT_EQ(inputs[2].layer, "r");
 }
 
+TEST(ByteInputsOf, TheSmallestTableThatLooksUpAnInputCounts) {
+  const auto embedding = [](const char* name, int rows) {
+    return absl::StrCat(R"({"class_name": "Embedding", "name": ")", name, R"(", "config": {"name": ")", name,
+                        R"(", "input_dim": )", rows,
+                        R"(, "output_dim": 2}, "inbound_nodes": [[["ids", 0, 0, {}]]]},)");
+  };
+  for (const auto& [first, second] : {std::pair(7, 5), std::pair(5, 7)}) {
+    const auto model =
+        Model::FromJson(absl::StrCat(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+          {"class_name": "InputLayer", "name": "ids", "inbound_nodes": [],
+           "config": {"name": "ids", "batch_shape": [null, 3], "dtype": "int64"}},)",
+                                     embedding("a", first), embedding("b", second), R"(
+          {"class_name": "Add", "name": "sum", "config": {"name": "sum"},
+           "inbound_nodes": [[["a", 0, 0, {}], ["b", 0, 0, {}]]]}],
+          "input_layers": [["ids", 0, 0]], "output_layers": [["sum", 0, 0]]}})"),
+                        "m");
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(ByteInputsOf(*model).at(0).table_rows, 5);
+    EXPECT_EQ(ByteInputsOf(*model).at(0).layer, first == 5 ? "a" : "b");
+  }
+}
+
 }  // namespace
 }  // namespace cairn::nn
