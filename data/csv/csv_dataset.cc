@@ -17,6 +17,7 @@
 #include "data/file/byte_reader.h"
 #include "data/file_sets.h"
 #include "data/formats.h"
+#include "data/hashed_id.h"
 #include "data/row_writer.h"
 
 namespace cairn::data {
@@ -95,7 +96,8 @@ class SetReader {
                             .names = schema_.columns,
                             .inputs = schema_.features,
                             .label = schema_.label,
-                            .missing_value = schema_.missing_value};
+                            .missing_value = schema_.missing_value,
+                            .hashed_ids = schema_.hash_ids};
     CAIRN_ASSIGN_OR_RETURN(split.inputs, MakeRows(name));
     return split;
   }
@@ -154,7 +156,9 @@ class SetReader {
   struct Part {
     size_t features = 0;
     bool integers = false;
-    bool ragged = false;  // one feature: a field holds any number of integers
+    bool ragged = false;            // one feature: a field holds any number of integers
+    int64_t table_rows = 0;         // integers are hashed to [0, table_rows); 0: they are not
+    std::vector<uint64_t> salts{};  // [feature] of the hash
     // [examples, features] One of them is used.
     std::vector<float> floats{};
     std::vector<int64_t> whole{};
@@ -169,11 +173,17 @@ class SetReader {
     for (size_t i = 0; i < options_.input_types.size(); ++i) {
       parts.push_back({.features = static_cast<size_t>(options_.input_shapes[i].num_elements()),
                        .integers = IsInteger(options_.input_types[i]),
-                       .ragged = options_.IsRagged(i)});
+                       .ragged = options_.IsRagged(i),
+                       .table_rows = schema_.hash_ids ? options_.table_rows[i] : 0});
       elements += parts.back().features;
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
-    return any && elements == features ? parts : std::vector<Part>{{.features = features}};
+    if (!any || elements != features) return {{.features = features}};
+    auto column = schema_.features.begin();
+    for (Part& part : parts) {
+      for (size_t i = 0; i < part.features; ++i) part.salts.push_back(SaltOf(schema_.columns[*column++]));
+    }
+    return parts;
   }
 
   template <typename T>
@@ -232,7 +242,7 @@ class SetReader {
     auto column = schema_.features.begin();
     for (Part& part : inputs_) {
       for (size_t i = 0; i < part.features; ++i, ++column) {
-        const absl::Status taken = TakeNumber(fields[*column], part);
+        const absl::Status taken = TakeNumber(fields[*column], i, part);
         if (taken.ok()) continue;
         return absl::InvalidArgumentError(
             absl::StrCat("column '", schema_.columns[*column], "' ", taken.message()));
@@ -245,20 +255,26 @@ class SetReader {
         absl::StrCat("the label in column '", schema_.columns[*schema_.label], "' ", status.message()));
   }
 
-  absl::Status TakeNumber(absl::string_view field, Part& part) {
+  // `feature`: its index in the part.
+  absl::Status TakeNumber(absl::string_view field, size_t feature, Part& part) {
     if (part.ragged) {
       for (const absl::string_view number : NumbersOf(field)) {
-        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadWhole(number));
+        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, feature, part));
       }
       part.row_splits.push_back(static_cast<int64_t>(part.whole.size()));
     } else if (part.integers) {
-      CAIRN_ASSIGN_OR_RETURN(const int64_t integer, ReadWhole(field));
+      CAIRN_ASSIGN_OR_RETURN(const int64_t integer, ReadId(field, feature, part));
       part.whole.push_back(integer);
     } else {
       CAIRN_ASSIGN_OR_RETURN(const float number, ReadNumber(field));
       part.floats.push_back(number);
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> ReadId(absl::string_view field, size_t feature, const Part& part) {
+    if (part.table_rows > 0) return HashedId(field, part.salts[feature], part.table_rows);
+    return ReadWhole(field);
   }
 
   // A number for an input that takes integers.

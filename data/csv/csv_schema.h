@@ -28,6 +28,7 @@ struct CsvSchema {
   bool by_position = false;
   // The value of an empty field; nullopt: an empty field is an error.
   std::optional<float> missing_value{};
+  bool hash_ids = false;          // ids are HashedId() of the fields, with the column's name as the salt
   DecimalReader decimals{false};  // reads the numbers of all files of the data set
 };
 

@@ -83,7 +83,8 @@ void AddData(CLI::App& app, TrainOptions& options) {
        {"--csv_separator NAME|C", Parsed(&options.data.csv_separator, &data::ParseCsvSeparator),
         "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
        {"--[no]hash_ids", &options.data.hash_ids,
-        "Criteo: hash ids, with a salt for each field, to the rows of the Embedding that looks them up [no]"},
+        "Criteo, CSV: hash ids, with a salt for each field, to the rows of the Embedding that looks them up "
+        "[no]"},
        {"--class_weight CLASS:WEIGHT,...", Parsed(&options.data.class_weights, &ParseClassWeights),
         "Weight of each class in the training loss, for example 0:1,1:2.5 [1 for every class]"},
        {"--augment HOW,...", Parsed(&options.data.augmentation, &data::ParseAugmentation),

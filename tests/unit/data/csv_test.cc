@@ -8,6 +8,7 @@
 #include "data/csv/csv_schema.h"
 #include "data/csv/decimal.h"
 #include "data/dataset.h"
+#include "data/hashed_id.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
 
@@ -580,6 +581,44 @@ TEST(Csv, ReadsMovieLensUData) {
                                       .feature_columns = {"0"}});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadIds(*data->train, 1), ElementsAre(186));
+}
+
+TEST(Csv, HashedIdsAreOfAnyText) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train.csv", "user,tags,label\nann,a b,1\n7,,0\n");
+  DataOptions options = {.path = dir.path(),
+                         .input_names = {"user", "tags"},
+                         .input_shapes = {{1}, {1}},
+                         .input_types = {DType::kInt64, DType::kInt64},
+                         .ragged_inputs = {false, true},
+                         .table_rows = {1000, 50},
+                         .hash_ids = true};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->columns->hashed_ids);
+  InputRows rows(data->train->input_specs(), 2);
+  float label = 0;
+  for (int64_t i = 0; i < 2; ++i) data->train->Read(i, rows.Row(i), absl::MakeSpan(&label, 1));
+  const TensorViews inputs = rows.First(2);
+  EXPECT_EQ(inputs[0].Integer(0), HashedId("ann", SaltOf("user"), 1000));
+  EXPECT_EQ(inputs[0].Integer(1), HashedId("7", SaltOf("user"), 1000));
+  EXPECT_EQ(inputs[1].Integer(0), HashedId("a", SaltOf("tags"), 50));
+  EXPECT_EQ(inputs[1].Integer(1), HashedId("b", SaltOf("tags"), 50));
+  EXPECT_EQ(inputs[1].Integer(2), HashedId("", SaltOf("tags"), 50));
+
+  options.table_rows[0] = 0;
+  EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
+              HasSubstr("--hash_ids: no Embedding looks up the values of input 'user'"));
+  options.table_rows[0] = 1000;
+  options.trained_columns = data->columns;
+  options.trained_columns->hashed_ids = false;
+  EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
+              HasSubstr("--hash_ids: ids are hashed, but in training they were not"));
+  options.trained_columns->hashed_ids = true;
+  options.hash_ids = false;
+  const auto resumed = LoadTrainingData(options);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_TRUE(resumed->columns->hashed_ids);
 }
 
 }  // namespace

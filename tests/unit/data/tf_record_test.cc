@@ -414,5 +414,13 @@ TEST(ParseExample, SkipsUnknownFields) {
   EXPECT_EQ(OneInteger(features->front().feature), 7);
 }
 
+TEST(TfRecordDataset, IdsAreNotHashed) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train.tfrecord",
+            TfRecord(TfExample({{"x", IntegersFeature({1})}, {"y", IntegersFeature({1})}})));
+  EXPECT_THAT(std::string(LoadTrainingData({.path = dir.path(), .hash_ids = true}).status().message()),
+              HasSubstr("--hash_ids applies to Criteo and CSV"));
+}
+
 }  // namespace
 }  // namespace cairn::data
