@@ -35,8 +35,11 @@ constexpr MetricOption kK = {"k", 1, 1 << 24, true, [](MetricParams& params, dou
 constexpr MetricOption kNumThresholds = {
     "num_thresholds", 2, 1 << 20, true,
     [](MetricParams& params, double value) { params.num_thresholds = static_cast<int64_t>(value); }};
-constexpr MetricOption kAucFromLogits = {
+constexpr MetricOption kMetricFromLogits = {
     "from_logits", 0, 1, true, [](MetricParams& params, double value) { params.from_logits = value != 0; }};
+constexpr MetricOption kMetricSmoothing = {
+    "label_smoothing", 0, 1, false,
+    [](MetricParams& params, double value) { params.label_smoothing = value; }};
 constexpr MetricOption kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
 constexpr MetricOption kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
 
@@ -84,7 +87,15 @@ constexpr MetricRow kMetrics[] = {
      kClassIndices,
      MakeSparseTopKCategoricalAccuracy,
      {kK, kNotFromSortedIds}},
-    {"AUC", "auc", kOnePerOutput, MakeAuc, {kNumThresholds, kAucFromLogits, kNotMultiLabel}, SetAucText},
+    {"AUC", "auc", kOnePerOutput, MakeAuc, {kNumThresholds, kMetricFromLogits, kNotMultiLabel}, SetAucText},
+    {"BinaryCrossentropy",
+     "binary_crossentropy",
+     kOnePerOutput,
+     MakeBinaryCrossentropy,
+     {kMetricFromLogits, kMetricSmoothing},
+     nullptr,
+     "bce",
+     Better::kLower},
     {"Precision", "precision", kOnePerOutput, MakePrecision, {kThresholds}},
     {"Recall", "recall", kOnePerOutput, MakeRecall, {kThresholds}},
     {"TruePositives", "true_positives", kOnePerOutput, MakeTruePositives, {kThresholds}},

@@ -20,9 +20,10 @@ struct MetricParams {
   int64_t width = 1;
   double threshold = 0.5;         // above it a prediction is positive
   int64_t k = 5;                  // for the top-k accuracies
-  int64_t num_thresholds = 200;   // AUC, at least 2
+  int64_t num_thresholds = 0;     // AUC: at least 2, or 0 for every score (the exact area)
   bool precision_recall = false;  // AUC: of the precision-recall curve, not the ROC curve
-  bool from_logits = false;       // AUC: outputs go through a sigmoid
+  bool from_logits = false;       // AUC, BinaryCrossentropy: outputs go through a sigmoid
+  double label_smoothing = 0;     // BinaryCrossentropy, in [0, 1]
 };
 
 class Metric {
@@ -46,6 +47,10 @@ std::unique_ptr<Metric> MakeCategoricalAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeBinaryAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeSparseTopKCategoricalAccuracy(const MetricParams& params);
 std::unique_ptr<Metric> MakeTopKCategoricalAccuracy(const MetricParams& params);
+// Defined in area_under_curve.cc.
+std::unique_ptr<Metric> MakeAuc(const MetricParams& params);
+// Defined in crossentropy.cc.
+std::unique_ptr<Metric> MakeBinaryCrossentropy(const MetricParams& params);
 // Defined in error.cc.
 std::unique_ptr<Metric> MakeMeanSquaredError(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanAbsoluteError(const MetricParams& params);
@@ -53,7 +58,6 @@ std::unique_ptr<Metric> MakeRootMeanSquaredError(const MetricParams& params);
 // Defined in confusion.cc.
 std::unique_ptr<Metric> MakePrecision(const MetricParams& params);
 std::unique_ptr<Metric> MakeRecall(const MetricParams& params);
-std::unique_ptr<Metric> MakeAuc(const MetricParams& params);
 std::unique_ptr<Metric> MakeTruePositives(const MetricParams& params);
 std::unique_ptr<Metric> MakeTrueNegatives(const MetricParams& params);
 std::unique_ptr<Metric> MakeFalsePositives(const MetricParams& params);

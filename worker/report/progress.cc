@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kBarWidth = 20, kSmallestBarWidth = 5;
 constexpr Duration kRedrawInterval = std::chrono::milliseconds(50);
+// The time between two drawings, as a multiple of the time that one takes: metrics of many examples are slow.
+constexpr int kPauseOfDrawings = 20;
 constexpr char kBold[] = "\x1b[1m";
 constexpr char kGreen[] = "\x1b[32m";
 constexpr char kWhite[] = "\x1b[37m";
@@ -94,8 +96,8 @@ void Progress::Update(int64_t step, absl::FunctionRef<ShownMetrics()> metrics) {
     return;
   }
   if (now < next_draw_) return;
-  next_draw_ = now + kRedrawInterval;
   DrawBar(metrics(), /*last=*/false);
+  next_draw_ = now + std::max<Duration>(kRedrawInterval, kPauseOfDrawings * (clock_.Now() - now));
 }
 
 void Progress::EndEpoch(const ShownMetrics& metrics) {

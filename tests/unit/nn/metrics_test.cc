@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/core/random.h"
+#include "nn/metrics/score_counts.h"
 
 namespace cairn::nn {
 namespace {
@@ -223,6 +224,7 @@ class AucTest : public testing::Test {
  protected:
   Examples examples_ = {LossKind::kBinaryCrossentropy, {1}, {0, 0.5f, 0.3f, 0.9f}, {0, 0, 1, 1}};
   const Floats weights_ = {1, 2, 3, 4};
+  const KerasObject keras_default_ = {.class_name = "AUC", .config = {{"num_thresholds", 200}}};
 };
 
 TEST_F(AucTest, ThreeThresholdsMatchKeras) {
@@ -246,16 +248,15 @@ TEST_F(AucTest, PrecisionRecallAreaMatchesKeras) {
 }
 
 TEST_F(AucTest, TwoHundredThresholdsAreNearlyExact) {
-  EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples_), 0.75, kTolerance)
-      << "three of four pairs are in order";
+  EXPECT_NEAR(ValueOf(keras_default_, examples_), 0.75, kTolerance) << "three of four pairs are in order";
   examples_.outputs = examples_.targets;
-  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 1);
+  EXPECT_EQ(ValueOf(keras_default_, examples_), 1);
 }
 
 TEST_F(AucTest, OutputsBeyondTheUnitIntervalAreClipped) {
   const float infinity = std::numeric_limits<float>::infinity();
   examples_.outputs = {-infinity, std::numeric_limits<float>::quiet_NaN(), infinity, 7};
-  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 1);
+  EXPECT_EQ(ValueOf(keras_default_, examples_), 1);
 }
 
 // Checks the definition, threshold by threshold, on random predictions with weights.
@@ -289,7 +290,136 @@ TEST_F(AucTest, AgreesWithTheCountsAtEveryThreshold) {
     area += (false_rate[i] - false_rate[i + 1]) * (recall[i] + recall[i + 1]) / 2;
   }
   EXPECT_GT(area, 0.7);
-  EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples), area, 1e-12);
+  EXPECT_NEAR(ValueOf(keras_default_, examples), area, 1e-12);
+}
+
+TEST_F(AucTest, WithoutThresholdsItIsExact) {
+  // One bucket of 200 thresholds contains all scores. Eight of the nine pairs are in order, one is tied.
+  const Examples close = {LossKind::kBinaryCrossentropy,
+                          {1},
+                          {0.5f, 0.5001f, 0.5002f, 0.5003f, 0.5004f, 0.5002f},
+                          {0, 0, 1, 1, 1, 0}};
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, close), (8 + 0.5) / 9);
+  EXPECT_EQ(ValueOf(MetricOfName("auc"), close), (8 + 0.5) / 9);
+  EXPECT_EQ(ValueOf(keras_default_, close), 0.5);
+}
+
+// The definition: the fraction of pairs of a positive and a negative in which the positive has the higher
+// score, counting ties half, each pair with the product of its weights.
+double PairsInOrder(const Examples& examples) {
+  double right = 0, all = 0;
+  for (size_t i = 0; i < examples.outputs.size(); ++i) {
+    for (size_t j = 0; j < examples.outputs.size(); ++j) {
+      if (examples.targets[i] != 1 || examples.targets[j] != 0) continue;
+      const double pair =
+          examples.weights.empty() ? 1 : double{examples.weights[i]} * double{examples.weights[j]};
+      const float positive = examples.outputs[i], negative = examples.outputs[j];
+      right += pair * (positive > negative ? 1 : positive == negative ? 0.5 : 0);
+      all += pair;
+    }
+  }
+  return right / all;
+}
+
+TEST_F(AucTest, ExactlyCountsPairsWithTiesAndWeights) {
+  Random random(1, "pairs");
+  Examples examples = {LossKind::kBinaryCrossentropy, {1}, {}, {}};
+  for (int i = 0; i < 1000; ++i) {
+    // Logits in steps of 1/8 around 0: many ties, and -0.
+    const float logit = std::round(random.NextNormal() * 8) / 8;
+    examples.outputs.push_back(logit);
+    examples.targets.push_back(random.NextNormal() < logit ? 1.0f : 0.0f);
+  }
+  EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples), PairsInOrder(examples), 1e-14);
+  for (int i = 0; i < 1000; ++i) examples.weights.push_back(random.NextUniform());
+  EXPECT_NEAR(ValueOf({.class_name = "AUC"}, examples), PairsInOrder(examples), 1e-12);
+}
+
+TEST_F(AucTest, IsExactOverMoreScoresThanOneCompactionTakes) {
+  // Scores i / 2^20, positive with the same probability: adjacent scores are not merged.
+  constexpr int64_t kExamples = 300000;
+  Random random(1, "many");
+  Examples examples = {LossKind::kBinaryCrossentropy, {1}, {}, {}};
+  for (uint32_t i : RandomPermutation(kExamples, random)) {
+    examples.outputs.push_back(static_cast<float>(i) / (1 << 20));
+    examples.targets.push_back(i % 3 == 0 ? 1.0f : 0.0f);
+  }
+  // The k-th positive, 3k, is above 2k negatives: 1, 2, 4, 5, and so on.
+  const double positives = kExamples / 3, negatives = 2 * positives;
+  const double right = positives * (positives - 1);
+  MetricSet set = MakeSet({{MetricOfName("auc")}}, examples);
+  Update(set, examples, 0, 100000);
+  Update(set, examples, 100000, 200000);
+  EXPECT_THAT(set.Values()[0], Pair("auc", right / (positives * negatives)));
+}
+
+TEST_F(AucTest, ScoresOfOneClassHaveNoArea) {
+  examples_.targets = {1, 1, 1, 1};
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 0);
+  examples_.targets = {0, 0, 0, 0};
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 0);
+}
+
+TEST_F(AucTest, ExactScoresMayBeAnyFloats) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  examples_.outputs = {-infinity, std::numeric_limits<float>::quiet_NaN(), infinity, -7};
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 1);
+  examples_.outputs = {-0.0f, 3, 0.0f, 4};
+  EXPECT_EQ(ValueOf({.class_name = "AUC"}, examples_), 2.5 / 4) << "-0 and 0 are tied";
+}
+
+TEST_F(AucTest, ThePrecisionRecallAreaOfAllScoresIsTheLimitOfManyThresholds) {
+  Random random(1, "precision");
+  Examples examples = {LossKind::kBinaryCrossentropy, {1}, {}, {}};
+  for (int i = 0; i < 200; ++i) {
+    examples.outputs.push_back(static_cast<float>(random.NextBelow(100)) / 100 + 0.005f);
+    examples.targets.push_back(random.NextUniform() < examples.outputs.back() ? 1.0f : 0.0f);
+  }
+  const KerasObject exact = {.class_name = "AUC", .texts = {{"curve", "PR"}}};
+  KerasObject hundred = exact;
+  hundred.config["num_thresholds"] = 101;
+  EXPECT_NEAR(ValueOf(exact, examples), ValueOf(hundred, examples), 1e-12);
+}
+
+TEST(ScoreCounts, BeyondItsLimitScoresAreRounded) {
+  ScoreCounts counts(/*max_entries=*/1000), all;
+  Random random(1, "limit");
+  for (int i = 0; i < 1 << 17; ++i) {
+    const float score = random.NextUniform();
+    const bool positive = random.NextUniform() < score;
+    counts.Add(score, positive, 1);
+    all.Add(score, positive, 1);
+  }
+  int scores = 0, all_scores = 0;
+  double positives = 0, negatives = 0;
+  counts.ForEachScoreFromAbove([&](double more_positives, double more_negatives) {
+    ++scores;
+    positives += more_positives;
+    negatives += more_negatives;
+  });
+  all.ForEachScoreFromAbove([&](double, double) { ++all_scores; });
+  EXPECT_LE(scores, 1000);
+  EXPECT_GT(scores, 100);
+  EXPECT_GT(counts.dropped_bits(), 0);
+  EXPECT_EQ(positives + negatives, 1 << 17);
+  EXPECT_EQ(all.dropped_bits(), 0);
+  EXPECT_GT(all_scores, 130000);
+}
+
+// keras/src/metrics/probabilistic_metrics_test.py
+
+TEST(Crossentropy, AgreesWithKeras) {
+  Examples examples = {LossKind::kBinaryCrossentropy, {2}, {0.6f, 0.4f, 0.4f, 0.6f}, {0, 1, 0, 0}};
+  for (const char* name : {"BinaryCrossentropy", "binary_crossentropy", "bce"}) {
+    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.8149245, kTolerance) << name;
+  }
+  examples.weights = {1, 0};
+  EXPECT_NEAR(ValueOf(MetricOfName("bce"), examples), 0.91629076, kTolerance);
+  examples.weights = {1, 3};
+  examples.outputs = {-2, 3, 0.5f, 1};
+  const KerasObject smoothed = {.class_name = "BinaryCrossentropy",
+                                .config = {{"from_logits", 1}, {"label_smoothing", 0.1}}};
+  EXPECT_NEAR(ValueOf(smoothed, examples), 0.8828164339, kTolerance);
 }
 
 // Every metric that fits these targets; some weighted and some not.
@@ -299,7 +429,7 @@ std::vector<CompiledMetric> AllOf(LossKind loss) {
   }
   std::vector<CompiledMetric> metrics;
   for (const char* name :
-       {"accuracy", "binary_accuracy", "categorical_accuracy", "top_k_categorical_accuracy", "auc",
+       {"accuracy", "binary_accuracy", "categorical_accuracy", "top_k_categorical_accuracy", "auc", "bce",
         "precision", "recall", "mse", "mae", "root_mean_squared_error"}) {
     for (bool weighted : {false, true}) metrics.push_back({MetricOfName(name), weighted});
   }
@@ -389,12 +519,12 @@ TEST(ParseMetrics, DuplicateNamesAreChangedAsInKeras) {
 }
 
 TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
-  EXPECT_EQ(
-      FaultOf(MetricOfName("F1Score")),
-      "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
-      "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, Precision, "
-      "Recall, TruePositives, TrueNegatives, FalsePositives, FalseNegatives, MeanSquaredError, "
-      "MeanAbsoluteError, RootMeanSquaredError");
+  EXPECT_EQ(FaultOf(MetricOfName("F1Score")),
+            "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
+            "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
+            "BinaryCrossentropy, Precision, Recall, TruePositives, TrueNegatives, FalsePositives, "
+            "FalseNegatives, MeanSquaredError, "
+            "MeanAbsoluteError, RootMeanSquaredError");
 }
 
 TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {

@@ -184,6 +184,22 @@ TEST_F(ProgressTest, RedrawsAtMostEveryFiftyMilliseconds) {
   EXPECT_EQ(Shown(), "\r   3/1000 ──────────────────── 24s 25ms/step");
 }
 
+TEST_F(ProgressTest, SlowMetricsAreDrawnLessOften) {
+  Progress progress = OnTerminal();
+  progress.StartEpoch(1, 1, 100);
+  int computed = 0;
+  const auto slow = [&] {
+    ++computed;
+    clock_.Advance(milliseconds(10));
+    return ShownMetrics{};
+  };
+  for (int64_t step = 1; step <= 100; ++step) {
+    progress.Update(step, slow);
+    clock_.Advance(milliseconds(10));
+  }
+  EXPECT_EQ(computed, 5) << "one every 210 ms";
+}
+
 TEST_F(ProgressTest, LongRemainingTimesHaveHoursAndMinutes) {
   Progress progress = OnTerminal();
   progress.StartEpoch(1, 1, 1000);
