@@ -142,6 +142,21 @@ class UnaryOp {
   virtual absl::Status Backward(const float* x, const float* y, const float* dy, float* dx) = 0;
 };
 
+// Dot products of pairs of an example's rows: x is [n, rows, width], row-major, and y [n, p] = sum_k x[n, i, k]
+// x[n, j, k] for the p-th pair (i, j).
+struct PairDotsParams {
+  TensorDesc input;
+  // The pairs (i, j) with j < i, in the order of i, then j. Above 0: the pairs with i < first_rows <= j, and y is
+  // [n, first_rows, rows - first_rows].
+  int64_t first_rows = 0;
+  // Without first_rows: also the pairs (i, i).
+  bool self = false;
+  // Without first_rows: y is [n, rows * rows], with 0 where there is no pair.
+  bool square = false;
+  // Each row is divided by its L2 norm, which counts as at least 1e-7. With first_rows only.
+  bool normalize = false;
+};
+
 enum class Pooling { kMax, kAverage };
 
 // Max or average pooling. The average is over the part of the window inside the image.
@@ -390,6 +405,7 @@ class OpFactory {
                                                                   const TensorDesc& input) = 0;
   // Softmax over the last axis of a row-major tensor.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) = 0;
 
   // The inputs have one shape and layout. Add's y may alias its first x.

@@ -106,6 +106,9 @@ absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& 
     CAIRN_RETURN_IF_ERROR(CollectTensors(call, keras2, tensors));
   }
   if (tensors.empty()) return absl::InvalidArgumentError("a call names no tensors");
+  // A FeatureCross that is called with x0 alone crosses it with itself.
+  const bool crosses = layer.layer != nullptr && layer.layer->class_name() == "FeatureCross";
+  if (crosses && tensors.size() == 1) tensors.push_back(tensors[0]);
   return tensors;
 }
 

@@ -93,6 +93,9 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) override {
     return cpu::MakeSoftmax(input);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) override {
+    return cpu::MakePairDots(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) override {
     return cpu::MakeZeroPad2D(context_, params);
   }

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context,
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(onednn::Context& context, const PairDotsParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(onednn::Context& context,
                                                        const ZeroPad2DParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(onednn::Context& context, const TensorDesc& input,

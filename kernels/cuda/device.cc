@@ -51,6 +51,9 @@ class CudaOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) override {
     return cuda::MakeSoftmax(context_, input);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) override {
+    return cuda::MakePairDots(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) override {
     return cuda::MakeZeroPad2D(context_, params);
   }

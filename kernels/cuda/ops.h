@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(Context& context, const Pool
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(Context& context, const PairDotsParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const ZeroPad2DParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(Context& context, const TensorDesc& input, int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(Context& context, const TensorDesc& input, int inputs);

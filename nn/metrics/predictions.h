@@ -1,4 +1,4 @@
-// What the metrics of positive and negative predictions share. Every output is a separate prediction. A target
+// Positive and negative predictions, for several metrics. Every output is a separate prediction. A target
 // other than 0 is positive. Every prediction has the weight of its example.
 #pragma once
 

@@ -107,7 +107,29 @@ constexpr char kShared[] = R"({"class_name": "Functional", "config": {"name": "s
    "inbound_nodes": [[["all", 0, 0, {}]]]}
   ], "input_layers": [["left", 0, 0], ["right", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
 
+// Dot products and crosses of two towers. The second cross is of one tensor with itself.
+constexpr char kCrossed[] = R"({"class_name": "Functional", "config": {"name": "crossed", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "left", "batch_shape": [null, 6]}, "inbound_nodes": []},
+  {"class_name": "InputLayer", "config": {"name": "right", "batch_shape": [null, 6]}, "inbound_nodes": []},
+  {"class_name": "Dense", "config": {"name": "a", "units": 3}, "inbound_nodes": [["left"]]},
+  {"class_name": "Dense", "config": {"name": "b", "units": 3}, "inbound_nodes": [["right"]]},
+  {"class_name": "FeatureCross", "registered_name": "keras_rs>FeatureCross", "config": {"name": "low_rank",
+   "projection_dim": 2, "diag_scale": 0.5, "pre_activation": "tanh"}, "inbound_nodes": [["a", "b"]]},
+  {"class_name": "FeatureCross", "config": {"name": "full", "projection_dim": null},
+   "inbound_nodes": [["low_rank"]]},
+  {"class_name": "Dot", "config": {"name": "cosine", "axes": -1, "normalize": true},
+   "inbound_nodes": [["a", "low_rank"]]},
+  {"class_name": "DotInteraction", "module": "keras_rs.src.layers.feature_interaction.dot_interaction",
+   "config": {"name": "pairs", "self_interaction": true}, "inbound_nodes": [["a", "b", "full"]]},
+  {"class_name": "DotInteraction", "config": {"name": "square", "skip_gather": true},
+   "inbound_nodes": [["a", "low_rank"]]},
+  {"class_name": "Concatenate", "config": {"name": "all"},
+   "inbound_nodes": [["cosine", "pairs", "square", "full"]]},
+  {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "inbound_nodes": [["all"]]}
+  ], "input_layers": [["left", 0, 0], ["right", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
+
 const Network kNetworks[] = {
+    {"Crossed", kCrossed, {5}, 21 + 21 + 15 + 12 + 75},
     {"Activations",
      Rows(R"({"class_name": "Dense", "config": {"units": 7, "activation": "gelu"}},
              {"class_name": "Dense", "config": {"units": 7, "activation": "selu"}},

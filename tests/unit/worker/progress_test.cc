@@ -197,7 +197,7 @@ TEST_F(ProgressTest, SlowMetricsAreDrawnLessOften) {
     progress.Update(step, slow);
     clock_.Advance(milliseconds(10));
   }
-  EXPECT_EQ(computed, 5) << "one every 210 ms";
+  EXPECT_EQ(computed, 6) << "one every 200 ms";
 }
 
 TEST_F(ProgressTest, LongRemainingTimesHaveHoursAndMinutes) {

@@ -1,0 +1,217 @@
+// Dot and keras_rs' DotInteraction: dot products of the inputs' vectors along the last axis.
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+// The product of the extents of `shape` but the last: the number of vectors of one example.
+int64_t VectorsOf(const Shape& shape) {
+  return shape.num_elements() / shape[shape.rank() - 1];
+}
+
+// Joins the vectors of all inputs, and multiplies pairs of them.
+class JoinedDotsOp final : public LayerOp {
+ public:
+  // `pairs` without its input; `output` is the shape of one example's output.
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(absl::Span<const kernels::TensorDesc> inputs,
+                                                         kernels::PairDotsParams pairs, const Shape& output,
+                                                         kernels::Device& device) {
+    const int64_t batch = inputs[0].shape[0], width = inputs[0].shape[inputs[0].shape.rank() - 1];
+    std::vector<kernels::TensorDesc> flat;
+    for (const kernels::TensorDesc& input : inputs)
+      flat.push_back(input.WithShape({batch, input.shape.num_elements() / batch}));
+    auto op = std::make_unique<JoinedDotsOp>();
+    CAIRN_ASSIGN_OR_RETURN(op->join_, device.ops().MakeConcatenate(flat, 1));
+    const kernels::TensorDesc& joined = op->join_->output();
+    pairs.input = joined.WithShape({batch, joined.shape[1] / width, width});
+    CAIRN_ASSIGN_OR_RETURN(op->dots_, device.ops().MakePairDots(pairs));
+    Shape shape = {batch};
+    for (const int64_t extent : output.dims()) shape.Append(extent);
+    op->output_ = op->dots_->output().WithShape(std::move(shape));
+    CAIRN_ASSIGN_OR_RETURN(op->joined_, device.Allocate(joined.num_floats(), "joined inputs"));
+    CAIRN_ASSIGN_OR_RETURN(op->gradient_, device.Allocate(joined.num_floats(), "gradient of joined inputs"));
+    return op;
+  }
+
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override {
+    CAIRN_RETURN_IF_ERROR(join_->Forward(args.inputs, joined_->data()));
+    return dots_->Forward(joined_->data(), args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    CAIRN_RETURN_IF_ERROR(
+        dots_->Backward(joined_->data(), args.output, args.output_gradient, gradient_->data()));
+    return join_->Backward(args.inputs, gradient_->data(), args.input_gradients);
+  }
+
+ private:
+  kernels::TensorDesc output_;
+  std::unique_ptr<kernels::NaryOp> join_;
+  std::unique_ptr<kernels::UnaryOp> dots_;
+  std::unique_ptr<kernels::DeviceMemory> joined_, gradient_;  // [batch, vectors of all inputs, width]
+};
+
+class DotLayer final : public Layer {
+ public:
+  // `axes` of the two inputs as in Keras: counted with the batch, or negative from the end.
+  DotLayer(std::string name, std::vector<int64_t> axes, bool normalize)
+      : Layer(std::move(name), "Dot"), axes_(std::move(axes)), normalize_(normalize) {}
+
+  bool merges() const override { return true; }
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    if (inputs.size() != 2)
+      return absl::InvalidArgumentError(absl::StrCat("takes 2 inputs, not ", inputs.size()));
+    Shape output;
+    for (size_t i = 0; i < 2; ++i) {
+      const int rank = inputs[i].rank();
+      if (rank < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
+      if (axes_[i] != rank && axes_[i] != -1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("axes: axis ", axes_[i], " of input ", inputs[i].ToString(),
+                         " is not supported, only the last axis, ", rank, " or -1"));
+      }
+      for (const int64_t extent : inputs[i].dims().first(static_cast<size_t>(rank - 1)))
+        output.Append(extent);
+    }
+    const int64_t first = inputs[0][inputs[0].rank() - 1], second = inputs[1][inputs[1].rank() - 1];
+    if (first != second) {
+      return absl::InvalidArgumentError(absl::StrCat("inputs ", inputs[0].ToString(), " and ",
+                                                     inputs[1].ToString(),
+                                                     " differ in the axis of the product"));
+    }
+    if (output.rank() == 0) output.Append(1);
+    return output;
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    std::vector<Shape> shapes;
+    for (const kernels::TensorDesc& input : params.inputs) shapes.emplace_back(input.shape.dims().subspan(1));
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
+    return JoinedDotsOp::Create(params.inputs,
+                                {.input = {}, .first_rows = VectorsOf(shapes[0]), .normalize = normalize_},
+                                output, device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    std::vector<Shape> shapes;
+    std::vector<std::string> names;
+    for (const OnnxValue input : inputs) {
+      const Shape& shape = shapes.emplace_back(onnx.ShapeOf(input));
+      names.push_back(onnx.Add(
+          "Reshape",
+          {onnx.ChannelsLast(input), onnx.Ints("vectors", {-1, VectorsOf(shape), shape[shape.rank() - 1]})}));
+      if (normalize_) names.back() = NormalizedInOnnx(names.back(), onnx);
+    }
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
+    const std::string turned = onnx.Add("Transpose", {names[1]}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+    std::vector<int64_t> extents = {-1};
+    for (const int64_t extent : output.dims()) extents.push_back(extent);
+    const std::string product = onnx.Add("MatMul", {names[0], turned});
+    return onnx.FromChannelsLast(onnx.Add("Reshape", {product, onnx.Ints("shape", std::move(extents))}),
+                                 output);
+  }
+
+ private:
+  static std::string NormalizedInOnnx(const std::string& x, OnnxBuilder& onnx) {
+    const std::string squares = onnx.Add("ReduceSum", {onnx.Add("Mul", {x, x}), onnx.Ints("axis", {-1})});
+    const std::string norm = onnx.Add("Max", {onnx.Add("Sqrt", {squares}), onnx.Scalar("epsilon", 1e-7f)});
+    return onnx.Add("Div", {x, norm});
+  }
+
+  const std::vector<int64_t> axes_;  // [2]
+  const bool normalize_;
+};
+
+class DotInteractionLayer final : public Layer {
+ public:
+  DotInteractionLayer(std::string name, bool self, bool square)
+      : Layer(std::move(name), "DotInteraction"), self_(self), square_(square) {}
+
+  bool merges() const override { return true; }
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    for (const Shape& input : inputs) {
+      if (input.rank() == 1 && input == inputs[0]) continue;
+      return absl::InvalidArgumentError(absl::StrCat("inputs ", inputs[0].ToString(), " and ",
+                                                     input.ToString(), ": expected vectors of one length"));
+    }
+    return Shape{static_cast<int64_t>(IndicesOf(inputs.size()).size())};
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    const Shape output = {static_cast<int64_t>(IndicesOf(params.inputs.size()).size())};
+    return JoinedDotsOp::Create(params.inputs, {.input = {}, .self = self_, .square = square_}, output,
+                                device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const auto rows = static_cast<int64_t>(inputs.size());
+    std::vector<std::string> names;
+    for (const OnnxValue input : inputs) names.push_back(onnx.ChannelsLast(input));
+    const std::string joined = onnx.Add("Concat", std::move(names), {{"axis", int64_t{1}}});
+    const std::string vectors =
+        onnx.Add("Reshape", {joined, onnx.Ints("vectors", {-1, rows, onnx.ShapeOf(inputs[0])[0]})});
+    const std::string turned = onnx.Add("Transpose", {vectors}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+    const std::string products =
+        onnx.Add("Reshape", {onnx.Add("MatMul", {vectors, turned}), onnx.Ints("shape", {-1, rows * rows})});
+    std::vector<int64_t> indices = IndicesOf(inputs.size());
+    const Shape output = {static_cast<int64_t>(indices.size())};
+    if (!square_) {
+      return onnx.FromChannelsLast(
+          onnx.Add("Gather", {products, onnx.Ints("pairs", std::move(indices))}, {{"axis", int64_t{1}}}),
+          output);
+    }
+    std::vector<float> mask;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < rows; ++j) mask.push_back(j < i || (self_ && j == i) ? 1.0f : 0.0f);
+    }
+    return onnx.FromChannelsLast(onnx.Add("Mul", {products, onnx.Floats("mask", output, std::move(mask))}),
+                                 output);
+  }
+
+ private:
+  // The outputs' places in the matrix of all products of `count` inputs, row by row.
+  std::vector<int64_t> IndicesOf(size_t count) const {
+    const auto rows = static_cast<int64_t>(count);
+    std::vector<int64_t> indices;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < rows; ++j) {
+        if (square_ || j < i || (self_ && j == i)) indices.push_back(i * rows + j);
+      }
+    }
+    return indices;
+  }
+
+  const bool self_, square_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeDot(std::string name, ConfigReader& config) {
+  std::vector<int64_t> axes = config.Ints("axes");
+  if (axes.size() == 1) axes.push_back(axes[0]);
+  if (axes.size() != 2) {
+    config.Fail("axes", "expected one axis, or one for each of two inputs");
+    axes = {-1, -1};
+  }
+  return std::make_unique<DotLayer>(std::move(name), std::move(axes), config.Bool("normalize", false));
+}
+
+std::unique_ptr<Layer> MakeDotInteraction(std::string name, ConfigReader& config) {
+  const bool self = config.Bool("self_interaction", false);
+  return std::make_unique<DotInteractionLayer>(std::move(name), self, config.Bool("skip_gather", false));
+}
+
+}  // namespace cairn::nn
