@@ -135,6 +135,21 @@ NETWORKS = {
         [(layer("Dense", name="tower", units=4, activation="tanh"), [[["row", 0, 0]], [["other", 0, 0]]]),
          (layer("Multiply", name="gate"), [[["tower", 0, 0], ["tower", 1, 0]]]),
          (layer("Dense", name="scores", units=5), [[["gate", 0, 0]]])], "scores"),
+    "crossed": functional(
+        [ROW, {"class_name": "InputLayer", "config": {"name": "other", "batch_shape": [None, 6]}}],
+        [(layer("Dense", name="a", units=3), [[["row", 0, 0]]]),
+         (layer("Dense", name="b", units=3), [[["other", 0, 0]]]),
+         (layer("FeatureCross", name="low_rank", projection_dim=2, diag_scale=0.5, pre_activation="tanh"),
+          [[["a", 0, 0], ["b", 0, 0]]]),
+         (layer("FeatureCross", name="full"), [[["low_rank", 0, 0]]]),
+         (layer("Reshape", name="rows", target_shape=[2, 3]), [[["row", 0, 0]]]),
+         (layer("Dot", name="cosines", axes=-1, normalize=True), [[["full", 0, 0], ["rows", 0, 0]]]),
+         (layer("Dot", name="product", axes=1), [[["a", 0, 0], ["b", 0, 0]]]),
+         (layer("DotInteraction", name="pairs", self_interaction=True), [[["a", 0, 0], ["b", 0, 0], ["full", 0, 0]]]),
+         (layer("DotInteraction", name="square", skip_gather=True), [[["a", 0, 0], ["low_rank", 0, 0]]]),
+         (layer("Concatenate", name="all"),
+          [[["cosines", 0, 0], ["product", 0, 0], ["pairs", 0, 0], ["square", 0, 0]]]),
+         (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
     "nothing_to_do": sequential(ROW, layer("Dropout", rate=0.5)),
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/cpu/device.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
+#include "tests/support/source_dir.h"
 
 namespace cairn::nn {
 namespace {
@@ -145,6 +146,15 @@ TEST(FeatureCross, WrongOptionsAndShapesAreRefused) {
   EXPECT_THAT(FaultOf(ModelOf(kCross, R"("diag_scale": -1)", {"3"})),
               HasSubstr("diag_scale: must not be negative"));
   EXPECT_THAT(FaultOf(ModelOf(kCross, R"("projection_dim": 0)", {"3"})), HasSubstr("projection_dim"));
+}
+
+TEST(RecommenderExamples, CanBeRead) {
+  for (const char* name : {"dlrm", "dcn_v2", "deepfm"}) {
+    const auto model = Model::FromFile(InSource(absl::StrCat("deploy/examples/", name, ".json")));
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(model->inputs().size(), 27u) << "the numbers and 26 categories";
+    EXPECT_EQ(model->output_shape(), Shape{1});
+  }
 }
 
 }  // namespace
