@@ -42,7 +42,7 @@ class EmbeddingReplacer {
 
   absl::StatusOr<ModelWithoutTables> Replace(absl::Span<const std::string> layers) {
     const std::set<std::string> replaced(layers.begin(), layers.end());
-    for (const std::string& layer : replaced) CAIRN_RETURN_IF_ERROR(CheckLayer(layer));
+    for (const std::string& layer : replaced) CAIRN_RETURN_IF_ERROR(CheckIsEmbedding(from_, layer));
     for (size_t i = 0; i < from_.nodes().size(); ++i) {
       const Node& node = from_.nodes()[i];
       if (replaced.count(node.layer->name()) == 0) continue;
@@ -58,18 +58,6 @@ class EmbeddingReplacer {
 
  private:
   static size_t IndexOf(int model_input) { return static_cast<size_t>(Node::OfModelInput(model_input)); }
-
-  absl::Status CheckLayer(const std::string& layer) const {
-    const auto found =
-        absl::c_find_if(from_.nodes(), [&](const Node& node) { return node.layer->name() == layer; });
-    if (found != from_.nodes().end() && IsEmbedding(*found)) return absl::OkStatus();
-    const std::vector<std::string> tables = EmbeddingLayers(from_);
-    return absl::InvalidArgumentError(absl::StrCat(
-        found == from_.nodes().end()
-            ? absl::StrCat("the model has no layer '", layer, "'")
-            : absl::StrCat("layer '", layer, "' (", found->layer->class_name(), ") has no embedding table"),
-        "; Embedding layers: ", tables.empty() ? "none" : absl::StrJoin(tables, ", ")));
-  }
 
   // Follows the ids of an Embedding through layers that only reshape them. Returns an input of the model.
   absl::StatusOr<int> IdsOf(const Node& embedding) const {
@@ -106,6 +94,7 @@ class EmbeddingReplacer {
     const ModelInput& of_ids = from_.inputs()[static_cast<size_t>(ids)];
     TableLookup lookup = {.layer = node.layer->name(),
                           .ids = ids,
+                          .ids_name = of_ids.name,
                           .rows = table.shape[0],
                           .width = table.shape[1],
                           .initializer = table.initializer,
@@ -223,6 +212,28 @@ std::vector<std::string> EmbeddingLayers(const Model& model) {
     if (IsEmbedding(node) && !absl::c_linear_search(names, name)) names.push_back(name);
   }
   return names;
+}
+
+std::vector<std::string> EmbeddingLayersAbove(const Model& model, int64_t rows) {
+  std::vector<std::string> names;
+  for (const Node& node : model.nodes()) {
+    const std::string& name = node.layer->name();
+    if (!IsEmbedding(node) || absl::c_linear_search(names, name)) continue;
+    if (model.variables()[static_cast<size_t>(node.variables[0])].shape[0] > rows) names.push_back(name);
+  }
+  return names;
+}
+
+absl::Status CheckIsEmbedding(const Model& model, const std::string& layer) {
+  const auto found =
+      absl::c_find_if(model.nodes(), [&](const Node& node) { return node.layer->name() == layer; });
+  if (found != model.nodes().end() && IsEmbedding(*found)) return absl::OkStatus();
+  const std::vector<std::string> tables = EmbeddingLayers(model);
+  return absl::InvalidArgumentError(absl::StrCat(
+      found == model.nodes().end()
+          ? absl::StrCat("the model has no layer '", layer, "'")
+          : absl::StrCat("layer '", layer, "' (", found->layer->class_name(), ") has no embedding table"),
+      "; Embedding layers: ", tables.empty() ? "none" : absl::StrJoin(tables, ", ")));
 }
 
 absl::StatusOr<ModelWithoutTables> ReplaceEmbeddings(const Model& model,

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "nn/layer/initializer.h"
@@ -21,10 +22,11 @@ namespace cairn::nn {
 // A call of an Embedding layer that an input replaces.
 struct TableLookup {
   std::string
-      layer;      // the Embedding: its table. Two lookups have the same layer if the layer was called twice
-  int ids = 0;    // the input of the original model that contains the ids
-  int input = 0;  // the input of the new model that takes the rows of the table
-  // The table is [rows, width]. Ids outside [0, rows) are errors.
+      layer;    // the Embedding: its table. Two lookups have the same layer if the layer was called twice
+  int ids = 0;  // the input of the original model that contains the ids
+  std::string ids_name{};  // its name
+  int input = 0;           // the input of the new model that takes the rows of the table
+  // The table is [rows, width]. Ids outside [0, rows) are errors; the caller may set `rows` to 0, for any id.
   int64_t rows = 0, width = 0;
   InitializerSpec initializer;
   // The number of ids in each example. The new input takes as many rows, in the order of the ids. 0 if the ids are
@@ -45,6 +47,10 @@ struct ModelWithoutTables {
 
 // The names of the Embedding layers, in the order of their first calls.
 std::vector<std::string> EmbeddingLayers(const Model& model);
+// Those among them whose table has more than `rows` rows.
+std::vector<std::string> EmbeddingLayersAbove(const Model& model, int64_t rows);
+// INVALID_ARGUMENT, naming the layer, if it is absent or no Embedding.
+absl::Status CheckIsEmbedding(const Model& model, const std::string& layer);
 
 // Replaces every call of the Embeddings named in `layers`. Where an Embedding reads a ragged input, the
 // GlobalAveragePooling1D behind it is replaced too. Variables of other layers keep their names, order and initial

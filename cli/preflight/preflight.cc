@@ -102,7 +102,7 @@ class Preflight {
     parameters_ = model->num_parameters();
     Ok("model", absl::StrCat(model->name(), ", ", monitor::WithCommas(Number(parameters_)), " parameters"));
     std::optional<worker::TablePlan> tables;
-    if (!options_.embedding.tables.empty()) {
+    if (options_.embedding.make_tables()) {
       auto planned = worker::PlanTables(options_, *model);
       if (!planned.ok()) {
         Fault("job", planned.status().message(), "change the flag or the model file that it names");

@@ -148,6 +148,31 @@ class EmbeddingTablesTest(IntegrationTest):
         self.assert_exit(INCOMPATIBLE, run)
         self.assertRegex(run.stderr, "it has the embedding tables .*, and this job has no embedding tables")
 
+    def test_a_dynamic_table_takes_any_id(self):
+        # Ids that no float32 and no float64 holds, and the ends of int64. The validation set has ids of its own.
+        ids = [-2**63, 2**63 - 1, 2**53 + 1, 2**53, 2**53 + 2, -1, 0, 2**24 + 1]
+        users = [ids[i % len(ids)] for i in range(EXAMPLES)]
+        items = [i % ITEMS for i in range(EXAMPLES)]
+        arrays = {"x_train_user": ("i8", (EXAMPLES, 1), users), "x_train_item": ("i8", (EXAMPLES, 1), items),
+                  "y_train": ("f4", (EXAMPLES, 1), [(u % len(ids)) / 4 for u in range(EXAMPLES)]),
+                  "x_test_user": ("i8", (8, 1), list(range(-2**62, -2**62 + 8))), "x_test_item": ("i8", (8, 1), [0] * 8),
+                  "y_test": ("f4", (8, 1), [1] * 8)}
+        write_npz(self.directory / "data.npz", **arrays)
+        flags = "--workers=2", "--sync_replicas", "--embedding_tables=items", "--dynamic_tables=users", "--learning_rate=0.1"
+        one = self.trained(model("uniform"), "--ps=1", *flags, epochs=20)
+        self.assertLess(one["loss"], 0.1, "each id has a row of its own: the labels follow from the ids")
+        two = self.trained(model("uniform"), "--ps=2", *flags, epochs=20)
+        self.assertEqual([two["parameters_sha256"], two["val_loss"]], [one["parameters_sha256"], one["val_loss"]])
+        run = self.train(model("uniform"), "--embedding_tables=all")
+        self.assert_exit(USAGE, run)
+        self.assertRegex(run.stderr, "x_train_user: example 0: value 0 is -9223372036854775808, and layer 'users' .* from 0 to 49")
+
+    def test_large_layers_become_tables_by_themselves(self):
+        flags = "--workers=1", "--sync_replicas", f"--embedding_tables_above={ITEMS}"
+        run = self.train(model(), *flags, epochs=1)
+        self.assert_exit(DONE, run)
+        self.assertIn(f"embedding tables on the servers: users/embeddings ({USERS} rows of 4)\n", run.stdout + run.stderr)
+
     def test_flags_that_tables_do_not_support_are_refused_by_name(self):
         for flags, pattern in (
                 (["--embedding_tables=all", "--export_dir=t"], "--embedding_tables.*--export_dir.*cairn export"),
@@ -156,7 +181,9 @@ class EmbeddingTablesTest(IntegrationTest):
                  "--embedding_optimizer.*--reduce_lr_on_plateau"),
                 (["--embedding_tables=all", "--mode=allreduce"], "--embedding_tables.*--mode allreduce"),
                 (["--embedding_tables=hidden"], r"layer 'hidden' \(Dense\) has no embedding table; Embedding layers: users, items"),
-                (["--embedding_optimizer=sgd"], "--embedding_optimizer.*--embedding_tables")):
+                (["--embedding_optimizer=sgd"], "--embedding_optimizer.*--embedding_tables"),
+                (["--dynamic_tables=all", "--train_dir=t"], "--dynamic_tables.*--train_dir"),
+                (["--dynamic_tables=hidden"], r"--dynamic_tables: layer 'hidden' \(Dense\) has no embedding table")):
             with self.subTest(flags=flags):
                 self.assert_refused(self.train(model(), *flags), pattern)
 

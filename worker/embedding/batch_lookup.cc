@@ -66,12 +66,12 @@ absl::Status BatchLookup::AddIds(size_t i) {
     const absl::Span<const Id> values(static_cast<const Id*>(ids.data) + first, static_cast<size_t>(count));
     for (const Id id : values) {
       const auto key = static_cast<int64_t>(id);
-      if (key >= 0 && key < lookup.rows) {
+      if (lookup.rows == 0 || (key >= 0 && key < lookup.rows)) {
         all.push_back(key);
       } else if (status.ok()) {
-        status =
-            absl::InvalidArgumentError(absl::StrCat("layer '", lookup.layer, "' looks up row ", key,
-                                                    ", but its table has the rows 0 to ", lookup.rows - 1));
+        status = absl::InvalidArgumentError(absl::StrCat(
+            "input '", lookup.ids_name, "' has the id ", key, ", but the table of layer '", lookup.layer,
+            "' has the rows 0 to ", lookup.rows - 1, "; --dynamic_tables ", lookup.layer, " accepts any id"));
       }
     }
   });

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "worker/options/job.h"
@@ -15,15 +16,20 @@ namespace cairn::worker {
 namespace {
 
 constexpr char kFlag[] = "--embedding_tables";
+constexpr char kDynamicFlag[] = "--dynamic_tables";
 
-absl::StatusOr<std::vector<std::string>> LayersOf(const EmbeddingFlags& flags, const nn::Model& described) {
+// The layers of `list`, the value of `flag`: "all", or names.
+absl::StatusOr<std::vector<std::string>> LayersOf(absl::string_view flag, const std::string& list,
+                                                  const nn::Model& described) {
+  if (list.empty()) return std::vector<std::string>();
   std::vector<std::string> known = nn::EmbeddingLayers(described);
   if (known.empty())
-    return absl::InvalidArgumentError(absl::StrCat(kFlag, ": the model has no Embedding layer"));
-  if (flags.tables == "all") return known;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": the model has no Embedding layer"));
+  if (list == "all") return known;
   std::vector<std::string> layers;
-  for (const absl::string_view name : absl::StrSplit(flags.tables, ',')) {
+  for (const absl::string_view name : absl::StrSplit(list, ',')) {
     layers.emplace_back(absl::StripAsciiWhitespace(name));
+    CAIRN_RETURN_IF_ERROR(Annotate(nn::CheckIsEmbedding(described, layers.back()), flag));
   }
   return layers;
 }
@@ -82,13 +88,26 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
 
 }  // namespace
 
-absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Model& described) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> layers, LayersOf(options.embedding, described));
+absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options, const nn::Model& described) {
+  const EmbeddingFlags& flags = options.embedding;
+  CAIRN_ASSIGN_OR_RETURN(std::vector<std::string> layers, LayersOf(kFlag, flags.tables, described));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> dynamic,
+                         LayersOf(kDynamicFlag, flags.dynamic_tables, described));
+  layers.insert(layers.end(), dynamic.begin(), dynamic.end());
+  if (flags.tables_above.has_value()) {
+    for (std::string& layer : nn::EmbeddingLayersAbove(described, *flags.tables_above))
+      layers.push_back(std::move(layer));
+  }
+  if (layers.empty()) return std::nullopt;
   absl::StatusOr<nn::ModelWithoutTables> model = nn::ReplaceEmbeddings(described, layers);
   if (!model.ok()) return Annotate(model.status(), kFlag);
   TablePlan plan = {.model = *std::move(model)};
-  for (const nn::TableLookup& lookup : plan.model.lookups) {
+  for (nn::TableLookup& lookup : plan.model.lookups) {
     CAIRN_ASSIGN_OR_RETURN(v1::Table table, MakeTable(options, described, lookup));
+    if (absl::c_linear_search(dynamic, lookup.layer)) {
+      lookup.rows = 0;
+      table.mutable_embedding()->set_vocabulary_size(0);
+    }
     const auto found =
         absl::c_find_if(plan.tables, [&](const v1::Table& other) { return other.name() == table.name(); });
     plan.table_of_lookup.push_back(static_cast<int>(found - plan.tables.begin()));
@@ -97,8 +116,26 @@ absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Mode
   return plan;
 }
 
+std::vector<std::string> TablePlan::dynamic_layers() const {
+  std::vector<std::string> layers;
+  for (const nn::TableLookup& lookup : model.lookups) {
+    if (lookup.rows == 0) layers.push_back(lookup.layer);
+  }
+  return layers;
+}
+
+std::string DescribeTables(const TablePlan& plan) {
+  return absl::StrCat("embedding tables on the servers: ",
+                      absl::StrJoin(plan.tables, ", ", [](std::string* out, const v1::Table& table) {
+                        const int64_t rows = table.embedding().vocabulary_size();
+                        absl::StrAppend(out, table.name(), " (",
+                                        rows == 0 ? "any id" : absl::StrCat(rows, " rows"), " of ",
+                                        table.row_elements(), ")");
+                      }));
+}
+
 absl::Status RefuseTablesOfDividedModel(const TrainOptions& options) {
-  if (options.embedding.tables.empty()) return absl::OkStatus();
+  if (!options.embedding.make_tables()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(kFlag, " does not go with a model that --place divides over workers"));
 }

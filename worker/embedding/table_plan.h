@@ -3,6 +3,7 @@
 // Constant after construction; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,19 @@ struct TablePlan {
   nn::ModelWithoutTables model;
   std::vector<v1::Table> tables{};     // Job.tables
   std::vector<int> table_of_lookup{};  // [lookup of `model`] index in `tables`
+
+  // The layers that look up any id.
+  std::vector<std::string> dynamic_layers() const;
 };
 
-// The tables of the layers that --embedding_tables names. INVALID_ARGUMENT, naming the flag and the layer, for a layer
-// that cannot be a table.
-absl::StatusOr<TablePlan> PlanTables(const TrainOptions& options, const nn::Model& described);
+// The tables of the layers that --embedding_tables, --embedding_tables_above and --dynamic_tables select; none if they
+// select none. INVALID_ARGUMENT, naming the flag and the layer, for a layer that cannot be a table.
+absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options, const nn::Model& described);
 
-// For a model that --place divides over workers: INVALID_ARGUMENT with --embedding_tables.
+// For the log: the tables of `plan` with their ids and widths.
+std::string DescribeTables(const TablePlan& plan);
+
+// For a model that --place divides over workers: INVALID_ARGUMENT with flags that make tables.
 absl::Status RefuseTablesOfDividedModel(const TrainOptions& options);
 
 }  // namespace cairn::worker

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/core/status.h"
@@ -98,20 +99,24 @@ absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::str
 }
 
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
-                          std::vector<std::string>& remarks) {
+                          std::vector<std::string>& remarks, absl::Span<const std::string> dynamic_layers) {
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
   CAIRN_RETURN_IF_ERROR(CheckTargets(loss, model.output_shape(), dataset, remarks));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
-  CAIRN_RETURN_IF_ERROR(CheckIndices({model, dataset.size(), dataset.inputs_name(), dataset.input_specs()},
-                                     [&](int64_t i, absl::Span<const MutableTensorView> inputs) {
-                                       dataset.Read(i, inputs, absl::MakeSpan(target));
-                                     }));
+  CAIRN_RETURN_IF_ERROR(
+      CheckIndices({model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers},
+                   [&](int64_t i, absl::Span<const MutableTensorView> inputs) {
+                     dataset.Read(i, inputs, absl::MakeSpan(target));
+                   }));
   return dataset.status();
 }
 
 absl::Status CheckIndices(const IndexCheck& check,
                           absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read) {
-  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(check.model);
+  std::vector<nn::ByteInput> uses = nn::ByteInputsOf(check.model);
+  for (nn::ByteInput& use : uses) {
+    if (absl::c_linear_search(check.dynamic_layers, use.layer)) use.table_rows = 0;
+  }
   const bool any = std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.table_rows > 0; });
   int64_t values = 0;
   for (const data::InputSpec& spec : check.specs) values += spec.shape.num_elements();

@@ -29,9 +29,10 @@ absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::str
 
 // Checks all targets. Also checks the inputs that are indices of a table, unless the data set has more than
 // 64 Mi input values. Appends to `remarks` a note on each finding that is unusual but allowed.
-// INVALID_ARGUMENT naming the first fault.
+// `dynamic_layers` look up any integer. INVALID_ARGUMENT naming the first fault.
 absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
-                          std::vector<std::string>& remarks);
+                          std::vector<std::string>& remarks,
+                          absl::Span<const std::string> dynamic_layers = {});
 
 // Checks the inputs that are indices of a table, as CheckDataset() does.
 struct IndexCheck {
@@ -39,6 +40,7 @@ struct IndexCheck {
   int64_t examples;
   absl::string_view name;                   // of the inputs, for messages
   absl::Span<const data::InputSpec> specs;  // one for each input of the model
+  absl::Span<const std::string> dynamic_layers{};
 };
 absl::Status CheckIndices(const IndexCheck& check,
                           absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read);

@@ -113,6 +113,19 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
+  std::optional<TablePlan> tables;
+  std::vector<std::string> dynamic_layers;
+  if (options.embedding.make_tables()) {
+    CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
+  }
+  if (tables.has_value()) {
+    if (const std::string source = InitialValuesSource(options); !source.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--embedding_tables: the rows of tables cannot begin at the weights of ", source,
+                       ": give --init_from none"));
+    }
+    dynamic_layers = tables->dynamic_layers();
+  }
   CAIRN_ASSIGN_OR_RETURN(const DataRecord resumed, ReadResumed(options));
   data::DataOptions reading = DataOptionsOf(options, model);
   if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);
@@ -120,7 +133,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(loss, data.class_names), "--data_dir"));
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
-    const absl::Status status = CheckDataset(model, loss, *dataset, data.remarks);
+    const absl::Status status = CheckDataset(model, loss, *dataset, data.remarks, dynamic_layers);
     if (!status.ok()) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
     }
@@ -130,14 +143,8 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record, data.remarks));
   AddNotes(reading, model, data);
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
-  std::optional<TablePlan> tables;
-  if (!options.embedding.tables.empty()) {
-    if (const std::string source = InitialValuesSource(options); !source.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--embedding_tables: the rows of tables cannot begin at the weights of ", source,
-                       ": give --init_from none"));
-    }
-    CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
+  if (tables.has_value()) {
+    data.notes.push_back({DescribeTables(*tables), /*usual=*/!options.embedding.tables_above.has_value()});
   }
   return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record),
                 std::move(tables)};

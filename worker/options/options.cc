@@ -164,14 +164,18 @@ void AddEmbeddingTables(CLI::App& app, EmbeddingFlags& flags) {
         "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up "
         "are "
         "read, sent and updated"},
+       {"--embedding_tables_above ROWS", &flags.tables_above,
+        "Also store the tables of all Embedding layers with more than ROWS rows", WholeNumberFrom(0)},
+       {"--dynamic_tables all|LAYER,...", &flags.dynamic_tables,
+        "Also store these tables, and accept any 64-bit integer as an id of theirs: training makes a row "
+        "when it "
+        "first updates it"},
        {"--embedding_optimizer NAME", &flags.optimizer,
         "Optimizer of the tables' rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with its "
         "default settings "
         "and the job's learning rate, if one is set [as of the other variables]"},
        {"--embedding_learning_rate X", &flags.learning_rate,
         "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)}});
-  AddRules(app, {{"--embedding_optimizer", kNeeds, "--embedding_tables"},
-                 {"--embedding_learning_rate", kNeeds, "--embedding_tables"}});
 }
 
 void AddElastic(CLI::App& app, TrainOptions& options) {

@@ -32,8 +32,13 @@ struct OptimizerFlags {
 // Embedding layers whose tables the servers store by rows.
 struct EmbeddingFlags {
   std::string tables;                   // --embedding_tables all|LAYER,...; empty: none
+  std::optional<int64_t> tables_above;  // --embedding_tables_above ROWS: also every layer with more rows
+  std::string dynamic_tables;           // --dynamic_tables all|LAYER,...: tables of any int64 id; empty: none
   std::string optimizer;                // --embedding_optimizer: of rows; empty: that of the other variables
   std::optional<double> learning_rate;  // --embedding_learning_rate
+
+  // Whether the flags may make tables of layers.
+  bool make_tables() const { return !tables.empty() || tables_above.has_value() || !dynamic_tables.empty(); }
 };
 
 // Keras' EarlyStopping, ReduceLROnPlateau and ModelCheckpoint(save_best_only=True), see worker/training/callbacks.h.

@@ -58,7 +58,11 @@ absl::Status CheckPairs(const TrainOptions& options) {
 
 // Checks the rules between --embedding_tables and other flags.
 absl::Status CheckTables(const TrainOptions& options) {
-  const FlagUse tables{"--embedding_tables", !options.embedding.tables.empty()};
+  const EmbeddingFlags& flags = options.embedding;
+  const FlagUse tables{flags.tables.empty() && !flags.dynamic_tables.empty()    ? "--dynamic_tables"
+                       : flags.tables.empty() && flags.tables_above.has_value() ? "--embedding_tables_above"
+                                                                                : "--embedding_tables",
+                       flags.make_tables()};
   const FlagUse rows_of_their_own{
       "--embedding_optimizer and --embedding_learning_rate",
       !options.embedding.optimizer.empty() || options.embedding.learning_rate.has_value()};
@@ -68,6 +72,7 @@ absl::Status CheckTables(const TrainOptions& options) {
   const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
   return CheckRules({
+      {rows_of_their_own, kNeeds, tables, "the model has no other rows"},
       {tables, kExcludes, all_reduce, "there are no servers to store tables"},
       {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
       {tables, kExcludes, exports, "the rows are on the servers: use --train_dir, and cairn export"},

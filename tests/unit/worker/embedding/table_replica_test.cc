@@ -80,7 +80,7 @@ class TableReplicaTest : public testing::Test {
       : described_(*nn::Model::FromJson(kModel, "m.json")), device_(*kernels::CreateCpuDevice(0, 1)) {
     options_.embedding.tables = "all";
     options_.optimizer.name = "SGD";
-    plan_.emplace(*PlanTables(options_, described_));
+    plan_.emplace(**PlanTables(options_, described_));
     without_tables_ = *nn::Replica::Create(plan_->model.model, kLoss, *device_);
     replica_.emplace(*plan_, *without_tables_, rows_);
   }
@@ -189,7 +189,7 @@ TEST(RecommenderReplica, GradientsOfSharedAndRaggedLookupsAreThoseOfTablesInMemo
   TrainOptions options;
   options.embedding.tables = "all";
   options.optimizer.name = "SGD";
-  const TablePlan plan = *PlanTables(options, described);
+  const TablePlan plan = **PlanTables(options, described);
   ASSERT_EQ(plan.tables.size(), 3u);
   EXPECT_THAT(plan.table_of_lookup, testing::UnorderedElementsAre(0, 1, 1, 2));
   const auto device = *kernels::CreateCpuDevice(0, 1);
@@ -239,19 +239,48 @@ TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
   options.embedding.tables = "e";
   options.embedding.optimizer = "Adagrad";
   options.optimizer.learning_rate = 0.25;
-  EXPECT_EQ(
-      PlanTables(options, described)->tables[0].embedding().optimizer().hyperparameters().at("learning_rate"),
-      0.25)
+  EXPECT_EQ((*PlanTables(options, described))
+                ->tables[0]
+                .embedding()
+                .optimizer()
+                .hyperparameters()
+                .at("learning_rate"),
+            0.25)
       << "that of the other variables";
   options.embedding.learning_rate = 0.5;
-  const auto plan = PlanTables(options, described);
-  ASSERT_EQ(plan.status(), absl::OkStatus());
+  const auto planned = PlanTables(options, described);
+  ASSERT_EQ(planned.status(), absl::OkStatus());
+  const std::optional<TablePlan>& plan = *planned;
   ASSERT_EQ(plan->tables.size(), 1u);
   EXPECT_EQ(plan->tables[0].name(), "e/embeddings");
   EXPECT_EQ(plan->tables[0].row_elements(), 2);
   EXPECT_EQ(plan->tables[0].embedding().vocabulary_size(), 10);
   EXPECT_EQ(plan->tables[0].embedding().optimizer().name(), "Adagrad");
   EXPECT_EQ(plan->tables[0].embedding().optimizer().hyperparameters().at("learning_rate"), 0.5);
+}
+
+TEST(PlanTablesTest, LayersWithMoreRowsThanALimitBecomeTables) {
+  const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
+  TrainOptions options;
+  options.optimizer.name = "SGD";
+  options.embedding.tables_above = 10;
+  EXPECT_FALSE((*PlanTables(options, described)).has_value());
+  options.embedding.tables_above = 9;
+  const TablePlan plan = **PlanTables(options, described);
+  EXPECT_EQ(DescribeTables(plan), "embedding tables on the servers: e/embeddings (10 rows of 2)");
+}
+
+TEST(PlanTablesTest, ADynamicTableHasNoVocabulary) {
+  const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
+  TrainOptions options;
+  options.optimizer.name = "SGD";
+  options.embedding.dynamic_tables = "x";
+  EXPECT_THAT(PlanTables(options, described).status().message(),
+              HasSubstr("--dynamic_tables: the model has no layer 'x'; Embedding layers: e"));
+  options.embedding.dynamic_tables = "e";
+  const TablePlan plan = **PlanTables(options, described);
+  EXPECT_EQ(plan.tables[0].embedding().vocabulary_size(), 0);
+  EXPECT_EQ(DescribeTables(plan), "embedding tables on the servers: e/embeddings (any id of 2)");
 }
 
 }  // namespace
