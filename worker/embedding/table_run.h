@@ -1,4 +1,4 @@
-// What a checkpoint says about the tables of a job.
+// The description of the tables of a job in a checkpoint.
 //
 // Pure functions; any thread.
 #pragma once
