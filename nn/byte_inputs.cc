@@ -30,13 +30,13 @@ class Reader {
       if (use == ByteUse::kPasses) {
         Visit(static_cast<int>(i), unchanged && OnlyReshapes(node.layer->class_name()));
       } else {
-        Decide(node, use == ByteUse::kRaw, unchanged);
+        Decide(node, use == ByteUse::kRaw, unchanged && node.inputs[0] == source);
       }
     }
   }
 
   void Decide(const Node& node, bool raw, bool unchanged) {
-    const int64_t rows = unchanged && node.layer->class_name() == "Embedding"
+    const int64_t rows = unchanged && (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
                              ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
                              : 0;
     const bool smaller = rows > 0 && rows < decided_.table_rows;

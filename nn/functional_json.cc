@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "nn/distributed_embedding.h"
 #include "nn/model_builder.h"
 
 namespace cairn::nn {
@@ -95,13 +96,20 @@ std::string NamesOf(const std::vector<Tensor>& tensors) {
 }
 
 absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& layer) {
+  const bool weighted = layer.layer != nullptr && layer.layer->row_table() != nullptr;
   const bool training_mode = layer.layer != nullptr && (layer.layer->class_name() == "BatchNormalization" ||
                                                         layer.layer->class_name() == "Dropout");
   const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
   std::vector<Tensor> tensors;
   if (call.is_object()) {
-    CAIRN_RETURN_IF_ERROR(CheckKwargs(call.value("kwargs", json()), CallForm::kKeras3));
+    json kwargs = call.value("kwargs", json()), weights;
+    if (weighted && kwargs.is_object() && kwargs.contains("weights")) {
+      weights = std::move(kwargs["weights"]);
+      kwargs.erase("weights");
+    }
+    CAIRN_RETURN_IF_ERROR(CheckKwargs(kwargs, CallForm::kKeras3));
     CAIRN_RETURN_IF_ERROR(CollectTensors(call.value("args", json::array()), CallForm::kKeras3, tensors));
+    if (!weights.is_null()) CAIRN_RETURN_IF_ERROR(CollectTensors(weights, CallForm::kKeras3, tensors));
   } else {
     CAIRN_RETURN_IF_ERROR(CollectTensors(call, keras2, tensors));
   }
@@ -288,7 +296,7 @@ absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines,
   builder.SetName(reader.String("name", "functional"), /*functional=*/true);
   reader.Refuse("trainable", true);
   CheckDtype("dtype", reader);
-  const json& layers = reader.Raw("layers");
+  json layers = reader.Raw("layers");
   if (!layers.is_array() || layers.empty()) reader.Fail("layers", "required, a list of layers");
   std::vector<Tensor> inputs, outputs;
   for (const auto& [field, tensors] : {std::pair{"input_layers", &inputs}, {"output_layers", &outputs}}) {
@@ -309,11 +317,12 @@ absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines,
   if (inputs.empty()) return absl::InvalidArgumentError("config: input_layers: the list is empty");
   if (outputs.empty()) return absl::InvalidArgumentError("config: output_layers: the list is empty");
 
+  std::vector<int64_t> layer_lines(lines.begin(), lines.end());
+  CAIRN_RETURN_IF_ERROR(ExpandDistributedEmbeddings(layers, layer_lines));
   CAIRN_RETURN_IF_ERROR(builder.CollectNames(layers));
   GraphReader graph(builder);
   for (size_t position = 0; position < layers.size(); ++position) {
-    CAIRN_RETURN_IF_ERROR(
-        graph.AddLayer(layers[position], position, position < lines.size() ? lines[position] : 0));
+    CAIRN_RETURN_IF_ERROR(graph.AddLayer(layers[position], position, layer_lines[position]));
   }
   for (const Tensor& input : inputs) CAIRN_RETURN_IF_ERROR(graph.AddInput(input));
   return graph.AddGraph(outputs[0]);

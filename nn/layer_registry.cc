@@ -30,6 +30,7 @@ constexpr LayerRow kLayers[] = {
     {"DotInteraction", MakeDotInteraction},
     {"Dropout", MakeDropout, ByteUse::kPasses},
     {"ELU", MakeElu, ByteUse::kPasses},
+    {"EmbedReduce", MakeEmbedReduce, ByteUse::kRaw},
     {"Embedding", MakeEmbedding, ByteUse::kRaw},
     {"FeatureCross", MakeFeatureCross},
     {"Flatten", MakeFlatten, ByteUse::kPasses},

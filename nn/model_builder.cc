@@ -102,7 +102,7 @@ DType ReadInputDtype(absl::string_view field, ConfigReader& config) {
 bool IsLookedUp(const std::vector<Node>& nodes, int source) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
-    if (!node.layer->takes_integers() || !absl::c_linear_search(node.inputs, source)) continue;
+    if (!node.layer->takes_integers() || node.inputs[0] != source) continue;
     if (!node.variables.empty() || IsLookedUp(nodes, static_cast<int>(i))) return true;
   }
   return false;
@@ -200,6 +200,7 @@ absl::Status ModelBuilder::CheckRagged() const {
     }
     for (const int reader : readers) {
       const std::vector<int> means = users_of(reader);
+      if (model_.nodes_[static_cast<size_t>(reader)].layer->row_table() != nullptr) continue;
       const bool fits =
           class_of(reader) == "Embedding" && !means.empty() &&
           absl::c_all_of(means, [&](int mean) { return class_of(mean) == "GlobalAveragePooling1D"; });
@@ -219,7 +220,7 @@ const Shape& ModelBuilder::ShapeOf(int value) const {
 }
 
 absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs) {
-  if (layer.layer->merges() != (inputs.size() > 1)) {
+  if (layer.layer->merges() != (inputs.size() > 1) && layer.layer->row_table() == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(layer.where, ": ", inputs.size(), " inputs, expected ",
                                                    layer.layer->merges() ? "two or more" : "one"));
   }

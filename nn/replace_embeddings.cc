@@ -15,7 +15,7 @@ namespace cairn::nn {
 namespace {
 
 bool IsEmbedding(const Node& node) {
-  return node.layer->class_name() == "Embedding";
+  return node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr;
 }
 
 }  // namespace
@@ -47,7 +47,8 @@ class EmbeddingReplacer {
       const Node& node = from_.nodes()[i];
       if (replaced.count(node.layer->name()) == 0) continue;
       if (const absl::Status status = AddLookup(i); !status.ok()) {
-        return Annotate(status, absl::StrCat("layer '", node.layer->name(), "' (Embedding)"));
+        return Annotate(status,
+                        absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), ")"));
       }
     }
     MarkNeeded();
@@ -74,6 +75,23 @@ class EmbeddingReplacer {
     return Node::OfModelInput(value);
   }
 
+  // The input of the model with the weights of the ids.
+  absl::StatusOr<int> WeightsOf(const Node& node, const ModelInput& ids) const {
+    if (node.inputs[1] >= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its weights are the output of layer '",
+                       from_.nodes()[static_cast<size_t>(node.inputs[1])].layer->name(),
+                       "', but must be an input of the model"));
+    }
+    const int input = Node::OfModelInput(node.inputs[1]);
+    if (ids.ragged || from_.inputs()[static_cast<size_t>(input)].dtype != DType::kFloat32) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("weights '", from_.inputs()[static_cast<size_t>(input)].name,
+                       "' must be float32, and the ids '", ids.name, "' of a fixed number"));
+    }
+    return input;
+  }
+
   // Notes that an input replaces this node, and the means of its rows if the ids are ragged.
   absl::Status AddLookup(size_t index) {
     const Node& node = from_.nodes()[index];
@@ -98,13 +116,19 @@ class EmbeddingReplacer {
                           .rows = table.shape[0],
                           .width = table.shape[1],
                           .initializer = table.initializer,
-                          .ids_per_example = of_ids.ragged ? 0 : of_ids.shape.num_elements()};
+                          .ids_per_example = of_ids.ragged ? 0 : of_ids.shape.num_elements(),
+                          .table = node.layer->row_table()};
+    if (of_ids.ragged) lookup.combiner = "mean";
+    if (lookup.table != nullptr) lookup.combiner = lookup.table->combiner;
+    if (node.inputs.size() == 2) {
+      CAIRN_ASSIGN_OR_RETURN(lookup.weights, WeightsOf(node, of_ids));
+    }
     const int call = calls_[lookup.layer]++;
     ModelInput input = {.name = call == 0 ? lookup.layer : absl::StrCat(lookup.layer, ":", call),
                         .shape = node.output_shape,
                         .needs_gradient = true};
     lookup_of_[index] = lookups_.size();
-    if (of_ids.ragged && MeansCanBeReplaced(index, {lookup.width})) {
+    if (lookup.table == nullptr && of_ids.ragged && MeansCanBeReplaced(index, {lookup.width})) {
       input.shape = {lookup.width};
       for (const size_t mean : users_[index]) lookup_of_[mean] = lookups_.size();
     }
@@ -204,6 +228,15 @@ class EmbeddingReplacer {
   std::vector<bool> was_read_, is_read_;         // [input of the original model]
   std::map<int, int> new_input_, new_variable_;  // from the index in the original model
 };
+
+std::vector<std::string> LayersOfRowTables(const Model& model) {
+  std::vector<std::string> names;
+  for (const Node& node : model.nodes()) {
+    const std::string& name = node.layer->name();
+    if (node.layer->row_table() != nullptr && !absl::c_linear_search(names, name)) names.push_back(name);
+  }
+  return names;
+}
 
 std::vector<std::string> EmbeddingLayers(const Model& model) {
   std::vector<std::string> names;

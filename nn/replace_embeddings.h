@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "nn/layer/initializer.h"
+#include "nn/layers/row_table.h"
 #include "nn/model.h"
 
 namespace cairn::nn {
@@ -30,10 +31,12 @@ struct TableLookup {
   int64_t rows = 0, width = 0;
   InitializerSpec initializer;
   // The number of ids in each example. The new input takes as many rows, in the order of the ids. 0 if the ids are
-  // ragged: then it takes the mean of an example's rows.
+  // ragged.
   int64_t ids_per_example = 0;
-
-  bool ragged_mean() const { return ids_per_example == 0; }
+  // Not empty: the new input takes one row for each example, in which its rows are pooled: "sum", "mean" or "sqrtn".
+  std::string combiner{};
+  int weights = -1;                 // the input of the original model with the weights of the ids; -1: none
+  const RowTable* table = nullptr;  // of the layer, if it has one; lives as long as the original model
 };
 
 struct ModelWithoutTables {
@@ -45,7 +48,9 @@ struct ModelWithoutTables {
   std::vector<TableLookup> lookups;  // in the order of the nodes, which is that of the inputs
 };
 
-// The names of the Embedding layers, in the order of their first calls.
+// The names of the layers whose tables are always replaced (Layer::row_table), in the order of their first calls.
+std::vector<std::string> LayersOfRowTables(const Model& model);
+// The names of the Embedding layers, and of those above, in the order of their first calls.
 std::vector<std::string> EmbeddingLayers(const Model& model);
 // Those among them whose table has more than `rows` rows.
 std::vector<std::string> EmbeddingLayersAbove(const Model& model, int64_t rows);

@@ -101,16 +101,12 @@ class Preflight {
     }
     parameters_ = model->num_parameters();
     Ok("model", absl::StrCat(model->name(), ", ", monitor::WithCommas(Number(parameters_)), " parameters"));
-    std::optional<worker::TablePlan> tables;
-    if (options_.embedding.make_tables()) {
-      auto planned = worker::PlanTables(options_, *model);
-      if (!planned.ok()) {
-        Fault("job", planned.status().message(), "change the flag or the model file that it names");
-        return;
-      }
-      tables = *std::move(planned);
+    const auto tables = worker::PlanTables(options_, *model);
+    if (!tables.ok()) {
+      Fault("job", tables.status().message(), "change the flag or the model file that it names");
+      return;
     }
-    const nn::Model& trained = tables.has_value() ? tables->model.model : *model;
+    const nn::Model& trained = tables->has_value() ? (*tables)->model.model : *model;
     if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0)
       findings_.push_back(Plan(trained, servers));
     int64_t examples = 1;

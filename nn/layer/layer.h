@@ -23,6 +23,8 @@
 
 namespace cairn::nn {
 
+struct RowTable;  // nn/layers/row_table.h
+
 // A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2.
 struct RegularizerSpec {
   float l1 = 0, l2 = 0;
@@ -100,6 +102,8 @@ class Layer {
   virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
   // True when MakeOp() takes integers as they are. Other layers get them as float32.
   virtual bool takes_integers() const { return false; }
+  // Set for a layer whose table is always outside the model (replace_embeddings.h). It takes ids, and may take weights.
+  virtual const RowTable* row_table() const { return nullptr; }
   // `device` must outlive the op.
   virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                           kernels::Device& device) const = 0;

@@ -25,6 +25,7 @@ std::unique_ptr<Layer> MakeDot(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeDotInteraction(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeDropout(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeElu(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeEmbedReduce(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeFeatureCross(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeFlatten(std::string name, ConfigReader& config);

@@ -1,7 +1,9 @@
 """Models whose Embedding layers are tables of rows on the servers: they learn what the same model learns with dense
 variables, to the same bits on any servers and transports, and refuse what they do not support."""
 
+import copy
 import json
+import pathlib
 import random
 
 from harness import DONE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
@@ -34,6 +36,13 @@ def model(initializer="zeros", rows=USERS, optimizer="sgd"):
         "compile_config": {"optimizer": optimizer, "loss": "mean_squared_error"}})
 
 
+# Models as keras_rs 0.4.0 with Keras 3.15 writes them by to_json(), and the losses of their first three epochs there,
+# on JAX, with the data of write_bags(), SGD with the rate 0.1 and batches of 8 in order.
+KERAS_RS = json.loads(pathlib.Path(__file__).with_name("keras_rs_models.json").read_text())
+BAGS = {"watched": (5, lambda i, j: (7 * i + 3 * j) % 30), "user": (1, lambda i, j: i % 20),
+        "liked": (2, lambda i, j: (5 * i + j) % 30)}
+
+
 class EmbeddingTablesTest(IntegrationTest):
 
     def setUp(self):
@@ -47,9 +56,9 @@ class EmbeddingTablesTest(IntegrationTest):
             "x_train_user": ("i8", (EXAMPLES, 1), users), "x_train_item": ("i8", (EXAMPLES, 1), items),
             "y_train": ("f4", (EXAMPLES, 1), ratings)})
 
-    def train(self, text, *flags, epochs=5):
+    def train(self, text, *flags, epochs=5, batch_size=20):
         (self.directory / "model.json").write_text(text)
-        return self.run_to_end("cairn", "train", "model.json", "--data_dir=data.npz", "--batch_size=20", f"--epochs={epochs}",
+        return self.run_to_end("cairn", "train", "model.json", "--data_dir=data.npz", f"--batch_size={batch_size}", f"--epochs={epochs}",
                                "--threads=1", "--summary=summary.json", *flags)
 
     def trained(self, text, *flags, epochs=5):
@@ -172,6 +181,53 @@ class EmbeddingTablesTest(IntegrationTest):
         run = self.train(model(), *flags, epochs=1)
         self.assert_exit(DONE, run)
         self.assertIn(f"embedding tables on the servers: users/embeddings ({USERS} rows of 4)\n", run.stdout + run.stderr)
+
+    def write_bags(self, inputs):
+        arrays = {}
+        for name, (width, id_of) in BAGS.items():
+            places = [(i, j) for i in range(64) for j in range(width)]
+            arrays[f"x_train_{name}"] = ("i8", (64, width), [id_of(i, j) for i, j in places])
+            arrays[f"x_train_w_{name}"] = ("f4", (64, width), [1 + (i + j) % 3 / 2 for i, j in places])
+        write_npz(self.directory / "data.npz", **{k: v for k, v in arrays.items() if k.removeprefix("x_train_") in inputs},
+                  y_train=("f4", (64, 1), [i % 20 / 20 - 0.5 for i in range(64)]))
+
+    def train_bags(self, document, *flags, epochs=1):
+        self.write_bags(document["config"]["input_layers"])
+        return self.train(json.dumps(document), "--optimizer=sgd", "--learning_rate=0.1", "--loss=mse", "--noshuffle",
+                          *flags, epochs=epochs, batch_size=8)
+
+    def test_layers_of_keras_rs_train_as_in_keras(self):
+        for name, expected in KERAS_RS.items():
+            with self.subTest(model=name):
+                for epochs, loss in enumerate(expected["losses"], start=1):
+                    run = self.train_bags(expected["model"], "--workers=1", "--ps=1", "--sync_replicas", epochs=epochs)
+                    self.assert_exit(DONE, run)
+                    one = read_summary(self.directory / "summary.json")
+                    self.assertAlmostEqual(one["loss"], loss, delta=1e-6)
+                self.assertRegex(run.stdout + run.stderr, r"embedding tables on the servers: \w+(/movies)?/embeddings \(30 rows of 4\)")
+                self.assert_exit(DONE, self.train_bags(expected["model"], "--workers=1", "--ps=2", "--sync_replicas", epochs=3))
+                two = read_summary(self.directory / "summary.json")
+                self.assertEqual([two["parameters_sha256"], two["loss"]], [one["parameters_sha256"], one["loss"]])
+
+    def test_faults_in_layers_of_keras_rs_are_named(self):
+        def changed(change):
+            document = copy.deepcopy(KERAS_RS["distributed_weighted"]["model"])
+            change(next(x for x in document["config"]["layers"] if x["class_name"] == "DistributedEmbedding"))
+            return document
+
+        for change, flags, pattern in (
+                (lambda x: x["config"]["feature_configs"]["user"].update(table=2), [],
+                 r'"de" \(DistributedEmbedding\): feature_configs: feature "user" has table 2, and there are 2'),
+                (lambda x: x["config"]["tables"][0].update(combiner="max"), [], "'de/movies' .*combiner"),
+                (lambda x: x["config"]["tables"][1].update(secret=1), [], "table 'users'.*secret"),
+                (lambda x: x["inbound_nodes"][0]["args"][1].pop("user"), [], "3 inputs and 2 weights for 3 features"),
+                (lambda x: x["config"]["tables"][0].update(optimizer="lion"), [],
+                 "table 'de/movies/embeddings': unknown optimizer 'Lion' of a table"),
+                (lambda x: None, ["--mode=allreduce"], "layer 'de/.*' has a table on the servers: .*--mode allreduce")):
+            with self.subTest(pattern=pattern):
+                run = self.train_bags(changed(change), *flags)
+                self.assert_exit(USAGE, run)
+                self.assertRegex(run.stderr, pattern)
 
     def test_flags_that_tables_do_not_support_are_refused_by_name(self):
         for flags, pattern in (

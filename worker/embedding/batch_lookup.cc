@@ -25,7 +25,12 @@ BatchLookup::BatchLookup(const TablePlan& plan)
       tables_(plan.tables.size()),
       lookups_(plan.model.lookups.size()),
       rows_(plan.tables.size()),
-      gradients_(plan.tables.size()) {}
+      gradients_(plan.tables.size()) {
+  for (size_t i = 0; i < lookups_.size(); ++i) {
+    const std::string& combiner = plan.model.lookups[i].combiner;
+    if (!combiner.empty()) lookups_[i].combiner = *embedding::ParseCombiner(combiner);
+  }
+}
 
 absl::Status BatchLookup::Begin(const nn::BatchView& batch) {
   batch_ = batch;
@@ -61,6 +66,10 @@ absl::Status BatchLookup::AddIds(size_t i) {
   lookups_[i].count = static_cast<size_t>(count);
   lookups_[i].splits.assign(ids.row_splits.begin(), ids.row_splits.end());
   for (int64_t& split : lookups_[i].splits) split -= first;
+  if (lookups_[i].combiner.has_value() && !ids.ragged()) {
+    for (int64_t example = 0; example <= batch_.examples; ++example)
+      lookups_[i].splits.push_back(example * lookup.ids_per_example);
+  }
   absl::Status status;
   WithIntegerType(ids.dtype, [&]<typename Id>(Id) {
     const absl::Span<const Id> values(static_cast<const Id*>(ids.data) + first, static_cast<size_t>(count));
@@ -81,6 +90,15 @@ absl::Status BatchLookup::AddIds(size_t i) {
 absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {
   return tables_[static_cast<size_t>(plan_->table_of_lookup[lookup])].unique.positions().subspan(
       lookups_[lookup].first, lookups_[lookup].count);
+}
+
+embedding::Bags BatchLookup::BagsOf(size_t i) const {
+  embedding::Bags bags = {.row_splits = lookups_[i].splits, .unique = PositionsOf(i)};
+  if (const int weights = plan_->model.lookups[i].weights; weights >= 0) {
+    const TensorView& view = batch_.inputs[static_cast<size_t>(weights)];
+    bags.weights = {static_cast<const float*>(view.data), lookups_[i].count};
+  }
+  return bags;
 }
 
 nn::BatchView BatchLookup::View(bool with_gradients) {
@@ -124,15 +142,14 @@ void BatchLookup::Pool(size_t i, absl::Span<float> output) const {
   const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
   const absl::Span<const float> rows = rows_[static_cast<size_t>(plan_->table_of_lookup[i])].rows;
   const absl::Span<const int32_t> positions = PositionsOf(i);
-  if (!plan_->model.lookups[i].ragged_mean()) {
+  if (!lookups_[i].combiner.has_value()) {
     float* next = output.data();
     for (const int32_t position : positions) {
       next = std::copy_n(rows.data() + static_cast<size_t>(position) * width, width, next);
     }
     return;
   }
-  embedding::Pool({.row_splits = lookups_[i].splits, .unique = positions}, embedding::Combiner::kMean,
-                  static_cast<int>(width), rows, output);
+  embedding::Pool(BagsOf(i), *lookups_[i].combiner, static_cast<int>(width), rows, output);
 }
 
 void BatchLookup::AddGradients(size_t i) {
@@ -140,7 +157,7 @@ void BatchLookup::AddGradients(size_t i) {
   const auto table = static_cast<size_t>(plan_->table_of_lookup[i]);
   float* const sums = tables_[table].gradients.data();
   const float* next = lookups_[i].gradient.data();
-  if (!plan_->model.lookups[i].ragged_mean()) {
+  if (!lookups_[i].combiner.has_value()) {
     for (const int32_t position : PositionsOf(i)) {
       float* const sum = sums + static_cast<size_t>(position) * width;
       for (size_t k = 0; k < width; ++k) sum[k] += next[k];
@@ -149,8 +166,7 @@ void BatchLookup::AddGradients(size_t i) {
     return;
   }
   embedding::AddPoolGradients(
-      {.row_splits = lookups_[i].splits, .unique = PositionsOf(i)}, embedding::Combiner::kMean,
-      static_cast<int>(width),
+      BagsOf(i), *lookups_[i].combiner, static_cast<int>(width),
       {.pooled_gradient = lookups_[i].gradient.span().subspan(0, (lookups_[i].splits.size() - 1) * width),
        .rows = rows_[table].rows,
        .row_gradients = tables_[table].gradients.span().subspan(0, rows_[table].rows.size())});

@@ -68,9 +68,23 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
   embedding.set_center(spec.center);
   embedding.set_spread(spec.spread);
   const EmbeddingFlags& flags = options.embedding;
-  if (flags.optimizer.empty() && !flags.learning_rate.has_value()) return table;
+  const nn::KerasObject* const own =
+      lookup.table != nullptr && lookup.table->optimizer.has_value() && flags.optimizer.empty()
+          ? &*lookup.table->optimizer
+          : nullptr;
+  if (own == nullptr && flags.optimizer.empty() && !flags.learning_rate.has_value()) return table;
   v1::OptimizerConfig& optimizer = *embedding.mutable_optimizer();
-  CAIRN_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options, described));
+  if (own != nullptr) {
+    if (lookup.table->learning_rate_schedule.has_value() && !flags.learning_rate.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layer '", lookup.layer,
+          "': a learning rate schedule of a table is not supported: give --embedding_learning_rate"));
+    }
+    optimizer.set_name(own->class_name);
+    optimizer.mutable_hyperparameters()->insert(own->config.begin(), own->config.end());
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(optimizer, MakeOptimizer(options, described));
+  }
   if (!flags.optimizer.empty()) {
     optimizer.set_name(flags.optimizer);
     const auto rate = optimizer.hyperparameters().find("learning_rate");
@@ -98,10 +112,22 @@ absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options,
     for (std::string& layer : nn::EmbeddingLayersAbove(described, *flags.tables_above))
       layers.push_back(std::move(layer));
   }
-  if (layers.empty()) return std::nullopt;
+  const std::vector<std::string> of_rows = nn::LayersOfRowTables(described);
+  if (!of_rows.empty()) {
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckFlagsWithTables(options),
+                                   absl::StrCat("layer '", of_rows[0], "' has a table on the servers")));
+    layers.insert(layers.end(), of_rows.begin(), of_rows.end());
+  }
+  if (layers.empty()) {
+    if (flags.optimizer.empty() && !flags.learning_rate.has_value()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flags.optimizer.empty() ? "--embedding_learning_rate" : "--embedding_optimizer",
+                     " needs ", kFlag, ": no layer's table is stored by rows"));
+  }
   absl::StatusOr<nn::ModelWithoutTables> model = nn::ReplaceEmbeddings(described, layers);
   if (!model.ok()) return Annotate(model.status(), kFlag);
-  TablePlan plan = {.model = *std::move(model)};
+  TablePlan plan = {.model = *std::move(model),
+                    .automatic = !of_rows.empty() || flags.tables_above.has_value()};
   for (nn::TableLookup& lookup : plan.model.lookups) {
     CAIRN_ASSIGN_OR_RETURN(v1::Table table, MakeTable(options, described, lookup));
     if (absl::c_linear_search(dynamic, lookup.layer)) {

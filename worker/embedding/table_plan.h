@@ -20,6 +20,8 @@ struct TablePlan {
   nn::ModelWithoutTables model;
   std::vector<v1::Table> tables{};     // Job.tables
   std::vector<int> table_of_lookup{};  // [lookup of `model`] index in `tables`
+  // Some layers have tables on the servers though no flag names them.
+  bool automatic = false;
 
   // The layers that look up any id.
   std::vector<std::string> dynamic_layers() const;

@@ -131,9 +131,9 @@ absl::Status CheckIndices(const IndexCheck& check,
       for (int64_t at = 0; at < row[input].shape.num_elements(); ++at) {
         const int64_t index = row[input].Integer(at);
         if (index >= 0 && index < use.table_rows) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat(check.name, ": example ", i, ": value ", at, " is ", index, ", and layer '",
-                         use.layer, "' (Embedding) takes whole numbers from 0 to ", use.table_rows - 1));
+        return absl::InvalidArgumentError(absl::StrCat(
+            check.name, ": example ", i, ": value ", at, " is ", index, ", and layer '", use.layer, "' (",
+            use.class_name, ") takes whole numbers from 0 to ", use.table_rows - 1));
       }
     }
   }

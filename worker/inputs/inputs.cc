@@ -115,9 +115,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
   std::optional<TablePlan> tables;
   std::vector<std::string> dynamic_layers;
-  if (options.embedding.make_tables()) {
-    CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
-  }
+  CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
   if (tables.has_value()) {
     if (const std::string source = InitialValuesSource(options); !source.empty()) {
       return absl::InvalidArgumentError(
@@ -144,7 +142,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   AddNotes(reading, model, data);
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
   if (tables.has_value()) {
-    data.notes.push_back({DescribeTables(*tables), /*usual=*/!options.embedding.tables_above.has_value()});
+    data.notes.push_back({DescribeTables(*tables), /*usual=*/!tables->automatic});
   }
   return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record),
                 std::move(tables)};

@@ -157,4 +157,7 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options);
 // Checks combinations of flags. INVALID_ARGUMENT naming the flags that exclude or require each other.
 absl::Status Validate(const TrainOptions& options);
 
+// As Validate(), for a job whose model has tables without a flag: only the flags that do not go with tables.
+absl::Status CheckFlagsWithTables(TrainOptions options);
+
 }  // namespace cairn::worker

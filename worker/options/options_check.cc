@@ -72,7 +72,6 @@ absl::Status CheckTables(const TrainOptions& options) {
   const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
   return CheckRules({
-      {rows_of_their_own, kNeeds, tables, "the model has no other rows"},
       {tables, kExcludes, all_reduce, "there are no servers to store tables"},
       {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
       {tables, kExcludes, exports, "the rows are on the servers: use --train_dir, and cairn export"},
@@ -82,6 +81,11 @@ absl::Status CheckTables(const TrainOptions& options) {
 }
 
 }  // namespace
+
+absl::Status CheckFlagsWithTables(TrainOptions options) {
+  options.embedding.tables = "all";
+  return CheckTables(options);
+}
 
 absl::Status Validate(const TrainOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("--model is missing");

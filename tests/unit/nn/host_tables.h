@@ -233,7 +233,7 @@ class HostTables {
   template <typename Visitor>
   static void Visit(const TableLookup& lookup, const BatchView& batch, const Visitor& visit) {
     const TensorView& ids = batch.inputs[static_cast<size_t>(lookup.ids)];
-    if (!lookup.ragged_mean()) {
+    if (lookup.ids_per_example > 0) {
       for (int64_t i = 0; i < batch.examples * lookup.ids_per_example; ++i) visit(ids.Integer(i), i, 0);
       return;
     }
@@ -253,7 +253,7 @@ class HostTables {
     const TensorView& ids = batch.inputs[static_cast<size_t>(lookup.ids)];
     Visit(lookup, batch, [&](int64_t id, int64_t from, float) {
       const auto example = static_cast<size_t>(from);
-      const float count = lookup.ragged_mean()
+      const float count = lookup.ids_per_example == 0
                               ? static_cast<float>(ids.row_splits[example + 1] - ids.row_splits[example])
                               : 1.0f;
       for (int64_t j = 0; j < lookup.width; ++j)

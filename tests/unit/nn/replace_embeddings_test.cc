@@ -68,7 +68,8 @@ TEST(ReplaceEmbeddings, ALookupSaysWhereItsIdsAreAndWhatItsTableIs) {
   ASSERT_EQ(made.lookups.size(), 4u);
   const auto describe = [](const TableLookup& lookup) {
     return absl::StrCat(lookup.layer, " [", lookup.rows, ",", lookup.width, "] ids ", lookup.ids, " input ",
-                        lookup.input, " of ", lookup.ids_per_example, lookup.ragged_mean() ? " mean" : "");
+                        lookup.input, " of ", lookup.ids_per_example,
+                        lookup.ids_per_example == 0 ? " mean" : "");
   };
   EXPECT_EQ(describe(made.lookups[0]), "users [5,3] ids 1 input 2 of 1");
   EXPECT_EQ(describe(made.lookups[1]), "items [7,3] ids 3 input 3 of 4");
@@ -132,7 +133,7 @@ TEST(ReplaceEmbeddings, AMeanThatKeepsItsStepOrEndsTheModelStays) {
     const ModelWithoutTables made = ReplaceEmbeddings(model, std::vector<std::string>{"e"}).value();
     EXPECT_EQ(made.model.input_shape(), Shape({1, 2}));
     EXPECT_EQ(made.model.nodes()[0].layer->class_name(), "GlobalAveragePooling1D");
-    EXPECT_TRUE(made.lookups[0].ragged_mean());
+    EXPECT_TRUE(made.lookups[0].ids_per_example == 0);
   }
 }
 
