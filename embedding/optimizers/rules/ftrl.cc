@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "embedding/optimizers/rules/row_rules.h"
 
@@ -37,7 +38,8 @@ class FtrlRows final : public RowRule {
         accumulator[j] = sum;
         linear[j] = z;
         const float clipped = std::min(std::max(z, -l1), l1);
-        w[j] = (clipped - z) / ((root + beta) / lr + twice_l2);
+        // 0 only if the accumulator, beta and l2 are: then 0 / 0 must be 0, as in TensorFlow.
+        w[j] = (clipped - z) / std::max((root + beta) / lr + twice_l2, std::numeric_limits<float>::min());
       });
     });
   }

@@ -84,6 +84,12 @@ std::vector<float> FtrlAfter(int steps, std::map<std::string, double> numbers,
   return table.values(0);
 }
 
+TEST(PublishedRowNumbers, FtrlWithoutAccumulatorAndGradientIsZeroAsInTensorFlow) {
+  TrainedRows table({"Ftrl", {{"learning_rate", 0.1}, {"initial_accumulator_value", 0}}}, {{1, 2}});
+  table.Step({{0, {0, 0}}});
+  EXPECT_EQ(table.values(0), std::vector<float>({0, 0}));
+}
+
 TEST(PublishedRowNumbers, TensorFlowsFtrlTest) {
   const std::map<std::string, double> l1 = {{"l1_regularization_strength", 0.001}};
   const std::map<std::string, double> both = {{"l1_regularization_strength", 0.001},
