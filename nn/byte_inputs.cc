@@ -36,9 +36,10 @@ class Reader {
   }
 
   void Decide(const Node& node, bool raw, bool unchanged) {
-    const int64_t rows = unchanged && (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
-                             ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
-                             : 0;
+    const int64_t rows =
+        unchanged && (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
+            ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
+            : 0;
     const bool smaller = rows > 0 && rows < decided_.table_rows;
     if (!decided_.layer.empty() && (decided_.raw || !raw) && !smaller) return;
     decided_ = {
