@@ -9,6 +9,7 @@
 #include <chrono>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,8 +21,8 @@ namespace {
 
 constexpr auto kSeldom = std::chrono::milliseconds(100);
 constexpr auto kOften = std::chrono::milliseconds(10);
-// Fewer bytes between two looks are not a flood.
-constexpr uint64_t kMinFlood = 32 << 10;
+// Fewer bytes are not a flood.
+constexpr double kMinFloodPerSecond = 3 << 20;
 
 int64_t OwnMemoryBytes() {
   std::ifstream status("/proc/self/status");
@@ -66,22 +67,28 @@ FloodGuard::Most FloodGuard::CountReceived() {
 }
 
 std::chrono::milliseconds FloodGuard::Look() {
-  const bool counted_before = std::exchange(counting_, false);
   const int64_t memory = bound_ == 0 ? 0 : OwnMemoryBytes();
-  if (memory <= bound_ / 2) return kSeldom;
+  if (memory <= bound_ / 2) {
+    counted_.reset();
+    return kSeldom;
+  }
   ForgetClosed();
-  counting_ = true;
+  const auto now = std::chrono::steady_clock::now();
+  const std::optional<std::chrono::steady_clock::time_point> before = std::exchange(counted_, now);
   const Most most = CountReceived();
-  if (memory <= bound_ || !counted_before) return kOften;
+  if (memory <= bound_ || !before.has_value()) return kOften;
   malloc_trim(0);  // returns memory that is already free
   if (OwnMemoryBytes() <= bound_) return kOften;
-  if (most.bytes >= kMinFlood && CookieOf(most.connection->descriptor) == most.connection->cookie) {
-    shutdown(most.connection->descriptor, SHUT_RDWR);
-    LogWarning("this process uses more than ", InGiB(static_cast<double>(bound_)),
-               " of memory: closed the connection that received the most, ", most.bytes, " bytes in about ",
-               kOften.count(), " ms");
+  const double seconds = std::chrono::duration<double>(now - *before).count();
+  if (static_cast<double>(most.bytes) < kMinFloodPerSecond * seconds ||
+      CookieOf(most.connection->descriptor) != most.connection->cookie) {
+    return kSeldom;
   }
-  counting_ = false;  // gRPC needs time to free the memory
+  shutdown(most.connection->descriptor, SHUT_RDWR);
+  LogWarning("this process uses more than ", InGiB(static_cast<double>(bound_)),
+             " of memory: closed the connection that received the most, ", most.bytes, " bytes in ",
+             std::chrono::duration_cast<std::chrono::milliseconds>(now - *before).count(), " ms");
+  counted_.reset();  // gRPC needs time to free the memory
   return kSeldom;
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace cairn::net {
@@ -39,7 +40,7 @@ class FloodGuard {
   void ForgetClosed();
 
   int64_t bound_ = 0;
-  bool counting_ = false;  // the last Look() counted
+  std::optional<std::chrono::steady_clock::time_point> counted_;  // when the last Look() counted, if it did
   std::vector<Connection> connections_;
   size_t forget_above_ = 64;
 };
