@@ -40,7 +40,7 @@ class Reader {
         unchanged && (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
             ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
             : 0;
-    const bool smaller = rows > 0 && rows < decided_.table_rows;
+    const bool smaller = rows > 0 && (decided_.table_rows == 0 || rows < decided_.table_rows);
     if (!decided_.layer.empty() && (decided_.raw || !raw) && !smaller) return;
     decided_ = {
         .raw = raw, .layer = node.layer->name(), .class_name = node.layer->class_name(), .table_rows = rows};

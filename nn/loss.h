@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "kernels/ops.h"
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 
 namespace cairn::nn {
 

@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "nn/batch.h"
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 #include "nn/loss.h"
 #include "nn/metrics/metric.h"
 

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 #include "nn/layer/layer.h"
 
 namespace cairn::nn {

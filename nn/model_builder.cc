@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,19 +26,6 @@ const json& Null() {
 }
 
 }  // namespace
-
-std::string SnakeCase(absl::string_view class_name) {
-  std::string name;
-  for (size_t i = 0; i < class_name.size(); ++i) {
-    const char c = class_name[i];
-    const bool starts_word = i > 0 && absl::ascii_isupper(c) &&
-                             (absl::ascii_islower(class_name[i - 1]) ||
-                              (i + 1 < class_name.size() && absl::ascii_islower(class_name[i + 1])));
-    if (starts_word) name += '_';
-    name += absl::ascii_tolower(c);
-  }
-  return name;
-}
 
 void CheckDtype(absl::string_view field, ConfigReader& config) {
   const json& value = config.Raw(field);

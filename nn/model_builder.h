@@ -74,9 +74,6 @@ class ModelBuilder {
   std::map<const Layer*, size_t> first_node_of_;  // contains the layers that have been called
 };
 
-// Keras' to_snake_case: Conv2D becomes conv2d, MaxPooling2D max_pooling2d.
-std::string SnakeCase(absl::string_view class_name);
-
 // Accepts float32 as a string, or as a policy object of Keras 2 ("Policy") or 3 ("DTypePolicy").
 void CheckDtype(absl::string_view field, ConfigReader& config);
 

@@ -84,10 +84,11 @@ class EmbeddingReplacer {
                        "', but must be an input of the model"));
     }
     const int input = Node::OfModelInput(node.inputs[1]);
-    if (ids.ragged || from_.inputs()[static_cast<size_t>(input)].dtype != DType::kFloat32) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("weights '", from_.inputs()[static_cast<size_t>(input)].name,
-                       "' must be float32, and the ids '", ids.name, "' of a fixed number"));
+    const ModelInput& weights = from_.inputs()[static_cast<size_t>(input)];
+    if (ids.ragged || weights.ragged || weights.dtype != DType::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat("weights '", weights.name,
+                                                     "' must be float32, and they and the ids '", ids.name,
+                                                     "' of a fixed number"));
     }
     return input;
   }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -46,6 +47,19 @@ absl::Status CheckIsOfKeras(const nlohmann::json& object) {
 
 bool IsKerasFunction(const nlohmann::json& object) {
   return absl::StartsWith(Text(object, "module"), "keras.src.ops");
+}
+
+std::string SnakeCase(absl::string_view class_name) {
+  std::string name;
+  for (size_t i = 0; i < class_name.size(); ++i) {
+    const char c = class_name[i];
+    const bool starts_word = i > 0 && absl::ascii_isupper(c) &&
+                             (absl::ascii_islower(class_name[i - 1]) ||
+                              (i + 1 < class_name.size() && absl::ascii_islower(class_name[i + 1])));
+    if (starts_word) name += '_';
+    name += absl::ascii_tolower(c);
+  }
+  return name;
 }
 
 }  // namespace cairn::nn

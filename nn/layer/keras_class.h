@@ -3,8 +3,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace cairn::nn {
 
@@ -14,5 +16,8 @@ absl::Status CheckIsOfKeras(const nlohmann::json& object);
 
 // Whether `object` is one of Keras' functions (`a + b` of two tensors), used in place of a layer.
 bool IsKerasFunction(const nlohmann::json& object);
+
+// Keras' to_snake_case: Conv2D becomes conv2d, MaxPooling2D max_pooling2d.
+std::string SnakeCase(absl::string_view class_name);
 
 }  // namespace cairn::nn

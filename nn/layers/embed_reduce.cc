@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/row_table.h"
 

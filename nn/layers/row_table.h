@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 
 namespace cairn::nn {
 

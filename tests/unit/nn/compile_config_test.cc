@@ -1,4 +1,4 @@
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

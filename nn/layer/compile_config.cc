@@ -1,4 +1,4 @@
-#include "nn/compile_config.h"
+#include "nn/layer/compile_config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -10,7 +10,6 @@
 #include "common/core/status.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layer/keras_class.h"
-#include "nn/model_builder.h"
 
 namespace cairn::nn {
 namespace {
