@@ -171,7 +171,8 @@ class TrainCommand final : public Command {
     const auto division = worker::PartitionModel(inputs->trained(), options_);
     if (!division.ok()) return TrainFault(division.status().message());
     if (division->divided()) {
-      if (const absl::Status divides = worker::RefuseTablesOfDividedModel(options_); !divides.ok()) {
+      if (const absl::Status divides = worker::RefuseTablesOfDividedModel(options_, inputs->model);
+          !divides.ok()) {
         return TrainFault(divides.message());
       }
     }

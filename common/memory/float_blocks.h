@@ -26,8 +26,9 @@ class FloatBlocks {
     absl::InlinedVector<absl::Span<float>, 2> added;
     while (count > 0) {
       if (size_ == room_) {
-        blocks_.emplace_back(kBlock);
-        room_ += kBlock;
+        const int64_t block = std::clamp(std::max(count, size_), kFirstBlock, kBlock);
+        blocks_.emplace_back(block);
+        room_ += block;
       }
       const int64_t some = std::min(count, room_ - size_);
       AlignedBuffer& last = blocks_.back();
@@ -47,6 +48,7 @@ class FloatBlocks {
   }
 
  private:
+  static constexpr int64_t kFirstBlock = 1024;
   static constexpr int64_t kBlock = int64_t{1} << 22;  // 16 MiB
 
   std::vector<AlignedBuffer> blocks_;

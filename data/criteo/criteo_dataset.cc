@@ -87,7 +87,8 @@ class CriteoRows final : public RowSource {
       }
       const auto id = [&](int64_t i) { return IdOf(line, input, static_cast<size_t>(i)); };
       const auto bad = WriteRow(pieces, {}, id);
-      if (bad) error_.Set(CannotHold(lines_.Place(index), *bad, id(*bad), pieces));
+      // The place is found by a search of the file.
+      if (bad && error_.status().ok()) error_.Set(CannotHold(lines_.Place(index), *bad, id(*bad), pieces));
     }
   }
   absl::Status status() const override { return error_.status(); }

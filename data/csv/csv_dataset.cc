@@ -179,11 +179,19 @@ class SetReader {
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
     if (!any || elements != features) return {{.features = features}};
-    auto column = schema_.features.begin();
+    size_t feature = 0;
     for (Part& part : parts) {
-      for (size_t i = 0; i < part.features; ++i) part.salts.push_back(SaltOf(schema_.columns[*column++]));
+      for (size_t i = 0; i < part.features; ++i) part.salts.push_back(SaltOf(NameInTraining(feature++)));
     }
     return parts;
+  }
+
+  // The name that a feature's column had in the training data, whatever it is in this file.
+  const std::string& NameInTraining(size_t feature) const {
+    const std::optional<Columns>& trained = options_.trained_columns;
+    const bool known = trained.has_value() && trained->format == kCsvFormat &&
+                       trained->inputs.size() == schema_.features.size();
+    return known ? trained->names[trained->inputs[feature]] : schema_.columns[schema_.features[feature]];
   }
 
   template <typename T>

@@ -59,7 +59,9 @@ const std::vector<Room>& Rooms() {
        true},
       {"ps", {"common", "embedding", "proto", "optim", "ps"}, true},
       {"worker/tensorboard", {"common/core", "proto", "worker/tensorboard", "data", "nn"}, true},
-      {"worker/checkpoint", {"common", "proto", "worker/checkpoint"}, true},
+      {"worker/checkpoint",
+       {"common", "embedding/keys", "embedding/store", "proto", "worker/checkpoint"},
+       true},
       {"worker/peer", {"common", "proto", "worker/peer"}, true},
       // Workers without servers hold the variables and update them as a server does.
       {"worker/allreduce",
@@ -69,6 +71,9 @@ const std::vector<Room>& Rooms() {
       {"include", {"include"}, false},
       // The public library: the only folder that the programs of users see is `include`.
       {"api", {"api", "client", "common", "proto", "worker/checkpoint"}, true},
+      {"worker/embedding",
+       {"client", "common", "embedding", "nn", "optim/store/optimizer_of.h", "proto", "worker"},
+       true},
       {"worker", {"client", "common", "data", "embedding", "kernels", "nn", "proto", "worker"}, true},
       {"cli", {"cli", "client", "common", "data", "kernels", "nn", "proto", "worker"}, true},
   };

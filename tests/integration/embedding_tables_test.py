@@ -238,7 +238,6 @@ class EmbeddingTablesTest(IntegrationTest):
                 (["--embedding_tables=all", "--mode=allreduce"], "--embedding_tables.*--mode allreduce"),
                 (["--embedding_tables=hidden"], r"layer 'hidden' \(Dense\) has no embedding table; Embedding layers: users, items"),
                 (["--embedding_optimizer=sgd"], "--embedding_optimizer.*--embedding_tables"),
-                (["--dynamic_tables=all", "--train_dir=t"], "--dynamic_tables.*--train_dir"),
                 (["--dynamic_tables=hidden"], r"--dynamic_tables: layer 'hidden' \(Dense\) has no embedding table")):
             with self.subTest(flags=flags):
                 self.assert_refused(self.train(model(), *flags), pattern)

@@ -75,6 +75,12 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
   if (own == nullptr && flags.optimizer.empty() && !flags.learning_rate.has_value()) return table;
   v1::OptimizerConfig& optimizer = *embedding.mutable_optimizer();
   if (own != nullptr) {
+    if (options.callbacks.plateau_factor.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer '", lookup.layer,
+                       "' has an optimizer of its own, and --reduce_lr_on_plateau reduces the learning rate "
+                       "of the job's optimizer"));
+    }
     if (lookup.table->learning_rate_schedule.has_value() && !flags.learning_rate.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "layer '", lookup.layer,
@@ -160,10 +166,12 @@ std::string DescribeTables(const TablePlan& plan) {
                       }));
 }
 
-absl::Status RefuseTablesOfDividedModel(const TrainOptions& options) {
-  if (!options.embedding.make_tables()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(kFlag, " does not go with a model that --place divides over workers"));
+absl::Status RefuseTablesOfDividedModel(const TrainOptions& options, const nn::Model& described) {
+  const std::vector<std::string> of_rows = nn::LayersOfRowTables(described);
+  if (!options.embedding.make_tables() && of_rows.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      of_rows.empty() ? kFlag : absl::StrCat("layer '", of_rows.front(), "', a table on the servers,"),
+      " does not go with a model that --place divides over workers"));
 }
 
 }  // namespace cairn::worker

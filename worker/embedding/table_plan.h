@@ -35,6 +35,6 @@ absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options,
 std::string DescribeTables(const TablePlan& plan);
 
 // For a model that --place divides over workers: INVALID_ARGUMENT with flags that make tables.
-absl::Status RefuseTablesOfDividedModel(const TrainOptions& options);
+absl::Status RefuseTablesOfDividedModel(const TrainOptions& options, const nn::Model& described);
 
 }  // namespace cairn::worker

@@ -98,10 +98,16 @@ absl::Status CheckSameTables(const std::optional<std::vector<TableRun>>& ours, c
   const auto same_name = [](const TableRun& a, const TableRun& b) { return a.name == b.name; };
   if (!std::equal(here.begin(), here.end(), there.begin(), there.end(), same_name)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it has ", names(there), ", and this job has ", names(here), " (--embedding_tables)"));
+        absl::StrCat("it has ", names(there), ", and this job has ", names(here),
+                     " (--embedding_tables, --embedding_tables_above, --dynamic_tables)"));
   }
   for (size_t i = 0; i < here.size(); ++i) {
-    if (RowFormOf(here[i]) == RowFormOf(there[i])) continue;
+    if (RowFormOf(here[i]) == RowFormOf(there[i])) {
+      if (here[i].seed == there[i].seed || here[i].spread == 0) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("table '", here[i].name, "': the rows that it lacks begin with the values of seed ",
+                       there[i].seed, ", and this job has seed ", here[i].seed, " (--seed)"));
+    }
     return absl::FailedPreconditionError(absl::StrCat("table '", here[i].name, "': it has ",
                                                       RowFormOf(there[i]), ", and this job has ",
                                                       RowFormOf(here[i])));
@@ -122,6 +128,16 @@ absl::Status FillWithTable(const Checkpoint& checkpoint, const TableRun& table, 
   config.hyperparameters["learning_rate"] = table.learning_rate;
   CAIRN_ASSIGN_OR_RETURN(const auto optimizer,
                          embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
+  std::vector<std::string> slots;
+  std::vector<int64_t> slot_floats;
+  for (const embedding::RowSlot& slot : optimizer->slot_list()) {
+    slots.emplace_back(slot.name);
+    slot_floats.push_back(slot.floats);
+  }
+  if (slots != table.slots || slot_floats != table.slot_floats) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
+                                                      "' has other slots than ", table.optimizer, " here"));
+  }
   CAIRN_ASSIGN_OR_RETURN(const TableRecords records, LoadTable(checkpoint, table));
   const embedding::RowInitializer initializer(distribution, table.seed, table.name);
   for (int64_t id = 0; id < table.vocabulary_size; ++id) {

@@ -13,7 +13,7 @@
 #include "common/core/status.h"
 #include "data/array/zip_file.h"
 #include "data/file/byte_reader.h"
-#include "nn/model_builder.h"
+#include "nn/layer/keras_class.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/in_child.h"
 #include "worker/export/model_source.h"

@@ -171,6 +171,11 @@ absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now) {
                                                    input.name, "' are multiplied by ", input.scale,
                                                    ", in training by ", before.scale));
   }
+  if (OfOneFormat(trained, now) && trained.columns->hashed_ids != now.columns->hashed_ids) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hash_ids: ids are ", now.columns->hashed_ids ? "" : "not ",
+                     "hashed, but in training they were ", trained.columns->hashed_ids ? "" : "not"));
+  }
   if (!OfOneFormat(trained, now) || !trained.columns->named || !now.columns->named) return absl::OkStatus();
   const std::vector<std::string> before = InputNames(*trained.columns), names = InputNames(*now.columns);
   if (names == before) return absl::OkStatus();

@@ -121,7 +121,8 @@ absl::Status FillParameters(const Checkpoint& checkpoint, const nn::Model& model
       variables.push_back(variable);
       continue;
     }
-    if (const Shape shape({table->vocabulary_size, table->dim}); variable.shape != shape) {
+    const Shape shape({table->vocabulary_size, table->dim});
+    if (table->vocabulary_size > 0 && variable.shape != shape) {
       return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table->name,
                                                         "' has shape ", shape.ToString(), " in it and ",
                                                         variable.shape.ToString(), " here"));

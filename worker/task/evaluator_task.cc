@@ -14,6 +14,7 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/flags/flags.h"
+#include "common/memory/out_of_memory.h"
 #include "common/system/standard_streams.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir.h"
@@ -67,7 +68,9 @@ class CheckpointEvaluator {
 
   absl::Status Evaluate(const Checkpoint& checkpoint) {
     std::vector<float> parameters(static_cast<size_t>(task_.inputs.model.num_parameters()));
-    CAIRN_RETURN_IF_ERROR(FillParameters(checkpoint, task_.inputs.model, absl::MakeSpan(parameters)));
+    CAIRN_RETURN_IF_ERROR(CatchOutOfMemory(checkpoint.directory(), [&] {
+      return FillParameters(checkpoint, task_.inputs.model, absl::MakeSpan(parameters));
+    }));
     CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues metrics, evaluator_.Run(parameters, task_.stop));
     const int64_t step = checkpoint.run().global_step;
     CAIRN_RETURN_IF_ERROR(Print(step, metrics));

@@ -81,7 +81,7 @@ ExitCode WorkerTask::Run() {
 absl::Status WorkerTask::Validate() {
   CAIRN_ASSIGN_OR_RETURN(described_, ReadModelFile(options_.model));
   CAIRN_ASSIGN_OR_RETURN(assignment_, FindAssignment(*described_, options_, cluster_));
-  return assignment_.has_value() ? RefuseTablesOfDividedModel(options_) : absl::OkStatus();
+  return assignment_.has_value() ? RefuseTablesOfDividedModel(options_, *described_) : absl::OkStatus();
 }
 
 std::vector<net::TaskPort> WorkerTask::Ports() const {

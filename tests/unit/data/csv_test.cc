@@ -619,6 +619,15 @@ TEST(Csv, HashedIdsAreOfAnyText) {
   const auto resumed = LoadTrainingData(options);
   ASSERT_TRUE(resumed.ok()) << resumed.status();
   EXPECT_TRUE(resumed->columns->hashed_ids);
+
+  // The names of the columns in training are the salts of a file without names too.
+  const TemporaryDirectory bare;
+  WriteText(bare / "train.csv", "ann,a b,1\n7,,0\n");
+  options.path = bare.path();
+  const auto nameless = LoadTrainingData(options);
+  ASSERT_TRUE(nameless.ok()) << nameless.status();
+  nameless->train->Read(0, rows.Row(0), absl::MakeSpan(&label, 1));
+  EXPECT_EQ(rows.First(1)[0].Integer(0), HashedId("ann", SaltOf("user"), 1000));
 }
 
 }  // namespace

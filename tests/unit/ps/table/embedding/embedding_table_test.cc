@@ -314,7 +314,7 @@ TEST_F(EmbeddingTableTest, CopiesAndRowsThatAreReadCountInTheBudget) {
   auto rows = table_->ReadRows({7, 8, 9});
   EXPECT_EQ(budget_->used(), before + 3 * 2 * 4);
   auto state = table_->Save(/*beyond_budget=*/false);
-  EXPECT_EQ(budget_->used(), before + 3 * 2 * 4 + 4 * (2 + 2 * (2 + 2)));
+  EXPECT_EQ(budget_->used(), before + 3 * 2 * 4 + 4 * (4 + 2 * (2 + 2)));
   rows = absl::CancelledError("");
   state = absl::CancelledError("");
   EXPECT_EQ(budget_->used(), before);
