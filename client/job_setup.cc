@@ -248,10 +248,11 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
     v1::ClientHeader header;
     header.mutable_write()->set_layout(learnt.layout_ids[static_cast<size_t>(server)]);
     header.mutable_write()->set_initialise(options.initialise);
-    const auto at = static_cast<size_t>(server);
-    for (size_t table = 0; at < options.tables.size() && table < options.tables[at].size(); ++table) {
-      header.mutable_write()->add_table_states(options.tables[at][table].size());
-      bytes += BytesOf(options.tables[at][table].size());
+    absl::Span<const FloatBlocks> tables;
+    if (!options.tables.empty()) tables = options.tables[static_cast<size_t>(server)];
+    for (const FloatBlocks& table : tables) {
+      header.mutable_write()->add_table_states(table.size());
+      bytes += BytesOf(table.size());
     }
     CAIRN_ASSIGN_OR_RETURN(
         const uint64_t id,
@@ -262,8 +263,8 @@ absl::Status WriteState(Connection& connection, const LearntJob& learnt,
       SendExtents(*sessions.back(), id, shifted, part);
       for (net::Extent& extent : shifted) extent.server_offset += learnt.layout.arena_size(server);
     }
-    for (size_t table = 0; at < options.tables.size() && table < options.tables[at].size(); ++table) {
-      SendTableState(*sessions.back(), id, static_cast<int>(table) + 1, options.tables[at][table]);
+    for (size_t table = 0; table < tables.size(); ++table) {
+      SendTableState(*sessions.back(), id, static_cast<int>(table) + 1, tables[table]);
     }
     sessions.back()->SendEnd(id);
   }

@@ -120,12 +120,15 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
   }
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     const std::string name = connection.NameOf(static_cast<int>(i));
+    // Tables may need more time, which the bytes that have arrived extend at the lowest rate of a network.
     absl::StatusOr<v1::Done> result;
-    int64_t before = 0;
+    Timeout allowed = limit;
+    int64_t counted = 0;
     do {
-      before = received[i];
-      result = done[i].Wait(*sessions[i], limit);
-    } while (absl::IsDeadlineExceeded(result.status()) && received[i] > before);
+      result = done[i].Wait(*sessions[i], allowed);
+      allowed = net::TimeForBytes(received[i] - counted);
+      counted = received[i];
+    } while (absl::IsDeadlineExceeded(result.status()) && allowed > Timeout::zero());
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("snapshot from ", name));
     if (marked.job.one_log && result->version() != marked.progress.version()) {
       return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,

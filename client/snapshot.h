@@ -43,7 +43,7 @@ struct Snapshot {
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
-// a server sends nothing for longer than `timeout`.
+// a server takes longer than `timeout` and the transfer time of its state (net::TimeForBytes).
 absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout);
 
 }  // namespace cairn::client

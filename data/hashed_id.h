@@ -5,10 +5,16 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "data/dataset.h"
 #include "embedding/keys/key_hash.h"
 
 namespace cairn::data {
+
+// Whether the ids of a file of this format (columns.h) are hashed: by options.hash_ids, or as they were in training.
+// INVALID_ARGUMENT if they are hashed here alone, and for an input of integers whose table is not known.
+absl::StatusOr<bool> HashesIds(const DataOptions& options, absl::string_view format);
 
 // The salt of a field: equal values of two fields have different ids, also in a table that both share.
 inline uint64_t SaltOf(absl::string_view field) {

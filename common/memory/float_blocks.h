@@ -21,7 +21,7 @@ class FloatBlocks {
   }
 
   int64_t size() const { return size_; }
-  // Adds `count` zeros and returns where they lie. Throws OutOfMemory.
+  // Appends `count` zeros and returns their memory, in order. Throws OutOfMemory.
   absl::InlinedVector<absl::Span<float>, 2> Extend(int64_t count) {
     absl::InlinedVector<absl::Span<float>, 2> added;
     while (count > 0) {

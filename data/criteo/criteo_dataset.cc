@@ -148,7 +148,7 @@ class CriteoReader {
     }
     auto inputs = MakeCriteoInputs(options_);
     if (!inputs.ok()) return Annotate(inputs.status(), name);
-    split.columns = CriteoColumns(*inputs, HashesCriteoIds(options_));
+    split.columns = CriteoColumns(*inputs);
     split.inputs = std::make_unique<CriteoRows>(*std::move(inputs), std::move(lines_));
     return split;
   }

@@ -55,9 +55,6 @@ absl::StatusOr<std::vector<std::string>> GivenNames(const DataOptions& options) 
                                                    ListColumns(options.feature_columns),
                                                    ", but in training they were ", ListColumns(names)));
   }
-  if (options.hash_ids && !trained.hashed_ids) {
-    return absl::InvalidArgumentError("--hash_ids: ids are hashed, but in training they were not");
-  }
   return names;
 }
 
@@ -122,16 +119,10 @@ absl::Status CheckSuits(const Wanted& input, absl::Span<const int> fields) {
 
 }  // namespace
 
-bool HashesCriteoIds(const DataOptions& options) {
-  const bool trained = options.trained_columns && options.trained_columns->format == kCriteoFormat &&
-                       options.trained_columns->hashed_ids;
-  return options.hash_ids || trained;
-}
-
 absl::StatusOr<std::vector<CriteoInput>> MakeCriteoInputs(const DataOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOptions(options));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int> given, GivenFields(options));
-  const bool hash = HashesCriteoIds(options);
+  CAIRN_ASSIGN_OR_RETURN(const bool hash, HashesIds(options, kCriteoFormat));
   std::vector<CriteoInput> inputs;
   size_t taken = 0;
   for (const Wanted& wanted : InputsOf(options)) {
@@ -147,11 +138,6 @@ absl::StatusOr<std::vector<CriteoInput>> MakeCriteoInputs(const DataOptions& opt
     input.scale = ScaleOf(options.ScaleOf(inputs.size() - 1), /*bytes=*/false);
     input.categories = wanted.integers;
     if (!hash || !input.categories) continue;
-    if (wanted.table_rows == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--hash_ids: no Embedding looks up the values of input '", wanted.name,
-                       "', so its number of ids is unknown"));
-    }
     input.table_rows = wanted.table_rows;
     for (const int field : input.fields) input.salts.push_back(SaltOf(CriteoFieldName(field)));
   }
@@ -165,10 +151,11 @@ absl::StatusOr<std::vector<CriteoInput>> MakeCriteoInputs(const DataOptions& opt
   return inputs;
 }
 
-Columns CriteoColumns(const std::vector<CriteoInput>& inputs, bool hashed_ids) {
-  Columns columns{.format = kCriteoFormat, .label = 0, .hashed_ids = hashed_ids};
+Columns CriteoColumns(const std::vector<CriteoInput>& inputs) {
+  Columns columns{.format = kCriteoFormat, .label = 0};
   for (int field = 0; field < kFields; ++field) columns.names.push_back(CriteoFieldName(field));
   for (const CriteoInput& input : inputs) {
+    columns.hashed_ids |= input.table_rows > 0;
     for (const int field : input.fields) columns.inputs.push_back(static_cast<size_t>(field));
   }
   return columns;

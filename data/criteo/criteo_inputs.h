@@ -28,10 +28,7 @@ struct CriteoInput {
 // fields, and for options that Criteo's files do not have.
 absl::StatusOr<std::vector<CriteoInput>> MakeCriteoInputs(const DataOptions& options);
 
-// Whether ids are hashed, by options.hash_ids or since they were in training.
-bool HashesCriteoIds(const DataOptions& options);
-
 // The columns that `inputs` read.
-Columns CriteoColumns(const std::vector<CriteoInput>& inputs, bool hashed_ids);
+Columns CriteoColumns(const std::vector<CriteoInput>& inputs);
 
 }  // namespace cairn::data

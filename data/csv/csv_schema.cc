@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "data/csv/csv.h"
+#include "data/hashed_id.h"
 
 namespace cairn::data {
 namespace {
@@ -187,23 +188,6 @@ absl::Status CheckAsTrained(const CsvSchema& schema, const Selection& trained,
   return absl::OkStatus();
 }
 
-// Decides whether ids are hashed.
-absl::StatusOr<bool> HashesIds(const DataOptions& options, bool trained) {
-  const bool in_training = trained && options.trained_columns->hashed_ids;
-  if (trained && options.hash_ids && !in_training) {
-    return absl::InvalidArgumentError("--hash_ids: ids are hashed, but in training they were not");
-  }
-  if (!options.hash_ids && !in_training) return false;
-  for (size_t i = 0; i < options.input_types.size(); ++i) {
-    if (!IsInteger(options.input_types[i]) || (i < options.table_rows.size() && options.table_rows[i] > 0))
-      continue;
-    return absl::InvalidArgumentError(absl::StrCat("--hash_ids: no Embedding looks up the values of input '",
-                                                   options.input_names[i],
-                                                   "', so its number of ids is unknown"));
-  }
-  return true;
-}
-
 bool HasTrained(const DataOptions& options) {
   return options.trained_columns && options.trained_columns->format == kCsvFormat;
 }
@@ -319,7 +303,7 @@ absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header,
       if (schema.label != i) schema.features.push_back(i);
     }
   }
-  CAIRN_ASSIGN_OR_RETURN(schema.hash_ids, HashesIds(options, trained.has_value()));
+  CAIRN_ASSIGN_OR_RETURN(schema.hash_ids, HashesIds(options, kCsvFormat));
   schema.missing_value = options.missing_value;
   if (trained) {
     schema.by_position = !has_header || !options.trained_columns->named;

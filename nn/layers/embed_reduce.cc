@@ -8,20 +8,15 @@
 #include "nn/layer/compile_config.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/row_table.h"
+#include "nn/layers/table_config.h"
 
 namespace cairn::nn {
 namespace {
 
 class EmbedReduceLayer final : public Layer {
  public:
-  struct Config {
-    int64_t rows, width;
-    InitializerSpec initializer;
-    RegularizerSpec regularizer;
-    RowTable table;
-  };
-  EmbedReduceLayer(std::string name, Config config)
-      : Layer(std::move(name), "EmbedReduce"), config_(std::move(config)) {}
+  EmbedReduceLayer(std::string name, TableConfig config, RowTable table)
+      : Layer(std::move(name), "EmbedReduce"), config_(std::move(config)), table_(std::move(table)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs.size() > 2)
@@ -36,14 +31,9 @@ class EmbedReduceLayer final : public Layer {
     }
     return Shape({config_.width});
   }
-  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
-    return {{.name = "embeddings",
-             .shape = {config_.rows, config_.width},
-             .initializer = config_.initializer,
-             .regularizer = config_.regularizer}};
-  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {config_.Variable()}; }
   bool takes_integers() const override { return true; }
-  const RowTable* row_table() const override { return &config_.table; }
+  const RowTable* row_table() const override { return &table_; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams&, kernels::Device&) const override {
     return absl::UnimplementedError(absl::StrCat("layer '", name(),
@@ -52,31 +42,25 @@ class EmbedReduceLayer final : public Layer {
   }
 
  private:
-  const Config config_;
+  const TableConfig config_;
+  const RowTable table_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeEmbedReduce(std::string name, ConfigReader& config) {
-  EmbedReduceLayer::Config read = {
-      .rows = config.PositiveInt("input_dim"),
-      .width = config.PositiveInt("output_dim"),
-      .initializer = config.Initializer("embeddings_initializer", "uniform"),
-      .regularizer = config.Regularizer("embeddings_regularizer"),
-      .table = {.combiner = config.Choice("combiner", {"mean", "sum", "sqrtn"}, "mean")}};
+  TableConfig read = TableConfig::Read(config);
+  RowTable table = {.combiner = config.Choice("combiner", {"mean", "sum", "sqrtn"}, "mean")};
   if (const nlohmann::json& optimizer = config.Raw("optimizer"); !optimizer.is_null()) {
     auto parsed = ParseCompileConfig({{"optimizer", optimizer}});
     if (parsed.ok()) {
-      read.table.optimizer = std::move(parsed->optimizer);
-      read.table.learning_rate_schedule = std::move(parsed->learning_rate_schedule);
+      table.optimizer = std::move(parsed->optimizer);
+      table.learning_rate_schedule = std::move(parsed->learning_rate_schedule);
     } else {
       config.Fail("optimizer", parsed.status().message());
     }
   }
-  config.Refuse("mask_zero", false);
-  config.RefuseUnlessNull(
-      {"embeddings_constraint", "activity_regularizer", "lora_rank", "quantization_config", "weights"});
-  return std::make_unique<EmbedReduceLayer>(std::move(name), std::move(read));
+  return std::make_unique<EmbedReduceLayer>(std::move(name), std::move(read), std::move(table));
 }
 
 }  // namespace cairn::nn

@@ -7,18 +7,14 @@
 #include "kernels/ops.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/table_config.h"
 
 namespace cairn::nn {
 namespace {
 
 class EmbeddingLayer final : public Layer {
  public:
-  struct Config {
-    int64_t rows, width;
-    InitializerSpec initializer;
-    RegularizerSpec regularizer;
-  };
-  EmbeddingLayer(std::string name, Config config)
+  EmbeddingLayer(std::string name, TableConfig config)
       : Layer(std::move(name), "Embedding"), config_(std::move(config)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
@@ -26,12 +22,7 @@ class EmbeddingLayer final : public Layer {
     output.Append(config_.width);
     return output;
   }
-  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
-    return {{.name = "embeddings",
-             .shape = {config_.rows, config_.width},
-             .initializer = config_.initializer,
-             .regularizer = config_.regularizer}};
-  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {config_.Variable()}; }
 
   bool takes_integers() const override { return true; }
 
@@ -84,20 +75,14 @@ class EmbeddingLayer final : public Layer {
     return onnx.Add("Div", {sums, counts});
   }
 
-  const Config config_;
+  const TableConfig config_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config) {
-  EmbeddingLayer::Config read = {.rows = config.PositiveInt("input_dim"),
-                                 .width = config.PositiveInt("output_dim"),
-                                 .initializer = config.Initializer("embeddings_initializer", "uniform"),
-                                 .regularizer = config.Regularizer("embeddings_regularizer")};
-  config.Refuse("mask_zero", false);
+  TableConfig read = TableConfig::Read(config);
   config.Ignore({"input_length"});
-  config.RefuseUnlessNull(
-      {"embeddings_constraint", "activity_regularizer", "lora_rank", "quantization_config", "weights"});
   return std::make_unique<EmbeddingLayer>(std::move(name), std::move(read));
 }
 

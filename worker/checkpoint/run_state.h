@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ struct TableRun {
   std::vector<int64_t> slot_floats;  // [slot]
   double learning_rate = 0;          // of the last update
 
+  // The number of values and slots of a row.
+  int64_t row_floats() const { return std::accumulate(slot_floats.begin(), slot_floats.end(), dim); }
   friend bool operator==(const TableRun&, const TableRun&) = default;
 };
 

@@ -1,7 +1,6 @@
 #include "worker/checkpoint/tables.h"
 
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -19,10 +18,6 @@
 
 namespace cairn::worker {
 namespace {
-
-int64_t RowFloats(const TableRun& table) {
-  return table.dim + std::accumulate(table.slot_floats.begin(), table.slot_floats.end(), int64_t{0});
-}
 
 absl::Status Loss(const Checkpoint& checkpoint, const TableRun& table, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(checkpoint.directory(), ": table '", table.name, "': ", what));
@@ -102,7 +97,7 @@ absl::Status LoadRecords(const Checkpoint& checkpoint, const TableRun& table, in
 absl::StatusOr<std::vector<AlignedBuffer>> LoadStates(const Checkpoint& checkpoint, const TableRun& table,
                                                       int servers) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, LoadIds(checkpoint, table));
-  const int64_t row_floats = RowFloats(table);
+  const int64_t row_floats = table.row_floats();
   // In the order of their buckets, the rows of each server follow one another.
   std::vector<int64_t> count(static_cast<size_t>(servers));
   for (const int64_t id : ids) {
@@ -146,7 +141,7 @@ absl::StatusOr<std::vector<std::vector<FloatBlocks>>> LoadTableStates(const Chec
 absl::StatusOr<TableRecords> LoadTable(const Checkpoint& checkpoint, const TableRun& table) {
   TableRecords records;
   CAIRN_ASSIGN_OR_RETURN(records.ids, LoadIds(checkpoint, table));
-  const auto row_floats = static_cast<size_t>(RowFloats(table));
+  const auto row_floats = static_cast<size_t>(table.row_floats());
   records.rows.resize(records.ids.size() * row_floats);
   CAIRN_RETURN_IF_ERROR(
       LoadRecords(checkpoint, table, static_cast<int64_t>(records.ids.size()),

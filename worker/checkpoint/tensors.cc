@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -17,7 +17,7 @@ constexpr absl::string_view kTable = "table/";
 // {slots.size() + 1, name} for a tensor of a table.
 std::pair<size_t, std::string> KeyOf(absl::string_view name, const RunState& run) {
   const std::vector<std::string>& slots = run.slots;
-  if (run.tables.has_value() && absl::StartsWith(name, kTable)) return {slots.size() + 1, std::string(name)};
+  if (IsOfTable(name, run)) return {slots.size() + 1, std::string(name)};
   for (size_t slot = 0; slot < slots.size(); ++slot) {
     absl::string_view variable = name;
     if (absl::ConsumePrefix(&variable, TensorName("", slots[slot]))) return {slot + 1, std::string(variable)};
@@ -38,6 +38,14 @@ void SplitSlot(const RunState& run, TensorInfo& tensor) {
 }
 
 }  // namespace
+
+bool IsOfTable(absl::string_view name, const RunState& run) {
+  return run.tables.has_value() && absl::c_any_of(*run.tables, [&](const TableRun& table) {
+           return name == IdsName(table.name) || name == RowsName(table.name) ||
+                  absl::c_any_of(table.slots,
+                                 [&](const std::string& slot) { return name == SlotName(table.name, slot); });
+         });
+}
 
 std::string IdsName(absl::string_view table) {
   return absl::StrCat(kTable, table, "/ids");

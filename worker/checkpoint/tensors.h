@@ -46,6 +46,9 @@ std::string IdsName(absl::string_view table);                           // "tabl
 std::string RowsName(absl::string_view table);                          // "table/<table>/rows"
 std::string SlotName(absl::string_view table, absl::string_view slot);  // "table/<table>/slot/<slot>"
 
+// Whether `name` is that of a tensor of one of the run's tables.
+bool IsOfTable(absl::string_view name, const RunState& run);
+
 // All tensors of `state`: the variables, sorted by name, then the tensors of each slot, in the order of
 // run.slots, then those of the tables, sorted by name. Does not set TensorRows::offset.
 // FAILED_PRECONDITION naming the tensor, and both shapes or types, if two files disagree.

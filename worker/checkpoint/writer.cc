@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -70,10 +69,7 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
   for (const std::string& slot : run.slots) {
     if (absl::StartsWith(slice.name, TensorName("", slot))) return fault("that is the name of a slot");
   }
-  for (const TableRun& table : run.tables.value_or(std::vector<TableRun>())) {
-    if (absl::StartsWith(slice.name, RowsName(table.name)) || slice.name == IdsName(table.name))
-      return fault("that is the name of a table");
-  }
+  if (IsOfTable(slice.name, run)) return fault("that is the name of a tensor of a table");
   return absl::OkStatus();
 }
 
@@ -113,61 +109,77 @@ absl::Status CheckTable(const TableRun& table, const RunState& run) {
   return CheckSlots(table.slots);
 }
 
-// Adds the tensors of the tables to the plan: a file for each server that has rows of them, or at least for ps/0.
-absl::Status PlanTables(absl::Span<const ServerState> servers, Plan& plan) {
+// Checks the state of a table on ps/`task`, and returns its head.
+absl::StatusOr<embedding::TableStateHead> ReadHead(const TableRun& table, size_t index,
+                                                   const ServerState& server, size_t task) {
+  if (index < server.tables.size()) {
+    embedding::StateReader state(server.tables[index]);
+    if (const auto head = embedding::ReadStateHead(state, table.row_floats()); head.has_value()) return *head;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("ps/", task, ": the state of table '", table.name,
+                                                 "' is not one of rows of ", table.row_floats(), " floats"));
+}
+
+// The tensors of one file.
+struct Tensors {
+  std::vector<TensorEntry> entries;
+  std::vector<Contents> contents;
+};
+
+// The rows [begin, end) of a table's `total`.
+struct RowRange {
+  int64_t begin = 0, end = 0, total = 0;
+};
+
+// Adds the tensors of a table on one server, which has these rows of it.
+void AddTable(const TableRun& table, const std::vector<absl::Span<const float>>& state, const RowRange& rows,
+              Tensors& tensors) {
+  Columns columns = {.state = state,
+                     .rows = rows.end - rows.begin,
+                     .record_floats = embedding::kIdFloats + table.row_floats()};
+  const auto add = [&](const std::string& name, Shape shape, TensorType type, int64_t width) {
+    columns.begin = std::exchange(columns.end, columns.end + width);
+    tensors.entries.push_back({.name = name,
+                               .shape = std::move(shape),
+                               .row_begin = rows.begin,
+                               .row_end = rows.end,
+                               .type = type});
+    tensors.contents.push_back([columns](Piece write) { return WriteColumns(columns, write); });
+  };
+  add(IdsName(table.name), Shape({rows.total}), TensorType::kI64, embedding::kIdFloats);
+  add(RowsName(table.name), Shape({rows.total, table.dim}), TensorType::kF32, table.dim);
+  for (size_t slot = 0; slot < table.slots.size(); ++slot) {
+    const int64_t width = table.slot_floats[slot];
+    add(SlotName(table.name, table.slots[slot]), Shape({rows.total, width}), TensorType::kF32, width);
+  }
+}
+
+// Adds the tables to the plan: a file for each server that has rows of them. A table without rows is in that of ps/0.
+absl::Status AddTables(absl::Span<const ServerState> servers, Plan& plan) {
   if (!plan.state.run.tables.has_value()) return absl::OkStatus();
   std::vector<TableRun>& tables = *plan.state.run.tables;
-  std::vector<std::vector<int64_t>> rows(servers.size());  // [server][table]
-  std::vector<int64_t> total(tables.size()), begin(tables.size());
-  for (size_t task = 0; task < servers.size(); ++task) {
-    for (size_t t = 0; t < tables.size(); ++t) {
-      CAIRN_RETURN_IF_ERROR(CheckTable(tables[t], plan.state.run));
-      const int64_t row_floats =
-          std::accumulate(tables[t].slot_floats.begin(), tables[t].slot_floats.end(), tables[t].dim);
-      std::optional<embedding::TableStateHead> head;
-      if (t < servers[task].tables.size()) {
-        embedding::StateReader state(servers[task].tables[t]);
-        head = embedding::ReadStateHead(state, row_floats);
-      }
-      if (!head.has_value()) {
-        return absl::InvalidArgumentError(absl::StrCat("ps/", task, ": the state of table '", tables[t].name,
-                                                       "' is not one of rows of ", row_floats, " floats"));
-      }
-      rows[task].push_back(head->rows);
-      total[t] += head->rows;
-      if (task == 0) tables[t].learning_rate = head->learning_rate;
+  std::vector<Tensors> files(servers.size());
+  for (size_t t = 0; t < tables.size(); ++t) {
+    CAIRN_RETURN_IF_ERROR(CheckTable(tables[t], plan.state.run));
+    std::vector<int64_t> rows;  // [server]
+    for (size_t task = 0; task < servers.size(); ++task) {
+      CAIRN_ASSIGN_OR_RETURN(const auto head, ReadHead(tables[t], t, servers[task], task));
+      rows.push_back(head.rows);
+      if (task == 0) tables[t].learning_rate = head.learning_rate;
+    }
+    RowRange range = {.total = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
+    CAIRN_RETURN_IF_ERROR(Annotate(Shape::FromUntrusted({range.total, tables[t].row_floats()}).status(),
+                                   absl::StrCat("table '", tables[t].name, "'")));
+    for (size_t task = 0; task < servers.size(); ++task) {
+      range.begin = std::exchange(range.end, range.end + rows[task]);
+      if (rows[task] == 0 && (range.total > 0 || task > 0)) continue;
+      AddTable(tables[t], servers[task].tables[t], range, files[task]);
     }
   }
-  for (size_t task = 0; task < servers.size(); ++task) {
-    FileEntry file;
-    std::vector<Contents> contents;
-    for (size_t t = 0; t < tables.size(); ++t) {
-      const TableRun& table = tables[t];
-      const int64_t count = rows[task][t];
-      if (count == 0 && (total[t] > 0 || task > 0)) continue;
-      Columns columns = {
-          .state = servers[task].tables[t], .rows = count, .record_floats = embedding::kIdFloats};
-      columns.record_floats += std::accumulate(table.slot_floats.begin(), table.slot_floats.end(), table.dim);
-      const auto add = [&](const std::string& name, Shape shape, TensorType type, int64_t width) {
-        columns.begin = std::exchange(columns.end, columns.end + width);
-        file.tensors.push_back({.name = name,
-                                .shape = std::move(shape),
-                                .row_begin = begin[t],
-                                .row_end = begin[t] + count,
-                                .type = type});
-        contents.push_back([columns](Piece write) { return WriteColumns(columns, write); });
-      };
-      add(IdsName(table.name), Shape({total[t]}), TensorType::kI64, embedding::kIdFloats);
-      add(RowsName(table.name), Shape({total[t], table.dim}), TensorType::kF32, table.dim);
-      for (size_t slot = 0; slot < table.slots.size(); ++slot) {
-        const int64_t width = table.slot_floats[slot];
-        add(SlotName(table.name, table.slots[slot]), Shape({total[t], width}), TensorType::kF32, width);
-      }
-      begin[t] += count;
-    }
-    if (file.tensors.empty()) continue;
-    plan.state.files.push_back(std::move(file));
-    plan.contents.push_back(std::move(contents));
+  for (Tensors& file : files) {
+    if (file.entries.empty()) continue;
+    plan.state.files.push_back({.tensors = std::move(file.entries)});
+    plan.contents.push_back(std::move(file.contents));
   }
   return absl::OkStatus();
 }
@@ -218,7 +230,7 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
       }
     }
   }
-  CAIRN_RETURN_IF_ERROR(PlanTables(servers, plan));
+  CAIRN_RETURN_IF_ERROR(AddTables(servers, plan));
   if (plan.state.files.size() > kMaxFiles) {
     return absl::InvalidArgumentError(absl::StrCat(plan.state.files.size(), " files, at most ", kMaxFiles));
   }

@@ -48,6 +48,15 @@ absl::StatusOr<embedding::RowDistribution> DistributionOf(const TableRun& table)
       absl::StrCat("table '", table.name, "': unknown distribution '", table.distribution, "'"));
 }
 
+void SetSlots(const embedding::RowOptimizer& optimizer, TableRun& table) {
+  table.slots.clear();
+  table.slot_floats.clear();
+  for (const embedding::RowSlot& slot : optimizer.slot_list()) {
+    table.slots.emplace_back(slot.name);
+    table.slot_floats.push_back(slot.floats);
+  }
+}
+
 std::string RowFormOf(const TableRun& table) {
   return absl::StrCat("rows of ", table.dim, " elements of ",
                       table.vocabulary_size > 0 ? absl::StrCat(table.vocabulary_size, " ids") : "any id",
@@ -77,10 +86,7 @@ absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job
     run.spread = description.spread();
     run.optimizer = std::string(optimizer->name());
     run.hyperparameters = {config.hyperparameters().begin(), config.hyperparameters().end()};
-    for (const embedding::RowSlot& slot : optimizer->slot_list()) {
-      run.slots.emplace_back(slot.name);
-      run.slot_floats.push_back(slot.floats);
-    }
+    SetSlots(*optimizer, run);
   }
   return tables;
 }
@@ -128,13 +134,9 @@ absl::Status FillWithTable(const Checkpoint& checkpoint, const TableRun& table, 
   config.hyperparameters["learning_rate"] = table.learning_rate;
   CAIRN_ASSIGN_OR_RETURN(const auto optimizer,
                          embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
-  std::vector<std::string> slots;
-  std::vector<int64_t> slot_floats;
-  for (const embedding::RowSlot& slot : optimizer->slot_list()) {
-    slots.emplace_back(slot.name);
-    slot_floats.push_back(slot.floats);
-  }
-  if (slots != table.slots || slot_floats != table.slot_floats) {
+  TableRun expected = table;
+  SetSlots(*optimizer, expected);
+  if (expected != table) {
     return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
                                                       "' has other slots than ", table.optimizer, " here"));
   }
@@ -145,7 +147,7 @@ absl::Status FillWithTable(const Checkpoint& checkpoint, const TableRun& table, 
   }
   const embedding::RowUpdate at = {.learning_rate = static_cast<float>(table.learning_rate),
                                    .step = checkpoint.run().global_step};
-  const size_t row_floats = dim + static_cast<size_t>(optimizer->slots());
+  const auto row_floats = static_cast<size_t>(table.row_floats());
   for (size_t i = 0; i < records.ids.size(); ++i) {
     const int64_t id = records.ids[i];
     if (id < 0 || id >= table.vocabulary_size) {

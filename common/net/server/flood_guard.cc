@@ -80,7 +80,7 @@ std::chrono::milliseconds FloodGuard::Look() {
   malloc_trim(0);  // returns memory that is already free
   if (OwnMemoryBytes() <= bound_) return kOften;
   const double seconds = std::chrono::duration<double>(now - *before).count();
-  if (static_cast<double>(most.bytes) < kMinFloodPerSecond * seconds ||
+  if (most.connection == nullptr || static_cast<double>(most.bytes) < kMinFloodPerSecond * seconds ||
       CookieOf(most.connection->descriptor) != most.connection->cookie) {
     return kSeldom;
   }

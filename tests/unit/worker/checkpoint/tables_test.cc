@@ -13,6 +13,7 @@
 #include "embedding/store/bucket_range.h"
 #include "embedding/store/table_state.h"
 #include "tests/unit/worker/checkpoint/small_job.h"
+#include "worker/checkpoint/tensors.h"
 
 namespace cairn::worker {
 namespace {
@@ -157,6 +158,14 @@ TEST_F(TablesTest, HaveTensorsOfTheirOwn) {
   // The variables are what they are without tables.
   std::vector<float> values(kElements);
   EXPECT_EQ(checkpoint->Load(Variables(), {}, {absl::MakeSpan(values)}), absl::OkStatus());
+}
+
+TEST_F(TablesTest, AVariableOfALayerNamedTableIsNoTable) {
+  EXPECT_FALSE(IsOfTable("table/kernel", run_));
+  EXPECT_FALSE(IsOfTable("table/users/embeddings/rows2", run_));
+  EXPECT_TRUE(IsOfTable(SlotName("users/embeddings", "step"), run_));
+  run_.tables.reset();
+  EXPECT_FALSE(IsOfTable(IdsName("users/embeddings"), run_));
 }
 
 TEST_F(TablesTest, DamageOfARowIsFoundAndNamed) {
