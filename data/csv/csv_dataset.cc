@@ -1,5 +1,6 @@
 // CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
-// or a single file. The suffix may also be .tsv or .inter (RecBole); MovieLens' u.data has the same form.
+// or a single file. The suffix may also be .tsv or .inter (RecBole, with columns of .user and .item: csv_join.h);
+// MovieLens' u.data has the same form.
 //
 // One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
 // the training set also applies to the validation set. All data is kept in memory.
@@ -8,9 +9,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/core/status.h"
 #include "data/array/array_rows.h"
 #include "data/csv/csv.h"
+#include "data/csv/csv_join.h"
 #include "data/csv/csv_labels.h"
 #include "data/csv/csv_schema.h"
 #include "data/file/bad_rows.h"
@@ -37,13 +40,18 @@ absl::Status CheckEncoding(absl::string_view text) {
 // Reads the files of one set into memory.
 class SetReader {
  public:
-  // For training, `schema` is empty and inferred from the files. For validation, it is the training set's
-  // schema.
-  SetReader(const DataOptions& options, CsvSchema schema, CsvLabels labels)
-      : options_(options),
-        schema_(std::move(schema)),
-        labels_(std::move(labels)),
-        bad_(options.max_bad_rows) {}
+  // Reads a set whose columns are inferred from its files.
+  SetReader(const DataOptions& options, CsvLabels labels)
+      : options_(options), labels_(std::move(labels)), bad_(options.max_bad_rows) {}
+
+  // A reader of the validation set: it has the columns of this set, and the files of users and items.
+  SetReader ForValidation() const {
+    SetReader reader(options_, labels_.ForValidation());
+    reader.schema_ = schema_;
+    reader.join_ = join_;
+    reader.own_columns_ = own_columns_;
+    return reader;
+  }
 
   absl::Status ReadFile(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
@@ -102,9 +110,6 @@ class SetReader {
     return split;
   }
 
-  const CsvSchema& schema() const { return schema_; }
-  const CsvLabels& labels() const { return labels_; }
-
  private:
   // The separator of `text`. The training set's first file decides it for all files.
   char SeparatorOf(absl::string_view text) const {
@@ -130,22 +135,31 @@ class SetReader {
     const CsvFields& header = in_comment ? comment : file.record;
     if (schema_.columns.empty()) {
       const bool has_header = in_comment || IsCsvHeader(file.record, options_);
-      auto schema = MakeCsvSchema(header, has_header, file.separator, options_);
+      if (has_header) {
+        CAIRN_ASSIGN_OR_RETURN(join_, CsvJoin::Load(file.path, header, file.separator, options_));
+      }
+      auto schema = MakeCsvSchema(header, has_header, file.separator, options_, join_.columns());
       if (!schema.ok()) return Annotate(schema.status(), file.path);
       schema_ = *std::move(schema);
-    } else if (schema_.has_header &&
-               !std::equal(header.begin(), header.end(), schema_.columns.begin(), schema_.columns.end())) {
+      own_columns_ = header.size();
+    } else if (schema_.has_header && !IsHeader(header)) {
       return absl::InvalidArgumentError(absl::StrCat(
           file.path, ": line 1: the header differs from that of the first file of the training set"));
     }
     return schema_.has_header && !in_comment;
   }
 
+  // Whether `record` has the names of the columns that the first file itself has.
+  bool IsHeader(const CsvFields& record) const {
+    const auto names = absl::MakeConstSpan(schema_.columns).subspan(0, own_columns_);
+    return std::equal(record.begin(), record.end(), names.begin(), names.end());
+  }
+
   // A comment that could also be a row is an error if the first column is the label, since a label may be any
   // word.
   absl::Status SkipComment(const CsvFields& fields) {
     ++comments_;
-    if (schema_.columns.empty() || schema_.label != 0 || fields.size() != schema_.columns.size()) {
+    if (schema_.columns.empty() || schema_.label != 0 || fields.size() != own_columns_) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
@@ -155,17 +169,20 @@ class SetReader {
   // The numbers of adjacent features: of one input of the model, or of all of them.
   struct Part {
     size_t features = 0;
+    size_t in_field = 1;  // numbers in each field, separated as NumbersOf() describes
     bool integers = false;
     bool ragged = false;            // one feature: a field holds any number of integers
     int64_t table_rows = 0;         // integers are hashed to [0, table_rows); 0: they are not
     std::vector<uint64_t> salts{};  // [feature] of the hash
-    // [examples, features] One of them is used.
+    size_t numbers() const { return features * in_field; }  // of an example, if the part is not ragged
+    // [examples, numbers()] One of them is used.
     std::vector<float> floats{};
     std::vector<int64_t> whole{};
     std::vector<int64_t> row_splits = {0};  // [examples + 1] of `whole`, if it is ragged
   };
 
-  // One part for all features, unless the model takes integers: then one part for each of its inputs.
+  // One part for all features, unless the model takes integers: then one part for each of its inputs. If there is one
+  // feature for each input, it has all numbers of its input.
   std::vector<Part> MakeParts() const {
     const size_t features = schema_.features.size();
     std::vector<Part> parts;
@@ -178,7 +195,11 @@ class SetReader {
       elements += parts.back().features;
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
-    if (!any || elements != features) return {{.features = features}};
+    if (elements != features && parts.size() > 1 && parts.size() == features) {
+      for (Part& part : parts) part.in_field = std::exchange(part.features, 1);
+    } else if (!any || elements != features) {
+      return {{.features = features}};
+    }
     size_t feature = 0;
     for (Part& part : parts) {
       for (size_t i = 0; i < part.features; ++i) part.salts.push_back(SaltOf(NameInTraining(feature++)));
@@ -205,7 +226,7 @@ class SetReader {
   absl::StatusOr<std::unique_ptr<RowSource>> MakeRows(const std::string& name) {
     std::vector<std::unique_ptr<RowSource>> rows;
     for (Part& part : inputs_) {
-      const auto features = static_cast<int64_t>(part.features);
+      const auto numbers = static_cast<int64_t>(part.numbers());
       if (part.ragged) {
         const auto values = static_cast<int64_t>(part.whole.size());
         const Array splits = ArrayOf(std::move(part.row_splits), ElementType::kInt64, {rows_ + 1});
@@ -214,19 +235,20 @@ class SetReader {
             MakeRaggedRows(ArrayOf(std::move(part.whole), ElementType::kInt64, {values}), splits, name));
         continue;
       }
-      Array array = part.integers ? ArrayOf(std::move(part.whole), ElementType::kInt64, {rows_, features})
-                                  : ArrayOf(std::move(part.floats), ElementType::kFloat32, {rows_, features});
+      Array array = part.integers ? ArrayOf(std::move(part.whole), ElementType::kInt64, {rows_, numbers})
+                                  : ArrayOf(std::move(part.floats), ElementType::kFloat32, {rows_, numbers});
       CAIRN_ASSIGN_OR_RETURN(rows.emplace_back(), MakeArrayRows(std::move(array), name, options_.ScaleOf(0)));
     }
     return JoinRows(std::move(rows), std::vector<std::string>(inputs_.size(), name));
   }
 
   // Adds one example. The error describes what is wrong with the record.
-  absl::Status TakeRow(const CsvFields& fields) {
-    if (fields.size() != schema_.columns.size()) {
+  absl::Status TakeRow(CsvFields& fields) {
+    if (fields.size() != own_columns_) {
       return absl::InvalidArgumentError(
-          absl::StrCat("has ", fields.size(), " fields, but the first line has ", schema_.columns.size()));
+          absl::StrCat("has ", fields.size(), " fields, but the first line has ", own_columns_));
     }
+    CAIRN_RETURN_IF_ERROR(join_.Append(fields));
     if (inputs_.empty()) inputs_ = MakeParts();
     const absl::Status taken = TakeFields(fields);
     if (taken.ok()) {
@@ -238,9 +260,9 @@ class SetReader {
         part.row_splits.resize(static_cast<size_t>(rows_) + 1);
         part.whole.resize(static_cast<size_t>(part.row_splits.back()));
       } else if (part.integers) {
-        part.whole.resize(static_cast<size_t>(rows_) * part.features);
+        part.whole.resize(static_cast<size_t>(rows_) * part.numbers());
       } else {
-        part.floats.resize(static_cast<size_t>(rows_) * part.features);
+        part.floats.resize(static_cast<size_t>(rows_) * part.numbers());
       }
     }
     return taken;
@@ -270,12 +292,20 @@ class SetReader {
         CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, feature, part));
       }
       part.row_splits.push_back(static_cast<int64_t>(part.whole.size()));
-    } else if (part.integers) {
-      CAIRN_ASSIGN_OR_RETURN(const int64_t integer, ReadId(field, feature, part));
-      part.whole.push_back(integer);
-    } else {
-      CAIRN_ASSIGN_OR_RETURN(const float number, ReadNumber(field));
-      part.floats.push_back(number);
+      return absl::OkStatus();
+    }
+    CsvFields numbers = {field};
+    if (part.in_field > 1) numbers = NumbersOf(field);
+    if (numbers.size() != part.in_field) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("holds ", numbers.size(), " values, and the model's input takes ", part.in_field));
+    }
+    for (const absl::string_view number : numbers) {
+      if (part.integers) {
+        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, feature, part));
+      } else {
+        CAIRN_ASSIGN_OR_RETURN(part.floats.emplace_back(), ReadNumber(number));
+      }
     }
     return absl::OkStatus();
   }
@@ -336,6 +366,8 @@ class SetReader {
 
   const DataOptions& options_;
   CsvSchema schema_;
+  CsvJoin join_;
+  size_t own_columns_ = 0;  // columns of the files, without those that join_ adds
   CsvLabels labels_;
   BadRows bad_;
   int64_t rows_ = 0, comments_ = 0;
@@ -370,17 +402,17 @@ LoadedSplits LoadCsv(const DataOptions& options) {
   if (files.train.empty()) return std::nullopt;
   Splits splits;
   splits.remarks = std::move(files.remarks);
-  SetReader training(options, {}, {});
+  SetReader training(options, {});
   CAIRN_ASSIGN_OR_RETURN(splits.train, ReadSet(training, files.train));
   if (files.validation.empty()) return splits;
-  SetReader validation(options, training.schema(), training.labels().ForValidation());
+  SetReader validation = training.ForValidation();
   CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadSet(validation, files.validation));
   return splits;
 }
 
 LoadedExamples LoadCsvExamples(const DataOptions& options) {
   if (!IsCsvFile(options.path)) return std::nullopt;
-  SetReader reader(options, {}, options.class_names.empty() ? CsvLabels() : CsvLabels(options.class_names));
+  SetReader reader(options, options.class_names.empty() ? CsvLabels() : CsvLabels(options.class_names));
   CAIRN_ASSIGN_OR_RETURN(Split split, ReadSet(reader, {options.path}));
   return split;
 }

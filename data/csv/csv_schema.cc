@@ -270,12 +270,14 @@ bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
 }
 
 absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
-                                        const DataOptions& options) {
+                                        const DataOptions& options, const std::vector<std::string>& joined) {
   CsvSchema schema = {
       .separator = separator, .has_header = has_header, .decimals = DecimalReader(separator != ',')};
   for (const absl::string_view field : first) {
     schema.columns.push_back(has_header ? std::string(field) : absl::StrCat(schema.columns.size()));
   }
+  const std::vector<std::string> own = schema.columns;
+  schema.columns.insert(schema.columns.end(), joined.begin(), joined.end());
   const auto& columns = schema.columns;
   std::optional<Selection> trained;
   if (HasTrained(options)) {
@@ -286,7 +288,7 @@ absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header,
   } else if (trained) {
     schema.label = trained->label;
   } else {
-    CAIRN_ASSIGN_OR_RETURN(schema.label, FindLabel(columns, options));
+    CAIRN_ASSIGN_OR_RETURN(schema.label, FindLabel(own, options));
   }
   std::vector<std::string> features = options.feature_columns;
   if (features.empty() && !trained && options.input_names.size() > 1 &&

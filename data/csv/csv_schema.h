@@ -55,13 +55,15 @@ bool IsCsvHeader(const CsvFields& fields, const DataOptions& options);
 // `fields`, if one of them has none of its types: token, token_seq, float, float_seq. The texts are parts of `fields`.
 CsvFields WithoutTypes(const CsvFields& fields);
 
-// `first` is the first record or, with `has_header`, the record that names the columns. INVALID_ARGUMENT for
-// columns that are missing or occur twice, and for options that contradict options.trained_columns.
+// `first` is the first record or, with `has_header`, the record that names the columns. `joined`: further columns,
+// from other files; none of them is the label unless an option names it. INVALID_ARGUMENT for columns that are missing
+// or occur twice, and for options that contradict options.trained_columns.
 //
 // The columns of options.trained_columns are found by name, in any order, if this file and the training files
 // have a header. Otherwise they are found by position, and a different number of columns is INVALID_ARGUMENT;
 // a column that only held the label may be missing if labels are optional.
 absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header, char separator,
-                                        const DataOptions& options);
+                                        const DataOptions& options,
+                                        const std::vector<std::string>& joined = {});
 
 }  // namespace cairn::data

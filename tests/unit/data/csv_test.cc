@@ -462,6 +462,116 @@ TEST(LoadTrainingDataFromCsv, ARaggedInputIsAColumnAmongOthers) {
   EXPECT_EQ(target, 1);
 }
 
+// RecBole's files of three interactions of two users with two items, read by a model of `inputs`.
+class RecBoleFiles : public testing::Test {
+ protected:
+  RecBoleFiles() {
+    WriteText(dir_ / "x.inter",
+              "user_id:token\titem_id:token\trating:float\nu1\t7\t4\nu2\t8\t3.5\nu1\t8\t2\n");
+    WriteText(dir_ / "x.user", "user_id:token\tage:token\tvector:float_seq\nu2\t40\t1 2.5\nu1\t30\t-1 0\n");
+    WriteText(dir_ / "x.item",
+              "item_id:token\ttitle:token_seq\tclass:token_seq\n7\tToy Story\t1 2\n8\tHeat\t3\n");
+  }
+  absl::StatusOr<TrainingData> Load(DataOptions options) {
+    if (options.path.empty()) options.path = dir_ / "x.inter";
+    options.label_column = "rating";
+    return LoadTrainingData(options);
+  }
+  std::string Fault(const std::string& file, const std::string& text) {
+    WriteText(dir_ / file, text);
+    return std::string(Load(AgeAndClass()).status().message());
+  }
+  static DataOptions AgeAndClass() {
+    return {.input_names = {"age", "class"},
+            .input_shapes = {{1}, {1}},
+            .input_types = {DType::kInt64, DType::kInt64},
+            .ragged_inputs = {false, true}};
+  }
+
+  const TemporaryDirectory dir_;
+};
+
+TEST_F(RecBoleFiles, ColumnsOfUsersAndItemsAreJoinedToTheInteractions) {
+  const auto data = Load(AgeAndClass());
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(RaggedRows(*data->train, 0), (std::vector<std::vector<int64_t>>{{30}, {40}, {30}}));
+  EXPECT_EQ(RaggedRows(*data->train, 1), (std::vector<std::vector<int64_t>>{{1, 2}, {3}, {3}}));
+  EXPECT_THAT(data->train->Target(1), ElementsAre(3.5f));
+}
+
+TEST_F(RecBoleFiles, WordsOfJoinedColumnsAreHashedWithTheNameOfTheirColumn) {
+  const auto data = Load({.input_names = {"user_id", "title"},
+                          .input_shapes = {{1}, {1}},
+                          .input_types = {DType::kInt64, DType::kInt64},
+                          .ragged_inputs = {false, true},
+                          .table_rows = {1000, 1000},
+                          .hash_ids = true});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(RaggedRows(*data->train, 0)[1][0], HashedId("u2", SaltOf("user_id"), 1000));
+  EXPECT_THAT(RaggedRows(*data->train, 1)[0],
+              ElementsAre(HashedId("Toy", SaltOf("title"), 1000), HashedId("Story", SaltOf("title"), 1000)));
+}
+
+TEST_F(RecBoleFiles, AnInputOfSeveralNumbersTakesThemFromOneField) {
+  DataOptions options = {.input_names = {"vector", "age"},
+                         .input_shapes = {{2}, {1}},
+                         .input_types = {DType::kFloat32, DType::kFloat32}};
+  const auto data = Load(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(-1, 0, 30));
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(1, 2.5f, 40));
+  options.input_shapes[0] = {3};
+  EXPECT_THAT(std::string(Load(options).status().message()),
+              HasSubstr("column 'vector' holds 2 values, and the model's input takes 3"));
+}
+
+TEST_F(RecBoleFiles, TheSetsOfADirectoryShareTheOnlyFilesOfUsersAndItems) {
+  std::filesystem::rename(dir_ / "x.inter", dir_ / "train.inter");
+  WriteText(dir_ / "test.inter", "user_id:token\titem_id:token\trating:float\nu2\t7\t1\n");
+  DataOptions options = AgeAndClass();
+  options.path = dir_.path();
+  const auto data = Load(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(RaggedRows(*data->validation, 0), (std::vector<std::vector<int64_t>>{{40}}));
+  WriteText(dir_ / "y.user", "user_id:token\n");
+  EXPECT_THAT(std::string(Load(options).status().message()),
+              HasSubstr("x.user and " + dir_ / "y.user: which of them belongs to the interactions"));
+}
+
+TEST_F(RecBoleFiles, JoinedColumnsAreOnlyThoseThatTheModelNames) {
+  WriteText(dir_ / "x.inter", "user_id:token\titem_id:token\trating:float\n1\t7\t4\n2\t8\t3.5\n");
+  const auto data = Load({});
+  ASSERT_TRUE(data.ok()) << "users 1 and 2 are not in x.user: " << data.status();
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(2, 8));
+}
+
+TEST_F(RecBoleFiles, PredictionJoinsTheColumnsOfTraining) {
+  DataOptions options = AgeAndClass();
+  options.trained_columns = Load(options)->columns;
+  WriteText(dir_ / "x.inter", "item_id:token\tuser_id:token\n8\tu2\n");
+  options.path = dir_ / "x.inter";
+  options.labels_optional = true;
+  const auto examples = LoadExamples(options);
+  ASSERT_TRUE(examples.ok()) << examples.status();
+  EXPECT_EQ((*examples)->inputs->size(), 1);
+  EXPECT_FALSE((*examples)->targets.has_value());
+}
+
+TEST_F(RecBoleFiles, AFaultOfAJoinedFileIsNamed) {
+  EXPECT_THAT(Fault("x.user", "user_id:token\tage:token\nu1\t30\n"),
+              HasSubstr("x.inter: line 3: names 'u2', which " + dir_ / "x.user does not have"));
+  EXPECT_THAT(Fault("x.user", "user_id:token\tage:token\nu1\t30\nu1\t31\n"),
+              HasSubstr("x.user: line 3: has 'u1' a second time"));
+  EXPECT_THAT(Fault("x.user", "user_id:token\tage:token\nu1\n"),
+              HasSubstr("x.user: line 2: has 1 fields, but the first line has 2"));
+  EXPECT_THAT(Fault("x.user", "user:token\tage:token\nu1\t30\n"),
+              HasSubstr("x.user: has 'user' as its first column"));
+  EXPECT_THAT(
+      Fault("x.user", "user_id:token\tage:token\tclass:token\nu1\t30\t1\n"),
+      HasSubstr("x.item: has a column 'class' that it has twice, or that " + dir_ / "x.user has too"));
+  EXPECT_THAT(Fault("x.user", ""), HasSubstr("x.user: is empty"));
+}
+
 TEST(LoadTrainingDataFromCsv, BadFieldsOfARaggedInputAreNamed) {
   const TemporaryDirectory dir;
   const auto refusal = [&](const std::string& field) {
