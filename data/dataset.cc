@@ -167,6 +167,19 @@ absl::Status SpreadByteInputs(const DataOptions& options, Split& split) {
                    "' scaled: give each input its own array, or set --input_scale for both"));
 }
 
+// Applies options.label_threshold to the targets of `split`, if it has any.
+absl::Status UseThreshold(const DataOptions& options, Split& split) {
+  if (!options.label_threshold || split.targets.values.empty()) return absl::OkStatus();
+  const absl::Status applied = split.class_names.empty()
+                                   ? ApplyThreshold(*options.label_threshold, split.targets)
+                                   : absl::InvalidArgumentError("needs numbers, but the labels are words");
+  CAIRN_RETURN_IF_ERROR(Annotate(applied, absl::StrCat(split.targets_name, ": --label_threshold")));
+  const auto positives = std::count(split.targets.values.begin(), split.targets.values.end(), 1.0f);
+  split.notes.push_back(absl::StrCat(split.targets_name, ": ", positives, " of ", split.targets.size(),
+                                     " labels are at least ", *options.label_threshold, ": class 1"));
+  return absl::OkStatus();
+}
+
 // Sets input_scale if all inputs of the model take bytes unchanged, so that formats need not check each
 // input.
 DataOptions WithCommonScale(DataOptions options) {
@@ -184,6 +197,7 @@ absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
+    CAIRN_RETURN_IF_ERROR(UseThreshold(options, *split));
     Examples examples = {.inputs = std::move(split->inputs),
                          .notes = std::move(split->notes),
                          .byte_inputs = std::move(split->byte_inputs),
@@ -238,6 +252,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
   for (Split* split : {&splits.train, splits.validation ? &*splits.validation : nullptr}) {
     if (split == nullptr) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
+    CAIRN_RETURN_IF_ERROR(UseThreshold(options, *split));
     if (!split->remark.empty()) data.remarks.push_back(split->remark);
     for (std::string& note : split->notes) data.notes.push_back({std::move(note), /*usual=*/false});
   }

@@ -111,6 +111,9 @@ struct DataOptions {
   std::vector<std::string> feature_columns{};  // in the order of the inputs; empty: see the format
   // CSV: the value of an empty field; nullopt: an empty field is an error.
   std::optional<float> missing_value{};
+  // Targets, of one number each, become class 1 where they are at least this, and class 0 elsewhere. nullopt: targets
+  // are as in the files.
+  std::optional<float> label_threshold{};
   // The number of bad rows of each set that may be skipped.
   int64_t max_bad_rows = 0;
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.

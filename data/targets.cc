@@ -79,6 +79,16 @@ absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name)
   return targets;
 }
 
+absl::Status ApplyThreshold(float threshold, Targets& targets) {
+  if (targets.per_example != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("needs one number for each example, not ", targets.per_example));
+  }
+  for (float& value : targets.values) value = value >= threshold ? 1.0f : 0.0f;
+  targets.num_classes = 2;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name) {
   const Shape& shape = array.shape;
   if (shape.rank() < 1 || shape.rank() > 2 || shape.row_elements() != 1) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
@@ -37,6 +38,10 @@ int64_t ClassesIn(absl::Span<const float> values);
 // INVALID_ARGUMENT naming `name` for empty shapes, class indices [examples] that are too large, and numbers
 // that are not finite.
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);
+
+// Makes every target class 1 if it is at least `threshold`, and class 0 otherwise. INVALID_ARGUMENT unless each example
+// has one number.
+absl::Status ApplyThreshold(float threshold, Targets& targets);
 
 // Reads weights [examples] or [examples,1]. INVALID_ARGUMENT naming `name` for a weight that is negative or
 // not finite.

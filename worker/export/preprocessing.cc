@@ -100,6 +100,7 @@ Preprocessing ReadAll(const nlohmann::json& json) {
   if (const nlohmann::json& columns = json.at("columns"); !columns.is_null()) {
     preprocessing.columns = ReadColumns(columns);
   }
+  preprocessing.label_threshold = ReadOptional<float>(json.value("label_threshold", nlohmann::json()));
   return preprocessing;
 }
 
@@ -122,7 +123,7 @@ std::string FaultOf(const data::Columns& columns) {
 
 Preprocessing PreprocessingOf(const data::DataOptions& options, const std::vector<bool>& byte_inputs,
                               const std::optional<data::Columns>& columns) {
-  Preprocessing preprocessing{.columns = columns};
+  Preprocessing preprocessing{.columns = columns, .label_threshold = options.label_threshold};
   if (!std::isnan(options.input_scale)) preprocessing.input_scale = options.input_scale;
   for (size_t i = 0; i < options.input_names.size(); ++i) {
     const bool bytes = i < byte_inputs.size() && byte_inputs[i];
@@ -137,10 +138,10 @@ std::string ToText(const Preprocessing& preprocessing) {
   for (const Preprocessing::Input& input : preprocessing.inputs) {
     inputs.push_back({{"name", input.name}, {"type", TypeOf(input)}, {"scale", input.scale}});
   }
-  const Json json = {
-      {"inputs", std::move(inputs)},
-      {"input_scale", ToJson(preprocessing.input_scale)},
-      {"columns", preprocessing.columns.has_value() ? ToJson(*preprocessing.columns) : Json()}};
+  const Json json = {{"inputs", std::move(inputs)},
+                     {"input_scale", ToJson(preprocessing.input_scale)},
+                     {"columns", preprocessing.columns.has_value() ? ToJson(*preprocessing.columns) : Json()},
+                     {"label_threshold", ToJson(preprocessing.label_threshold)}};
   return absl::StrCat(json.dump(1), "\n");
 }
 
@@ -160,6 +161,7 @@ absl::StatusOr<Preprocessing> ParsePreprocessing(absl::string_view text, absl::s
 
 void UseWhereOpen(const Preprocessing& trained, data::DataOptions& options) {
   if (std::isnan(options.input_scale) && trained.input_scale) options.input_scale = *trained.input_scale;
+  if (!options.label_threshold) options.label_threshold = trained.label_threshold;
   options.trained_columns = trained.columns;
 }
 
@@ -170,6 +172,13 @@ absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now) {
     return absl::InvalidArgumentError(absl::StrCat("--input_scale: the ", ValuesOf(input), " of input '",
                                                    input.name, "' are multiplied by ", input.scale,
                                                    ", in training by ", before.scale));
+  }
+  if (trained.label_threshold != now.label_threshold) {
+    const auto text = [](const std::optional<float>& threshold) {
+      return threshold ? absl::StrCat(*threshold) : "none";
+    };
+    return absl::InvalidArgumentError(absl::StrCat("--label_threshold is ", text(now.label_threshold),
+                                                   ", in training it was ", text(trained.label_threshold)));
   }
   if (OfOneFormat(trained, now) && trained.columns->hashed_ids != now.columns->hashed_ids) {
     return absl::InvalidArgumentError(
@@ -194,6 +203,9 @@ std::string DescribeUse(const Preprocessing& trained, const Preprocessing& now) 
   }
   if (trained.input_scale && now.input_scale == trained.input_scale) {
     parts.push_back(absl::StrCat("--input_scale ", *trained.input_scale));
+  }
+  if (trained.label_threshold) {
+    parts.push_back(absl::StrCat("--label_threshold ", *trained.label_threshold));
   }
   for (size_t i = 0; i < std::min(trained.inputs.size(), now.inputs.size()); ++i) {
     const Preprocessing::Input &before = trained.inputs[i], &input = now.inputs[i];

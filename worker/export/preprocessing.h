@@ -28,6 +28,7 @@ struct Preprocessing {
   std::vector<Input> inputs{};             // in the model's order
   std::optional<float> input_scale{};      // --input_scale; nullopt: the default
   std::optional<data::Columns> columns{};  // for CSV and TFRecord files
+  std::optional<float> label_threshold{};  // --label_threshold; nullopt: labels are as in the files
 
   friend bool operator==(const Preprocessing&, const Preprocessing&) = default;
 };
@@ -45,7 +46,8 @@ absl::StatusOr<Preprocessing> ParsePreprocessing(absl::string_view text, absl::s
 void UseWhereOpen(const Preprocessing& trained, data::DataOptions& options);
 
 // INVALID_ARGUMENT with both values if the meaning of an input differs: values of the same type have another
-// factor (values of another type may need another factor), or the columns have other names.
+// factor (values of another type may need another factor), the columns have other names, or labels have another
+// threshold.
 absl::Status CheckSame(const Preprocessing& trained, const Preprocessing& now);
 
 // Describes the settings that UseWhereOpen() took from `trained`: "columns a, b, label y; --input_scale 0.5".

@@ -72,6 +72,9 @@ void AddData(CLI::App& app, TrainOptions& options) {
        {"--label_column NAME", &options.data.label_column,
         "CSV, TFRecord: name of the label column, in CSV files also its index [label, target or class; in "
         "TFRecord files also y; in CSV files otherwise the last column]"},
+       {"--label_threshold X", &options.data.label_threshold,
+        "Labels of at least X become class 1, smaller ones class 0 [labels as in the files]",
+        NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
        {"--feature_column NAME,...", Parsed(&options.data.feature_columns, &ParseNames),
         "CSV, TFRecord: names of the input columns, in order [CSV: all except the label; TFRecord: image, "
         "x, ...]"},

@@ -66,8 +66,8 @@ struct TrainOptions {
   std::string model;  // --model: Keras JSON or .keras file
 
   // Data. The flags are --data_dir, --input_scale, --limit_examples, --csv_separator, --label_column,
-  // --feature_column, --missing_value, --max_bad_rows, --class_weight and --augment; the model determines the
-  // other fields of `data`.
+  // --label_threshold, --feature_column, --missing_value, --max_bad_rows, --hash_ids, --class_weight and --augment; the
+  // model determines the other fields of `data`.
   data::DataOptions data;
   std::string shard_tail = "exact";  // --shard_tail exact|pad|drop
   bool shuffle = true;               // --shuffle / --noshuffle

@@ -572,6 +572,22 @@ TEST_F(RecBoleFiles, AFaultOfAJoinedFileIsNamed) {
   EXPECT_THAT(Fault("x.user", ""), HasSubstr("x.user: is empty"));
 }
 
+TEST(LoadTrainingDataFromCsv, AThresholdMakesClassesOfLabels) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.csv", "x,label\n1,4\n2,3.5\n3,-1\n");
+  const DataOptions options = {.path = dir / "a.csv", .label_threshold = 3.5f};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->num_classes(), 2);
+  EXPECT_THAT(data->train->Target(0), ElementsAre(1));
+  EXPECT_THAT(data->train->Target(1), ElementsAre(1));
+  EXPECT_THAT(data->train->Target(2), ElementsAre(0));
+  EXPECT_THAT((*LoadExamples(options))->targets->values, ElementsAre(1, 1, 0));
+  WriteText(dir / "a.csv", "x,label\n1,cat\n2,dog\n");
+  EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
+              HasSubstr("a.csv: --label_threshold: needs numbers, but the labels are words"));
+}
+
 TEST(LoadTrainingDataFromCsv, BadFieldsOfARaggedInputAreNamed) {
   const TemporaryDirectory dir;
   const auto refusal = [&](const std::string& field) {

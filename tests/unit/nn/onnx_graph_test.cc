@@ -148,7 +148,7 @@ TEST(OnnxGraph, ALayerWithoutOnnxOperationsIsNamed) {
   layer.layer = std::make_shared<Odd>();
   ASSERT_TRUE(builder.AddNode(layer, {input}).ok());
   const Model model = builder.Finish({}, "{}");
-  const auto graph = MakeOnnxGraph(model, {});
+  const auto graph = MakeOnnxGraph(model, absl::Span<const float>());
   ASSERT_TRUE(absl::IsUnimplemented(graph.status())) << graph.status();
   EXPECT_THAT(graph.status().message(), HasSubstr("layer 'odd' (OddLayer)"));
 }

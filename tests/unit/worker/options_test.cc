@@ -38,6 +38,7 @@ TEST_F(Options, EveryFlagIsAcceptedInBothSpellings) {
                                                                   {"limit_examples", "10"},
                                                                   {"label_column", "y"},
                                                                   {"feature_column", "a,b"},
+                                                                  {"label_threshold", "3.5"},
                                                                   {"missing_value", "-1"},
                                                                   {"max_bad_rows", "3"},
                                                                   {"csv_separator", "tab"},
@@ -116,6 +117,7 @@ TEST_F(Options, EveryFlagIsAcceptedInBothSpellings) {
     EXPECT_EQ(options.data.limit, 10);
     EXPECT_EQ(options.data.label_column, "y");
     EXPECT_THAT(options.data.feature_columns, ElementsAre("a", "b"));
+    EXPECT_EQ(options.data.label_threshold, 3.5f);
     EXPECT_EQ(options.data.missing_value, -1.0f);
     EXPECT_EQ(options.data.max_bad_rows, 3);
     EXPECT_EQ(options.data.csv_separator, '\t');

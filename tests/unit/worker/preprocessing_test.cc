@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
@@ -41,6 +43,7 @@ TEST(Preprocessing, SurvivesWritingAndReading) {
                  "latin \xE9", "a\\n\"b\n"});
   all.columns->missing_value = -1.5f;
   all.columns->hashed_ids = true;
+  all.label_threshold = 3.5f;
   for (const Preprocessing& preprocessing :
        {Scaled(true, 1 / 255.0f), Scaled(false, 0.1f, 0.1f), OfColumns({"a", "b", "c"}), all}) {
     const auto read = ParsePreprocessing(ToText(preprocessing), "p.json");
@@ -81,6 +84,25 @@ TEST(Preprocessing, FillsInOptionsThatFlagsLeaveOpen) {
   data::DataOptions given{.input_scale = 2};
   UseWhereOpen(trained, given);
   EXPECT_EQ(given.input_scale, 2);
+}
+
+TEST(Preprocessing, TheThresholdOfLabelsIsThatOfTraining) {
+  Preprocessing trained = Scaled(false, 1);
+  trained.label_threshold = 4;
+  data::DataOptions open;
+  UseWhereOpen(trained, open);
+  EXPECT_EQ(open.label_threshold, 4);
+  EXPECT_EQ(DescribeUse(trained, trained), "--label_threshold 4");
+  EXPECT_THAT(std::string(CheckSame(trained, Scaled(false, 1)).message()),
+              HasSubstr("--label_threshold is none, in training it was 4"));
+}
+
+TEST(Preprocessing, TextWithoutAThresholdHasNone) {
+  nlohmann::json text = nlohmann::json::parse(ToText(Scaled(false, 1)));
+  ASSERT_EQ(text.erase("label_threshold"), 1u);
+  const auto read = ParsePreprocessing(text.dump(), "p.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_FALSE(read->label_threshold.has_value());
 }
 
 TEST(Preprocessing, DifferentFactorForTheSameTypeIsRefused) {
