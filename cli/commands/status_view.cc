@@ -107,6 +107,97 @@ Rows WorkerRows(const ClusterView& view, const v1::ServerStatus& leader) {
   return rows;
 }
 
+// One table on all servers that have answered.
+struct TableSums {
+  v1::TableStatus all;
+  int64_t most_rows = 0;
+  int servers = 0;
+  std::string largest;  // the task with the most rows
+
+  void Add(const std::string& task, const v1::TableStatus& table) {
+    // The servers have different rows, so that the shares add up weighted by their gradients.
+    const auto before = Number(all.gradients()), here = Number(table.gradients());
+    for (v1::HotRow& row : *all.mutable_hottest()) row.set_share(row.share() * before / (before + here));
+    for (const v1::HotRow& row : table.hottest()) {
+      v1::HotRow& added = *all.add_hottest();
+      added.set_id(row.id());
+      added.set_share(row.share() * here / (before + here));
+    }
+    all.set_name(table.name());
+    all.set_rows(all.rows() + table.rows());
+    all.set_bytes(all.bytes() + table.bytes());
+    all.set_lookups(all.lookups() + table.lookups());
+    all.set_hits(all.hits() + table.hits());
+    all.set_gradients(all.gradients() + table.gradients());
+    all.set_updates(all.updates() + table.updates());
+    all.set_lookups_per_second(all.lookups_per_second() + table.lookups_per_second());
+    all.set_updates_per_second(all.updates_per_second() + table.updates_per_second());
+    all.set_inserts_per_second(all.inserts_per_second() + table.inserts_per_second());
+    ++servers;
+    if (table.rows() <= most_rows) return;
+    most_rows = table.rows();
+    largest = task;
+  }
+  // The rows of the largest server, relative to the mean: "ps/1 1.04".
+  std::string Balance() const {
+    if (most_rows == 0) return "-";
+    return absl::StrFormat("%s %.2f", largest, Number(most_rows) * servers / Number(all.rows()));
+  }
+  std::string Hottest() const {
+    constexpr int kShown = 3;
+    auto hottest = all.hottest();
+    std::sort(hottest.begin(), hottest.end(),
+              [](const v1::HotRow& a, const v1::HotRow& b) { return a.share() > b.share(); });
+    while (hottest.size() > kShown) hottest.RemoveLast();
+    return monitor::HottestOf(hottest);
+  }
+};
+
+Rows TableRows(const ClusterView& view) {
+  std::vector<TableSums> tables;
+  for (const auto& server : view.servers) {
+    if (!server.ok()) continue;
+    for (int i = 0; i < server->tables_size(); ++i) {
+      tables.resize(std::max(tables.size(), static_cast<size_t>(i) + 1));
+      tables[static_cast<size_t>(i)].Add(server->task(), server->tables(i));
+    }
+  }
+  Rows rows = {{"TABLE", "LARGEST", "HOTTEST ROWS", "ROWS", "MEMORY", "LOOKUPS/S", "HITS", "UPDATES/S",
+                "DISTINCT", "INSERTS/S"}};
+  for (const TableSums& table : tables) {
+    const v1::TableStatus& all = table.all;
+    rows.push_back(
+        {all.name(), table.Balance(), table.Hottest(), monitor::WithCommas(Number(all.rows())),
+         monitor::InBytes(Number(all.bytes())), monitor::WithCommas(all.lookups_per_second()),
+         monitor::ShareOf(all.hits(), all.lookups()), monitor::WithCommas(all.updates_per_second()),
+         monitor::ShareOf(all.updates(), all.gradients()), monitor::WithCommas(all.inserts_per_second())});
+  }
+  return rows;
+}
+
+nlohmann::ordered_json TablesJson(const v1::ServerStatus& server) {
+  auto tables = nlohmann::ordered_json::array();
+  for (const v1::TableStatus& table : server.tables()) {
+    auto hottest = nlohmann::ordered_json::array();
+    for (const v1::HotRow& row : table.hottest())
+      hottest.push_back({{"id", row.id()}, {"share", row.share()}});
+    tables.push_back({{"name", table.name()},
+                      {"row_elements", table.row_elements()},
+                      {"rows", table.rows()},
+                      {"bytes", table.bytes()},
+                      {"lookups", table.lookups()},
+                      {"hits", table.hits()},
+                      {"gradients", table.gradients()},
+                      {"updates", table.updates()},
+                      {"inserts", table.inserts()},
+                      {"lookups_per_second", table.lookups_per_second()},
+                      {"updates_per_second", table.updates_per_second()},
+                      {"inserts_per_second", table.inserts_per_second()},
+                      {"hottest", std::move(hottest)}});
+  }
+  return tables;
+}
+
 nlohmann::ordered_json CountersJson(const v1::Counters& counters) {
   return {{"accepted", counters.accepted()},
           {"stale", counters.stale()},
@@ -140,6 +231,7 @@ nlohmann::ordered_json ServerJson(const v1::ServerStatus& server) {
           {"updates_per_second", server.rates().updates_per_second()},
           {"staged_pushes", server.queues().staged_pushes()},
           {"log_entries", server.queues().log_entries()},
+          {"tables", TablesJson(server)},
           {"counters", CountersJson(server.counters())}};
 }
 
@@ -222,6 +314,7 @@ std::string AsTable(const ClusterView& view) {
   if (leader != nullptr && !leader->members().empty()) {
     absl::StrAppend(&text, "\n", Align(WorkerRows(view, *leader)));
   }
+  if (const Rows tables = TableRows(view); tables.size() > 1) absl::StrAppend(&text, "\n", Align(tables));
   for (const std::string& trouble : view.troubles()) absl::StrAppend(&text, "\n! ", trouble);
   if (!view.well()) absl::StrAppend(&text, "\n");
   return text;

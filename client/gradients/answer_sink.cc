@@ -27,8 +27,6 @@ absl::Span<float> AnswerSink::DestinationFor(const v1::Chunk& chunk, int64_t cou
 }
 
 absl::Status AnswerSink::AddRows(const v1::Rows& rows, net::Payload payload) {
-  const int64_t bytes = net::PayloadBytes(payload);
-  Count(bytes, net::CodecOf(rows.encoding()) == nullptr ? bytes : 2 * bytes);
   return rows_->AddRows(rows, payload);
 }
 

@@ -23,7 +23,7 @@ class AnswerSink final : public ChunkSink {
     WireMetrics* wire = nullptr;              // may be null
     std::shared_ptr<int64_t> first_values{};  // receives when the first values arrived; may be null
   };
-  // `values` writes a chunk, `rows` a frame of rows. `arrivals` must outlive this object.
+  // `values` writes a chunk; `rows` writes a frame of rows, and counts its bytes. `arrivals` must outlive this object.
   AnswerSink(Arrivals& arrivals, std::unique_ptr<ChunkSink> values, std::unique_ptr<ChunkSink> rows,
              Options options)
       : arrivals_(arrivals),

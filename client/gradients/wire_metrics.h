@@ -10,9 +10,12 @@
 namespace cairn::client {
 
 struct WireMetrics {
-  // Payload bytes of pushes and of the values in their answers, and their size as float32. Repeated data
-  // counts again.
+  // Payload bytes of pushes and of the values in their answers, of reads of rows, and their size as float32. Repeated
+  // data counts again.
   Counter push_bytes, push_float32_bytes, pull_bytes, pull_float32_bytes;
+  // The part of push_bytes and pull_bytes that belongs to rows of tables: keys, gradients of rows, rows. Reads of rows
+  // beside the steps are included. A pushed row is one whose gradient is pushed.
+  Counter row_push_bytes, row_pull_bytes, pushed_rows, pulled_rows;
   // Gradients in lossy encodings, with the residuals added to them: the sum of squares of all elements, and
   // of the part that was not sent.
   std::atomic<double> squares{0}, missing_squares{0};

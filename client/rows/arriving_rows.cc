@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
+#include "common/net/wire/codec.h"
 #include "common/net/wire/row_frame.h"
 
 namespace cairn::client {
@@ -85,6 +86,17 @@ bool ArrivingRows::complete(int servers) const {
     }
   }
   return true;
+}
+
+absl::Status RowSink::AddRows(const v1::Rows& rows, net::Payload payload) {
+  if (wire_ != nullptr) {
+    const int64_t bytes = net::PayloadBytes(payload);
+    wire_->pull_bytes.Add(bytes);
+    wire_->row_pull_bytes.Add(bytes);
+    wire_->pull_float32_bytes.Add(net::CodecOf(rows.encoding()) == nullptr ? bytes : 2 * bytes);
+    wire_->pulled_rows.Add(rows.count());
+  }
+  return rows_.Add(server_, rows, payload);
 }
 
 absl::Status RowSink::Add(const v1::Chunk&, net::Payload) {

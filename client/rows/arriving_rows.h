@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
+#include "client/gradients/wire_metrics.h"
 #include "client/rows/row_partition.h"
 #include "client/transport/server_session.h"
 #include "common/core/mutex.h"
@@ -57,20 +58,19 @@ class ArrivingRows {
   std::vector<Expected> expected_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Receives the rows in the answer of one server.
+// Receives the rows in the answer of one server, and counts their bytes.
 class RowSink final : public ChunkSink {
  public:
-  // `rows` must outlive this object.
-  RowSink(ArrivingRows& rows, int server) : rows_(rows), server_(server) {}
+  // `rows` and `wire` (may be null) must outlive this object.
+  RowSink(ArrivingRows& rows, int server, WireMetrics* wire) : rows_(rows), server_(server), wire_(wire) {}
 
   absl::Status Add(const v1::Chunk& chunk, net::Payload payload) override;
-  absl::Status AddRows(const v1::Rows& rows, net::Payload payload) override {
-    return rows_.Add(server_, rows, payload);
-  }
+  absl::Status AddRows(const v1::Rows& rows, net::Payload payload) override;
 
  private:
   ArrivingRows& rows_;
   const int server_;
+  WireMetrics* const wire_;
 };
 
 }  // namespace cairn::client

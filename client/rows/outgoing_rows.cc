@@ -137,7 +137,10 @@ int64_t OutgoingRows::Send(int server, ServerSession& session, uint64_t request_
     if (metrics_ != nullptr) metrics_->push_float32_bytes.Add(of_keys);
     bytes += of_keys;
   }
-  if (metrics_ != nullptr) metrics_->push_bytes.Add(bytes);
+  if (metrics_ != nullptr) {
+    metrics_->push_bytes.Add(bytes);
+    metrics_->row_push_bytes.Add(bytes);
+  }
   return bytes;
 }
 
@@ -169,6 +172,7 @@ int64_t OutgoingRows::SendGradients(const Pushed& pushed, int server, ServerSess
   }
   const auto rows = static_cast<int64_t>(keys.size());
   if (metrics_ != nullptr) {
+    metrics_->pushed_rows.Add(rows);
     metrics_->push_float32_bytes.Add(4 * (rows * row_elements + (known ? 0 : 2 * rows)));
   }
   return 4 * floats;

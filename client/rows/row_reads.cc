@@ -62,13 +62,18 @@ absl::Status RowReads::Begin(const LearntJob& job, v1::Encoding encoding, absl::
   v1::ClientHeader header;
   header.mutable_read_rows()->set_layout(job.layout_ids[static_cast<size_t>(server)]);
   header.mutable_read_rows()->set_encoding(encoding);
-  CAIRN_ASSIGN_OR_RETURN(const uint64_t id,
-                         stream.session->Begin(std::move(header), std::make_unique<RowSink>(arriving, server),
-                                               reading.done->Callback()));
+  CAIRN_ASSIGN_OR_RETURN(
+      const uint64_t id,
+      stream.session->Begin(std::move(header), std::make_unique<RowSink>(arriving, server, wire_),
+                            reading.done->Callback()));
   for (const Part& part : parts) {
     v1::Rows rows;
     rows.set_table(part.table);
-    SendKeys(*stream.session, id, rows, part.partition->keys_on(server));
+    const int64_t bytes = SendKeys(*stream.session, id, rows, part.partition->keys_on(server));
+    if (wire_ == nullptr) continue;
+    wire_->push_bytes.Add(bytes);
+    wire_->push_float32_bytes.Add(bytes);
+    wire_->row_push_bytes.Add(bytes);
   }
   stream.session->SendEnd(id);
   return absl::OkStatus();

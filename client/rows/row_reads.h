@@ -23,10 +23,11 @@ namespace cairn::client {
 
 class RowReads {
  public:
-  // `connection` must outlive this object.
-  RowReads(Connection& connection, Duration timeout)
+  // `connection` and `wire` (may be null) must outlive this object.
+  RowReads(Connection& connection, Duration timeout, WireMetrics* wire)
       : connection_(connection),
         timeout_(timeout),
+        wire_(wire),
         streams_(static_cast<size_t>(connection_.num_servers())) {}
 
   // Fills `rows`, which name each table at most once. UNAVAILABLE if a stream broke, DEADLINE_EXCEEDED if a server does
@@ -57,6 +58,7 @@ class RowReads {
 
   Connection& connection_;
   const Duration timeout_;
+  WireMetrics* const wire_;
   std::vector<Stream> streams_;  // [server]
 };
 

@@ -24,10 +24,11 @@ ServerSteps::ServerSteps(Connection& connection, JoinedJob& job,
     : connection_(connection),
       job_(job),
       variables_(variables),
+      trace_(options.trace),
       values_(connection_,
               {.size = TotalElements(variables_), .timeout = job_.step_timeout(), .trace = options.trace}),
       make_partitioner_(options.make_partitioner),
-      row_reads_(connection_, job_.step_timeout()),
+      row_reads_(connection_, job_.step_timeout(), options.wire),
       pushes_(connection_,
               {.task = job_.task(),
                .step_timeout = job_.step_timeout(),
@@ -119,6 +120,7 @@ absl::Status ServerSteps::Pull() {
 
 absl::Status ServerSteps::ReadRows(absl::Span<const RowValues> rows) {
   if (rows.empty()) return absl::OkStatus();
+  const TraceSpan span(trace_, TraceLane::kStep, "read rows");
   return job_.Persist([&] { return row_reads_.Read(job_.learnt(), tables_, rows); });
 }
 

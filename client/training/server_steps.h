@@ -37,7 +37,7 @@ class ServerSteps final : public StepExchange, public RowExchange {
  public:
   struct Options {
     MakePartitioner make_partitioner{};  // null: rows are not exchanged
-    TraceRecorder* trace = nullptr;      // may be null; records pushes and pulls
+    TraceRecorder* trace = nullptr;      // may be null; records pushes, pulls and reads of rows
     WireMetrics* wire = nullptr;         // may be null; counts bytes on the wire
   };
   // `variables`: the model's, with gapless offsets in a flat buffer. All references must outlive this object.
@@ -107,6 +107,7 @@ class ServerSteps final : public StepExchange, public RowExchange {
   Connection& connection_;
   JoinedJob& job_;
   const std::vector<net::VariableInfo>& variables_;
+  TraceRecorder* const trace_;  // may be null
   ServerValues values_;
   bool finished_ = false;
   v1::Work work_;

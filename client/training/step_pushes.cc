@@ -92,7 +92,7 @@ void StepPushes::Start(int server) {
   const FirstValuesAt first_values = trace_.NewFirstValues();
   auto values = std::make_unique<AnswerSink>(
       arrivals_, ReceiveInto(job_->layout.extents_on(server), step_.values),
-      std::make_unique<RowSink>(arriving_rows_, server),
+      std::make_unique<RowSink>(arriving_rows_, server, options_.wire),
       AnswerSink::Options{.server = server, .wire = options_.wire, .first_values = first_values});
   const auto id =
       push.session->Begin(std::move(header), std::move(values), OnDone(server, attempt_, first_values));

@@ -62,6 +62,18 @@ double QuantileOf(const Distribution& distribution, double part) {
   return distribution.limits().back();
 }
 
+std::string ShareOf(int64_t part, int64_t all) {
+  if (all == 0) return "-";
+  return absl::StrFormat("%.0f %%", 100 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+std::string HottestOf(const google::protobuf::RepeatedPtrField<v1::HotRow>& hottest) {
+  if (hottest.empty()) return "-";
+  return absl::StrJoin(hottest, ", ", [](std::string* out, const v1::HotRow& row) {
+    absl::StrAppendFormat(out, "%d (%.1f %%)", row.id(), 100 * row.share());
+  });
+}
+
 std::string StragglerOf(const v1::ServerStatus& status) {
   constexpr int64_t kFewestRounds = 20;
   int64_t rounds = 0;

@@ -164,6 +164,8 @@ std::string NameOf(TraceLane lane, int index) {
       return "apply";
     case TraceLane::kReply:
       return "reply";
+    case TraceLane::kReadRows:
+      return "read rows";
   }
   return "";
 }

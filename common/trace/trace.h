@@ -42,6 +42,7 @@ enum class TraceLane : uint8_t {
   kMeasure,  // computing norms
   kApply,
   kReply,
+  kReadRows,  // rows of embedding tables, read beside the pushes
 };
 // "push ps/1"; for an index of -1, only the kind: "apply".
 std::string NameOf(TraceLane lane, int index);

@@ -84,6 +84,9 @@ void Describe(ActiveJob& job, v1::ServerStatus& status) {
   for (size_t i = 0; i < reported; ++i) *status.add_largest_slices() = largest[i]->ToProto();
   status.set_variable_bytes(store.size() * static_cast<int64_t>(sizeof(float)));
   status.set_memory_bytes(store.memory_used());
+  for (size_t table = 1; table < shard.tables().size(); ++table) {
+    shard.tables()[table].FillStatus(*status.add_tables());
+  }
   const Shard::Load load = shard.load();
   status.mutable_queues()->set_staged_pushes(load.staged);
   status.mutable_queues()->set_log_entries(load.queued);

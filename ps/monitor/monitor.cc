@@ -1,5 +1,6 @@
 #include "ps/monitor/monitor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -66,11 +67,18 @@ void Monitor::Sample() {
     MutexLock lock(mutex_);
     // The version falls if a job is rolled back, or another job begins.
     if (!recent_.empty() && status.version() < recent_.back().version) recent_.clear();
+    if (!recent_.empty() && recent_.back().tables.size() != static_cast<size_t>(status.tables_size())) {
+      recent_.clear();
+    }
     recent_.push_back({.at = now,
                        .received_bytes = status.received_bytes(),
                        .sent_bytes = status.sent_bytes(),
                        .version = status.version(),
                        .examples = status.counters().examples()});
+    for (const v1::TableStatus& table : status.tables()) {
+      recent_.back().tables.push_back(
+          {.lookups = table.lookups(), .updates = table.updates(), .inserts = table.inserts()});
+    }
     while (recent_.size() > 2 && now - recent_.front().at > kRatesOver) recent_.pop_front();
   }
   if (!history_.Wants(now)) return;
@@ -96,6 +104,14 @@ v1::ServerStatus Monitor::WithRates(v1::ServerStatus status) const {
   rates.set_sent_bytes_per_second(rate(first.sent_bytes, last.sent_bytes));
   rates.set_updates_per_second(rate(first.version, last.version));
   rates.set_examples_per_second(rate(first.examples, last.examples));
+  const size_t tables = std::min(last.tables.size(), static_cast<size_t>(status.tables_size()));
+  for (size_t i = 0; i < tables; ++i) {
+    const Totals::OfTable &before = first.tables[i], &after = last.tables[i];
+    v1::TableStatus& table = *status.mutable_tables(static_cast<int>(i));
+    table.set_lookups_per_second(rate(before.lookups, after.lookups));
+    table.set_updates_per_second(rate(before.updates, after.updates));
+    table.set_inserts_per_second(rate(before.inserts, after.inserts));
+  }
   return status;
 }
 

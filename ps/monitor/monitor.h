@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cairn/v1/inspector.pb.h"
 #include "common/core/clock.h"
@@ -39,6 +40,10 @@ class Monitor {
   struct Totals {
     TimePoint at;
     int64_t received_bytes = 0, sent_bytes = 0, version = 0, examples = 0;
+    struct OfTable {
+      int64_t lookups = 0, updates = 0, inserts = 0;
+    };
+    std::vector<OfTable> tables{};
   };
 
   v1::ServerStatus WithRates(v1::ServerStatus status) const ABSL_LOCKS_EXCLUDED(mutex_);

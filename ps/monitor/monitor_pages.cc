@@ -118,6 +118,32 @@ void AddMembers(const v1::ServerStatus& status, Exposition& out) {
   for (const std::string& task : status.waiting_for()) out.Sample({{"task", task}}, 1);
 }
 
+void AddTables(const v1::ServerStatus& status, Exposition& out) {
+  if (status.tables().empty()) return;
+  const auto of_each = [&](double (*value)(const v1::TableStatus&)) {
+    for (const v1::TableStatus& table : status.tables()) out.Sample({{"table", table.name()}}, value(table));
+  };
+  out.Gauge("cairn_ps_table_rows", "Rows of an embedding table that exist on this server.");
+  of_each([](const v1::TableStatus& table) { return Number(table.rows()); });
+  out.Gauge("cairn_ps_table_bytes", "Memory of these rows, with their optimizer slots and their index.");
+  of_each([](const v1::TableStatus& table) { return Number(table.bytes()); });
+  out.Counter("cairn_ps_table_lookups_total", "Rows read by workers.");
+  of_each([](const v1::TableStatus& table) { return Number(table.lookups()); });
+  out.Counter("cairn_ps_table_hits_total", "Rows read by workers that existed.");
+  of_each([](const v1::TableStatus& table) { return Number(table.hits()); });
+  out.Counter("cairn_ps_table_gradients_total", "Rows in the gradients of updates.");
+  of_each([](const v1::TableStatus& table) { return Number(table.gradients()); });
+  out.Counter("cairn_ps_table_updates_total",
+              "Rows updated: a row that several gradients of an update contain counts once.");
+  of_each([](const v1::TableStatus& table) { return Number(table.updates()); });
+  out.Counter("cairn_ps_table_inserts_total", "Rows that updates have made.");
+  of_each([](const v1::TableStatus& table) { return Number(table.inserts()); });
+  out.Gauge("cairn_ps_table_hottest_ratio",
+            "The share of the most frequent row among all rows in gradients, estimated from a sample.");
+  of_each(
+      [](const v1::TableStatus& table) { return table.hottest().empty() ? 0 : table.hottest(0).share(); });
+}
+
 monitor::StatusPage::Cell Text(std::string text) {
   return {.text = std::move(text)};
 }
@@ -192,6 +218,25 @@ monitor::StatusPage::Table Placement(const v1::ServerStatus& status) {
   return table;
 }
 
+monitor::StatusPage::Table EmbeddingTables(const v1::ServerStatus& status) {
+  monitor::StatusPage::Table table = {.title = "Embedding tables: rows on this server",
+                                      .columns = {"table", "elements", "rows", "memory", "lookups/s", "hits",
+                                                  "updates/s", "distinct", "inserts/s", "hottest rows"},
+                                      .rows = {},
+                                      .empty = "none"};
+  for (const v1::TableStatus& of : status.tables()) {
+    table.rows.push_back(
+        {Text(of.name()), Right(absl::StrCat(of.row_elements())),
+         Right(monitor::WithCommas(Number(of.rows()))), Right(monitor::InBytes(Number(of.bytes()))),
+         Right(monitor::WithCommas(of.lookups_per_second())),
+         Right(monitor::ShareOf(of.hits(), of.lookups())),
+         Right(monitor::WithCommas(of.updates_per_second())),
+         Right(monitor::ShareOf(of.updates(), of.gradients())),
+         Right(monitor::WithCommas(of.inserts_per_second())), Text(monitor::HottestOf(of.hottest()))});
+  }
+  return table;
+}
+
 monitor::StatusPage::Table Servers(const v1::ServerStatus& status) {
   monitor::StatusPage::Table table = {.title = "Servers", .columns = {"task", "address", ""}, .rows = {}};
   for (int server = 0; server < status.job().servers_size(); ++server) {
@@ -230,6 +275,7 @@ std::string MetricsOf(const v1::ServerStatus& status, const Metrics& metrics) {
   }
   AddUpdates(status, metrics, out);
   AddLoad(status, out);
+  AddTables(status, out);
   AddMembers(status, out);
   out.AddProcess();
   return out.text();
@@ -277,7 +323,9 @@ monitor::StatusPage PageOf(const v1::ServerStatus& status, const Metrics& metric
       {"updates/s", absl::StrFormat("%.4g", newest(0)), 0},
       {"bytes/s, received and sent", monitor::InBytes(newest(2)), 2}};
   page.history = std::move(history);
-  page.tables = {Workers(status), Times(metrics), Placement(status), Servers(status)};
+  page.tables = {Workers(status), Times(metrics), Placement(status)};
+  if (!status.tables().empty()) page.tables.push_back(EmbeddingTables(status));
+  page.tables.push_back(Servers(status));
   page.footer = absl::StrCat("cairn-ps ", status.program_version(), " at ", address, ", up ",
                              monitor::InTime(status.uptime_seconds()), ", incarnation ", status.incarnation(),
                              ", protocol ", status.protocol(), ". For Prometheus: /metrics");

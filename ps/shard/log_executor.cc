@@ -249,6 +249,7 @@ void LogExecutor::Settle(const PushKey& key, const Decision& decision, Replies& 
                          .sent_early = waiting.speculative && decision.sent_early};
     if (waiting.read_values && !result.sent_early && room) result.values = values;
     if (waiting.wanted != nullptr) {
+      const TraceSpan span(trace(), TraceLane::kReply, "read rows", {.step = values.version});
       if (auto rows = ReadWanted(parts_.tables, waiting.wanted); rows.ok()) result.rows = *std::move(rows);
     }
     replies.push_back(waiting.Answer(std::move(result)));

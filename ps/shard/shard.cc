@@ -47,13 +47,15 @@ absl::Status CheckState(const v1::ReplicatedShard& state) {
 
 Shard::Shard(Options options)
     : faults_(options.faults),
+      trace_(options.trace),
       optimizer_(std::move(options.optimizer)),
       final_version_(options.final_version),
       tables_(MakeTables(options, optimizer_.get())),
       pushes_(store(), final_version_),
       reads_(store(), final_version_),
-      updater_(tables_, final_version_,
-               {.staleness_aware_learning_rate = options.staleness_aware_learning_rate}),
+      updater_(
+          tables_, final_version_,
+          {.staleness_aware_learning_rate = options.staleness_aware_learning_rate, .trace = options.trace}),
       executor_({.norms = NormsOf(optimizer_.get()),
                  .initial_version = options.initial_version,
                  .most_workers = options.most_workers,
@@ -111,6 +113,7 @@ void Shard::Read(const std::string& marker, ReadReply reply) {
 void Shard::ReadRows(std::shared_ptr<const WantedRows> wanted, RowsReply reply) {
   Pass("read");
   const auto read = [&]() -> absl::StatusOr<AnsweredRows> {
+    const TraceSpan span(trace_, TraceLane::kReadRows, "read rows");
     CAIRN_RETURN_IF_ERROR(failure());
     return ReadWanted(tables_, std::move(wanted));
   };

@@ -180,6 +180,7 @@ class Shard final : public LogSink {
   }
 
   FaultPoints* const faults_;
+  TraceRecorder* const trace_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   // Each of these guards its own data.
   FinalVersion final_version_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,16 @@ float RateDivisor(absl::Span<const Gradient> contributors, int64_t version) {
 }
 
 }  // namespace
+
+Updater::Updater(const Tables& tables, const FinalVersion& final_version, const Options& options)
+    : tables_(tables), final_version_(final_version), options_(options) {
+  if (options_.trace == nullptr) return;
+  for (size_t table = 1; table < tables_.size(); ++table) {
+    v1::TableStatus status;
+    tables_[table].FillStatus(status);
+    slice_names_.push_back(options_.trace->Keep(absl::StrCat("rows of '", status.name(), "'")));
+  }
+}
 
 absl::StatusOr<Updater::Input> Updater::Prepare(const LogEntry& entry, const Contributions& contributions,
                                                 bool compute_mean) {
@@ -82,6 +93,11 @@ absl::StatusOr<std::vector<optim::SliceSquares>> Updater::MeasureNorms(optim::No
 // The variables are the last, because they publish the new version.
 absl::Status Updater::MakeUpdate(const Input& input, bool speculative) {
   for (size_t table = tables_.size(); table-- > (speculative ? 1 : 0);) {
+    std::optional<TraceSpan> span;
+    if (table > 0 && Wants(options_.trace)) {
+      span.emplace(options_.trace, TraceLane::kApply, slice_names_[table - 1],
+                   TraceSpan::What{.step = input.tables[table].version});
+    }
     CAIRN_RETURN_IF_ERROR(tables_[table].Apply(input.tables[table]));
   }
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/trace/trace.h"
 #include "optim/store/squares.h"
 #include "ps/log/log_entry.h"
 #include "ps/shard/effect_sink.h"
@@ -30,10 +31,11 @@ class Updater {
   struct Options {
     // Divides the learning rate of each update by max(1, staleness of its oldest contributor).
     bool staleness_aware_learning_rate = false;
+    TraceRecorder* trace =
+        nullptr;  // outlives the updater; records the updates of tables beside the variables
   };
   // Both references must outlive the updater.
-  Updater(const Tables& tables, const FinalVersion& final_version, const Options& options)
-      : tables_(tables), final_version_(final_version), options_(options) {}
+  Updater(const Tables& tables, const FinalVersion& final_version, const Options& options);
 
   // The input of an entry that measures or makes an update. Borrows from the entry and from the mean.
   struct Input {
@@ -72,8 +74,9 @@ class Updater {
   const Tables& tables_;
   const FinalVersion& final_version_;
   const Options options_;
-  std::optional<UpdateMean> mean_;  // of the current update, if it is in buffers
-  TableMean speculative_mean_;      // of the speculative update that has been published, if it was sent
+  std::vector<const char*> slice_names_;  // [table - 1] with a trace
+  std::optional<UpdateMean> mean_;        // of the current update, if it is in buffers
+  TableMean speculative_mean_;            // of the speculative update that has been published, if it was sent
   bool measuring_ = false;
 };
 

@@ -10,8 +10,8 @@
 // The round log, the ledger and the policies do not know what a push contains: only the table that has made a
 // TableGradient, a mean or a state looks inside.
 //
-// Owned by the Tables of a Shard. BeginPush() and ReadRows() are for any thread, and a push for the one thread of
-// its session. All other functions are called by one thread at a time, the one that executes the log.
+// Owned by the Tables of a Shard. BeginPush(), ReadRows() and FillStatus() are for any thread, and a push for the one
+// thread of its session. All other functions are called by one thread at a time, the one that executes the log.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cairn/v1/inspector.pb.h"
 #include "cairn/v1/session.pb.h"
 #include "common/memory/aligned_buffer.h"
 #include "common/net/wire/frame.h"
@@ -129,6 +130,9 @@ class Table {
   virtual absl::Status CheckState(const TableState& state) const = 0;
   // Continues from a state that CheckState() accepts, at `version`.
   virtual void Restore(int64_t version, TableState state) = 0;
+
+  // Fills in what is known of a table of rows. Does not wait for updates.
+  virtual void FillStatus(v1::TableStatus& status) const = 0;
 };
 
 }  // namespace cairn::ps

@@ -11,7 +11,8 @@ from harness import CNN, DONE, MLP, RETRYABLE, SMALL, TERMINATED, IntegrationTes
 FIELDS = """mode ps workers workers_max batch_size global_step epochs examples examples_missed examples_repeated
     seconds examples_per_second loss accuracy val_loss val_accuracy metrics gradients_accepted gradients_stale
     gradients_duplicate staleness_max staleness_histogram push_bytes
-    push_bytes_float32 pull_bytes pull_bytes_float32 gradient_error best_epoch device parameters parameters_sha256""".split()
+    push_bytes_float32 pull_bytes pull_bytes_float32 gradient_error row_push_bytes
+    row_pull_bytes pushed_rows pulled_rows lookups distinct_lookups best_epoch device parameters parameters_sha256""".split()
 METRICS = "accuracy: [01].[0-9]{4} - loss: [0-9.]+ - val_accuracy: [01].[0-9]{4} - val_loss: [0-9.]+"
 
 

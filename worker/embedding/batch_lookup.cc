@@ -48,6 +48,12 @@ absl::Status BatchLookup::Begin(const nn::BatchView& batch) {
   return absl::OkStatus();
 }
 
+int64_t BatchLookup::num_ids() const {
+  size_t ids = 0;
+  for (const TableRows& table : tables_) ids += table.ids.size();
+  return static_cast<int64_t>(ids);
+}
+
 bool BatchLookup::IsOf(const nn::BatchView& batch) const {
   return batch.examples == batch_.examples && batch.seed == batch_.seed &&
          std::equal(batch.inputs.begin(), batch.inputs.end(), batch_.inputs.begin(), batch_.inputs.end(),

@@ -35,6 +35,8 @@ class BatchLookup {
   bool IsOf(const nn::BatchView& batch) const;
   // [table] The rows of the batch, and where their values belong.
   absl::Span<const client::RowValues> rows() const { return rows_; }
+  // The number of ids that the batch looks up, repeated ones included.
+  int64_t num_ids() const;
   // The batch of the model without tables, made from the values in rows(). `with_gradients`: it has input_gradients.
   nn::BatchView View(bool with_gradients);
   // [table] The gradients of the rows, from the input_gradients of the last View().

@@ -13,10 +13,18 @@ absl::Status TableReplica::Begin(const nn::BatchView& batch) {
   return rows_.ReadRows(current_.rows());
 }
 
+void TableReplica::Count() {
+  metrics_->lookups.Add(current_.num_ids());
+  for (const client::RowValues& of_table : current_.rows()) {
+    metrics_->distinct_lookups.Add(static_cast<int64_t>(of_table.keys.size()));
+  }
+}
+
 absl::StatusOr<nn::BatchResult> TableReplica::ForwardBackward(
     absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
     absl::FunctionRef<void(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(Begin(batch));
+  if (metrics_ != nullptr) Count();
   CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result,
                          without_tables_.ForwardBackward(parameters, current_.View(/*with_gradients=*/true),
                                                          gradients, [&](int gradient) {

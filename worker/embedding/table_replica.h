@@ -21,14 +21,22 @@
 #include "worker/embedding/batch_lookup.h"
 #include "worker/embedding/next_batch_fetcher.h"
 #include "worker/embedding/table_plan.h"
+#include "worker/report/metrics.h"
 
 namespace cairn::worker {
 
 class TableReplica final : public nn::Replica, public NextBatchFetcher {
  public:
-  // `without_tables`: a replica of plan.model.model. All arguments must outlive the object.
-  TableReplica(const TablePlan& plan, nn::Replica& without_tables, client::RowExchange& rows)
-      : without_tables_(without_tables), rows_(rows), current_(plan), next_(plan), evaluated_(plan) {}
+  // `without_tables`: a replica of plan.model.model. `metrics`, which may be null, counts lookups. All arguments must
+  // outlive the object.
+  TableReplica(const TablePlan& plan, nn::Replica& without_tables, client::RowExchange& rows,
+               WorkerMetrics* metrics = nullptr)
+      : without_tables_(without_tables),
+        rows_(rows),
+        metrics_(metrics),
+        current_(plan),
+        next_(plan),
+        evaluated_(plan) {}
 
   // Also the errors of client::RowExchange.
   absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters,
@@ -48,9 +56,12 @@ class TableReplica final : public nn::Replica, public NextBatchFetcher {
  private:
   // Begins with a batch of training, whose rows are then in current_.
   absl::Status Begin(const nn::BatchView& batch);
+  // Counts the lookups of current_.
+  void Count();
 
   nn::Replica& without_tables_;
   client::RowExchange& rows_;
+  WorkerMetrics* const metrics_;
   BatchLookup current_, next_, evaluated_;
   bool fetched_ = false;  // next_ has the rows of a batch that was announced by Fetch()
 };

@@ -20,6 +20,22 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
+void AddRows(const WorkerMetrics& metrics, monitor::Exposition& out) {
+  const client::WireMetrics& wire = metrics.wire;
+  out.Counter("cairn_worker_row_bytes_total",
+              "The part of cairn_worker_wire_bytes_total that belongs to rows of embedding tables.");
+  out.Sample({{"direction", "push"}}, Number(wire.row_push_bytes.value()));
+  out.Sample({{"direction", "pull"}}, Number(wire.row_pull_bytes.value()));
+  out.Counter("cairn_worker_rows_total", "Rows whose gradients were pushed, and rows received.");
+  out.Sample({{"direction", "push"}}, Number(wire.pushed_rows.value()));
+  out.Sample({{"direction", "pull"}}, Number(wire.pulled_rows.value()));
+  out.Counter("cairn_worker_lookups_total", "Ids that the batches of training looked up.",
+              Number(metrics.lookups.value()));
+  out.Counter("cairn_worker_distinct_lookups_total",
+              "The same, with ids that a batch repeats counted once: the rows that batches need.",
+              Number(metrics.distinct_lookups.value()));
+}
+
 std::string Metrics(const WorkerMetrics& metrics) {
   const WorkerMetrics::Now now = metrics.now();
   monitor::Exposition out;
@@ -44,12 +60,14 @@ std::string Metrics(const WorkerMetrics& metrics) {
   out.Histogram("cairn_worker_staleness_versions",
                 "Updates between the version of an accepted gradient and its own update.", metrics.staleness);
   const client::WireMetrics& wire = metrics.wire;
-  out.Counter("cairn_worker_wire_bytes_total", "Bytes of gradients pushed, and of values in the answers.");
+  out.Counter("cairn_worker_wire_bytes_total",
+              "Bytes of gradients pushed, of values in the answers, and of rows read.");
   out.Sample({{"direction", "push"}}, Number(wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_bytes.value()));
   out.Counter("cairn_worker_wire_saved_bytes_total", "The additional bytes that float32 would take.");
   out.Sample({{"direction", "push"}}, Number(wire.push_float32_bytes.value() - wire.push_bytes.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pull_float32_bytes.value() - wire.pull_bytes.value()));
+  AddRows(metrics, out);
   out.Gauge(
       "cairn_worker_gradient_error_ratio",
       "For compressed gradients with their residuals: the norm of what was not sent, relative to the whole.",
@@ -131,6 +149,9 @@ monitor::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMetrics
       {"gradients refused", monitor::WithCommas(Number(metrics.stale.value() + metrics.refused.value())),
        absl::StrCat(monitor::WithCommas(Number(metrics.stale.value())), " of them stale")},
       {"pushed", monitor::InBytes(Number(metrics.wire.push_bytes.value())), SavedOf(metrics.wire)},
+      {"rows", monitor::WithCommas(Number(metrics.wire.pulled_rows.value())),
+       absl::StrCat("received; ", monitor::ShareOf(metrics.distinct_lookups.value(), metrics.lookups.value()),
+                    " of a batch's lookups are distinct")},
       {"memory", monitor::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
       {"checkpoint",
        metrics.checkpoint_version >= 0 ? absl::StrCat("step ", metrics.checkpoint_version.load()) : "-",

@@ -39,6 +39,11 @@ struct Summary {
   // relative to the norm of the gradients.
   int64_t push_bytes = 0, push_bytes_float32 = 0, pull_bytes = 0, pull_bytes_float32 = 0;
   double gradient_error = 0;
+  // The part of push_bytes and pull_bytes that belongs to rows of embedding tables, and the number of rows: those whose
+  // gradients the chief pushed, and those that it received.
+  int64_t row_push_bytes = 0, row_pull_bytes = 0, pushed_rows = 0, pulled_rows = 0;
+  // Ids that the chief's batches looked up, and the distinct ones of each batch.
+  int64_t lookups = 0, distinct_lookups = 0;
   // [staleness] The number of accepted gradients with this staleness. The last element also counts all
   // greater ones.
   std::vector<int64_t> staleness_histogram;

@@ -235,6 +235,12 @@ absl::StatusOr<Summary> Chief::Summarise() {
     summary.pull_bytes = wire.pull_bytes.value();
     summary.pull_bytes_float32 = wire.pull_float32_bytes.value();
     summary.gradient_error = wire.error();
+    summary.row_push_bytes = wire.row_push_bytes.value();
+    summary.row_pull_bytes = wire.row_pull_bytes.value();
+    summary.pushed_rows = wire.pushed_rows.value();
+    summary.pulled_rows = wire.pulled_rows.value();
+    summary.lookups = training_.instruments.metrics->lookups.value();
+    summary.distinct_lookups = training_.instruments.metrics->distinct_lookups.value();
   }
   summary.best_epoch = deps_.callbacks.best_epoch();
   summary.device = setup_.device;

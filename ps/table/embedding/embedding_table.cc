@@ -15,6 +15,8 @@
 namespace cairn::ps {
 namespace {
 
+constexpr size_t kHottest = 8;
+
 class RowPush final : public TablePush {
  public:
   RowPush(const PushRequest& request, const EmbeddingTable& table,
@@ -84,11 +86,33 @@ void EmbeddingTable::MakeStores() {
   }
 }
 
-int64_t EmbeddingTable::size() const {
-  ReaderLock lock(mutex_);
-  int64_t size = 0;
-  for (const auto& store : stores_) size += store->size();
-  return size;
+void EmbeddingTable::NoteSize() {
+  int64_t rows = 0, bytes = 0;
+  for (const auto& store : stores_) {
+    const embedding::RowStore::MemoryUse memory = store->memory();
+    rows += store->size();
+    bytes += memory.rows + memory.index;
+  }
+  rows_ = rows;
+  bytes_ = bytes;
+}
+
+void EmbeddingTable::FillStatus(v1::TableStatus& status) const {
+  status.set_name(options_.name);
+  status.set_row_elements(options_.dim);
+  status.set_rows(rows_);
+  status.set_bytes(bytes_);
+  status.set_lookups(lookups_.value());
+  status.set_hits(hits_.value());
+  status.set_gradients(gradients_.value());
+  status.set_updates(updates_.value());
+  status.set_inserts(inserts_.value());
+  MutexLock lock(hot_mutex_);
+  for (const HotKeys::Count& hot : hot_.Top(kHottest)) {
+    v1::HotRow& row = *status.add_hottest();
+    row.set_id(hot.key);
+    row.set_share(static_cast<double>(hot.count) / static_cast<double>(hot_.total()));
+  }
 }
 
 absl::Status EmbeddingTable::CheckIds(absl::Span<const int64_t> ids) const {
@@ -145,6 +169,8 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
       }
     }
   }
+  lookups_.Add(static_cast<int64_t>(ids.size()));
+  hits_.Add(static_cast<int64_t>(existing.size()));
   const embedding::RowUpdate at = {.learning_rate = rate_, .step = version_};
   constexpr size_t kBlock = 64;  // rows, which stay in the fastest cache
   std::vector<float> block(kBlock * dim);
@@ -159,7 +185,16 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
 }
 
 absl::StatusOr<TableMean> EmbeddingTable::Mean(const TableUpdate& update) {
-  return means_.Compute(update.contributions);
+  return ComputeMean(update);
+}
+
+absl::StatusOr<TableMean> EmbeddingTable::ComputeMean(const TableUpdate& update) {
+  CAIRN_ASSIGN_OR_RETURN(TableMean mean, means_.Compute(update.contributions));
+  gradients_.Add(static_cast<int64_t>(means_.ids().size()));
+  updates_.Add(static_cast<int64_t>(means_.distinct()));
+  MutexLock lock(hot_mutex_);
+  hot_.Add(means_.ids());
+  return mean;
 }
 
 absl::StatusOr<std::vector<optim::SliceSquares>> EmbeddingTable::Measure(optim::Norms, const TableUpdate&) {
@@ -221,7 +256,7 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
   if (update.mean != nullptr) {
     mean = *update.mean;
   } else {
-    CAIRN_ASSIGN_OR_RETURN(mean, means_.Compute(update.contributions));
+    CAIRN_ASSIGN_OR_RETURN(mean, ComputeMean(update));
   }
   CAIRN_ASSIGN_OR_RETURN(const RowMean rows, RowsOf(mean, options_.dim));
   if (const int64_t bad = embedding::FirstNonFiniteRow(rows.elements, options_.dim);
@@ -236,9 +271,11 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
   ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { UpdatePart(store, of_rows); });
   for (const Part& part : parts_) {
     if (!part.status.ok()) return absl::InternalError(part.status.message());
+    inserts_.Add(static_cast<int64_t>(part.inserted.size()));
   }
   version_ = update.version;
   rate_ = of_rows.learning_rate;
+  NoteSize();
   return absl::OkStatus();
 }
 
@@ -305,6 +342,7 @@ void EmbeddingTable::Restore(int64_t version, TableState state) {
   memory_.SetLimited(true);
   version_ = version;
   rate_ = head.learning_rate;
+  NoteSize();
 }
 
 void EmbeddingTable::AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements) {

@@ -3,7 +3,8 @@
 //
 // Bits: a row depends on its own gradients alone. It is the same on any number of servers, stores and threads.
 //
-// Threads: as Table. A lock protects the rows: reads of rows share it, updates hold it alone.
+// Threads: as Table. A lock protects the rows: reads of rows share it, updates hold it alone. FillStatus() does not take
+// it.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/core/metrics.h"
 #include "common/core/mutex.h"
 #include "common/system/thread_pool.h"
 #include "embedding/initializers/row_initializer.h"
@@ -24,6 +26,7 @@
 #include "embedding/store/memory_source.h"
 #include "embedding/store/row_store.h"
 #include "optim/store/memory_budget.h"
+#include "ps/table/embedding/hot_keys.h"
 #include "ps/table/embedding/row_mean.h"
 #include "ps/table/table.h"
 
@@ -44,9 +47,6 @@ class EmbeddingTable final : public Table {
   };
   EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBudget> budget);
 
-  // The number of rows that exist. Any thread.
-  int64_t size() const ABSL_LOCKS_EXCLUDED(mutex_);
-
   std::unique_ptr<TablePush> BeginPush(const PushRequest& request) override;
   absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -61,6 +61,7 @@ class EmbeddingTable final : public Table {
   absl::StatusOr<TableState> Save(bool beyond_budget) override;
   absl::Status CheckState(const TableState& state) const override;
   void Restore(int64_t version, TableState state) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void FillStatus(v1::TableStatus& status) const override ABSL_LOCKS_EXCLUDED(hot_mutex_);
 
   // INVALID_ARGUMENT, naming table and id, for an id outside of the vocabulary or of another server.
   absl::Status CheckIds(absl::Span<const int64_t> ids) const;
@@ -95,6 +96,8 @@ class EmbeddingTable final : public Table {
   int64_t row_floats() const { return options_.dim + optimizer().slots(); }
   const embedding::RowOptimizer& optimizer() const { return *options_.optimizer; }
   size_t StoreOf(int64_t id) const;
+  // The mean of gradients, which are counted.
+  absl::StatusOr<TableMean> ComputeMean(const TableUpdate& update) ABSL_LOCKS_EXCLUDED(hot_mutex_);
   // Sets parts_ to the rows, of so many elements each, which outlive the use of parts_. INVALID_ARGUMENT as CheckIds().
   absl::Status Divide(const RowMean& mean, int64_t row_elements);
   // Makes empty stores.
@@ -102,6 +105,8 @@ class EmbeddingTable final : public Table {
   // Adds rows of values and slots.
   void AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Notes how many rows there are, and their memory.
+  void NoteSize() ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   float LearningRate(const TableUpdate& update) const;
   void UpdatePart(size_t store, const embedding::RowUpdate& update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls body(i) for each store, on the threads of the pool.
@@ -119,6 +124,13 @@ class EmbeddingTable final : public Table {
       ABSL_GUARDED_BY(mutex_);  // each has its range of buckets
   int64_t version_ ABSL_GUARDED_BY(mutex_);
   float rate_ ABSL_GUARDED_BY(mutex_);  // of the last update; before the first, of that one
+
+  // For the status.
+  std::atomic<int64_t> rows_{0}, bytes_{0};
+  mutable Counter lookups_, hits_;
+  Counter gradients_, updates_, inserts_;
+  mutable Mutex hot_mutex_;
+  HotKeys hot_ ABSL_GUARDED_BY(hot_mutex_);
 };
 
 }  // namespace cairn::ps

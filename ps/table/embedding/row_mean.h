@@ -40,6 +40,10 @@ class RowMeans {
   // Null if no contributor has examples. INVALID_ARGUMENT for 2^31 rows or more.
   absl::StatusOr<TableMean> Compute(absl::Span<const TableUpdate::Contribution> contributions);
 
+  // The ids in all gradients of the last mean, as they came, and the number of distinct ones.
+  absl::Span<const int64_t> ids() const { return ids_; }
+  size_t distinct() const { return ids_.empty() ? 0 : unique_.keys().size(); }
+
  private:
   const int64_t row_elements_;
   const std::shared_ptr<optim::MemoryBudget> budget_;

@@ -43,6 +43,28 @@ ClusterView AtWork() {
   return view;
 }
 
+TEST(AsTable, AddsUpTheRowsOfATableOnAllServers) {
+  ClusterView view = AtWork();
+  for (int server = 0; server < 2; ++server) {
+    v1::TableStatus& table = *view.servers[static_cast<size_t>(server)]->add_tables();
+    table.set_name("users");
+    table.set_rows(server == 0 ? 1000 : 3000);
+    table.set_lookups(100);
+    table.set_hits(50 + 40 * server);
+    table.set_gradients(100);
+    table.set_updates(80);
+    table.set_lookups_per_second(250);
+    v1::HotRow& row = *table.add_hottest();
+    row.set_id(server);
+    row.set_share(server == 0 ? 0.1 : 0.3);
+  }
+  EXPECT_THAT(AsTable(view), HasSubstr("TABLE  LARGEST    HOTTEST ROWS            ROWS"));
+  EXPECT_THAT(AsTable(view), HasSubstr("users  ps/1 1.50  1 (15.0 %), 0 (5.0 %)  4,000"));
+  EXPECT_THAT(AsTable(view), ::testing::ContainsRegex("500 +70 % +0 +80 % +0\n"));
+  EXPECT_EQ(nlohmann::json::parse(AsJson(view))["servers"][1]["tables"][0]["rows"], 3000);
+  EXPECT_THAT(AsTable(AtWork()), ::testing::Not(HasSubstr("TABLE")));
+}
+
 TEST(ClusterView, ARunningClusterHasNoTroubles) {
   EXPECT_TRUE(AtWork().well());
   EXPECT_THAT(AtWork().troubles(), IsEmpty());

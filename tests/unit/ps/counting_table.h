@@ -131,6 +131,12 @@ class CountingTable final : public Table {
     }
   }
 
+  void FillStatus(v1::TableStatus& status) const override {
+    MutexLock lock(mutex_);
+    status.set_row_elements(row_elements_);
+    status.set_rows(static_cast<int64_t>(rows_.size()));
+  }
+
  private:
   struct Row {
     int64_t count = 0;

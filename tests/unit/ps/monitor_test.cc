@@ -160,5 +160,35 @@ TEST(MetricsOf, EveryFamilyIsDeclaredOnceBeforeItsSamples) {
   EXPECT_THAT(text, HasSubstr("cairn_ps_waiting_for{task=\"worker/0\"} 1\n"));
 }
 
+v1::ServerStatus WithTable() {
+  v1::ServerStatus status;
+  status.set_state(v1::STATE_READY);
+  v1::TableStatus& table = *status.add_tables();
+  table.set_name("users");
+  table.set_rows(12345);
+  table.set_lookups(100);
+  table.set_hits(97);
+  table.set_gradients(8);
+  table.set_updates(6);
+  table.add_hottest()->set_id(-7);
+  table.mutable_hottest(0)->set_share(0.25);
+  return status;
+}
+
+TEST(MetricsOf, TablesHaveSamplesByName) {
+  const std::string text = MetricsOf(WithTable(), Metrics());
+  EXPECT_THAT(text, HasSubstr("cairn_ps_table_rows{table=\"users\"} 12345\n"));
+  EXPECT_THAT(text, HasSubstr("cairn_ps_table_hits_total{table=\"users\"} 97\n"));
+  EXPECT_THAT(text, HasSubstr("cairn_ps_table_hottest_ratio{table=\"users\"} 0.25\n"));
+  EXPECT_THAT(MetricsOf(v1::ServerStatus(), Metrics()), Not(HasSubstr("cairn_ps_table")));
+}
+
+TEST(PageOf, ShowsTables) {
+  const std::string page = monitor::RenderHtml(PageOf(WithTable(), Metrics(), {}, "host:1"));
+  for (const char* part : {"Embedding tables", "users", "12,345", "97 %", "75 %", "-7 (25.0 %)"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+}
+
 }  // namespace
 }  // namespace cairn::ps

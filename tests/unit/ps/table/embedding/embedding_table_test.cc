@@ -88,6 +88,11 @@ class EmbeddingTableTest : public testing::Test {
     EXPECT_EQ(rows->version, version_);
     return {rows->elements->span().begin(), rows->elements->span().end()};
   }
+  v1::TableStatus StatusOf() {
+    v1::TableStatus status;
+    table_->FillStatus(status);
+    return status;
+  }
   // The bits of the state, in which ids are no floats.
   std::vector<uint32_t> State() {
     std::vector<uint32_t> state;
@@ -114,6 +119,32 @@ TEST_F(EmbeddingTableTest, RowsBeginAtTheirFirstValuesAndFollowTheirGradients) {
   EXPECT_EQ(Update({{4, {{7, {1, 2}}}}}), absl::OkStatus());
   EXPECT_THAT(Read(7), ElementsAre(-2, -4));
   EXPECT_THAT(Read(-1), ElementsAre(-0.5, 0)) << "a row without a gradient does not change";
+}
+
+TEST_F(EmbeddingTableTest, TheStatusCountsLookupsUpdatesAndInserts) {
+  EXPECT_EQ(Update({{1, {{7, {1, 2}}, {8, {1, 1}}}}, {1, {{7, {3, 2}}}}}), absl::OkStatus());
+  Read(7);
+  Read(9);
+  const v1::TableStatus status = StatusOf();
+  EXPECT_EQ(status.name(), "words");
+  EXPECT_EQ(status.row_elements(), 2);
+  EXPECT_EQ(status.rows(), 2);
+  EXPECT_GT(status.bytes(), 0);
+  EXPECT_EQ(status.lookups(), 2);
+  EXPECT_EQ(status.hits(), 1);
+  EXPECT_EQ(status.gradients(), 3);
+  EXPECT_EQ(status.updates(), 2);
+  EXPECT_EQ(status.inserts(), 2);
+}
+
+TEST_F(EmbeddingTableTest, TheStatusHasTheHottestRows) {
+  for (int64_t i = 0; i < 2000; ++i)
+    EXPECT_EQ(Update({{1, {{5, {0, 0}}, {100 + i, {0, 0}}}}}), absl::OkStatus());
+  const v1::TableStatus status = StatusOf();
+  ASSERT_GE(status.hottest_size(), 2);
+  EXPECT_EQ(status.hottest(0).id(), 5);
+  EXPECT_NEAR(status.hottest(0).share(), 0.5, 0.2) << "one of 32 ids is counted";
+  EXPECT_LT(status.hottest(1).share(), 0.1);
 }
 
 TEST_F(EmbeddingTableTest, EveryIntegerIsAnId) {
@@ -213,7 +244,7 @@ TEST_F(EmbeddingTableTest, ATableContinuesFromItsState) {
   version_ = 3;
   EXPECT_EQ(table_->CheckState(*state), absl::OkStatus());
   table_->Restore(3, *state);
-  EXPECT_EQ(static_cast<EmbeddingTable&>(*table_).size(), 2);
+  EXPECT_EQ(StatusOf().rows(), 2);
   ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
   EXPECT_EQ(State(), expected);
 }
