@@ -16,10 +16,22 @@ void ArrivingRows::Clear() {
   expected_.clear();
 }
 
-void ArrivingRows::Expect(int table, std::shared_ptr<const RowPartition> partition, absl::Span<float> rows) {
+absl::StatusOr<std::vector<DividedRows>> ArrivingRows::Expect(const RowTables& tables,
+                                                              absl::Span<const RowValues> rows) {
+  std::vector<DividedRows> all;
+  for (const RowValues& of_table : rows) {
+    const auto of_row = static_cast<size_t>(tables.row_elements(of_table.table));
+    CAIRN_CHECK(of_table.rows.size() == of_table.keys.size() * of_row);
+    CAIRN_ASSIGN_OR_RETURN(all.emplace_back(), tables.Divide(of_table.table, of_table.keys));
+  }
+  for (size_t i = 0; i < all.size(); ++i) Expect(all[i], rows[i].rows);
+  return all;
+}
+
+void ArrivingRows::Expect(const DividedRows& divided, absl::Span<float> rows) {
   MutexLock lock(mutex_);
-  CAIRN_CHECK(Find(table) == nullptr);
-  expected_.push_back({.table = table, .partition = std::move(partition), .rows = rows});
+  CAIRN_CHECK(Find(divided.table) == nullptr);
+  expected_.push_back({.table = divided.table, .partition = divided.partition, .rows = rows});
 }
 
 void ArrivingRows::Restart(int server) {

@@ -13,7 +13,9 @@
 #include "absl/types/span.h"
 #include "cairn/v1/session.pb.h"
 #include "client/gradients/wire_metrics.h"
+#include "client/rows/row_exchange.h"
 #include "client/rows/row_partition.h"
+#include "client/rows/row_tables.h"
 #include "client/transport/server_session.h"
 #include "common/core/mutex.h"
 #include "common/net/wire/frame.h"
@@ -24,10 +26,12 @@ class ArrivingRows {
  public:
   // Nothing is expected any more.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Expects all rows of `partition` in `rows` [key][element], which must stay valid until Clear(), or until no
-  // stream of the request exists.
-  void Expect(int table, std::shared_ptr<const RowPartition> partition, absl::Span<float> rows)
+  // Divides the keys of `rows` among the servers, and expects the rows in the memory of `rows`, which must stay valid
+  // until Clear(), or until no stream of the request exists. INVALID_ARGUMENT, without effect, for a key that the
+  // table cannot have.
+  absl::StatusOr<std::vector<DividedRows>> Expect(const RowTables& tables, absl::Span<const RowValues> rows)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Expect(const DividedRows& divided, absl::Span<float> rows) ABSL_LOCKS_EXCLUDED(mutex_);
   // The server will send its answer from the beginning.
   void Restart(int server) ABSL_LOCKS_EXCLUDED(mutex_);
 

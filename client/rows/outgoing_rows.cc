@@ -44,31 +44,19 @@ absl::Status OutgoingRows::Push(absl::Span<const RowGradients> gradients) {
 }
 
 absl::StatusOr<OutgoingRows::Pushed> OutgoingRows::Divide(const RowGradients& gradients) const {
-  for (const Wanted& previous : previous_) {
+  for (const DividedRows& previous : previous_) {
     if (previous.table == gradients.table && previous.partition->keys() == gradients.keys) {
-      return Pushed{.table = gradients.table, .partition = previous.partition, .known = true};
+      return Pushed{.rows = previous, .known = true};
     }
   }
-  CAIRN_ASSIGN_OR_RETURN(RowPartition partition, tables_.Divide(gradients.table, gradients.keys));
-  return Pushed{.table = gradients.table,
-                .partition = std::make_shared<const RowPartition>(std::move(partition))};
+  CAIRN_ASSIGN_OR_RETURN(DividedRows rows, tables_.Divide(gradients.table, gradients.keys));
+  return Pushed{.rows = std::move(rows)};
 }
 
 absl::Status OutgoingRows::Want(absl::Span<const RowValues> rows, ArrivingRows& arriving) {
   CAIRN_CHECK(wanted_.empty());
-  std::vector<Wanted> wanted;
-  for (const RowValues& of_table : rows) {
-    const auto of_row = static_cast<size_t>(tables_.row_elements(of_table.table));
-    CAIRN_CHECK(of_table.rows.size() == of_table.keys.size() * of_row);
-    CAIRN_ASSIGN_OR_RETURN(RowPartition partition, tables_.Divide(of_table.table, of_table.keys));
-    wanted.push_back(
-        {.table = of_table.table, .partition = std::make_shared<const RowPartition>(std::move(partition))});
-  }
-  wanted_ = std::move(wanted);
+  CAIRN_ASSIGN_OR_RETURN(wanted_, arriving.Expect(tables_, rows));
   wanted_rows_.assign(rows.begin(), rows.end());
-  for (size_t i = 0; i < wanted_.size(); ++i) {
-    arriving.Expect(wanted_[i].table, wanted_[i].partition, rows[i].rows);
-  }
   return absl::OkStatus();
 }
 
@@ -79,12 +67,12 @@ int64_t OutgoingRows::RowsInFrame(int table) const {
 absl::Span<const float> OutgoingRows::Pack(const Pushed& pushed, absl::Span<const float> gradients,
                                            int server) {
   const net::Codec* const codec = net::CodecOf(tables_.encoding());
-  const RowPartition& partition = *pushed.partition;
+  const RowPartition& partition = *pushed.rows.partition;
   if (codec == nullptr && partition.whole()) return gradients;
-  const auto of_row = static_cast<size_t>(tables_.row_elements(pushed.table));
+  const auto of_row = static_cast<size_t>(tables_.row_elements(pushed.rows.table));
   const net::RowForm form = {
       .ids = false, .elements = static_cast<int64_t>(of_row), .encoding = tables_.encoding()};
-  const auto most = static_cast<size_t>(RowsInFrame(pushed.table));
+  const auto most = static_cast<size_t>(RowsInFrame(pushed.rows.table));
   const size_t rows = partition.keys_on(server).size();
   const absl::Span<float> packed =
       NextBuffer(static_cast<int64_t>(rows / most) * form.Floats(static_cast<int64_t>(most)) +
@@ -129,7 +117,7 @@ int64_t OutgoingRows::Send(int server, ServerSession& session, uint64_t request_
     bytes += SendGradients(pushed_[state.sent_pushed], server, session, request_id);
   }
   for (; state.sent_wanted < wanted_.size(); ++state.sent_wanted) {
-    const Wanted& wanted = wanted_[state.sent_wanted];
+    const DividedRows& wanted = wanted_[state.sent_wanted];
     v1::Rows header;
     header.set_table(wanted.table);
     header.set_wanted(true);
@@ -146,13 +134,13 @@ int64_t OutgoingRows::Send(int server, ServerSession& session, uint64_t request_
 
 int64_t OutgoingRows::SendGradients(const Pushed& pushed, int server, ServerSession& session,
                                     uint64_t request_id) {
-  const absl::Span<const int64_t> keys = pushed.partition->keys_on(server);
+  const absl::Span<const int64_t> keys = pushed.rows.partition->keys_on(server);
   const bool known = pushed.known && state(server).knows_keys;
-  const int64_t row_elements = tables_.row_elements(pushed.table);
+  const int64_t row_elements = tables_.row_elements(pushed.rows.table);
   const net::RowForm form = {.ids = false, .elements = row_elements, .encoding = tables_.encoding()};
-  const auto most = static_cast<size_t>(RowsInFrame(pushed.table));
+  const auto most = static_cast<size_t>(RowsInFrame(pushed.rows.table));
   v1::Rows header;
-  header.set_table(pushed.table);
+  header.set_table(pushed.rows.table);
   header.set_encoding(tables_.encoding());
   absl::Span<const float> left = pushed.elements[static_cast<size_t>(server)];
   int64_t floats = 0;

@@ -49,15 +49,10 @@ class OutgoingRows {
 
  private:
   struct Pushed {
-    int table = 0;
-    std::shared_ptr<const RowPartition> partition{};
+    DividedRows rows{};
     bool known = false;  // the previous step wanted these keys
     // [server] The elements as they are sent, one frame after another.
     std::vector<absl::Span<const float>> elements{};
-  };
-  struct Wanted {
-    int table = 0;
-    std::shared_ptr<const RowPartition> partition{};
   };
   struct State {
     bool knows_keys = false;  // those of previous_
@@ -65,7 +60,7 @@ class OutgoingRows {
   };
   State& state(int server) { return servers_[static_cast<size_t>(server)]; }
 
-  // The partition of these keys, which is taken from the previous step if it wanted them.
+  // The partition of the keys is taken from the previous step if it wanted them.
   absl::StatusOr<Pushed> Divide(const RowGradients& gradients) const;
   // The most rows in a frame of gradients.
   int64_t RowsInFrame(int table) const;
@@ -77,7 +72,7 @@ class OutgoingRows {
   const RowTables& tables_;
   WireMetrics* const metrics_;  // may be null
   std::vector<Pushed> pushed_;
-  std::vector<Wanted> wanted_, previous_;  // of this step and of the previous one
+  std::vector<DividedRows> wanted_, previous_;  // of this step and of the previous one
   std::vector<RowValues> wanted_rows_;
   std::vector<State> servers_;  // [server]
   bool answered_ = false;

@@ -1,9 +1,11 @@
 // A worker's exchange of rows with the servers' embedding tables, beside its exchange of values (step_exchange.h).
 //
 //   ReadRows ─► { StepExchange::BeginStep ─► WantRows, PushRows ─► Step::Finish }...
+//   { BeginRead: rows of a later batch ─► BeginStep ─► PushRows ─► Step::Finish ─► FinishRead }...
 //
 // A step pushes gradients of the rows that its batch has used, as a part of its push, which counts once. The
-// answer brings the rows that the next batch needs, as they are after the step. Tables have the numbers of
+// answer brings the rows that the next batch needs, as they are after the step. Or rows are read ahead, while the step
+// computes: they lack the updates that are made meanwhile. Tables have the numbers of
 // Job.tables, from 1.
 //
 // All calls come from one thread. The keys of a call are unique, and name each table at most once.
@@ -38,6 +40,14 @@ class RowExchange {
   // if an update is made meanwhile; a step from the older version is then stale in a synchronous job.
   // INVALID_ARGUMENT for a key that the table cannot have; otherwise fails as StepExchange::Pull().
   virtual absl::Status ReadRows(absl::Span<const RowValues> rows) = 0;
+
+  // As ReadRows(), but does not wait for the rows: FinishRead() waits for those of the oldest BeginRead(). The rows
+  // contain at least the updates of the steps that had finished at BeginRead(). They must stay valid until FinishRead()
+  // has returned or the reads have been dropped.
+  virtual absl::Status BeginRead(absl::Span<const RowValues> rows) = 0;
+  virtual absl::Status FinishRead() = 0;
+  // Forgets the reads that have begun.
+  virtual void DropReads() = 0;
 
   // The following calls are between BeginStep() and ComingParameters() or Finish(), once in a step each. What
   // the spans refer to must stay valid, and gradients unchanged, until Finish() has returned or the worker has

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,6 +43,12 @@ class RowPartition {
   std::vector<int64_t> grouped_;
   std::vector<size_t> positions_;
   std::vector<size_t> ends_;  // [server] the end of its part of `grouped_`
+};
+
+// The rows of one table in a request.
+struct DividedRows {
+  int table = 0;
+  std::shared_ptr<const RowPartition> partition{};  // of their keys
 };
 
 }  // namespace cairn::client

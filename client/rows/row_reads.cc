@@ -11,65 +11,66 @@
 namespace cairn::client {
 
 absl::Status RowReads::Read(const LearntJob& job, const RowTables& tables, absl::Span<const RowValues> rows) {
-  std::vector<Part> parts;
-  ArrivingRows arriving;
-  for (const RowValues& of_table : rows) {
-    const auto of_row = static_cast<size_t>(tables.row_elements(of_table.table));
-    CAIRN_CHECK(of_table.rows.size() == of_table.keys.size() * of_row);
-    CAIRN_ASSIGN_OR_RETURN(RowPartition partition, tables.Divide(of_table.table, of_table.keys));
-    parts.push_back(
-        {.table = of_table.table, .partition = std::make_shared<const RowPartition>(std::move(partition))});
-    arriving.Expect(of_table.table, parts.back().partition, of_table.rows);
-  }
-  std::vector<Reading> readings;
-  absl::Status status = Exchange(job, tables.encoding(), parts, arriving, readings);
-  if (status.ok() && !arriving.complete(connection_.num_servers())) {
-    status = absl::InternalError("reading rows: the servers have not sent all of them");
-  }
-  if (!status.ok()) Drop();  // before `readings` and `arriving`, which the streams use
-  return status;
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Request> request, Send(job, tables, rows));
+  return Await(*request);
 }
 
-absl::Status RowReads::Exchange(const LearntJob& job, v1::Encoding encoding, absl::Span<const Part> parts,
-                                ArrivingRows& arriving, std::vector<Reading>& readings) {
-  for (int server = 0; server < connection_.num_servers(); ++server) {
-    const bool any = std::any_of(parts.begin(), parts.end(), [server](const Part& part) {
-      return !part.partition->keys_on(server).empty();
-    });
-    if (!any) continue;
-    readings.push_back({.server = server});
-    CAIRN_RETURN_IF_ERROR(Begin(job, encoding, parts, arriving, readings.back()));
-  }
-  for (Reading& reading : readings) {
-    const auto done = reading.done->Wait(SessionOf(reading.server),
-                                         std::chrono::duration_cast<std::chrono::milliseconds>(timeout_));
-    CAIRN_RETURN_IF_ERROR(
-        Annotate(done.status(), absl::StrCat("reading rows from ", connection_.NameOf(reading.server))));
-  }
+absl::Status RowReads::Begin(const LearntJob& job, const RowTables& tables,
+                             absl::Span<const RowValues> rows) {
+  CAIRN_ASSIGN_OR_RETURN(begun_.emplace_back(), Send(job, tables, rows));
   return absl::OkStatus();
 }
 
-absl::Status RowReads::Begin(const LearntJob& job, v1::Encoding encoding, absl::Span<const Part> parts,
-                             ArrivingRows& arriving, Reading& reading) {
-  const int server = reading.server;
+std::vector<RowValues> RowReads::oldest() const {
+  CAIRN_CHECK(!begun_.empty());
+  return begun_.front()->rows;
+}
+
+absl::Status RowReads::Finish() {
+  CAIRN_CHECK(!begun_.empty());
+  const std::unique_ptr<Request> request = std::move(begun_.front());
+  begun_.pop_front();
+  return Await(*request);
+}
+
+absl::StatusOr<std::unique_ptr<RowReads::Request>> RowReads::Send(const LearntJob& job,
+                                                                  const RowTables& tables,
+                                                                  absl::Span<const RowValues> rows) {
+  auto request = std::make_unique<Request>();
+  request->rows.assign(rows.begin(), rows.end());
+  CAIRN_ASSIGN_OR_RETURN(request->divided, request->arriving.Expect(tables, rows));
+  for (int server = 0; server < connection_.num_servers() && request->begun.ok(); ++server) {
+    const bool any = std::any_of(
+        request->divided.begin(), request->divided.end(),
+        [server](const DividedRows& of_table) { return !of_table.partition->keys_on(server).empty(); });
+    if (any) request->begun = SendTo(server, job, tables.encoding(), *request);
+  }
+  return request;
+}
+
+absl::Status RowReads::SendTo(int server, const LearntJob& job, v1::Encoding encoding, Request& request) {
   Stream& stream = streams_[static_cast<size_t>(server)];
   if (stream.session == nullptr || !stream.session->status().ok() ||
       stream.moves != connection_.moves(server)) {
     stream.session.reset();
     stream.moves = connection_.moves(server);
     stream.session = std::make_unique<ServerSession>(connection_.stub(server).streams());
+    ++stream.opened;
   }
+  Part& part = *request.parts.emplace_back(std::make_unique<Part>());
+  part.server = server;
+  part.opened = stream.opened;
   v1::ClientHeader header;
   header.mutable_read_rows()->set_layout(job.layout_ids[static_cast<size_t>(server)]);
   header.mutable_read_rows()->set_encoding(encoding);
   CAIRN_ASSIGN_OR_RETURN(
       const uint64_t id,
-      stream.session->Begin(std::move(header), std::make_unique<RowSink>(arriving, server, wire_),
-                            reading.done->Callback()));
-  for (const Part& part : parts) {
+      stream.session->Begin(std::move(header), std::make_unique<RowSink>(request.arriving, server, wire_),
+                            part.done.Callback()));
+  for (const DividedRows& of_table : request.divided) {
     v1::Rows rows;
-    rows.set_table(part.table);
-    const int64_t bytes = SendKeys(*stream.session, id, rows, part.partition->keys_on(server));
+    rows.set_table(of_table.table);
+    const int64_t bytes = SendKeys(*stream.session, id, rows, of_table.partition->keys_on(server));
     if (wire_ == nullptr) continue;
     wire_->push_bytes.Add(bytes);
     wire_->push_float32_bytes.Add(bytes);
@@ -79,12 +80,37 @@ absl::Status RowReads::Begin(const LearntJob& job, v1::Encoding encoding, absl::
   return absl::OkStatus();
 }
 
-ServerSession& RowReads::SessionOf(int server) {
-  return *streams_[static_cast<size_t>(server)].session;
+absl::Status RowReads::Await(Request& request) {
+  absl::Status status = AwaitParts(request);
+  if (status.ok() && !request.arriving.complete(connection_.num_servers())) {
+    status = absl::InternalError("reading rows: the servers have not sent all of them");
+  }
+  if (!status.ok()) CloseStreams();
+  return status;
+}
+
+absl::Status RowReads::AwaitParts(Request& request) {
+  CAIRN_RETURN_IF_ERROR(request.begun);
+  for (const std::unique_ptr<Part>& part : request.parts) {
+    const Stream& stream = streams_[static_cast<size_t>(part->server)];
+    const std::string what = absl::StrCat("reading rows from ", connection_.NameOf(part->server));
+    if (stream.session == nullptr || stream.opened != part->opened) {
+      return absl::UnavailableError(absl::StrCat(what, ": the stream has been closed"));
+    }
+    const auto done =
+        part->done.Wait(*stream.session, std::chrono::duration_cast<std::chrono::milliseconds>(timeout_));
+    CAIRN_RETURN_IF_ERROR(Annotate(done.status(), what));
+  }
+  return absl::OkStatus();
+}
+
+void RowReads::CloseStreams() {
+  for (Stream& stream : streams_) stream.session.reset();
 }
 
 void RowReads::Drop() {
-  for (Stream& stream : streams_) stream.session.reset();
+  CloseStreams();
+  begun_.clear();
 }
 
 }  // namespace cairn::client

@@ -1,9 +1,13 @@
 // Reads rows of the servers' tables, beside the steps: one request to each server, to all of them at once.
 //
+//   Read                            waits for the rows
+//   Begin ─► Begin... ─► Finish...  several reads are under way; Finish() waits for the oldest one
+//
 // Its streams stay open for the next read. Owned by ServerSteps; used by its thread.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "client/job_setup.h"
 #include "client/rows/arriving_rows.h"
 #include "client/rows/row_exchange.h"
+#include "client/rows/row_partition.h"
 #include "client/rows/row_tables.h"
 #include "client/transport/connection.h"
 #include "client/transport/request.h"
@@ -29,37 +34,55 @@ class RowReads {
         timeout_(timeout),
         wire_(wire),
         streams_(static_cast<size_t>(connection_.num_servers())) {}
+  ~RowReads() { Drop(); }
 
   // Fills `rows`, which name each table at most once. UNAVAILABLE if a stream broke, DEADLINE_EXCEEDED if a server does
-  // not answer in time, or the server's error. After an error the streams are closed, and the rows are unspecified.
+  // not answer in time, or the server's error. After an error the streams are closed, the reads that have begun fail
+  // too, and the rows are unspecified.
   absl::Status Read(const LearntJob& job, const RowTables& tables, absl::Span<const RowValues> rows);
+  // Begins a read. `rows` must stay valid until its Finish(), or Drop(). INVALID_ARGUMENT for a key that the table
+  // cannot have; other errors are reported by Finish().
+  absl::Status Begin(const LearntJob& job, const RowTables& tables, absl::Span<const RowValues> rows);
+  // The arguments of the oldest Begin() without a Finish(). There must be one: CHECK.
+  std::vector<RowValues> oldest() const;
+  // Waits for that read. The errors of Read().
+  absl::Status Finish();
+  // Closes the streams, and forgets the reads that have begun.
   void Drop();
 
  private:
   struct Stream {
     std::unique_ptr<ServerSession> session{};
-    int moves = 0;  // Connection::moves() of the session
+    int moves = 0;        // Connection::moves() of the session
+    uint64_t opened = 0;  // counts the sessions
   };
-  // The keys of one table, and where its rows go.
+  // A server's part of a read.
   struct Part {
-    int table = 0;
-    std::shared_ptr<const RowPartition> partition{};
-  };
-  // A request that waits for its answer.
-  struct Reading {
     int server = 0;
-    std::unique_ptr<PendingDone> done = std::make_unique<PendingDone>();
+    uint64_t opened = 0;  // Stream::opened of its session
+    PendingDone done{};
   };
-  ServerSession& SessionOf(int server);
-  absl::Status Exchange(const LearntJob& job, v1::Encoding encoding, absl::Span<const Part> parts,
-                        ArrivingRows& arriving, std::vector<Reading>& readings);
-  absl::Status Begin(const LearntJob& job, v1::Encoding encoding, absl::Span<const Part> parts,
-                     ArrivingRows& arriving, Reading& reading);
+  struct Request {
+    std::vector<RowValues> rows{};
+    std::vector<DividedRows> divided{};
+    ArrivingRows arriving{};
+    std::vector<std::unique_ptr<Part>> parts{};
+    absl::Status begun{};  // why the request could not be sent
+  };
+
+  absl::StatusOr<std::unique_ptr<Request>> Send(const LearntJob& job, const RowTables& tables,
+                                                absl::Span<const RowValues> rows);
+  absl::Status SendTo(int server, const LearntJob& job, v1::Encoding encoding, Request& request);
+  // Waits for the answers, and closes the streams after an error, so that nothing uses the request any more.
+  absl::Status Await(Request& request);
+  absl::Status AwaitParts(Request& request);
+  void CloseStreams();
 
   Connection& connection_;
   const Duration timeout_;
   WireMetrics* const wire_;
-  std::vector<Stream> streams_;  // [server]
+  std::deque<std::unique_ptr<Request>> begun_;  // before the streams, which use them
+  std::vector<Stream> streams_;                 // [server]
 };
 
 }  // namespace cairn::client

@@ -33,11 +33,12 @@ absl::StatusOr<RowTables> RowTables::Create(const v1::Job& job, int servers, con
   return tables;
 }
 
-absl::StatusOr<RowPartition> RowTables::Divide(int number, absl::Span<const int64_t> keys) const {
+absl::StatusOr<DividedRows> RowTables::Divide(int number, absl::Span<const int64_t> keys) const {
   const Table& table = at(number);
   auto partition = RowPartition::Create(keys, *table.partitioner, servers_);
   if (!partition.ok()) return Annotate(partition.status(), NameOfTable(table.name));
-  return partition;
+  return DividedRows{.table = number,
+                     .partition = std::make_shared<const RowPartition>(*std::move(partition))};
 }
 
 const RowTables::Table& RowTables::at(int number) const {

@@ -32,7 +32,7 @@ class RowTables {
   // The elements of a row of table `number`, which must exist: CHECK.
   int64_t row_elements(int number) const { return at(number).row_elements; }
   // The keys of rows of the table. INVALID_ARGUMENT, naming table and key.
-  absl::StatusOr<RowPartition> Divide(int number, absl::Span<const int64_t> keys) const;
+  absl::StatusOr<DividedRows> Divide(int number, absl::Span<const int64_t> keys) const;
   int servers() const { return servers_; }
   v1::Encoding encoding() const { return encoding_; }
 

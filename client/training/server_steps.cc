@@ -124,6 +124,12 @@ absl::Status ServerSteps::ReadRows(absl::Span<const RowValues> rows) {
   return job_.Persist([&] { return row_reads_.Read(job_.learnt(), tables_, rows); });
 }
 
+absl::Status ServerSteps::FinishRead() {
+  const std::vector<RowValues> rows = row_reads_.oldest();
+  // A read changes nothing, so it may be repeated.
+  return row_reads_.Finish().ok() ? absl::OkStatus() : ReadRows(rows);
+}
+
 absl::Status ServerSteps::Pull(v1::Encoding encoding) {
   return job_.Persist([&] { return PullOnce(encoding); });
 }

@@ -91,6 +91,11 @@ class ServerSteps final : public StepExchange, public RowExchange {
   // --- RowExchange; the job's tables must be known (Options::make_partitioner) ---
 
   absl::Status ReadRows(absl::Span<const RowValues> rows) override;
+  absl::Status BeginRead(absl::Span<const RowValues> rows) override {
+    return row_reads_.Begin(job_.learnt(), tables_, rows);
+  }
+  absl::Status FinishRead() override;
+  void DropReads() override { row_reads_.Drop(); }
   absl::Status PushRows(absl::Span<const RowGradients> gradients) override {
     return pushes_.PushRows(gradients);
   }

@@ -245,6 +245,47 @@ TEST_P(RowsTest, RowsHaveTheEncodingOfTheJob) {
   EXPECT_THAT(Read(rows).elements, Each(1));
 }
 
+TEST_P(RowsTest, RowsAreReadWhileStepsAreMade) {
+  Start(GetParam(), 1);
+  const FlatRows pushed(1, Rows{{0, {1, 2}}, {1, {1, 2}}, {2, {1, 2}}});
+  std::vector<FlatRows> ahead(6, FlatRows(1, {2, 0, 1, 7}, 2));
+  for (size_t step = 0; step < 4; ++step) {
+    for (size_t read = step == 0 ? 0 : step + 2; read < step + 3; ++read)
+      ASSERT_EQ(exchange().BeginRead({ahead[read].values()}), absl::OkStatus());
+    const auto result = Step(0, {pushed.gradients()}, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(exchange().FinishRead(), absl::OkStatus());
+    const float least = step < 3 ? 0 : 1;  // the updates that had been made when the read began
+    EXPECT_GE(ahead[step][0][0], least);
+    EXPECT_LE(ahead[step][0][0], static_cast<float>(step + 1));
+    EXPECT_EQ(ahead[step][0][1], 2 * ahead[step][0][0]);
+    EXPECT_THAT(ahead[step][7], ElementsAre(0, 0));
+  }
+  exchange().DropReads();
+  EXPECT_THAT(Read(pushed).elements, ElementsAre(4, 8, 4, 8, 4, 8)) << "the streams are opened again";
+  FlatRows unknown(1, {404}, 2);
+  EXPECT_EQ(exchange().BeginRead({unknown.values()}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(RowsTest, AReadWhoseStreamBreaksIsRepeated) {
+  for (const Fate fate : {Fate::kBreakBefore, Fate::kBreakAfter}) {
+    Start(GetParam(), 1);
+    const FlatRows pushed(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {2, {5, 6}}});
+    Round({pushed}, pushed);
+    const auto seen = std::make_shared<std::atomic<int>>(0);
+    cluster_->link("worker/0", GetParam() - 1).TapServerFrames([seen, fate](const v1::ServerHeader& header) {
+      return header.has_rows() && ++*seen == 1 ? fate : Fate::kDeliver;
+    });
+    std::vector<FlatRows> ahead(3, FlatRows(1, {2, 1, 0}, 2));
+    for (FlatRows& rows : ahead) ASSERT_EQ(exchange().BeginRead({rows.values()}), absl::OkStatus());
+    for (const FlatRows& rows : ahead) {
+      ASSERT_EQ(exchange().FinishRead(), absl::OkStatus());
+      EXPECT_THAT(rows.elements, ElementsAre(5, 6, 3, 4, 1, 2));
+    }
+    EXPECT_GE(*seen, 2);
+  }
+}
+
 TEST_P(RowsTest, AsynchronousStepsGetTheRowsAfterTheirUpdate) {
   for (const v1::Mode mode : {v1::MODE_ASYNC, v1::MODE_SSP}) {
     Start(GetParam(), 2, mode);

@@ -22,9 +22,10 @@ class Parity final : public net::Partitioner {
 class ArrivingRowsTest : public testing::Test {
  protected:
   ArrivingRowsTest() {
-    arriving_.Expect(
-        1, std::make_shared<const RowPartition>(RowPartition::Create({4, 1, 2, 3}, Parity(), 2).value()),
-        absl::MakeSpan(rows_));
+    arriving_.Expect({.table = 1,
+                      .partition = std::make_shared<const RowPartition>(
+                          RowPartition::Create({4, 1, 2, 3}, Parity(), 2).value())},
+                     absl::MakeSpan(rows_));
   }
   absl::Status Add(int server, const std::vector<float>& elements, int table = 1, int64_t count = 0) {
     v1::Rows header;

@@ -33,6 +33,15 @@ class FakeRows final : public client::RowExchange {
     ++reads;
     return absl::OkStatus();
   }
+  absl::Status BeginRead(absl::Span<const client::RowValues> tables) override {
+    ++begun;
+    return WantRows(tables);
+  }
+  absl::Status FinishRead() override {
+    --begun;
+    return absl::OkStatus();
+  }
+  void DropReads() override { begun = 0; }
   absl::Status PushRows(absl::Span<const client::RowGradients> tables) override {
     ++pushes;
     for (const client::RowGradients& table : tables) {
@@ -57,6 +66,7 @@ class FakeRows final : public client::RowExchange {
   }
   std::map<std::pair<int, int64_t>, std::vector<float>> pushed;
   int reads = 0, pushes = 0;
+  int begun = 0;  // reads that have begun and not been finished
 
  private:
   std::map<std::pair<int, int64_t>, std::vector<float>> rows_;
