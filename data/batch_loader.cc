@@ -94,6 +94,15 @@ const Batch& BatchLoader::Next(const Piece& piece, absl::Span<const Piece> ahead
   return current_;
 }
 
+const Batch& BatchLoader::Ahead(int ahead) {
+  const auto count = static_cast<size_t>(ahead);
+  MutexLock lock(mutex_);
+  CAIRN_CHECK(ahead >= 1 && ahead <= depth_);
+  CAIRN_CHECK(count <= ready_.size() + (filling_.has_value() ? 1 : 0) + wanted_.size());
+  while (ready_.size() < count) batch_ready_.Wait(mutex_);
+  return ready_[count - 1].batch;
+}
+
 void BatchLoader::Prepare() {
   mutex_.Lock();
   for (;;) {

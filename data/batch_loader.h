@@ -68,6 +68,10 @@ class BatchLoader {
   // until the next call. Afterwards the runs of `ahead` are prepared. A loader serves either positions or
   // runs, not both.
   const Batch& Next(const Run& run, absl::Span<const Run> ahead);
+  // The batch that follows `ahead` batches after the last result of Next(), from 1 to `depth` or to the number of runs
+  // ahead. Blocks until it is ready. The memory of its examples stays valid, and in its place, while Next() is called
+  // for the batches in their order, up to the call after the one that returns this batch.
+  const Batch& Ahead(int ahead) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // Identifies the examples of a batch: by a position in the sampler's order, or as a run of consecutive

@@ -1,6 +1,7 @@
 """Models whose Embedding layers are tables of rows on the servers: they learn what the same model learns with dense
 variables, to the same bits on any servers and transports, and refuse what they do not support."""
 
+import array
 import copy
 import json
 import pathlib
@@ -43,6 +44,14 @@ BAGS = {"watched": (5, lambda i, j: (7 * i + 3 * j) % 30), "user": (1, lambda i,
         "liked": (2, lambda i, j: (5 * i + j) % 30)}
 
 
+def tensors(file):
+    """The float tensors of a safetensors file, by name."""
+    size = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8:8 + size])
+    return {name: array.array("f", file[8 + size + start:8 + size + end])
+            for name, tensor in header.items() if tensor.get("dtype") == "F32" for start, end in [tensor["data_offsets"]]}
+
+
 class EmbeddingTablesTest(IntegrationTest):
 
     def setUp(self):
@@ -81,7 +90,7 @@ class EmbeddingTablesTest(IntegrationTest):
         text = model("uniform", optimizer="adam")
         flags = "--workers=2", "--sync_replicas", "--embedding_tables=all"
         sha = self.trained(text, "--ps=1", "--train_dir=one", *flags)["parameters_sha256"]
-        for i, more in enumerate((["--ps=2"], ["--ps=3", "--transport=tcp"], ["--ps=2", "--transport=grpc"],
+        for i, more in enumerate((["--ps=2"], ["--ps=3", "--transport=tcp"], ["--ps=5", "--transport=grpc"],
                                   ["--ps=2", "--ps_replication=1"])):
             with self.subTest(more=more):
                 self.assertEqual(self.trained(text, *more, f"--train_dir={i}", *flags)["parameters_sha256"], sha)
@@ -124,6 +133,56 @@ class EmbeddingTablesTest(IntegrationTest):
         self.assert_exit(DONE, run)
         self.assertRegex(run.stderr, "resuming from step [24]0 of")
         self.assertEqual(self.rows("lost"), self.rows("whole"))
+
+    def test_any_task_may_be_killed_without_a_change_of_the_bits(self):
+        text = model("uniform", optimizer="adam")
+        flags = "--workers=2", "--sync_replicas", "--embedding_tables=all"
+        self.trained(text, "--ps=1", "--train_dir=whole", *flags)
+        for i, fault in enumerate(("ps/0:applied:25", "ps/1:push:40", "worker/0:computed:25", "worker/1:announced:25")):
+            with self.subTest(fault=fault):
+                run = self.train(text, "--ps=2", "--ps_replication=1", "--lost_workers=wait", f"--train_dir=killed{i}",
+                                 f"--fault={fault}:KILL", *flags)
+                self.assert_exit(DONE, run)
+                self.assertIn(f"{fault.split(':')[0]} was killed by SIGKILL", run.stderr)
+                self.assertEqual(self.rows(f"killed{i}"), self.rows("whole"))
+
+    def test_work_that_is_assigned_dynamically_gives_the_same_bits_on_any_servers(self):
+        text = model("uniform", optimizer="adam")
+        flags = "--workers=2", "--sync_replicas", "--embedding_tables=all", "--data_sharding=dynamic"
+        self.trained(text, "--ps=1", "--train_dir=one", *flags)
+        self.trained(text, "--ps=3", "--train_dir=three", *flags)
+        self.assertEqual(self.rows("three"), self.rows("one"))
+
+    def test_workers_compute_what_one_worker_computes_with_all_their_examples(self):
+        text = model("uniform", optimizer="adam")
+        flags = "--sync_replicas", "--embedding_tables=all", "--ps=2"
+        for workers, batch_size in ((1, 60), (3, 20)):
+            run = self.train(text, f"--workers={workers}", f"--train_dir=by{workers}", *flags, batch_size=batch_size)
+            self.assert_exit(DONE, run)
+        one, three = (tensors(self.rows(f"by{workers}")) for workers in (1, 3))
+        self.assertEqual(set(one), set(three))
+        self.assertEqual(len(one["table/users/embeddings/rows"]), 4 * USERS)
+        for name in one:
+            for a, b in zip(one[name], three[name], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-4, msg=name)
+
+    def test_rows_that_lag_are_learnt_too_and_survive_the_loss_of_any_task(self):
+        flags = ("--workers=2", "--sync_replicas", "--embedding_tables=all", "--learning_rate=0.05", "--embedding_optimizer=adagrad",
+                 "--embedding_learning_rate=0.2", "--ps=2")
+        exact = self.trained(model("uniform"), *flags)
+        for i, (staleness, more) in enumerate((
+                (1, []), (4, []), (1, ["--data_sharding=dynamic"]), (2, ["--fault=ps/1:applied:25:KILL"]),
+                (2, ["--fault=ps/0:read:9:KILL"]), (2, ["--fault=worker/0:computed:25:KILL"]),
+                (2, ["--fault=worker/1:announced:25:KILL"]))):
+            with self.subTest(staleness=staleness, more=more):
+                run = self.train(model("uniform"), f"--embedding_staleness={staleness}", f"--train_dir=t{i}", "--ps_replication=1",
+                                 "--lost_workers=wait", *more, *flags)
+                self.assert_exit(DONE, run)
+                self.assertEqual("was killed by SIGKILL" in run.stderr, "KILL" in "".join(more))
+                summary = read_summary(self.directory / "summary.json")
+                self.assertAlmostEqual(summary["loss"], exact["loss"], delta=0.1)
+                self.assertEqual([summary[key] for key in ("global_step", "gradients_accepted")], [75, 150])
+                self.assertEqual(len(tensors(self.rows(f"t{i}"))["table/users/embeddings/rows"]), 4 * USERS)
 
     def test_a_trained_table_is_exported_and_evaluated_as_a_variable(self):
         flags = "--workers=2", "--sync_replicas", "--optimizer=adagrad", "--learning_rate=0.2"
@@ -238,6 +297,10 @@ class EmbeddingTablesTest(IntegrationTest):
                 (["--embedding_tables=all", "--mode=allreduce"], "--embedding_tables.*--mode allreduce"),
                 (["--embedding_tables=hidden"], r"layer 'hidden' \(Dense\) has no embedding table; Embedding layers: users, items"),
                 (["--embedding_optimizer=sgd"], "--embedding_optimizer.*--embedding_tables"),
+                (["--embedding_staleness=1", "--sync_replicas"], "--embedding_staleness needs --embedding_tables"),
+                (["--embedding_staleness=1", "--embedding_tables=all"], "--embedding_staleness needs --sync_replicas"),
+                (["--embedding_staleness=2", "--embedding_tables=all", "--sync_replicas", "--data_sharding=dynamic"],
+                 "--embedding_staleness above 1 does not go with dynamic sharding"),
                 (["--dynamic_tables=hidden"], r"--dynamic_tables: layer 'hidden' \(Dense\) has no embedding table")):
             with self.subTest(flags=flags):
                 self.assert_refused(self.train(model(), *flags), pattern)

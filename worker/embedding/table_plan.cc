@@ -125,10 +125,13 @@ absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options,
     layers.insert(layers.end(), of_rows.begin(), of_rows.end());
   }
   if (layers.empty()) {
-    if (flags.optimizer.empty() && !flags.learning_rate.has_value()) return std::nullopt;
+    const char* const of_tables = !flags.optimizer.empty()          ? "--embedding_optimizer"
+                                  : flags.learning_rate.has_value() ? "--embedding_learning_rate"
+                                  : flags.staleness > 0             ? "--embedding_staleness"
+                                                                    : nullptr;
+    if (of_tables == nullptr) return std::nullopt;
     return absl::InvalidArgumentError(
-        absl::StrCat(flags.optimizer.empty() ? "--embedding_learning_rate" : "--embedding_optimizer",
-                     " needs ", kFlag, ": no layer's table is stored by rows"));
+        absl::StrCat(of_tables, " needs ", kFlag, ": no layer's table is stored by rows"));
   }
   absl::StatusOr<nn::ModelWithoutTables> model = nn::ReplaceEmbeddings(described, layers);
   if (!model.ok()) return Annotate(model.status(), kFlag);

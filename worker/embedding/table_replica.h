@@ -3,14 +3,17 @@
 //
 // To its users it is a replica of the described model, except that its variables are those of the model without tables.
 // If Fetch() has announced the batch, its rows arrive with the answer to the step before, of the same version as the
-// variables: the step is one round trip. Otherwise the replica reads the rows when the batch begins.
+// variables: the step is one round trip. With a staleness above 0, Read() reads the rows of later batches while the
+// current one is trained, so they lack the updates that are made meanwhile: at most as many as the staleness.
+// Otherwise the replica reads the rows when the batch begins.
 //
 // One thread, the one that makes the steps.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -27,16 +30,20 @@ namespace cairn::worker {
 
 class TableReplica final : public nn::Replica, public NextBatchFetcher {
  public:
-  // `without_tables`: a replica of plan.model.model. `metrics`, which may be null, counts lookups. All arguments must
-  // outlive the object.
+  struct Options {
+    int staleness = 0;                 // how many updates the rows may lack
+    WorkerMetrics* metrics = nullptr;  // may be null; counts lookups
+  };
+  // `without_tables`: a replica of plan.model.model. All references must outlive the object.
   TableReplica(const TablePlan& plan, nn::Replica& without_tables, client::RowExchange& rows,
-               WorkerMetrics* metrics = nullptr)
-      : without_tables_(without_tables),
+               const Options& options)
+      : plan_(plan),
+        without_tables_(without_tables),
         rows_(rows),
-        metrics_(metrics),
+        options_(options),
         current_(plan),
-        next_(plan),
         evaluated_(plan) {}
+  ~TableReplica() override { Forget(); }
 
   // Also the errors of client::RowExchange.
   absl::StatusOr<nn::BatchResult> ForwardBackward(absl::Span<const float> parameters,
@@ -46,7 +53,9 @@ class TableReplica final : public nn::Replica, public NextBatchFetcher {
                                            const nn::BatchView& batch) override;
 
   absl::Status Fetch(const nn::BatchView& next) override;
-  void Forget() override { fetched_ = false; }
+  int reads_ahead() const override { return options_.staleness; }
+  absl::Status Read(const nn::BatchView& batch) override;
+  void Forget() override;
 
   absl::Status Pin(absl::Span<const float> host) override { return without_tables_.Pin(host); }
   void Unpin() override { without_tables_.Unpin(); }
@@ -58,12 +67,17 @@ class TableReplica final : public nn::Replica, public NextBatchFetcher {
   absl::Status Begin(const nn::BatchView& batch);
   // Counts the lookups of current_.
   void Count();
+  // Begins a lookup of a later batch.
+  absl::StatusOr<BatchLookup> BeginAhead(const nn::BatchView& batch);
 
+  const TablePlan& plan_;
   nn::Replica& without_tables_;
   client::RowExchange& rows_;
-  WorkerMetrics* const metrics_;
-  BatchLookup current_, next_, evaluated_;
-  bool fetched_ = false;  // next_ has the rows of a batch that was announced by Fetch()
+  const Options options_;
+  BatchLookup current_, evaluated_;
+  // The lookups of the next batches: the one of Fetch(), or those of Read(), whose rows are being read.
+  std::deque<BatchLookup> ahead_;
+  std::vector<BatchLookup> spare_;  // whose memory is used again
 };
 
 }  // namespace cairn::worker

@@ -178,7 +178,12 @@ void AddEmbeddingTables(CLI::App& app, EmbeddingFlags& flags) {
         "default settings "
         "and the job's learning rate, if one is set [as of the other variables]"},
        {"--embedding_learning_rate X", &flags.learning_rate,
-        "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)}});
+        "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)},
+       {"--embedding_staleness S", &flags.staleness,
+        "In a synchronous job: read the rows of the next S batches while a batch is trained, so that they "
+        "lack up to "
+        "S updates; 0: rows have every update",
+        NumberBetween(0, 16)}});
 }
 
 void AddElastic(CLI::App& app, TrainOptions& options) {

@@ -36,6 +36,7 @@ struct EmbeddingFlags {
   std::string dynamic_tables;           // --dynamic_tables all|LAYER,...: tables of any int64 id; empty: none
   std::string optimizer;                // --embedding_optimizer: of rows; empty: that of the other variables
   std::optional<double> learning_rate;  // --embedding_learning_rate
+  int64_t staleness = 0;                // --embedding_staleness: updates that rows may lack
 
   // Whether the flags may make tables of layers.
   bool make_tables() const { return !tables.empty() || tables_above.has_value() || !dynamic_tables.empty(); }

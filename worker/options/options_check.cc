@@ -71,8 +71,14 @@ absl::Status CheckTables(const TrainOptions& options) {
   const FlagUse save_best{"--save_best", !options.callbacks.save_best.empty()};
   const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
+  const FlagUse staleness{"--embedding_staleness", flags.staleness > 0};
+  const FlagUse two_ahead{"--embedding_staleness above 1", flags.staleness > 1};
+  const FlagUse dynamic{"dynamic sharding", options.dynamic_sharding()};
+  const FlagUse sync{"--sync_replicas", options.mode == "sync"};
   return CheckRules({
       {tables, kExcludes, all_reduce, "there are no servers to store tables"},
+      {staleness, kNeeds, sync, "updates are rounds there"},
+      {two_ahead, kExcludes, dynamic, "it assigns one batch ahead"},
       {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
       {tables, kExcludes, exports, "the rows are on the servers: use --train_dir, and cairn export"},
       {tables, kExcludes, save_best, "saved weights do not contain tables"},

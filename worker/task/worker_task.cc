@@ -276,7 +276,11 @@ std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
 absl::Status WorkerTask::Assemble() {
   if (chief_) OpenDisplays();
   if (inputs_->tables.has_value()) {
-    table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows(), &*metrics_);
+    table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows(),
+                           TableReplica::Options{
+                               .staleness = static_cast<int>(options_.embedding.staleness),
+                               .metrics = &*metrics_,
+                           });
   }
   return CatchOutOfMemory(absl::StrCat("--batch_size ", options_.batch_size), [this] {
     trainer_.emplace(Trainer::Dependencies{

@@ -1,5 +1,6 @@
 #include "worker/training/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -19,11 +20,23 @@ uint64_t StepSeed(uint64_t seed, int worker, int64_t epoch, int64_t batch) {
   return StreamOf(absl::StrCat("step/", seed, "/", worker, "/", epoch, "/", batch));
 }
 
+// How many batches are prepared ahead. The rows of the last one may be read at once.
+int DepthOf(const Trainer::Dependencies& deps) {
+  return std::max(2, deps.fetcher == nullptr ? 0 : deps.fetcher->reads_ahead() + 1);
+}
+
+// Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
+int64_t LastPosition(const TrainingSetup& setup, int64_t batches_per_epoch) {
+  const bool own_share = !setup.sync() && !setup.dynamic() && setup.options.train_steps == 0;
+  return own_share ? setup.options.epochs * batches_per_epoch : std::numeric_limits<int64_t>::max();
+}
+
 }  // namespace
 
 Trainer::Trainer(const Dependencies& deps)
     : deps_(deps),
-      loader_(*deps.setup.data.train, deps.setup.sampler, /*depth=*/2, deps.instruments.trace),
+      loader_(*deps.setup.data.train, deps.setup.sampler, DepthOf(deps), deps.instruments.trace),
+      last_position_(LastPosition(setup_, loader_.batches_per_epoch())),
       gradients_(deps.setup.model.num_parameters(), /*shared=*/!deps.replica.pins()),
       loop_(LoopOptions()) {
   PinBuffers();
@@ -49,15 +62,12 @@ void Trainer::PinBuffers() {
 }
 
 client::TrainingLoop::Options Trainer::LoopOptions() {
-  // Without --train_steps, an asynchronous worker goes through its own share of each epoch at its own speed.
-  const bool own_share = !setup_.sync() && !setup_.dynamic() && setup_.options.train_steps == 0;
   return {.membership = deps_.membership,
           .steps = deps_.steps,
           .job = setup_.job,
           .chief = deps_.chief,
           .step_timeout = FromSeconds(setup_.options.step_timeout_seconds),
-          .last_position = own_share ? setup_.options.epochs * loader_.batches_per_epoch()
-                                     : std::numeric_limits<int64_t>::max(),
+          .last_position = last_position_,
           .on_joined = [this] { return OnJoined(); },
           .before_end = [this] { return hooks_->AfterTraining(); },
           .on_recovery =
@@ -90,9 +100,7 @@ absl::Status Trainer::OnJoined() {
   LogInfo("joined the job at step ", deps_.steps.version());
   Pass("joined");
   epoch_ = -1;
-  ahead_ = nullptr;
-  deps_.replica.DropForward();
-  if (deps_.fetcher != nullptr) deps_.fetcher->Forget();
+  ForgetNext();
   return hooks_->BeforeTraining();
 }
 
@@ -118,19 +126,51 @@ int64_t Trainer::NextEpoch() const {
   return position() / loader_.batches_per_epoch();
 }
 
+void Trainer::ForgetNext() {
+  expected_.reset();
+  reading_ahead_ = 0;
+  deps_.replica.DropForward();
+  if (deps_.fetcher != nullptr) deps_.fetcher->Forget();
+}
+
+std::optional<int64_t> Trainer::Following(int ahead) const {
+  if (setup_.dynamic()) {
+    const auto& work_items = deps_.steps.work().work_items();
+    if (ahead >= work_items.size()) return std::nullopt;
+    return work_items[ahead].epoch() * setup_.job.num_examples() + work_items[ahead].first();
+  }
+  // In other modes than the synchronous one, position() is that of the next batch once a step has begun.
+  const int64_t following = position() + ahead - (setup_.sync() ? 0 : 1);
+  if (following >= (setup_.sync() ? setup_.job.final_version() : last_position_)) return std::nullopt;
+  return following;
+}
+
 const data::Batch& Trainer::NextBatch() {
+  const std::optional<int64_t> next = setup_.dynamic() ? Following(0) : position();
+  if (next != expected_) ForgetNext();
+  reading_ahead_ = std::max(0, reading_ahead_ - 1);
   if (!setup_.dynamic()) {
-    const data::Batch* const ahead = std::exchange(ahead_, nullptr);
-    const data::Batch& batch =
-        ahead != nullptr && next_position_ == position() ? *ahead : loader_.Next(position());
+    const data::Batch& batch = loader_.Next(position());
     loop_.Advance();
+    expected_ = Following(1);
     return batch;
   }
   const auto& work_items = deps_.steps.work().work_items();
   std::vector<data::Run> runs;
   for (const v1::WorkItem& work_item : work_items)
     runs.push_back({work_item.epoch(), work_item.first(), work_item.count()});
-  return loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
+  const data::Batch& batch = loader_.Next(runs[0], absl::MakeSpan(runs).subspan(1));
+  expected_ = Following(1);
+  return batch;
+}
+
+absl::Status Trainer::ReadRowsAhead() {
+  if (deps_.fetcher == nullptr || stopped()) return absl::OkStatus();
+  while (reading_ahead_ < deps_.fetcher->reads_ahead() && Following(reading_ahead_ + 1).has_value()) {
+    ++reading_ahead_;
+    CAIRN_RETURN_IF_ERROR(deps_.fetcher->Read(ViewOf(loader_.Ahead(reading_ahead_))));
+  }
+  return absl::OkStatus();
 }
 
 nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
@@ -143,28 +183,17 @@ nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
           .seed = StepSeed(setup_.options.seed, setup_.sampler.worker, batch.epoch, batch.index)};
 }
 
-std::optional<int64_t> Trainer::KnownNext() const {
-  if (setup_.dynamic() || stopped()) return std::nullopt;
-  const int64_t next = setup_.sync() ? position() + 1 : position();
-  if (next / loader_.batches_per_epoch() != epoch_) return std::nullopt;
-  if (setup_.sync() && next >= setup_.job.final_version()) return std::nullopt;
-  return next;
-}
-
-const data::Batch& Trainer::LoadAhead(int64_t position) {
-  if (ahead_ != nullptr && next_position_ == position) return *ahead_;
-  ahead_ = &loader_.Next(position);
-  next_position_ = position;
-  return *ahead_;
-}
-
 double Trainer::StartNextForward(client::Step& step) {
-  const std::optional<int64_t> next = KnownNext();
-  if (!deps_.replica.starts_early() || !next.has_value()) return 0;
+  // Between two epochs the replica may evaluate, and work items may be assigned again.
+  const std::optional<int64_t> next = Following(1);
+  if (!deps_.replica.starts_early() || setup_.dynamic() || stopped() || !next.has_value() ||
+      *next / loader_.batches_per_epoch() != epoch_) {
+    return 0;
+  }
   const absl::Span<const float> coming = step.ComingParameters();
   if (coming.empty()) return 0;
   const TraceSpan span(deps_.instruments.trace, TraceLane::kStep, "look ahead");
-  const data::Batch& batch = LoadAhead(*next);
+  const data::Batch& batch = loader_.Ahead(1);
   const TimePoint began = deps_.clock.Now();
   Duration waited{};
   deps_.replica.StartForward(coming, ViewOf(batch), [&](int variable) {
@@ -201,6 +230,7 @@ absl::Status Trainer::TrainStep() {
   if (batch.examples == 0 && !setup_.sync() && !setup_.ssp()) return absl::OkStatus();
 
   const nn::BatchView view = ViewOf(batch);
+  CAIRN_RETURN_IF_ERROR(ReadRowsAhead());
   TraceSpan compute(deps_.instruments.trace, TraceLane::kStep, "compute");
   const auto [step, gradients] = BeginStep(view.examples, position_after);
   CAIRN_ASSIGN_OR_RETURN(
@@ -217,8 +247,9 @@ absl::Status Trainer::TrainStep() {
   Pass("computed");
   const TimePoint computed = deps_.clock.Now();
   hooks_->OnBatch(batch, view, result);  // before StartNextForward() overwrites the result
-  if (const auto next = KnownNext(); deps_.fetcher != nullptr && next.has_value()) {
-    CAIRN_RETURN_IF_ERROR(deps_.fetcher->Fetch(ViewOf(LoadAhead(*next))));
+  if (deps_.fetcher != nullptr && deps_.fetcher->reads_ahead() == 0 && !stopped() &&
+      Following(1).has_value()) {
+    CAIRN_RETURN_IF_ERROR(deps_.fetcher->Fetch(ViewOf(loader_.Ahead(1))));
   }
   const double forward_seconds = StartNextForward(step);
   TraceSpan awaiting(deps_.instruments.trace, TraceLane::kStep, "answer");

@@ -104,6 +104,9 @@ class Trainer {
   void Pass(absl::string_view point) const {
     if (deps_.instruments.faults != nullptr) deps_.instruments.faults->Pass(point);
   }
+  // Identifies the batch `ahead` steps after the current one by its position or, with dynamic sharding, by its first
+  // example, counted through all epochs. nullopt if it is not known, or if the job ends before.
+  std::optional<int64_t> Following(int ahead) const;
   const data::Batch& NextBatch();
   nn::BatchView ViewOf(const data::Batch& batch) const;
   // A step of the exchange, and where its gradients are to be computed.
@@ -112,10 +115,10 @@ class Trainer {
     absl::Span<float> gradients;
   };
   BegunStep BeginStep(int64_t examples, int64_t position);
-  // The number of the batch after the one that is being trained, if it is known and of the same epoch.
-  std::optional<int64_t> KnownNext() const;
-  // Loads the batch of this number, which NextBatch() then returns.
-  const data::Batch& LoadAhead(int64_t position);
+  // Nothing that was begun for the next batch is used.
+  void ForgetNext();
+  // Begins to read rows of the following batches, as far as the fetcher reads ahead.
+  absl::Status ReadRowsAhead();
   // Called after a step's last gradient was computed and before the answer to the step: computes the forward
   // pass of the next batch with the new values as they arrive. Returns the seconds of computation, without
   // the time spent waiting.
@@ -128,12 +131,14 @@ class Trainer {
   const Dependencies deps_;
   const TrainingSetup& setup_ = deps_.setup;
   data::BatchLoader loader_;
+  const int64_t last_position_;  // TrainingLoop::Options::last_position
   net::SharedBuffer gradients_;  // [num_parameters]
   client::TrainingLoop loop_;
   TrainingHooks* hooks_ = nullptr;  // the argument of Run()
 
-  const data::Batch* ahead_ = nullptr;  // the batch at next_position_ if it was loaded early; else null
-  int64_t next_position_ = 0;
+  // Following(1) of the last step: the batch whose forward pass has begun, or whose rows have been fetched.
+  std::optional<int64_t> expected_;
+  int reading_ahead_ = 0;  // the number of batches that follow the current one and whose rows are being read
   int64_t epoch_ = -1;
 };
 

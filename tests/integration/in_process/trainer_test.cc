@@ -51,6 +51,7 @@ class WatchedReplica final : public nn::Replica {
   absl::StatusOr<nn::BatchResult> ForwardBackward(
       absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
       absl::FunctionRef<void(int variable)> on_gradient) override {
+    trained_.push_back(batch.seed);
     return replica_.ForwardBackward(parameters, batch, gradients, on_gradient);
   }
   bool starts_early() const override { return starts_early_; }
@@ -66,6 +67,8 @@ class WatchedReplica final : public nn::Replica {
   bool pins() const override { return replica_.pins(); }
   void Unpin() override { replica_.Unpin(); }
   int evaluations() const { return evaluations_; }
+  // The seeds of the batches, which identify them.
+  const std::vector<uint64_t>& trained() const { return trained_; }
   absl::StatusOr<nn::BatchResult> Evaluate(absl::Span<const float> parameters,
                                            const nn::BatchView& batch) override {
     ++evaluations_;
@@ -78,6 +81,31 @@ class WatchedReplica final : public nn::Replica {
   const bool starts_early_;
   std::atomic<int>& aheads_;
   int evaluations_ = 0;
+  std::vector<uint64_t> trained_;
+};
+
+// Records the seeds of the batches whose rows it is to fetch.
+class RecordingFetcher final : public NextBatchFetcher {
+ public:
+  explicit RecordingFetcher(int reads_ahead) : reads_ahead_(reads_ahead) {}
+  absl::Status Fetch(const nn::BatchView& next) override {
+    EXPECT_EQ(reads_ahead_, 0);
+    fetched.push_back(next.seed);
+    return absl::OkStatus();
+  }
+  int reads_ahead() const override { return reads_ahead_; }
+  absl::Status Read(const nn::BatchView& batch) override {
+    EXPECT_GT(reads_ahead_, 0);
+    fetched.push_back(batch.seed);
+    return absl::OkStatus();
+  }
+  void Forget() override { ++forgotten; }
+
+  std::vector<uint64_t> fetched;
+  int forgotten = 0;
+
+ private:
+  const int reads_ahead_;
 };
 
 // Claims to add up gradients in device memory, and does so through servers: it copies them from the device to
@@ -172,12 +200,17 @@ class TrainerTest : public testing::Test {
     int aheads = 0;                  // forward passes that began before all their values had arrived
     std::vector<std::string> calls;  // of the chief's hooks
     int evaluations = 0;             // batches that the chief evaluated
+    // The chief's batches: those that were trained, and those whose rows were fetched before; how often these were
+    // forgotten.
+    std::vector<uint64_t> trained, fetched;
+    int forgotten = 0;
   };
 
   // Trains with `workers` workers on `servers` servers. Returns the chief's values at the end.
   struct How {
     bool starts_early = true;
     bool adds_up_on_device = false;
+    int reads_ahead = 0;  // of rows
   };
   static Result Train(const TrainOptions& options, int workers, int servers) {
     return Train(options, workers, servers, {});
@@ -209,6 +242,7 @@ class TrainerTest : public testing::Test {
                                       {.task = task, .connect_timeout = std::chrono::seconds(60)}),
             VariablesOf(model), {.worker = worker, .task = task});
         StepsOnDevice on_device(client.steps(), model);
+        RecordingFetcher fetcher(how.reads_ahead);
         const SteadyClock clock;
         std::unique_ptr<Snapshots> snapshots;
         std::optional<client::TrainingLoop::Chief> chief_parts;
@@ -229,7 +263,8 @@ class TrainerTest : public testing::Test {
              .membership = client,
              .steps = how.adds_up_on_device ? static_cast<client::StepExchange&>(on_device) : client.steps(),
              .chief = chief_parts,
-             .clock = clock});
+             .clock = clock,
+             .fetcher = &fetcher});
         if (worker != 0) {
           NonChief hooks;
           const absl::Status end = trainer.Run(hooks);
@@ -248,6 +283,9 @@ class TrainerTest : public testing::Test {
         const absl::Status end = trainer.Run(hooks);
         EXPECT_TRUE(end.ok()) << end;
         result.evaluations = replica.evaluations();
+        result.trained = replica.trained();
+        result.fetched = fetcher.fetched;
+        result.forgotten = fetcher.forgotten;
         const absl::Span<const float> parameters = client.steps().parameters();
         result.parameters.assign(parameters.begin(), parameters.end());
       });
@@ -341,6 +379,35 @@ TEST_F(TrainerTest, AnAsynchronousWorkerRunsAheadToo) {
   const Result ahead = Train(options, 1, 2), after = Train(options, 1, 2, {.starts_early = false});
   EXPECT_EQ(ahead.aheads, 4);
   EXPECT_EQ(ahead.summary.parameters_sha256, after.summary.parameters_sha256);
+}
+
+// Two epochs, with an evaluation after each.
+TEST_F(TrainerTest, RowsOfEveryBatchButTheFirstAreFetchedBefore) {
+  TrainOptions options = SyncOptions();
+  options.epochs = 2;
+  options.data.limit = 301;
+  for (const char* const mode : {"sync", "async"}) {
+    for (const char* const sharding : {"static", "dynamic"}) {
+      for (const int reads_ahead : {0, 1, 3}) {
+        SCOPED_TRACE(absl::StrCat(mode, ", ", sharding, ", ", reads_ahead, " ahead"));
+        options.mode = mode;
+        options.data_sharding = sharding;
+        const Result result = Train(options, 1, 1, {.reads_ahead = reads_ahead});
+        ASSERT_EQ(result.trained.size(), 20u);
+        EXPECT_EQ(result.fetched, std::vector<uint64_t>(result.trained.begin() + 1, result.trained.end()));
+        EXPECT_LE(result.forgotten, 2) << "when the worker joins, and before its first batch";
+      }
+    }
+  }
+}
+
+TEST_F(TrainerTest, RowsAreFetchedForTheItemsThatAWorkerThenGets) {
+  TrainOptions options = SyncOptions();
+  options.epochs = 2;
+  options.data_sharding = "dynamic";
+  const Result result = Train(options, 2, 1);
+  ASSERT_EQ(result.trained.size(), 40u);
+  EXPECT_EQ(result.fetched, std::vector<uint64_t>(result.trained.begin() + 1, result.trained.end()));
 }
 
 // 301 examples among 3 workers of 32: the last round has 13, 4 or 5 of each.

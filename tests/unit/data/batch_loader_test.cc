@@ -188,6 +188,26 @@ TEST(BatchLoader, StopsPreparingWhenDestroyed) {
   }
 }
 
+TEST(BatchLoader, ShowsTheFollowingBatchesWhereNextWillReturnThem) {
+  const CountingDataset dataset(64);
+  const SamplerOptions options{.num_examples = 64, .batch_size = 4, .seed = 9};
+  BatchLoader loader(dataset, options, 3);
+  std::vector<const float*> at;  // [position] where the inputs are, as they were shown three batches before
+  for (int64_t position = 0; position < 40; ++position) {
+    const float* const current = loader.Next(position).inputs.buffers()[0].data();
+    if (position >= 3) {
+      EXPECT_EQ(current, at[static_cast<size_t>(position) - 3]);
+    }
+    for (const int ahead : {1, 3, 2}) ExpectBatch(loader.Ahead(ahead), position + ahead, dataset, options);
+    at.push_back(loader.Ahead(3).inputs.buffers()[0].data());
+  }
+  BatchLoader runs(dataset, options);
+  runs.Next({0, 4, 4}, {{{1, 8, 4}}});
+  EXPECT_EQ(runs.Ahead(1).epoch, 1);
+  const uint32_t first = runs.Ahead(1).rows[0];
+  EXPECT_EQ(runs.Next({1, 8, 4}, {}).rows[0], first);
+}
+
 TEST(BatchLoader, MakesBatchesOfTheRequestedRuns) {
   const CountingDataset dataset(20);
   const SamplerOptions options = {.num_examples = 20, .batch_size = 4, .seed = 3};

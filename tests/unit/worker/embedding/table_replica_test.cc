@@ -92,7 +92,7 @@ class TableReplicaTest : public testing::Test {
     options_.optimizer.name = "SGD";
     plan_.emplace(**PlanTables(options_, described_));
     without_tables_ = *nn::Replica::Create(plan_->model.model, kLoss, *device_);
-    replica_.emplace(*plan_, *without_tables_, rows_);
+    replica_.emplace(*plan_, *without_tables_, rows_, TableReplica::Options{});
   }
   nn::BatchView Batch() const {
     nn::BatchView batch = {.examples = 2, .targets = targets_};
@@ -179,6 +179,41 @@ TEST_F(TableReplicaTest, RowsOfTheNextBatchComeWithTheStepUnlessAnotherBatchFoll
   EXPECT_EQ(rows_.reads, 3);
 }
 
+TEST_F(TableReplicaTest, RowsThatAreReadAheadAreThoseOfTheirBatch) {
+  const std::vector<float> dense(9, 0.5F);
+  std::vector<float> gradients(dense.size());
+  replica_.emplace(*plan_, *without_tables_, rows_, TableReplica::Options{.staleness = 2});
+  EXPECT_EQ(replica_->reads_ahead(), 2);
+  const auto step = [&](const nn::BatchView& batch) {
+    const auto result = replica_->ForwardBackward(dense, batch, absl::MakeSpan(gradients), [](int) {});
+    EXPECT_EQ(result.status(), absl::OkStatus());
+    rows_.pushed.clear();
+    return result.ok() ? result->sums.loss : 0;
+  };
+  std::vector<nn::BatchView> batches(4, Batch());
+  for (size_t i = 0; i < batches.size(); ++i) batches[i].seed = i;
+  ASSERT_EQ(replica_->Read(batches[1]), absl::OkStatus());
+  ASSERT_EQ(replica_->Read(batches[2]), absl::OkStatus());
+  EXPECT_EQ(rows_.begun, 2);
+  rows_.Row(1, 7, 2) = {1, 2};
+  const double after = step(batches[0]);
+  EXPECT_EQ(rows_.reads, 1) << "nothing has been read for the first batch";
+  const double before = step(batches[1]);
+  EXPECT_NE(before, after);
+  EXPECT_EQ(step(batches[2]), before) << "both were read before the update";
+  EXPECT_EQ(rows_.reads, 1);
+  EXPECT_EQ(rows_.begun, 0);
+
+  ASSERT_EQ(replica_->Read(batches[3]), absl::OkStatus());
+  replica_->Forget();
+  EXPECT_EQ(rows_.begun, 0);
+  rows_.Row(1, 7, 2) = {7, 7};
+  EXPECT_EQ(step(batches[3]), before) << "its rows are read again";
+  ASSERT_EQ(replica_->Read(batches[1]), absl::OkStatus());
+  replica_.reset();
+  EXPECT_EQ(rows_.begun, 0);
+}
+
 TEST_F(TableReplicaTest, AnEmptyBatchPushesNoRows) {
   const std::vector<float> dense(9, 0.5F);
   std::vector<float> gradients(dense.size(), 1);
@@ -215,7 +250,7 @@ TEST(RecommenderReplica, GradientsOfSharedAndRaggedLookupsAreThoseOfTablesInMemo
                   values.begin() + static_cast<std::ptrdiff_t>(3 * key + 3));
     }
   }
-  TableReplica replica(plan, *without_tables, rows);
+  TableReplica replica(plan, *without_tables, rows, {});
   const nn::IdExamples examples(described, 6);
   for (const nn::BatchView& batch : {examples.Batch(), examples.Batch().Part(2, 3)}) {
     const nn::HostTables::Step expected = in_memory.Run(*without_tables, batch);
