@@ -26,6 +26,17 @@ absl::Status Validate(const LossParams& params) {
   if (!(params.delta > 0)) {
     return absl::InvalidArgumentError(absl::StrCat("delta ", params.delta, ": expected a number above 0"));
   }
+  if (!(params.temperature > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("temperature ", params.temperature, ": expected a number above 0"));
+  }
+  const int64_t embeddings = params.width - (params.sampling_probability ? 1 : 0);
+  if (params.kind == LossKind::kInBatchSoftmax &&
+      (params.rows_per_example != 1 || embeddings < 2 || embeddings % 2 != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(outputs(), ": an output must be two embeddings of equal width",
+                     params.sampling_probability ? " and a sampling probability" : ""));
+  }
   return absl::OkStatus();
 }
 

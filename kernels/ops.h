@@ -331,7 +331,16 @@ enum class LossKind {
   kMeanSquaredError,
   kMeanAbsoluteError,
   kHuber,
+  // Of retrieval: an output is the embedding of a query, then that of its item; the target is the item's class index.
+  // The scores of a query are its dot products with the items of the batch, and its loss is the sparse categorical
+  // cross entropy of these logits, where its own item is the label. Examples of an equal target are left out.
+  kInBatchSoftmax,
 };
+
+// Whether a target is one class index for each row of the output.
+constexpr bool TakesClassIndices(LossKind kind) {
+  return kind == LossKind::kSparseCategoricalCrossentropy || kind == LossKind::kInBatchSoftmax;
+}
 
 // A loss of outputs [batch, rows_per_example, width], row-major.
 struct LossParams {
@@ -345,17 +354,20 @@ struct LossParams {
   bool from_logits = false;
   double label_smoothing = 0;  // in [0, 1]; categorical and binary
   double delta = 1;            // Huber: the error at which it becomes linear
+  // In-batch softmax: the divisor of scores, above 0; whether the last output is the item's sampling probability, whose
+  // logarithm is subtracted from its scores (Yi et al., "Sampling-bias-corrected neural modeling", 2019).
+  double temperature = 1;
+  bool sampling_probability = false;
 
   // Floats per example's target: a class index for each row, or one float for each output.
   int64_t targets_per_example() const {
-    return kind == LossKind::kSparseCategoricalCrossentropy ? rows_per_example : rows_per_example * width;
+    return TakesClassIndices(kind) ? rows_per_example : rows_per_example * width;
   }
   // A gradient is divided by this.
   int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
   // The loss of an example is the sum of its terms divided by this.
   int64_t terms_per_example() const {
-    const bool categorical =
-        kind == LossKind::kSparseCategoricalCrossentropy || kind == LossKind::kCategoricalCrossentropy;
+    const bool categorical = TakesClassIndices(kind) || kind == LossKind::kCategoricalCrossentropy;
     return categorical ? rows_per_example : rows_per_example * width;
   }
 };

@@ -23,6 +23,10 @@ constexpr LossOption kFromLogits = {"from_logits",
                                     [](LossSpec& loss, double value) { loss.from_logits = value != 0; }};
 constexpr LossOption kLabelSmoothing = {"label_smoothing",
                                         [](LossSpec& loss, double value) { loss.label_smoothing = value; }};
+constexpr LossOption kTemperature = {"temperature",
+                                     [](LossSpec& loss, double value) { loss.temperature = value; }};
+constexpr LossOption kSamplingProbability = {
+    "sampling_probability", [](LossSpec& loss, double value) { loss.sampling_probability = value != 0; }};
 constexpr LossOption kDelta = {"delta", [](LossSpec& loss, double value) { loss.delta = value; }};
 
 struct LossRow {
@@ -50,6 +54,7 @@ constexpr LossRow kLosses[] = {
     {LossKind::kMeanSquaredError, "MeanSquaredError", "mean_squared_error", {}, "mse"},
     {LossKind::kMeanAbsoluteError, "MeanAbsoluteError", "mean_absolute_error", {}, "mae"},
     {LossKind::kHuber, "Huber", "huber", {kDelta}},
+    {LossKind::kInBatchSoftmax, "InBatchSoftmax", "in_batch_softmax", {kTemperature, kSamplingProbability}},
 };
 
 const LossRow* FindLoss(absl::string_view name) {
@@ -103,7 +108,8 @@ absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
     }
     option->set(spec, value);
   }
-  const absl::Status valid = Validate(MakeLossParams(spec, {1}, 1));
+  const int64_t width = row->kind != LossKind::kInBatchSoftmax ? 1 : spec.sampling_probability ? 3 : 2;
+  const absl::Status valid = Validate(MakeLossParams(spec, {width}, 1));
   if (!valid.ok()) return Annotate(valid, absl::StrCat("loss ", row->class_name));
   return spec;
 }
@@ -128,7 +134,9 @@ kernels::LossParams MakeLossParams(const LossSpec& loss, const Shape& output, in
           .width = width,
           .from_logits = loss.from_logits,
           .label_smoothing = loss.label_smoothing,
-          .delta = loss.delta};
+          .delta = loss.delta,
+          .temperature = loss.temperature,
+          .sampling_probability = loss.sampling_probability};
 }
 
 absl::Status CheckOutput(const LossSpec& loss, const Shape& output) {
@@ -149,7 +157,7 @@ absl::Status CheckOutput(const LossSpec& loss, const Shape& output) {
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data) {
   const kernels::LossParams params = MakeLossParams(loss, output, 1);
   const int64_t needed = params.targets_per_example();
-  const bool sparse = loss.kind == LossKind::kSparseCategoricalCrossentropy;
+  const bool sparse = TakesClassIndices(loss.kind);
   const int64_t classes = std::max(data.num_classes, data.position_classes);
   if (sparse && classes == 0) {
     return Refuse(
@@ -170,7 +178,7 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
                   absl::StrCat("needs targets of the shape ", needed_shape.ToString(), ", the data has ",
                                data.shape.ToString()));
   }
-  if (sparse && classes > params.width) {
+  if (loss.kind == LossKind::kSparseCategoricalCrossentropy && classes > params.width) {
     return Refuse(loss, output,
                   absl::StrCat("has ", params.width, " classes, labels go up to ", classes - 1));
   }
@@ -182,7 +190,7 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
 }
 
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target) {
-  const bool sparse = loss.kind == LossKind::kSparseCategoricalCrossentropy;
+  const bool sparse = TakesClassIndices(loss.kind);
   const bool shares =
       loss.kind == LossKind::kBinaryCrossentropy || loss.kind == LossKind::kCategoricalCrossentropy;
   for (const float value : target) {

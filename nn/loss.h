@@ -14,13 +14,15 @@
 
 namespace cairn::nn {
 
-// A loss of Keras, reduced to the mean over the batch's examples. Options that `kind` lacks keep their
+// A loss of Keras, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples. Options that `kind` lacks keep their
 // defaults.
 struct LossSpec {
   kernels::LossKind kind = kernels::LossKind::kSparseCategoricalCrossentropy;
   bool from_logits = false;    // false: outputs are probabilities, clipped to [1e-7, 1 - 1e-7]
   double label_smoothing = 0;  // in [0, 1]
   double delta = 1;            // above 0
+  double temperature = 1;      // above 0
+  bool sampling_probability = false;
 };
 
 // Parses compile_config's loss, or KerasObject{name} for a name from a flag. Accepts Keras' class names

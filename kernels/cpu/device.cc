@@ -133,7 +133,7 @@ class CpuOps final : public OpFactory {
     return cpu::MakeReorder(context_, from, to);
   }
   absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params) override {
-    return cpu::MakeLoss(params);
+    return cpu::MakeLoss(context_, params);
   }
 
  private:

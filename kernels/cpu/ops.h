@@ -48,6 +48,8 @@ absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, c
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);
-absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params);
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(onednn::Context& context, const LossParams& params);
+// For MakeLoss(), if the parameters are valid and of this kind.
+std::unique_ptr<Loss> MakeInBatchSoftmax(onednn::Context& context, const LossParams& params);
 
 }  // namespace cairn::kernels::cpu

@@ -43,5 +43,7 @@ absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(Context& context, con
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);
 absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParams& params);
+// For MakeLoss(), if the parameters are valid and of this kind.
+absl::StatusOr<std::unique_ptr<Loss>> MakeInBatchSoftmax(Context& context, const LossParams& params);
 
 }  // namespace cairn::kernels::cuda

@@ -54,9 +54,9 @@ absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const d
                                               .shape = targets.shape});
   if (!fits.ok()) {
     const bool binary = loss.kind == kernels::LossKind::kBinaryCrossentropy;
-    return absl::InvalidArgumentError(absl::StrCat(
-        fits.message(), FirstLabelFrom(dataset, binary ? 2 : width),
-        loss.kind == kernels::LossKind::kSparseCategoricalCrossentropy ? FirstFault(loss, dataset) : ""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(fits.message(), FirstLabelFrom(dataset, binary ? 2 : width),
+                     TakesClassIndices(loss.kind) ? FirstFault(loss, dataset) : ""));
   }
   int64_t odd = 0;
   std::string first_odd;
@@ -92,7 +92,9 @@ absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl:
 }
 
 absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names) {
-  if (class_names.empty() || nn::IsClassification(loss.kind)) return absl::OkStatus();
+  if (class_names.empty() || nn::IsClassification(loss.kind) || TakesClassIndices(loss.kind)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "the labels are names of ", data::DescribeClasses(class_names), "; ", nn::ClassName(loss.kind),
       " needs numbers as targets; use a cross entropy for class names"));

@@ -100,6 +100,8 @@ class CpuLoss final : public Loss {
         return Elements(output, target, AbsoluteError(), scale, doutput);
       case LossKind::kHuber:
         return Elements(output, target, HuberLoss{static_cast<float>(params_.delta)}, scale, doutput);
+      case LossKind::kInBatchSoftmax:
+        break;  // in_batch_softmax.cc
     }
     return 0;
   }
@@ -159,8 +161,9 @@ class CpuLoss final : public Loss {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(const LossParams& params) {
+absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(onednn::Context& context, const LossParams& params) {
   CAIRN_RETURN_IF_ERROR(Validate(params));
+  if (params.kind == LossKind::kInBatchSoftmax) return MakeInBatchSoftmax(context, params);
   return std::make_unique<CpuLoss>(params);
 }
 

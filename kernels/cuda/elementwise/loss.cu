@@ -276,6 +276,8 @@ class CudaLoss final : public Loss, public Delivery {
         return LaunchElements(batch, AbsoluteError());
       case LossKind::kHuber:
         return LaunchElements(batch, HuberLoss{static_cast<float>(params_.delta)});
+      case LossKind::kInBatchSoftmax:
+        break;  // in_batch_softmax.cu
     }
     return absl::OkStatus();
   }
@@ -315,6 +317,7 @@ class CudaLoss final : public Loss, public Delivery {
 
 absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParams& params) {
   CAIRN_RETURN_IF_ERROR(Validate(params));
+  if (params.kind == LossKind::kInBatchSoftmax) return MakeInBatchSoftmax(context, params);
   const bool categorical = params.kind == LossKind::kSparseCategoricalCrossentropy ||
                            params.kind == LossKind::kCategoricalCrossentropy;
   if (params.kind == LossKind::kSparseCategoricalCrossentropy &&

@@ -35,6 +35,8 @@ TEST(ParseLoss, AllKerasNamesAreKnown) {
       {"mae", LossKind::kMeanAbsoluteError},
       {"Huber", LossKind::kHuber},
       {"huber", LossKind::kHuber},
+      {"InBatchSoftmax", LossKind::kInBatchSoftmax},
+      {"in_batch_softmax", LossKind::kInBatchSoftmax},
   };
   for (const auto& [name, kind] : names) {
     const auto loss = ParseLoss({.class_name = name});
@@ -51,12 +53,18 @@ TEST(ParseLoss, OptionsAreRead) {
   EXPECT_TRUE(binary->from_logits);
   EXPECT_EQ(binary->label_smoothing, 0.25);
   EXPECT_EQ(ParseLoss({.class_name = "Huber", .config = {{"delta", 2}}}).value().delta, 2);
+  const auto retrieval = ParseLoss(
+      {.class_name = "InBatchSoftmax", .config = {{"temperature", 0.1}, {"sampling_probability", 1}}});
+  ASSERT_TRUE(retrieval.ok()) << retrieval.status();
+  EXPECT_EQ(retrieval->temperature, 0.1);
+  EXPECT_TRUE(retrieval->sampling_probability);
 }
 
 TEST(ParseLoss, AnotherLossIsRefusedWithTheSupportedOnes) {
   EXPECT_EQ(FaultOf({.class_name = "Poisson"}),
             "loss 'Poisson' is not supported; supported: SparseCategoricalCrossentropy, "
-            "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber");
+            "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber, "
+            "InBatchSoftmax");
 }
 
 TEST(ParseLoss, UnsupportedOptionsAreRefusedByName) {
@@ -73,6 +81,30 @@ TEST(ParseLoss, OptionsOutOfRangeAreRefusedByName) {
               HasSubstr("loss CategoricalCrossentropy: label_smoothing 2: expected a number from 0 to 1"));
   EXPECT_THAT(FaultOf({.class_name = "Huber", .config = {{"delta", -1}}}),
               HasSubstr("loss Huber: delta -1: expected a number above 0"));
+  EXPECT_THAT(FaultOf({.class_name = "InBatchSoftmax", .config = {{"temperature", 0}}}),
+              HasSubstr("loss InBatchSoftmax: temperature 0: expected a number above 0"));
+}
+
+TEST(CheckOutput, InBatchSoftmaxNeedsTwoEmbeddings) {
+  const LossSpec loss = {.kind = LossKind::kInBatchSoftmax};
+  LossSpec sampled = loss;
+  sampled.sampling_probability = true;
+  EXPECT_EQ(CheckOutput(loss, {8}), absl::OkStatus());
+  EXPECT_EQ(CheckOutput(sampled, {9}), absl::OkStatus());
+  EXPECT_EQ(std::string(CheckOutput(loss, {9}).message()),
+            "loss InBatchSoftmax: outputs [1,1,9]: an output must be two embeddings of equal width");
+  EXPECT_EQ(
+      std::string(CheckOutput(sampled, {8}).message()),
+      "loss InBatchSoftmax: outputs [1,1,8]: an output must be two embeddings of equal width and a sampling "
+      "probability");
+  EXPECT_FALSE(CheckOutput(loss, {3, 8}).ok());
+}
+
+TEST(CheckTargets, InBatchSoftmaxTakesAnyClassIndex) {
+  const LossSpec loss = {.kind = LossKind::kInBatchSoftmax};
+  EXPECT_EQ(CheckTargets(loss, {8}, {.num_classes = 5000}), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckTargets(loss, {8}, {.num_classes = 0}).message()),
+              HasSubstr("needs class indices"));
 }
 
 TEST(CheckOutput, CategoriesNeedMoreThanOneScore) {
