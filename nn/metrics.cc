@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
@@ -32,6 +34,9 @@ constexpr MetricOption kThresholds = {"thresholds", 0, 1, false, kThreshold.set}
 constexpr MetricOption kK = {"k", 1, 1 << 24, true, [](MetricParams& params, double value) {
                                params.k = static_cast<int64_t>(value);
                              }};
+constexpr MetricOption kListSize = {"list_size", 1, 1 << 24, true, [](MetricParams& params, double value) {
+                                      params.list_size = static_cast<int64_t>(value);
+                                    }};
 constexpr MetricOption kNumThresholds = {
     "num_thresholds", 2, 1 << 20, true,
     [](MetricParams& params, double value) { params.num_thresholds = static_cast<int64_t>(value); }};
@@ -54,11 +59,13 @@ bool SetAucText(absl::string_view option, absl::string_view value, MetricParams&
   return option == "summation_method" && absl::EqualsIgnoreCase(value, "interpolation");
 }
 
-enum class Targets { kClassIndices, kOnePerOutput };
+enum class Targets { kClassIndices, kOnePerOutput, kItemsOfBatch, kAny };
 using enum Targets;
 
 absl::string_view Describe(Targets targets) {
-  return targets == kClassIndices ? "class indices" : "a target for each output";
+  return targets == kClassIndices   ? "class indices"
+         : targets == kItemsOfBatch ? "items of the batch"
+                                    : "a target for each output";
 }
 
 struct MetricRow {
@@ -96,6 +103,8 @@ constexpr MetricRow kMetrics[] = {
      nullptr,
      "bce",
      Better::kLower},
+    {"HitRate", "hit_rate", kAny, MakeHitRate, {kK, kListSize}},
+    {"NDCG", "ndcg", kAny, MakeNdcg, {kK, kListSize}},
     {"Precision", "precision", kOnePerOutput, MakePrecision, {kThresholds}},
     {"Recall", "recall", kOnePerOutput, MakeRecall, {kThresholds}},
     {"TruePositives", "true_positives", kOnePerOutput, MakeTruePositives, {kThresholds}},
@@ -158,6 +167,39 @@ absl::string_view ResolveAccuracy(const LossSpec& loss, int64_t width) {
                                                                : "CategoricalAccuracy";
 }
 
+// Splits "NDCG@10" into a metric with the option k and 10. Other names stay as they are.
+void TakeCutoff(KerasObject& metric) {
+  const size_t at = metric.class_name.find('@');
+  double k = 0;
+  if (at == std::string::npos || !absl::SimpleAtod(metric.class_name.substr(at + 1), &k)) return;
+  metric.class_name.erase(at);
+  metric.config["k"] = k;
+}
+
+Targets TargetsOf(const LossSpec& loss) {
+  return loss.kind == LossKind::kInBatchSoftmax                  ? kItemsOfBatch
+         : loss.kind == LossKind::kSparseCategoricalCrossentropy ? kClassIndices
+                                                                 : kOnePerOutput;
+}
+
+// The parameters of a metric of lists, before its options.
+MetricParams RankingParams(const MetricRow& row, Targets targets, MetricParams params) {
+  params.k = row.make == MakeNdcg ? 0 : 10;
+  params.candidates = targets == kItemsOfBatch   ? Candidates::kBatch
+                      : targets == kClassIndices ? Candidates::kClasses
+                                                 : Candidates::kOutputs;
+  return params;
+}
+
+// The fault of the list_size of a metric of lists; empty: none.
+std::string ListSizeFault(const MetricParams& params) {
+  const bool needed = params.candidates == Candidates::kOutputs && params.width == 1;
+  if (needed == (params.list_size > 0)) return "";
+  return needed ? "needs list_size, the number of adjacent examples that form a list, since the model has "
+                  "one output"
+                : "has a list_size, which only a model with one output takes";
+}
+
 absl::Status SetOptions(const KerasObject& metric, const MetricRow& row, MetricParams& params) {
   const auto refuse = [](absl::string_view option, const auto& value) {
     return absl::InvalidArgumentError(absl::StrCat(option, " ", value, " is not supported"));
@@ -189,8 +231,9 @@ std::string UniqueName(std::string name, bool weighted, std::map<std::string, in
 
 absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const LossSpec& loss,
                                        const MetricParams& shape) {
-  const KerasObject& metric = compiled.metric;
+  KerasObject metric = compiled.metric;
   const std::string what = absl::StrCat("metric '", metric.class_name, "'");
+  TakeCutoff(metric);
   const bool resolve = metric.class_name == "accuracy" || metric.class_name == "acc";
   const MetricRow* row = FindMetric(resolve ? ResolveAccuracy(loss, shape.width) : metric.class_name);
   if (row == nullptr) {
@@ -200,15 +243,18 @@ absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const Los
     return absl::InvalidArgumentError(absl::StrCat(what, " is not supported; supported: accuracy, ",
                                                    absl::StrJoin(kMetrics, ", ", class_name)));
   }
-  const Targets targets =
-      loss.kind == LossKind::kSparseCategoricalCrossentropy ? kClassIndices : kOnePerOutput;
-  if (row->targets != targets) {
+  const Targets targets = TargetsOf(loss);
+  if (row->targets != kAny && row->targets != targets) {
     return absl::InvalidArgumentError(absl::StrCat(what, " needs ", Describe(row->targets), ", the loss ",
                                                    ClassName(loss.kind), " has ", Describe(targets)));
   }
   MetricSpec spec = {
       .weighted = compiled.weighted, .make = row->make, .params = shape, .better = row->better};
+  if (row->targets == kAny) spec.params = RankingParams(*row, targets, shape);
   CAIRN_RETURN_IF_ERROR(Annotate(SetOptions(metric, *row, spec.params), what));
+  if (row->targets == kAny && !ListSizeFault(spec.params).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " ", ListSizeFault(spec.params)));
+  }
   const auto name = metric.texts.find("name");
   spec.name = name == metric.texts.end() ? std::string(row->name) : name->second;
   return spec;

@@ -14,23 +14,33 @@ namespace cairn::nn {
 // Which of two values is better.
 enum class Better { kHigher, kLower };
 
+// The candidates of a ranked list.
+enum class Candidates {
+  kOutputs,  // the outputs of a row, with a relevance for each
+  kClasses,  // the same, with the index of the only relevant one
+  kBatch,  // the items of a batch: outputs are embeddings of a query and its item (LossKind::kInBatchSoftmax)
+};
+
 // The outputs' extents, and Keras' options with Keras' defaults.
 struct MetricParams {
   int64_t rows_per_example = 1;  // outputs are [examples, rows_per_example, width]
   int64_t width = 1;
-  double threshold = 0.5;         // above it a prediction is positive
-  int64_t k = 5;                  // for the top-k accuracies
-  int64_t num_thresholds = 0;     // AUC: at least 2, or 0 for every score (the exact area)
-  bool precision_recall = false;  // AUC: of the precision-recall curve, not the ROC curve
-  bool from_logits = false;       // AUC, BinaryCrossentropy: outputs go through a sigmoid
-  double label_smoothing = 0;     // BinaryCrossentropy, in [0, 1]
+  double threshold = 0.5;  // above it a prediction is positive
+  int64_t k = 5;           // for the top-k accuracies; HitRate, NDCG: the ranks that count, or 0 for all
+  int64_t list_size = 0;   // HitRate, NDCG with a width of 1: adjacent examples that form a list
+  Candidates candidates = Candidates::kOutputs;  // HitRate, NDCG
+  int64_t num_thresholds = 0;                    // AUC: at least 2, or 0 for every score (the exact area)
+  bool precision_recall = false;                 // AUC: of the precision-recall curve, not the ROC curve
+  bool from_logits = false;                      // AUC, BinaryCrossentropy: outputs go through a sigmoid
+  double label_smoothing = 0;                    // BinaryCrossentropy, in [0, 1]
 };
 
 class Metric {
  public:
   virtual ~Metric() = default;
   // `outputs` [examples, rows_per_example, width], row-major. `targets` are those that the loss takes: class
-  // indices [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. `weights`
+  // indices [examples, rows_per_example], each in [0, width), or an array of the outputs' shape. For items of a
+  // batch, class indices [examples] of any size. `weights`
   // [examples]; empty if every example weighs 1.
   virtual void Update(absl::Span<const float> outputs, absl::Span<const float> targets,
                       absl::Span<const float> weights) = 0;
@@ -55,6 +65,9 @@ std::unique_ptr<Metric> MakeBinaryCrossentropy(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanSquaredError(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanAbsoluteError(const MetricParams& params);
 std::unique_ptr<Metric> MakeRootMeanSquaredError(const MetricParams& params);
+// Defined in ranking.cc.
+std::unique_ptr<Metric> MakeHitRate(const MetricParams& params);
+std::unique_ptr<Metric> MakeNdcg(const MetricParams& params);
 // Defined in confusion.cc.
 std::unique_ptr<Metric> MakePrecision(const MetricParams& params);
 std::unique_ptr<Metric> MakeRecall(const MetricParams& params);

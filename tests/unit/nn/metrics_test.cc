@@ -519,12 +519,13 @@ TEST(ParseMetrics, DuplicateNamesAreChangedAsInKeras) {
 }
 
 TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
-  EXPECT_EQ(FaultOf(MetricOfName("F1Score")),
-            "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
-            "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
-            "BinaryCrossentropy, Precision, Recall, TruePositives, TrueNegatives, FalsePositives, "
-            "FalseNegatives, MeanSquaredError, "
-            "MeanAbsoluteError, RootMeanSquaredError");
+  EXPECT_EQ(
+      FaultOf(MetricOfName("F1Score")),
+      "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
+      "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
+      "BinaryCrossentropy, HitRate, NDCG, Precision, Recall, TruePositives, TrueNegatives, FalsePositives, "
+      "FalseNegatives, MeanSquaredError, "
+      "MeanAbsoluteError, RootMeanSquaredError");
 }
 
 TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {
@@ -554,6 +555,74 @@ TEST(ParseMetrics, AMetricThatDoesNotFitTheTargetsIsRefused) {
       FaultOf(MetricOfName("sparse_categorical_accuracy"), LossKind::kMeanSquaredError),
       "metric 'sparse_categorical_accuracy' needs class indices, the loss MeanSquaredError has a target for "
       "each output");
+}
+
+// The definition of keras_rs/src/metrics/ndcg.py: gains 2^relevance - 1, discounts log2(1 + rank).
+TEST(Ranking, NdcgIsTheDiscountedGainOfTheOrder) {
+  // Scores rank relevances 1, 3, 0: (1 + 7 / log2(3)) / (7 + 1 / log2(3)).
+  const Examples graded = {LossKind::kMeanSquaredError, {3}, {0.9f, 0.5f, 0.1f}, {1, 3, 0}};
+  const double log3 = std::log2(3.0);
+  EXPECT_NEAR(ValueOf({.class_name = "NDCG"}, graded), (1 + 7 / log3) / (7 + 1 / log3), 1e-12);
+  EXPECT_NEAR(ValueOf({.class_name = "NDCG", .config = {{"k", 1}}}, graded), 1.0 / 7, 1e-12);
+  EXPECT_NEAR(ValueOf(MetricOfName("NDCG@1"), graded), 1.0 / 7, 1e-12);
+  const Examples none = {LossKind::kMeanSquaredError, {3}, {0.9f, 0.5f, 0.1f}, {0, 0, 0}};
+  EXPECT_EQ(ValueOf({.class_name = "NDCG"}, none), 0);
+}
+
+TEST(Ranking, TheRankOfTheOnlyRelevantClassDecides) {
+  // Ranks 1, 3 and 2.
+  Examples examples = {LossKind::kSparseCategoricalCrossentropy, {3}, {3, 2, 1, 3, 2, 1, 3, 2, 1}, {0, 2, 1}};
+  EXPECT_NEAR(ValueOf(MetricOfName("HitRate@2"), examples), 2.0 / 3, 1e-12);
+  EXPECT_EQ(ValueOf(MetricOfName("hit_rate"), examples), 1) << "k is 10";
+  EXPECT_NEAR(ValueOf(MetricOfName("NDCG@2"), examples), (1 + 1 / std::log2(3.0)) / 3, 1e-12);
+  EXPECT_NEAR(ValueOf(MetricOfName("ndcg"), examples), (1 + 0.5 + 1 / std::log2(3.0)) / 3, 1e-12);
+  examples.weights = {1, 3, 0};
+  EXPECT_NEAR(ValueOf(MetricOfName("HitRate@2"), examples), 0.25, 1e-12);
+}
+
+TEST(Ranking, IrrelevantCandidatesRankFirstAmongEqualScores) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Floats& outputs : {Floats{1, 1}, Floats{nan, 0}, Floats{nan, nan}}) {
+    const Examples examples = {LossKind::kSparseCategoricalCrossentropy, {2}, outputs, {0}};
+    EXPECT_EQ(ValueOf(MetricOfName("HitRate@1"), examples), 0);
+  }
+}
+
+TEST(Ranking, ACandidateForEachExampleFormsListsOfAdjacentExamples) {
+  // Two lists of three examples, in which the positive has rank 1 and 2, and the beginning of a third.
+  const Examples examples = {
+      LossKind::kBinaryCrossentropy, {1}, {9, 1, 2, 0.3f, 0.4f, 0.5f, 7}, {1, 0, 0, 0, 1, 0, 1}};
+  const KerasObject hits = {.class_name = "HitRate", .config = {{"k", 1}, {"list_size", 3}}};
+  EXPECT_EQ(ValueOf(hits, examples), 0.5);
+  MetricSet set = MakeSet({{hits}}, examples);
+  for (int64_t i = 0; i < examples.count(); ++i) Update(set, examples, i, 1);
+  EXPECT_THAT(set.Values(), ElementsAre(Pair("hit_rate", 0.5), Pair("loss", 0))) << "in batches of one";
+}
+
+TEST(Ranking, TheItemsOfABatchAreTheCandidatesOfATwoTowerModel) {
+  // Queries (1,0), (0,1), (1,0); items 7 (2,0), 8 (3,0), 7 again. Query 0 and 2 rank item 8 first, query 1 ties.
+  const Examples examples = {LossKind::kInBatchSoftmax, {4}, {1, 0, 2, 0, 0, 1, 3, 0, 1, 0, 2, 0}, {7, 8, 7}};
+  EXPECT_EQ(ValueOf(MetricOfName("HitRate@1"), examples), 0);
+  EXPECT_EQ(ValueOf(MetricOfName("HitRate@2"), examples), 1) << "there are two different items";
+  EXPECT_NEAR(ValueOf(MetricOfName("NDCG"), examples), 1 / std::log2(3.0), 1e-12);
+}
+
+TEST(Ranking, MetricsThatDoNotFitAreRefused) {
+  EXPECT_THAT(
+      std::string(ParseMetrics({{{MetricOfName("NDCG@10")}}}, {.kind = LossKind::kBinaryCrossentropy}, {1})
+                      .status()
+                      .message()),
+      HasSubstr("metric 'NDCG@10' needs list_size, the number of adjacent examples"));
+  EXPECT_THAT(FaultOf({.class_name = "NDCG", .config = {{"list_size", 3}}}),
+              HasSubstr("metric 'NDCG' has a list_size, which only a model with one output takes"));
+  EXPECT_THAT(FaultOf(MetricOfName("NDCG@0")), HasSubstr("k 0 is not supported"));
+  EXPECT_THAT(FaultOf(MetricOfName("AUC@3")), HasSubstr("k 3 is not supported"));
+  EXPECT_THAT(std::string(ParseMetrics({{{MetricOfName("SparseCategoricalAccuracy")}}},
+                                       {.kind = LossKind::kInBatchSoftmax}, {4})
+                              .status()
+                              .message()),
+              HasSubstr("needs class indices, the loss InBatchSoftmax has items of the batch"));
+  EXPECT_THAT(NamesOf({}, LossKind::kInBatchSoftmax, {4}), IsEmpty());
 }
 
 }  // namespace

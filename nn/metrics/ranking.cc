@@ -1,0 +1,172 @@
+// Metrics of ranked lists: HitRate, and NDCG as in keras_rs (keras_rs/src/metrics/ndcg.py). A list is a set of
+// candidates with scores, some of which are relevant. Of equal scores, those of irrelevant candidates rank first, so
+// that a model gains nothing by giving all candidates one score.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "nn/metrics/metric.h"
+
+namespace cairn::nn {
+namespace {
+
+using Span = absl::Span<const float>;
+
+// The mean over lists of a value of each list, weighted.
+class RankingMetric : public Metric {
+ public:
+  void Update(Span outputs, Span targets, Span weights) final {
+    const auto width = static_cast<size_t>(params_.rows_per_example * params_.width);
+    const size_t examples = outputs.size() / width;
+    for (size_t i = 0; i < examples; ++i) {
+      const double weight = weights.empty() ? 1.0 : double{weights[i]};
+      const Span output = outputs.subspan(i * width, width);
+      switch (params_.candidates) {
+        case Candidates::kOutputs:
+          AddOutputs(output, targets.subspan(i * width, width), weight);
+          break;
+        case Candidates::kClasses:
+          AddClasses(output, targets.subspan(i * targets.size() / examples), weight);
+          break;
+        case Candidates::kBatch:
+          AddQuery(outputs, targets, i, weight);
+      }
+    }
+  }
+  double Result() const final { return count_ == 0 ? 0 : total_ / count_; }
+  void Reset() final {
+    total_ = count_ = 0;
+    list_.clear();
+  }
+
+ protected:
+  struct Candidate {
+    float score = 0, relevance = 0;
+  };
+
+  explicit RankingMetric(const MetricParams& params) : params_(params) {}
+  // Ranks are below this.
+  size_t Cutoff(size_t candidates) const {
+    return params_.k == 0 ? candidates : std::min(candidates, static_cast<size_t>(params_.k));
+  }
+
+ private:
+  // The value of a list in the order of its ranking.
+  virtual double OfList(const std::vector<Candidate>& ranked) const = 0;
+
+  // The relevance of each output, one list for each row; or one candidate of a list of several examples.
+  void AddOutputs(Span outputs, Span targets, double weight) {
+    const auto width = static_cast<size_t>(params_.width);
+    for (size_t row = 0; row < outputs.size(); row += width) {
+      if (list_.empty()) weight_ = weight;
+      for (size_t j = row; j < row + width; ++j) list_.push_back({outputs[j], targets[j]});
+      if (width == 1 && list_.size() < static_cast<size_t>(params_.list_size)) continue;
+      Finish(weight_);
+    }
+  }
+
+  // One relevant class in each row.
+  void AddClasses(Span outputs, Span labels, double weight) {
+    const auto width = static_cast<size_t>(params_.width);
+    for (size_t row = 0; row * width < outputs.size(); ++row) {
+      for (size_t j = 0; j < width; ++j) list_.push_back({outputs[row * width + j], 0});
+      list_[static_cast<size_t>(labels[row])].relevance = 1;
+      Finish(weight);
+    }
+  }
+
+  // Query `i` of a batch of pairs of embeddings, among the different items of the batch.
+  void AddQuery(Span outputs, Span items, size_t i, double weight) {
+    const auto width = static_cast<size_t>(params_.width), dim = width / 2;
+    if (i == 0) first_ = FirstOfEachItem(items);
+    const float* const query = outputs.data() + i * width;
+    const auto score = [&](size_t j) {
+      float sum = 0;
+      for (size_t k = 0; k < dim; ++k) sum += query[k] * outputs[j * width + dim + k];
+      return sum;
+    };
+    list_.push_back({score(i), 1});
+    for (const size_t j : first_) {
+      if (items[j] != items[i]) list_.push_back({score(j), 0});
+    }
+    Finish(weight);
+  }
+
+  // The first example of each item, in order.
+  static std::vector<size_t> FirstOfEachItem(Span items) {
+    std::vector<size_t> order(items.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a] < items[b]; });
+    const auto same = [&](size_t a, size_t b) { return items[a] == items[b]; };
+    order.erase(std::unique(order.begin(), order.end(), same), order.end());
+    return order;
+  }
+
+  void Finish(double weight) {
+    // A NaN counts as less than all numbers.
+    const auto rank = [](float score) { return std::isnan(score) ? -HUGE_VALF : score; };
+    std::sort(list_.begin(), list_.end(), [&](const Candidate& a, const Candidate& b) {
+      const float of_a = rank(a.score), of_b = rank(b.score);
+      return of_a != of_b ? of_a > of_b : a.relevance < b.relevance;
+    });
+    total_ += weight * OfList(list_);
+    count_ += weight;
+    list_.clear();
+  }
+
+  const MetricParams params_;
+  double total_ = 0, count_ = 0;
+  std::vector<Candidate> list_;  // of the current list
+  double weight_ = 1;            // of the current list's first example
+  std::vector<size_t> first_;    // FirstOfEachItem() of the current batch
+};
+
+// Whether one of the first k candidates is relevant: RecBole's Hit.
+class HitRate final : public RankingMetric {
+ public:
+  explicit HitRate(const MetricParams& params) : RankingMetric(params) {}
+
+ private:
+  double OfList(const std::vector<Candidate>& ranked) const override {
+    const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(Cutoff(ranked.size()));
+    return std::any_of(ranked.begin(), end, [](const Candidate& entry) { return entry.relevance > 0; }) ? 1
+                                                                                                        : 0;
+  }
+};
+
+// The discounted cumulative gain of the first k candidates, sum of (2^relevance - 1) / log2(1 + rank), divided by that
+// of the best order. 0 for a list without a relevant candidate.
+class Ndcg final : public RankingMetric {
+ public:
+  explicit Ndcg(const MetricParams& params) : RankingMetric(params) {}
+
+ private:
+  double OfList(const std::vector<Candidate>& ranked) const override {
+    std::vector<double> gains;
+    for (const Candidate& entry : ranked) gains.push_back(std::exp2(double{entry.relevance}) - 1);
+    const double gain = Discounted(gains);
+    std::sort(gains.begin(), gains.end(), std::greater<>());
+    const double best = Discounted(gains);
+    return best == 0 ? 0 : gain / best;
+  }
+
+  double Discounted(const std::vector<double>& gains) const {
+    double sum = 0;
+    for (size_t i = 0; i < Cutoff(gains.size()); ++i) sum += gains[i] / std::log2(static_cast<double>(i) + 2);
+    return sum;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Metric> MakeHitRate(const MetricParams& params) {
+  return std::make_unique<HitRate>(params);
+}
+std::unique_ptr<Metric> MakeNdcg(const MetricParams& params) {
+  return std::make_unique<Ndcg>(params);
+}
+
+}  // namespace cairn::nn
