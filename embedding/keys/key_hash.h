@@ -25,6 +25,14 @@ inline uint64_t HashKey(int64_t key) {
   return Mix64(static_cast<uint64_t>(key) + kSplitMixGamma);
 }
 
+// The key that has this hash: the inverse of HashKey().
+inline int64_t KeyOfHash(uint64_t hash) {
+  // The factors are the inverses of those of Mix64() modulo 2^64.
+  hash = (hash ^ hash >> 31 ^ hash >> 62) * 0x319642B2D24D8EC3;
+  hash = (hash ^ hash >> 27 ^ hash >> 54) * 0x96DE1B173F119089;
+  return static_cast<int64_t>((hash ^ hash >> 30 ^ hash >> 60) - kSplitMixGamma);
+}
+
 // The rows of a table lie in buckets, and servers own whole buckets.
 inline constexpr int kBuckets = 1 << 16;
 

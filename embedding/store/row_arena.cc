@@ -1,6 +1,7 @@
 #include "embedding/store/row_arena.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "common/core/status.h"
@@ -12,7 +13,7 @@ constexpr int64_t kFirstBlockBytes = 4 << 10;
 
 int64_t BytesOfRow(int64_t floats) {
   CAIRN_CHECK(floats >= 1 && floats <= RowArena::kMaxFloats);
-  return static_cast<int64_t>(sizeof(int64_t) + floats * sizeof(float));
+  return floats * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -25,7 +26,7 @@ RowArena::RowArena(int64_t floats, PagePool& pool)
       pool_(pool) {}
 
 absl::Status RowArena::AddBlock() {
-  if (blocks_.size() >> (32 - place_bits_) != 0) {
+  if ((blocks_.size() + 1) >> (32 - place_bits_) != 0) {  // the last block would have kNoRow
     return absl::ResourceExhaustedError("it has as many rows as one store can hold");
   }
   int64_t bytes = std::max({kFirstBlockBytes, bytes_, row_bytes_});
@@ -45,24 +46,20 @@ absl::Status RowArena::AddBlock() {
   return absl::OkStatus();
 }
 
-RowRef RowArena::Add(int64_t key) {
-  RowRef row;
-  if (free_count_ > 0) {
-    row = first_free_;
-    first_free_ = static_cast<RowRef>(KeyOf(row));
-    --free_count_;
-    std::memset(FloatsOf(row), 0, row_bytes_ - sizeof(key));
-  } else {
+RowRef RowArena::Add() {
+  if (free_count_ == 0) {
     CAIRN_CHECK(next_ < end_);
-    row = static_cast<RowRef>(next_++);
+    return static_cast<RowRef>(next_++);
   }
-  std::memcpy(Address(row), &key, sizeof(key));
+  const RowRef row = first_free_;
+  std::memcpy(&first_free_, FloatsOf(row), sizeof(first_free_));
+  --free_count_;
+  std::memset(FloatsOf(row), 0, static_cast<size_t>(row_bytes_));
   return row;
 }
 
 void RowArena::Free(RowRef row) {
-  const int64_t next = first_free_;
-  std::memcpy(Address(row), &next, sizeof(next));
+  std::memcpy(FloatsOf(row), &first_free_, sizeof(first_free_));
   first_free_ = row;
   ++free_count_;
 }

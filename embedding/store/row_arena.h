@@ -1,15 +1,14 @@
-// The rows of one store: each is a key, followed by the floats of its values and optimizer slots.
+// The rows of one store: the floats of their values and optimizer slots.
 //
 // Rows lie without padding in blocks, and never move. A block is 4 KiB at first; each further one has the size of all
-// before it, up to 2 MiB, from where on blocks lie on huge pages. Freed rows are used again before new ones. Blocks
-// are freed with the arena.
+// before it, up to 2 MiB, from where on blocks lie on huge pages. A block begins at a cache line, so a row of 16
+// floats is one line. Freed rows are used again before new ones. Blocks are freed with the arena.
 //
 // Owned by a RowStore, which serializes its calls.
 #pragma once
 
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +19,7 @@ namespace cairn::embedding {
 
 // Identifies a row of an arena: the number of its block and its place there.
 using RowRef = uint32_t;
+inline constexpr RowRef kNoRow = ~RowRef{0};
 
 // On each function that only prefetches: GCC 12 takes such a function for one without effect and removes calls of it,
 // unless it is inlined first.
@@ -39,25 +39,22 @@ class RowArena {
     if (free_count_ > 0 || next_ < end_) return absl::OkStatus();
     return AddBlock();
   }
-  // A row of zeros with this key. MakeRoom() succeeded since the last Add().
-  RowRef Add(int64_t key);
+  // A row of zeros. MakeRoom() succeeded since the last Add().
+  RowRef Add();
   void Free(RowRef row);
 
-  int64_t KeyOf(RowRef row) const {
-    int64_t key;
-    std::memcpy(&key, Address(row), sizeof(key));
-    return key;
+  float* FloatsOf(RowRef row) const {
+    return reinterpret_cast<float*>(blocks_[row >> place_bits_] +
+                                    static_cast<int64_t>(row & place_mask_) * row_bytes_);
   }
-  float* FloatsOf(RowRef row) const { return reinterpret_cast<float*>(Address(row) + sizeof(int64_t)); }
 
   // Fetches the row into the caches: all of it, or the first kMaxPrefetch bytes, after which the processor
   // continues automatically.
   CAIRN_PREFETCHES void Prefetch(RowRef row) const {
-    const char* const begin = Address(row);
+    const char* const begin = reinterpret_cast<const char*>(FloatsOf(row));
     for (int64_t i = 0; i < prefetch_bytes_; i += 64) __builtin_prefetch(begin + i);
     __builtin_prefetch(begin + prefetch_bytes_ - 1);  // the last line, unless rows are aligned to lines
   }
-  CAIRN_PREFETCHES void PrefetchKey(RowRef row) const { __builtin_prefetch(Address(row)); }
 
   // Bytes of all blocks.
   int64_t bytes() const { return bytes_; }
@@ -65,9 +62,6 @@ class RowArena {
  private:
   static constexpr int64_t kMaxPrefetch = 512;
 
-  char* Address(RowRef row) const {
-    return blocks_[row >> place_bits_] + static_cast<int64_t>(row & place_mask_) * row_bytes_;
-  }
   absl::Status AddBlock();
 
   const int64_t row_bytes_;
@@ -83,7 +77,7 @@ class RowArena {
   // The unused rows of the last block.
   uint64_t next_ = 0;  // as RowRefs
   uint64_t end_ = 0;
-  // The freed rows, as a list: the key of each is the next one.
+  // The freed rows, as a list: the first float of each has the bits of the next one.
   RowRef first_free_ = 0;
   int64_t free_count_ = 0;
 };

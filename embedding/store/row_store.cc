@@ -10,51 +10,75 @@
 #include "embedding/keys/key_hash.h"
 
 namespace cairn::embedding {
+namespace {
+
+// Keys whose rows are searched for before the missing ones are added.
+constexpr size_t kBlock = 256;
+
+// The greatest load of the index. An entry that passed its full line costs a third line from memory, so rows that are
+// long beside an entry have a sparser index.
+double MaxLoad(const RowShape& shape) {
+  return shape.floats() >= 8 ? 0.58 : 0.82;
+}
+
+}  // namespace
 
 RowStore::RowStore(Options options)
     : options_(std::move(options)),
       pool_(options_.memory),
       arena_(options_.shape.floats(), pool_),
-      index_(options_.buckets, arena_, pool_) {
+      index_(options_.buckets, MaxLoad(options_.shape), pool_) {
   CAIRN_CHECK(options_.shape.dim >= 1 && options_.shape.dim <= kMaxDim && options_.shape.slots >= 0);
-}
-
-template <typename VisitKey>
-void RowStore::ForEachKey(absl::Span<const int64_t> keys, VisitKey visit) const {
-  // The line of a key is fetched 2 * kAhead keys before the visit, and its row kAhead keys before.
-  constexpr size_t kAhead = 24;
-  constexpr size_t kKept = 64;  // more than 2 * kAhead
-  std::array<uint64_t, kKept> hashes;
-  const size_t n = keys.size();
-  for (size_t i = 0; i < n + 2 * kAhead; ++i) {
-    if (i < n) {
-      const uint64_t hash = HashKey(keys[i]);
-      hashes[i % kKept] = hash;
-      index_.PrefetchLine(hash);
-    }
-    if (i >= kAhead && i - kAhead < n) index_.PrefetchRow(hashes[(i - kAhead) % kKept]);
-    if (i >= 2 * kAhead && !visit(i - 2 * kAhead, hashes[(i - 2 * kAhead) % kKept])) return;
-  }
 }
 
 void RowStore::Find(absl::Span<const int64_t> keys, absl::Span<float*> rows) const {
   CAIRN_CHECK(keys.size() == rows.size());
-  ForEachKey(keys, [&](size_t i, uint64_t hash) {
-    const RowRef row = index_.Find(hash, keys[i]);
-    rows[i] = row == RowIndex::kNone ? nullptr : arena_.FloatsOf(row);
-    return true;
-  });
+  // Each key passes three steps, kAhead keys apart, so that the memory that a step reads has arrived: fetch the home
+  // line; find the row there and fetch it, or else the next line; note the row, or search for it in all lines.
+  constexpr size_t kAhead = 20;
+  constexpr size_t kKept = 64;  // more than 2 * kAhead
+  struct Search {
+    uint64_t hash;
+    const IndexLine* line;
+    RowRef row;
+  };
+  std::array<Search, kKept> searches;
+  const size_t n = keys.size();
+  for (size_t i = 0; i < n + 2 * kAhead; ++i) {
+    if (i < n) {
+      const uint64_t hash = HashKey(keys[i]);
+      const IndexLine* const line = index_.HomeLine(hash);
+      __builtin_prefetch(line, 0, 2);  // into the second-level cache: the first level can await few lines
+      searches[i % kKept] = {hash, line, kNoRow};
+    }
+    if (i >= kAhead && i - kAhead < n) {
+      Search& search = searches[(i - kAhead) % kKept];
+      search.row = search.line->Find(search.hash);
+      if (search.row != kNoRow)
+        arena_.Prefetch(search.row);
+      else
+        __builtin_prefetch(search.line + 1);
+    }
+    if (i >= 2 * kAhead) {
+      const Search& search = searches[(i - 2 * kAhead) % kKept];
+      RowRef row = search.row;
+      if (row == kNoRow) {
+        row = index_.Find(search.hash);
+        if (row != kNoRow) arena_.Prefetch(row);
+      }
+      rows[i - 2 * kAhead] = row == kNoRow ? nullptr : arena_.FloatsOf(row);
+    }
+  }
 }
 
-absl::Status RowStore::FindOrAdd(uint64_t hash, int64_t key, RowRef* row, bool* added) {
-  *row = index_.Find(hash, key);
-  *added = *row == RowIndex::kNone;
-  if (!*added) return absl::OkStatus();
+absl::Status RowStore::Insert(int64_t key, float** row) {
+  const uint64_t hash = HashKey(key);
   CAIRN_CHECK(options_.buckets.Contains(BucketOfHash(hash)));
   CAIRN_RETURN_IF_ERROR(arena_.MakeRoom());
   CAIRN_RETURN_IF_ERROR(index_.MakeRoom(hash));
-  *row = arena_.Add(key);
-  index_.Insert(hash, *row);
+  const RowRef added = arena_.Add();
+  index_.Insert(hash, added);
+  *row = arena_.FloatsOf(added);
   return absl::OkStatus();
 }
 
@@ -63,31 +87,37 @@ absl::Status RowStore::FindOrInsert(absl::Span<const int64_t> keys, absl::Span<f
   CAIRN_CHECK(keys.size() == rows.size());
   inserted->clear();
   absl::Status status;
-  ForEachKey(keys, [&](size_t i, uint64_t hash) {
-    RowRef row;
-    bool added;
-    status = FindOrAdd(hash, keys[i], &row, &added);
-    if (!status.ok()) return false;
-    rows[i] = arena_.FloatsOf(row);
-    if (added) inserted->push_back(static_cast<int32_t>(i));
-    return true;
-  });
+  for (size_t first = 0; first < keys.size() && status.ok(); first += kBlock) {
+    const size_t end = std::min(first + kBlock, keys.size());
+    Find(keys.subspan(first, end - first), rows.subspan(first, end - first));
+    for (size_t i = first; i < end && status.ok(); ++i) {
+      if (rows[i] != nullptr) continue;
+      if (const RowRef row = index_.Find(HashKey(keys[i])); row != kNoRow) {  // an earlier key of the block
+        rows[i] = arena_.FloatsOf(row);
+        continue;
+      }
+      status = Insert(keys[i], &rows[i]);
+      if (status.ok()) inserted->push_back(static_cast<int32_t>(i));
+    }
+  }
   if (status.ok()) return status;
-  for (const int32_t i : *inserted) arena_.Free(index_.Erase(HashKey(keys[i]), keys[i]));
+  for (const int32_t i : *inserted) arena_.Free(index_.Erase(HashKey(keys[i])));
   inserted->clear();
   return Annotate(status, absl::StrCat("table '", options_.table, "', ", index_.size(), " rows"));
 }
 
 int64_t RowStore::Erase(absl::Span<const int64_t> keys) {
   int64_t erased = 0;
-  ForEachKey(keys, [&](size_t i, uint64_t hash) {
-    const RowRef row = index_.Erase(hash, keys[i]);
-    if (row != RowIndex::kNone) {
+  for (size_t first = 0; first < keys.size(); first += kBlock) {
+    const absl::Span<const int64_t> block = keys.subspan(first, kBlock);
+    for (const int64_t key : block) __builtin_prefetch(index_.HomeLine(HashKey(key)));
+    for (const int64_t key : block) {
+      const RowRef row = index_.Erase(HashKey(key));
+      if (row == kNoRow) continue;
       arena_.Free(row);
       ++erased;
     }
-    return true;
-  });
+  }
   return erased;
 }
 
@@ -100,12 +130,11 @@ void RowStore::VisitSorted(BucketRange range, Visit visit) const {
   std::vector<Keyed> sorted;
   std::vector<int64_t> keys;
   std::vector<const float*> floats;
-  index_.VisitSegments(range, [&](BucketRange, const std::vector<RowRef>& rows) {
+  index_.VisitSegments(range, [&](BucketRange, const std::vector<RowIndex::Entry>& entries) {
     sorted.clear();
-    for (const RowRef row : rows) arena_.PrefetchKey(row);
-    for (const RowRef row : rows) {
-      const int64_t key = arena_.KeyOf(row);
-      if (const int bucket = BucketOf(key); range.Contains(bucket)) sorted.push_back({bucket, key, row});
+    for (const RowIndex::Entry& entry : entries) {
+      const int bucket = BucketOfHash(entry.hash);
+      if (range.Contains(bucket)) sorted.push_back({bucket, KeyOfHash(entry.hash), entry.row});
     }
     if (sorted.empty()) return;
     std::sort(sorted.begin(), sorted.end(), [](const Keyed& a, const Keyed& b) {
@@ -123,12 +152,12 @@ void RowStore::VisitSorted(BucketRange range, Visit visit) const {
 
 int64_t RowStore::CountRows(BucketRange range) const {
   int64_t count = 0;
-  index_.VisitSegments(range, [&](BucketRange covered, const std::vector<RowRef>& rows) {
+  index_.VisitSegments(range, [&](BucketRange covered, const std::vector<RowIndex::Entry>& entries) {
     if (covered.begin >= range.begin && covered.end <= range.end) {
-      count += static_cast<int64_t>(rows.size());
+      count += static_cast<int64_t>(entries.size());
       return;
     }
-    for (const RowRef row : rows) count += range.Contains(BucketOf(arena_.KeyOf(row))) ? 1 : 0;
+    for (const RowIndex::Entry& entry : entries) count += range.Contains(BucketOfHash(entry.hash)) ? 1 : 0;
   });
   return count;
 }

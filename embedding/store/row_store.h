@@ -56,8 +56,8 @@ class RowStore {
   int64_t Erase(absl::Span<const int64_t> keys);
 
   // Calls visit(keys, rows) until it has seen all rows of `range`, in the order of (bucket, key), which does not depend
-  // on the order of insertion. Each call has all rows of some buckets, usually up to ten thousand rows; the arguments
-  // are valid during the call. `range` lies in the buckets of the store.
+  // on the order of insertion. Each call has all rows of some buckets, usually up to thirty thousand rows; the
+  // arguments are valid during the call. `range` lies in the buckets of the store.
   using Visit = absl::FunctionRef<void(absl::Span<const int64_t> keys, absl::Span<const float* const> rows)>;
   void VisitSorted(BucketRange range, Visit visit) const;
 
@@ -77,11 +77,7 @@ class RowStore {
   BucketRange buckets() const { return options_.buckets; }
 
  private:
-  // Calls visit(i, hash of keys[i]) in order, after the memory of the key was fetched; stops when it returns false.
-  template <typename VisitKey>
-  void ForEachKey(absl::Span<const int64_t> keys, VisitKey visit) const;
-  // The row of a key, which is added with RESOURCE_EXHAUSTED if there is no memory. `added`: whether it is new.
-  absl::Status FindOrAdd(uint64_t hash, int64_t key, RowRef* row, bool* added);
+  absl::Status Insert(int64_t key, float** row);
 
   const Options options_;
   PagePool pool_;

@@ -19,6 +19,14 @@ TEST(HashKey, HasThePublishedValuesOfSplitMix64) {
   EXPECT_EQ(HashKey(1234567), 6457827717110365317u);
 }
 
+TEST(KeyOfHash, IsTheInverseOfHashKey) {
+  for (const int64_t key : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(),
+                            std::numeric_limits<int64_t>::max(), int64_t{1234567}}) {
+    EXPECT_EQ(KeyOfHash(HashKey(key)), key);
+  }
+  for (uint64_t hash = 1; hash != 0; hash <<= 1) EXPECT_EQ(HashKey(KeyOfHash(hash)), hash);
+}
+
 TEST(HashKey, NeverChangesForTheKeysOfASavedTable) {
   EXPECT_EQ(HashKey(-1), 0xE4D971771B652C20u);
   EXPECT_EQ(HashKey(std::numeric_limits<int64_t>::min()), 0x481EC0A212A9F3DBu);
