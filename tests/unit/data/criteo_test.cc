@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -88,6 +89,17 @@ TEST(CriteoLine, HasALabelNumbersAndCategories) {
   EXPECT_EQ(CriteoId(line.categories[2]), 0);
   EXPECT_EQ(CriteoText(line.categories[2]), "");
   EXPECT_EQ(CriteoId(line.categories[25]), int64_t{1} << 32);
+}
+
+TEST(CriteoLine, NumbersHaveAnyLength) {
+  for (const char* number :
+       {"1", "-1", "123456", "1234567", "12345678", "123456789", "-12345678", "1234567890123456"}) {
+    CriteoLine line;
+    ASSERT_TRUE(ParseCriteoLine(Line("1", number, "-2", "68fd1e64", ""), true, line).ok()) << number;
+    EXPECT_EQ(line.numbers[0], std::stoll(number));
+    EXPECT_EQ(line.numbers[1], -2);
+    EXPECT_EQ(CriteoId(line.categories[0]), int64_t{0x68fd1e64} + 1);
+  }
 }
 
 TEST(CriteoLine, AFaultNamesItsField) {
