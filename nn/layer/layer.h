@@ -115,6 +115,12 @@ class Layer {
                                                                kernels::Device& /*device*/) const {
     return absl::UnimplementedError("nothing to fuse");
   }
+  // Makes an op of one input for a layer that takes the same value twice. UNIMPLEMENTED if the device gains nothing
+  // from it.
+  virtual absl::StatusOr<std::unique_ptr<LayerOp>> MakeOpOfSameInputs(const LayerOpParams& /*params*/,
+                                                                      kernels::Device& /*device*/) const {
+    return absl::UnimplementedError("no op of one input");
+  }
   // Height and width of the windows if this layer is a max pooling with windows that do not overlap. The
   // preceding layer's op may then include the pooling.
   virtual std::optional<std::array<int64_t, 2>> max_pooling() const { return std::nullopt; }

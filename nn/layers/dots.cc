@@ -100,6 +100,17 @@ class DotLayer final : public Layer {
                                 {.input = {}, .first_rows = VectorsOf(shapes[0]), .normalize = normalize_},
                                 output, device);
   }
+  // The product of a vector with itself reads it where it is, and has one gradient.
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOpOfSameInputs(const LayerOpParams& params,
+                                                              kernels::Device& device) const override {
+    const kernels::TensorDesc& input = params.inputs[0];
+    if (input.shape.rank() != 2) return Layer::MakeOpOfSameInputs(params, device);
+    CAIRN_ASSIGN_OR_RETURN(
+        auto op, device.ops().MakePairDots({.input = input.WithShape({input.shape[0], 1, input.shape[1]}),
+                                            .self = true,
+                                            .normalize = normalize_}));
+    return std::make_unique<UnaryLayerOp>(std::move(op));
+  }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
                                    OnnxBuilder& onnx) const override {

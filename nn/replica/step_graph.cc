@@ -117,7 +117,12 @@ class Builder {
       op = node.layer->MakeFusedOp(params, *model_.nodes()[index + 1].layer, device_);
     }
     const bool fused = !absl::IsUnimplemented(op.status());
-    if (!fused) op = node.layer->MakeOp(params, device_);
+    if (!fused && inputs.size() == 2 && inputs[0] == inputs[1]) {
+      op = node.layer->MakeOpOfSameInputs(
+          {.inputs = params.inputs.first(1), .needs_input_gradients = needs_gradients}, device_);
+      if (!absl::IsUnimplemented(op.status())) inputs.pop_back();
+    }
+    if (absl::IsUnimplemented(op.status())) op = node.layer->MakeOp(params, device_);
     if (!op.ok()) return Annotate(op.status(), what);
     CAIRN_ASSIGN_OR_RETURN(const int output,
                            AddStep(std::move(what), *std::move(op), std::move(inputs), node.variables));

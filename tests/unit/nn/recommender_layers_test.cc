@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/tensor_view.h"
 #include "kernels/cpu/device.h"
+#include "nn/batch.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
 #include "tests/support/source_dir.h"
@@ -112,6 +113,28 @@ TEST(Dot, AgreesWithKeras) {
                                                 0.3779644f, 0.9925833f, 0.9683296f}));
   EXPECT_THAT(OutputOf(dot(R"("axes": [1, 2])", {"3", "4,3"}), {kX, q}),
               Pointwise(FloatNear(kTolerance), {-0.375f, 0.1875f, 0.75f, 1.3125f}));
+}
+
+TEST(Dot, ProductOfAVectorWithItselfHasItsGradient) {
+  const auto model = Model::FromJson(R"({"class_name": "Functional", "config": {"layers": [
+    {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 3]}},
+    {"class_name": "Dense", "config": {"name": "d", "units": 3, "use_bias": false}, "inbound_nodes": [[["x", 0, 0]]]},
+    {"class_name": "Dot", "config": {"name": "dot", "axes": 1}, "inbound_nodes": [[["d", 0, 0], ["d", 0, 0]]]}],
+    "input_layers": [["x", 0, 0]], "output_layers": [["dot", 0, 0]]}})",
+                                     "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica =
+      Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+  const Floats identity = {1, 0, 0, 0, 1, 0, 0, 0, 1}, targets = {4.25f};
+  Floats gradient(9);
+  BatchView batch = {.examples = 1, .targets = targets};
+  batch.inputs.push_back(TensorView::OfFloats({1, 3}, kX));
+  const auto result = replica->ForwardBackward(identity, batch, absl::MakeSpan(gradient), [](int) {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->sums.loss, 1) << "d * d = 5.25";
+  // The gradient of d is 2 (d * d - 4.25) 2 d.
+  EXPECT_THAT(gradient, Pointwise(FloatNear(kTolerance), {1, -2, 4, -2, 4, -8, 4, -8, 16}));
 }
 
 TEST(Dot, UnsupportedAxesAndShapesAreRefused) {
