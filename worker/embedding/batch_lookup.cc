@@ -1,6 +1,7 @@
 #include "worker/embedding/batch_lookup.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -18,6 +19,24 @@ absl::Span<float> First(AlignedBuffer& buffer, int64_t floats) {
   return buffer.span().subspan(0, static_cast<size_t>(floats));
 }
 
+// [table] The inputs of the model with the ids of the table, in the order of its lookups.
+std::vector<std::vector<int>> InputsOfTables(const TablePlan& plan) {
+  std::vector<std::vector<int>> inputs(plan.tables.size());
+  for (size_t i = 0; i < plan.model.lookups.size(); ++i) {
+    inputs[static_cast<size_t>(plan.table_of_lookup[i])].push_back(plan.model.lookups[i].ids);
+  }
+  return inputs;
+}
+
+// Rows are short: to call memmove for each takes longer than the copy.
+float* CopyRow(const float* from, size_t width, float* to) {
+  constexpr size_t kBlock = 8;
+  size_t k = 0;
+  for (; k + kBlock <= width; k += kBlock) std::memcpy(to + k, from + k, kBlock * sizeof(float));
+  for (; k < width; ++k) to[k] = from[k];
+  return to + width;
+}
+
 }  // namespace
 
 BatchLookup::BatchLookup(const TablePlan& plan)
@@ -30,6 +49,11 @@ BatchLookup::BatchLookup(const TablePlan& plan)
     const std::string& combiner = plan.model.lookups[i].combiner;
     if (!combiner.empty()) lookups_[i].combiner = *embedding::ParseCombiner(combiner);
   }
+  const std::vector<std::vector<int>> inputs = InputsOfTables(plan);
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    tables_[table].same_as =
+        static_cast<size_t>(std::find(inputs.begin(), inputs.end(), inputs[table]) - inputs.begin());
+  }
 }
 
 absl::Status BatchLookup::Begin(const nn::BatchView& batch) {
@@ -38,12 +62,11 @@ absl::Status BatchLookup::Begin(const nn::BatchView& batch) {
   for (size_t lookup = 0; lookup < lookups_.size(); ++lookup) CAIRN_RETURN_IF_ERROR(AddIds(lookup));
   for (size_t table = 0; table < tables_.size(); ++table) {
     TableRows& rows = tables_[table];
-    rows.unique.Compute(rows.ids);
-    const int64_t floats =
-        static_cast<int64_t>(rows.unique.keys().size()) * plan_->tables[table].row_elements();
+    if (rows.same_as == table) rows.unique.Compute(rows.ids);
+    const absl::Span<const int64_t> keys = UniqueOf(table).keys();
+    const int64_t floats = static_cast<int64_t>(keys.size()) * plan_->tables[table].row_elements();
     Reserve(rows.values, floats);
-    rows_[table] = {
-        .table = static_cast<int>(table) + 1, .keys = rows.unique.keys(), .rows = First(rows.values, floats)};
+    rows_[table] = {.table = static_cast<int>(table) + 1, .keys = keys, .rows = First(rows.values, floats)};
   }
   return absl::OkStatus();
 }
@@ -94,8 +117,9 @@ absl::Status BatchLookup::AddIds(size_t i) {
 }
 
 absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {
-  return tables_[static_cast<size_t>(plan_->table_of_lookup[lookup])].unique.positions().subspan(
-      lookups_[lookup].first, lookups_[lookup].count);
+  return UniqueOf(static_cast<size_t>(plan_->table_of_lookup[lookup]))
+      .positions()
+      .subspan(lookups_[lookup].first, lookups_[lookup].count);
 }
 
 embedding::Bags BatchLookup::BagsOf(size_t i) const {
@@ -151,7 +175,7 @@ void BatchLookup::Pool(size_t i, absl::Span<float> output) const {
   if (!lookups_[i].combiner.has_value()) {
     float* next = output.data();
     for (const int32_t position : positions) {
-      next = std::copy_n(rows.data() + static_cast<size_t>(position) * width, width, next);
+      next = CopyRow(rows.data() + static_cast<size_t>(position) * width, width, next);
     }
     return;
   }

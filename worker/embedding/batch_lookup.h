@@ -45,6 +45,7 @@ class BatchLookup {
  private:
   struct TableRows {
     std::vector<int64_t> ids;  // of the batch, lookup by lookup
+    size_t same_as = 0;        // the first table with the same ids in every batch, which merges them for both
     embedding::UniqueKeys unique;
     AlignedBuffer values, gradients;  // [key][width], with room to grow
   };
@@ -58,6 +59,8 @@ class BatchLookup {
 
   // Appends the batch's ids for a lookup to those of its table.
   absl::Status AddIds(size_t lookup);
+  // The distinct ids of a table.
+  const embedding::UniqueKeys& UniqueOf(size_t table) const { return tables_[tables_[table].same_as].unique; }
   // [id of the lookup] The index of the id's row among the distinct rows of its table.
   absl::Span<const int32_t> PositionsOf(size_t lookup) const;
   embedding::Bags BagsOf(size_t lookup) const;

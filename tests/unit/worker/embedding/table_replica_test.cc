@@ -1,6 +1,7 @@
 // A replica whose tables are elsewhere, against a replica of the whole model: the same losses, gradients and rows.
 #include "worker/embedding/table_replica.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -212,6 +213,49 @@ TEST_F(TableReplicaTest, RowsThatAreReadAheadAreThoseOfTheirBatch) {
   ASSERT_EQ(replica_->Read(batches[1]), absl::OkStatus());
   replica_.reset();
   EXPECT_EQ(rows_.begun, 0);
+}
+
+TEST(TablesOfOneInput, HaveTheirOwnRowsAndGradients) {
+  const auto described =
+      nn::Model::FromJson(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+    {"class_name": "InputLayer", "name": "ids", "config": {"name": "ids", "batch_shape": [null, 3], "dtype": "int64"}},
+    {"class_name": "Embedding", "name": "e", "config": {"name": "e", "input_dim": 10, "output_dim": 9},
+     "inbound_nodes": [[["ids", 0, 0]]]},
+    {"class_name": "Embedding", "name": "w", "config": {"name": "w", "input_dim": 10, "output_dim": 1},
+     "inbound_nodes": [[["ids", 0, 0]]]},
+    {"class_name": "Concatenate", "name": "c", "config": {"name": "c"}, "inbound_nodes": [[["e", 0, 0], ["w", 0, 0]]]},
+    {"class_name": "Flatten", "name": "f", "config": {"name": "f"}, "inbound_nodes": [[["c", 0, 0]]]},
+    {"class_name": "Dense", "name": "d", "config": {"name": "d", "units": 1, "use_bias": false},
+     "inbound_nodes": [[["f", 0, 0]]]}],
+    "input_layers": [["ids", 0, 0]], "output_layers": [["d", 0, 0]]}})",
+                          "m.json");
+  ASSERT_EQ(described.status(), absl::OkStatus());
+  const auto device = *kernels::CreateCpuDevice(0, 1);
+  TrainOptions options;
+  options.embedding.tables = "all";
+  options.optimizer.name = "SGD";
+  const TablePlan plan = **PlanTables(options, *described);
+  const auto without_tables =
+      *nn::Replica::Create(plan.model.model, {.kind = kernels::LossKind::kMeanSquaredError}, *device);
+  FakeRows rows;
+  TableReplica replica(plan, *without_tables, rows, {});
+  for (const std::vector<int64_t>& ids : {std::vector<int64_t>{7, 1, 7}, {3, 3, 2}}) {
+    rows.pushed.clear();
+    const std::vector<float> targets = {0}, dense(30, 1);
+    std::vector<float> gradients(30);
+    nn::BatchView batch = {.examples = 1, .targets = targets};
+    batch.inputs.push_back({.dtype = DType::kInt64, .shape = {1, 3}, .data = ids.data()});
+    const auto result = replica.ForwardBackward(dense, batch, absl::MakeSpan(gradients), [](int) {});
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    const auto sum = static_cast<float>(10 * (ids[0] + ids[1] + ids[2]));  // a row begins at its id
+    EXPECT_EQ(result->sums.loss, sum * sum);
+    for (const int64_t id : {ids[1], ids[0]}) {
+      const float times = static_cast<float>(std::count(ids.begin(), ids.end(), id));
+      EXPECT_EQ((rows.pushed[{1, id}]), std::vector<float>(9, times * 2 * sum));
+      EXPECT_EQ((rows.pushed[{2, id}]), std::vector<float>(1, times * 2 * sum));
+    }
+    EXPECT_EQ(rows.pushed.size(), 4u);
+  }
 }
 
 TEST_F(TableReplicaTest, AnEmptyBatchPushesNoRows) {
