@@ -153,20 +153,32 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
     wanted[store].push_back(ids[i]);
     places[store].push_back(i);
   }
-  std::vector<float*> rows;
+  constexpr size_t kFewRows = 1024;  // which one thread reads sooner than another awakes
+  ReaderLock lock(mutex_);
+  const auto read = [&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    ReadPart(store, wanted[store], places[store], elements->span());
+  };
+  if (ids.size() > kFewRows) {
+    ForEachStore(read);
+  } else {
+    for (size_t store = 0; store < wanted.size(); ++store) read(store);
+  }
+  return TableRows{.version = version_, .elements = elements};
+}
+
+void EmbeddingTable::ReadPart(size_t store, absl::Span<const int64_t> ids, absl::Span<const size_t> places,
+                              absl::Span<float> elements) const {
+  const auto dim = static_cast<size_t>(options_.dim);
+  std::vector<float*> rows(ids.size());
   std::vector<const float*> existing;
   std::vector<size_t> place_of;  // [existing]
-  ReaderLock lock(mutex_);
-  for (size_t store = 0; store < wanted.size(); ++store) {
-    rows.resize(wanted[store].size());
-    stores_[store]->Find(wanted[store], absl::MakeSpan(rows));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i] == nullptr) {
-        options_.initializer.Fill(wanted[store][i], elements->span().subspan(places[store][i] * dim, dim));
-      } else {
-        existing.push_back(rows[i]);
-        place_of.push_back(places[store][i]);
-      }
+  stores_[store]->Find(ids, absl::MakeSpan(rows));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] == nullptr) {
+      options_.initializer.Fill(ids[i], elements.subspan(places[i] * dim, dim));
+    } else {
+      existing.push_back(rows[i]);
+      place_of.push_back(places[i]);
     }
   }
   lookups_.Add(static_cast<int64_t>(ids.size()));
@@ -178,10 +190,9 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
     const auto some = absl::MakeConstSpan(existing).subspan(first, kBlock);
     optimizer().Read(some, at, absl::MakeSpan(block).first(some.size() * dim));
     for (size_t i = 0; i < some.size(); ++i) {
-      std::copy_n(block.data() + i * dim, dim, elements->data() + place_of[first + i] * dim);
+      std::copy_n(block.data() + i * dim, dim, elements.data() + place_of[first + i] * dim);
     }
   }
-  return TableRows{.version = version_, .elements = elements};
 }
 
 absl::StatusOr<TableMean> EmbeddingTable::Mean(const TableUpdate& update) {
@@ -240,7 +251,7 @@ void EmbeddingTable::UpdatePart(size_t store, const embedding::RowUpdate& update
   optimizer().Apply(absl::MakeSpan(part.rows), part.elements, update);
 }
 
-void EmbeddingTable::ForEachStore(absl::FunctionRef<void(size_t)> body) {
+void EmbeddingTable::ForEachStore(absl::FunctionRef<void(size_t)> body) const {
   if (options_.thread_pool == nullptr) return body(0);
   options_.thread_pool->ParallelRun([&](int i) { body(static_cast<size_t>(i)); });
 }

@@ -110,7 +110,10 @@ class EmbeddingTable final : public Table {
   float LearningRate(const TableUpdate& update) const;
   void UpdatePart(size_t store, const embedding::RowUpdate& update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls body(i) for each store, on the threads of the pool.
-  void ForEachStore(absl::FunctionRef<void(size_t)> body);
+  void ForEachStore(absl::FunctionRef<void(size_t)> body) const;
+  // Copies the rows of one store to their places in `elements` [place][element].
+  void ReadPart(size_t store, absl::Span<const int64_t> ids, absl::Span<const size_t> places,
+                absl::Span<float> elements) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const embedding::BucketRange buckets_;

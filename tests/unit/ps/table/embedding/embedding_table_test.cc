@@ -230,6 +230,32 @@ TEST_F(EmbeddingTableTest, StatesAndBitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
+TEST_F(EmbeddingTableTest, ManyRowsAreReadInTheirOrderByAnyNumberOfThreads) {
+  v1::Table table = TableOf(2);
+  table.mutable_embedding()->set_distribution(v1::EmbeddingTable::DISTRIBUTION_UNIFORM);
+  table.mutable_embedding()->set_spread(0.05);
+  std::vector<int64_t> ids(3000);
+  std::iota(ids.begin(), ids.end(), -1000);
+  Rows rows;
+  for (const int64_t id : ids) {
+    if (id % 3 == 0) rows.push_back({id, {static_cast<float>(id), 1}});
+  }
+  ThreadPool threads(3);
+  std::vector<std::vector<float>> read;
+  for (ThreadPool* const pool : {static_cast<ThreadPool*>(nullptr), &threads}) {
+    Make(JobWith("SGD", 1), table, pool);
+    version_ = 0;
+    EXPECT_EQ(Update({{1, rows}}), absl::OkStatus());
+    const auto all = table_->ReadRows(ids);
+    ASSERT_EQ(all.status(), absl::OkStatus());
+    read.emplace_back(all->elements->span().begin(), all->elements->span().begin() + 2 * 3000);
+    for (const size_t place : {0, 1, 1499, 2999}) {
+      EXPECT_THAT(Read(ids[place]), ElementsAre(read.back()[2 * place], read.back()[2 * place + 1]));
+    }
+  }
+  EXPECT_EQ(read[0], read[1]);
+}
+
 TEST_F(EmbeddingTableTest, ATableContinuesFromItsState) {
   Make(JobWith("Adam", 0.01));
   for (int update = 0; update < 3; ++update) {
