@@ -21,17 +21,20 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
       trace_(trace) {
   CAIRN_CHECK(sampler.num_examples == dataset.size());
   CAIRN_CHECK(depth >= 1);
+  const std::vector<InputSpec> specs = dataset.input_specs();
   const auto make_batch = [&] {
     Batch batch;
     try {
-      batch.inputs = InputRows(dataset.input_specs(), sampler.batch_size);
+      batch.inputs = InputRows(specs, sampler.batch_size);
       batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
       if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
     } catch (const OutOfMemory& error) {
       throw OutOfMemory(error.floats(),
                         absl::StrCat("one of ", depth + 1, " batches of ", sampler.batch_size, " examples"));
     }
-    for (const AlignedBuffer& buffer : batch.inputs.buffers()) buffers_.push_back(buffer.span());
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (!specs[i].ragged) buffers_.push_back(batch.inputs.buffers()[i].span());
+    }
     for (const AlignedBuffer* buffer : {&batch.targets, &batch.weights}) {
       if (buffer->size() > 0) buffers_.push_back(buffer->span());
     }

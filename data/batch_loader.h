@@ -56,8 +56,8 @@ class BatchLoader {
 
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
 
-  // The buffers of the inputs, targets and weights of all batches. They stay in place during the loader's
-  // lifetime.
+  // The buffers of the inputs, targets and weights of all batches, except for ragged inputs. They stay in place during
+  // the loader's lifetime.
   const std::vector<absl::Span<const float>>& buffers() const { return buffers_; }
 
   // The batch at `position` in the endless sequence of epochs: epoch position / batches_per_epoch(), batch

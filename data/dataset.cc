@@ -232,6 +232,18 @@ absl::Status CheckInputShape(const DataOptions& options, size_t input, const Sha
                    "' of the model takes ", wanted.ToString(), MismatchHint(given, wanted)));
 }
 
+absl::Status CheckWeightCounts(const DataOptions& options, absl::Span<const int64_t> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int ids = options.WeightsOf(i);
+    if (ids < 0 || values[i] == values[static_cast<size_t>(ids)]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("has ", values[i], values[i] == 1 ? " weight" : " weights",
+                                                   " for input '", options.input_names[i], "', but ",
+                                                   values[static_cast<size_t>(ids)], " ids for input '",
+                                                   options.input_names[static_cast<size_t>(ids)], "'"));
+  }
+  return absl::OkStatus();
+}
+
 float DataOptions::ScaleOf(size_t input) const {
   if (!std::isnan(input_scale) || input >= raw_bytes.size() || !raw_bytes[input]) return input_scale;
   return 1;

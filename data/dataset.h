@@ -92,13 +92,16 @@ struct DataOptions {
   // [input_names] The type in which each input layer takes its numbers. Empty: all inputs are read as one row of
   // float32. Not empty: input_shapes are given too.
   std::vector<DType> input_types{};
-  // [input_names] True if examples have different numbers of values for the input, which are integers. Empty:
-  // false for all inputs.
+  // [input_names] True if examples have different numbers of values for the input, which may be 0. Empty: false for
+  // all inputs.
   std::vector<bool> ragged_inputs{};
   // [input_names] The number of rows of the Embedding that looks up the values of each input; 0: none does.
   // Empty: 0 for all inputs.
   std::vector<int64_t> table_rows{};
   bool IsRagged(size_t input) const { return input < ragged_inputs.size() && ragged_inputs[input]; }
+  // [input_names] The input whose ids the values of this input weight, one by one; -1: none. Empty: -1 for all inputs.
+  std::vector<int> weights_of{};
+  int WeightsOf(size_t input) const { return input < weights_of.size() ? weights_of[input] : -1; }
   // The shape of one example in the model. Examples of a compatible shape (example_shape.h) get this shape if
   // it has at least two axes. All other examples keep their own shape.
   Shape example_shape{};
@@ -140,6 +143,9 @@ struct DataOptions {
 // the options do not give its shape.
 absl::Status CheckInputShape(const DataOptions& options, size_t input, const Shape& given,
                              const std::string& name);
+
+// INVALID_ARGUMENT, naming the inputs, if an example with `values` [input] has other numbers of weights than of ids.
+absl::Status CheckWeightCounts(const DataOptions& options, absl::Span<const int64_t> values);
 
 // A message for the user at startup.
 struct Note {

@@ -1,5 +1,8 @@
 #include "data/input_rows.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace cairn::data {
 namespace {
 
@@ -7,12 +10,17 @@ int64_t RowBytes(const InputSpec& spec) {
   return spec.shape.num_elements() * BytesOf(spec.dtype);
 }
 
+constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+
+int64_t FloatsFor(int64_t bytes) {
+  return (bytes + kFloat - 1) / kFloat;
+}
+
 }  // namespace
 
 InputRows::InputRows(absl::Span<const InputSpec> specs, int64_t rows) : specs_(specs.begin(), specs.end()) {
-  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   for (const InputSpec& spec : specs_) {
-    AlignedBuffer& buffer = buffers_.emplace_back((rows * RowBytes(spec) + kFloat - 1) / kFloat);
+    AlignedBuffer& buffer = buffers_.emplace_back(FloatsFor((spec.ragged ? 1 : rows) * RowBytes(spec)));
     row_.push_back({spec.dtype, spec.shape, buffer.data()});
     row_splits_.emplace_back(spec.ragged ? static_cast<size_t>(rows) + 1 : 0);
   }
@@ -26,10 +34,18 @@ absl::Span<const MutableTensorView> InputRows::Row(int64_t row) {
       splits[1] = splits[0];  // the end moves when the row is written
       row_[i].end = splits + 1;
       bytes = splits[0] * BytesOf(specs_[i].dtype);
+      MakeRoom(buffers_[i], bytes, RowBytes(specs_[i]));
     }
     row_[i].data = reinterpret_cast<char*>(buffers_[i].data()) + bytes;
   }
   return row_;
+}
+
+void InputRows::MakeRoom(AlignedBuffer& buffer, int64_t used_bytes, int64_t more_bytes) {
+  if (FloatsFor(used_bytes + more_bytes) <= buffer.size()) return;
+  AlignedBuffer larger(std::max(FloatsFor(used_bytes + more_bytes), 2 * buffer.size()));
+  std::copy_n(buffer.data(), FloatsFor(used_bytes), larger.data());
+  buffer = std::move(larger);
 }
 
 TensorViews InputRows::First(int64_t rows) const {

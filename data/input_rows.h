@@ -28,7 +28,8 @@ class InputRows {
   InputRows(absl::Span<const InputSpec> specs, int64_t rows);
 
   // Where the inputs of example `row` are written: [input], with the shapes of the specs. Valid until the next call. If
-  // there are ragged inputs, rows must be written in their order, from 0 on.
+  // there are ragged inputs, rows must be written in their order, from 0 on; their memory grows as needed, so it may
+  // move, and OutOfMemory may be thrown.
   absl::Span<const MutableTensorView> Row(int64_t row);
   // [input] The first `rows` rows: [rows, shape].
   TensorViews First(int64_t rows) const;
@@ -36,6 +37,9 @@ class InputRows {
   const std::vector<AlignedBuffer>& buffers() const { return buffers_; }
 
  private:
+  // Ensures that `buffer`, of which `used_bytes` are in use, has room for `more_bytes`.
+  static void MakeRoom(AlignedBuffer& buffer, int64_t used_bytes, int64_t more_bytes);
+
   std::vector<InputSpec> specs_;
   std::vector<AlignedBuffer> buffers_;
   std::vector<std::vector<int64_t>> row_splits_;  // [input] [rows + 1]; empty: not ragged

@@ -16,11 +16,4 @@ absl::Status NotInTable(Index index, int64_t table_rows, absl::string_view what 
                                                  table_rows - 1));
 }
 
-// For a mean of rows.
-inline absl::Status NoIndex(int64_t example, absl::string_view what = "") {
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, what.empty() ? "" : ": ", "example ", example,
-                   " of the batch has no index, and the mean of none is not defined"));
-}
-
 }  // namespace cairn::kernels

@@ -121,7 +121,7 @@ struct EmbeddingParams {
   // Instead of one row, each of the `indices` rows of y is the mean of several rows of the table. x is a ragged
   // tensor in one piece of memory of RaggedFloats(): `indices` + 1 row splits from 0 on, then fewer than 2^32 row
   // numbers, all int64, and as much room again, which the op may write if the device has its own memory.
-  // INVALID_ARGUMENT for a row without row numbers.
+  // The mean of no rows is 0.
   bool ragged_mean = false;
   std::string what{};  // "layer 'words'": appears in the error that Synchronize() returns
 };

@@ -24,8 +24,8 @@ struct ModelInput {
   // An integer type if a layer looks rows up by the values: that of the InputLayer, or else int64. All other inputs
   // are float32.
   DType dtype = DType::kFloat32;
-  // An example has any number of int64 values, at least one. An Embedding looks them up, and a GlobalAveragePooling1D
-  // takes the mean over them. `shape` is [1].
+  // An example has any number of values, also none: int64 ids that an Embedding or a layer with a row_table() looks up
+  // and pools, or the float32 weights of such ids. `shape` is [1].
   bool ragged = false;
   // Replica::ForwardBackward() computes the gradient of the loss with respect to this float32 input. Set for the
   // inputs that ReplaceEmbeddings() makes.

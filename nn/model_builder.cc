@@ -186,7 +186,10 @@ absl::Status ModelBuilder::CheckRagged() const {
     }
     for (const int reader : readers) {
       const std::vector<int> means = users_of(reader);
-      if (model_.nodes_[static_cast<size_t>(reader)].layer->row_table() != nullptr) continue;
+      if (model_.nodes_[static_cast<size_t>(reader)].layer->row_table() != nullptr) {
+        CAIRN_RETURN_IF_ERROR(CheckRaggedPair(model_.nodes_[static_cast<size_t>(reader)]));
+        continue;
+      }
       const bool fits =
           class_of(reader) == "Embedding" && !means.empty() &&
           absl::c_all_of(means, [&](int mean) { return class_of(mean) == "GlobalAveragePooling1D"; });
@@ -198,6 +201,19 @@ absl::Status ModelBuilder::CheckRagged() const {
     }
   }
   return absl::OkStatus();
+}
+
+// INVALID_ARGUMENT if only the ids or only the weights of `node` are ragged.
+absl::Status ModelBuilder::CheckRaggedPair(const Node& node) const {
+  const auto is_ragged = [this](int value) {
+    return value < 0 && model_.inputs_[static_cast<size_t>(Node::OfModelInput(value))].ragged;
+  };
+  if (node.inputs.size() < 2 || is_ragged(node.inputs[0]) == is_ragged(node.inputs[1]))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), "): only its ",
+                   is_ragged(node.inputs[0]) ? "ids" : "weights",
+                   " are ragged: ids and weights must both be ragged, or neither"));
 }
 
 const Shape& ModelBuilder::ShapeOf(int value) const {

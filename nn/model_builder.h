@@ -65,6 +65,7 @@ class ModelBuilder {
 
  private:
   std::string UniqueName(absl::string_view class_name);
+  absl::Status CheckRaggedPair(const Node& node) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
 
   Model model_;

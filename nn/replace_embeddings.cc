@@ -85,10 +85,10 @@ class EmbeddingReplacer {
     }
     const int input = Node::OfModelInput(node.inputs[1]);
     const ModelInput& weights = from_.inputs()[static_cast<size_t>(input)];
-    if (ids.ragged || weights.ragged || weights.dtype != DType::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat("weights '", weights.name,
-                                                     "' must be float32, and they and the ids '", ids.name,
-                                                     "' of a fixed number"));
+    if (weights.dtype != DType::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat("the weights '", weights.name, "' of the ids '",
+                                                     ids.name,
+                                                     "' are looked up as ids, but must be float32"));
     }
     return input;
   }

@@ -214,8 +214,11 @@ class PredictCommand final : public Command {
       examples.byte_inputs.push_back(array.type == data::ElementType::kUint8);
       std::unique_ptr<data::RowSource> rows;
       if (how.IsRagged(i)) {
-        CAIRN_ASSIGN_OR_RETURN(const data::Array splits, ReadRowSplits(path, model.inputs()[i].name));
-        CAIRN_ASSIGN_OR_RETURN(rows, data::MakeRaggedRows(std::move(array), splits, path));
+        CAIRN_ASSIGN_OR_RETURN(const data::Array of_rows, ReadSplitsFile(path, model.inputs()[i].name));
+        const bool integers = IsInteger(model.inputs()[i].dtype);
+        CAIRN_ASSIGN_OR_RETURN(std::vector<int64_t> splits,
+                               data::ReadRowSplits(of_rows, array, integers, path));
+        rows = data::MakeRaggedRows(std::move(array), std::move(splits), path);
       } else {
         CAIRN_ASSIGN_OR_RETURN(rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
         CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
@@ -227,7 +230,7 @@ class PredictCommand final : public Command {
   }
 
   // Reads the row splits of a ragged input, whose values are in the file `path`.
-  static absl::StatusOr<data::Array> ReadRowSplits(const std::string& path, const std::string& input) {
+  static absl::StatusOr<data::Array> ReadSplitsFile(const std::string& path, const std::string& input) {
     const std::string splits = RowSplitsPath(path);
     auto array = data::ReadArrayFile(splits);
     if (!absl::IsNotFound(array.status())) return array;

@@ -58,7 +58,7 @@ class RaggedRows final : public RowSource {
   // `name` is for messages.
   RaggedRows(Array values, std::vector<int64_t> splits, std::string name)
       : values_(std::move(values)), splits_(std::move(splits)), name_(std::move(name)) {
-    int64_t longest = 0;
+    int64_t longest = 1;  // also if all rows are empty, since a part of a row has elements
     for (size_t i = 1; i < splits_.size(); ++i) longest = std::max(longest, splits_[i] - splits_[i - 1]);
     row_shape_ = {longest};
   }
@@ -145,26 +145,27 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeArrayRows(Array array, const std:
   return std::make_unique<ArrayRows>(std::move(array), std::move(row_shape), scale, name);
 }
 
-absl::StatusOr<std::unique_ptr<RowSource>> MakeRaggedRows(Array values, const Array& row_splits,
-                                                          const std::string& name) {
+absl::StatusOr<std::vector<int64_t>> ReadRowSplits(const Array& array, const Array& values, bool integers,
+                                                   const std::string& name) {
   const auto refuse = [&](const auto&... text) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", text...));
   };
-  if (values.shape.rank() != 1 || !IsInteger(values.type)) {
+  if (values.shape.rank() != 1 || (integers && !IsInteger(values.type))) {
     return refuse("is ", NameOf(values.type), " ", values.shape.ToString(),
-                  ", but the values of a ragged input are integers along one axis");
+                  ", but the values of a ragged input are ", integers ? "integers" : "numbers",
+                  " along one axis");
   }
-  if (row_splits.shape.rank() != 1 || !IsInteger(row_splits.type) || row_splits.shape[0] < 2) {
-    return refuse("its row splits are ", NameOf(row_splits.type), " ", row_splits.shape.ToString(),
+  if (array.shape.rank() != 1 || !IsInteger(array.type) || array.shape[0] < 2) {
+    return refuse("its row splits are ", NameOf(array.type), " ", array.shape.ToString(),
                   ", not integers [examples + 1]");
   }
-  if (row_splits.shape[0] - 1 > std::numeric_limits<int32_t>::max())
-    return refuse("has ", row_splits.shape[0] - 1, " examples, more than 2^31");
-  std::vector<int64_t> splits(static_cast<size_t>(row_splits.shape[0]));
-  WithType(row_splits.type, [&](auto zero) {
+  if (array.shape[0] - 1 > std::numeric_limits<int32_t>::max())
+    return refuse("has ", array.shape[0] - 1, " examples, more than 2^31");
+  std::vector<int64_t> splits(static_cast<size_t>(array.shape[0]));
+  WithType(array.type, [&](auto zero) {
     for (size_t i = 0; i < splits.size(); ++i) {
       splits[i] =
-          static_cast<int64_t>(ElementAt<decltype(zero)>(row_splits.bytes.data(), static_cast<int64_t>(i)));
+          static_cast<int64_t>(ElementAt<decltype(zero)>(array.bytes.data(), static_cast<int64_t>(i)));
     }
   });
   if (splits.front() != 0 || splits.back() != values.shape[0]) {
@@ -172,11 +173,14 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeRaggedRows(Array values, const Ar
                   values.shape[0], " values");
   }
   for (size_t i = 1; i < splits.size(); ++i) {
-    if (splits[i] > splits[i - 1]) continue;
-    return refuse("example ", i - 1,
-                  splits[i] < splits[i - 1] ? ": its row splits descend" : " has no values");
+    if (splits[i] < splits[i - 1]) return refuse("example ", i - 1, ": its row splits descend");
   }
-  return std::make_unique<RaggedRows>(std::move(values), std::move(splits), name);
+  return splits;
+}
+
+std::unique_ptr<RowSource> MakeRaggedRows(Array values, std::vector<int64_t> row_splits,
+                                          const std::string& name) {
+  return std::make_unique<RaggedRows>(std::move(values), std::move(row_splits), name);
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> JoinRows(std::vector<std::unique_ptr<RowSource>> parts,

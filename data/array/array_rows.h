@@ -16,11 +16,15 @@ namespace cairn::data {
 absl::StatusOr<std::unique_ptr<RowSource>> MakeArrayRows(Array array, const std::string& name,
                                                          float input_scale);
 
-// Rows of different lengths: row i has the values from row_splits[i] to row_splits[i + 1]. INVALID_ARGUMENT naming
-// `name` unless `values` is [all values] of integers, and `row_splits` [examples + 1] ascends from 0 to their
-// number. An example may not be empty.
-absl::StatusOr<std::unique_ptr<RowSource>> MakeRaggedRows(Array values, const Array& row_splits,
-                                                          const std::string& name);
+// The row splits [examples + 1] in `array` of the rows of `values`. INVALID_ARGUMENT naming `name` unless `values` is
+// [all values], of integers if the input takes `integers`, and the splits ascend from 0 to their number.
+absl::StatusOr<std::vector<int64_t>> ReadRowSplits(const Array& array, const Array& values, bool integers,
+                                                   const std::string& name);
+
+// Rows of different lengths, which may be 0: row i has the values from row_splits[i] to row_splits[i + 1]. The
+// arguments are as ReadRowSplits() checks them.
+std::unique_ptr<RowSource> MakeRaggedRows(Array values, std::vector<int64_t> row_splits,
+                                          const std::string& name);
 
 // Row i is the concatenation of row i of each of `parts`, flattened: the inputs of a model with several
 // inputs. INVALID_ARGUMENT naming two of `names` [parts] if their row counts differ.

@@ -65,14 +65,36 @@ absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& o
     const bool ragged =
         options.IsRagged(i) && names.inputs.size() == std::max<size_t>(options.input_names.size(), 1);
     names.row_splits.push_back(ragged ? absl::StrCat(names.inputs[i], "_row_splits") : "");
+    const int ids = options.WeightsOf(i);
+    if (ragged && ids >= 0 && !arrays.Has(names.row_splits.back())) {
+      names.row_splits.back() = absl::StrCat(names.inputs[static_cast<size_t>(ids)], "_row_splits");
+    }
   }
   return names;
+}
+
+// INVALID_ARGUMENT if the rows of ids and those of their weights have different lengths. `splits` [input]
+absl::Status CheckSameSplits(const DataOptions& options, const std::vector<std::vector<int64_t>>& splits,
+                             const std::vector<std::string>& names) {
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const int ids = splits[i].empty() ? -1 : options.WeightsOf(i);
+    if (ids < 0) continue;
+    const auto& [ours, theirs] =
+        std::mismatch(splits[i].begin(), splits[i].end(), splits[static_cast<size_t>(ids)].begin(),
+                      splits[static_cast<size_t>(ids)].end());
+    if (ours == splits[i].end() || theirs == splits[static_cast<size_t>(ids)].end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(names[i], ": example ", ours - splits[i].begin() - 1,
+                                                   " has another number of weights than it has ids in ",
+                                                   names[static_cast<size_t>(ids)]));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, const SetNames& names,
                         Split& split) {
   std::vector<std::unique_ptr<RowSource>> parts;
   std::vector<std::string> full_names;
+  std::vector<std::vector<int64_t>> all_splits(names.inputs.size());  // of ragged inputs
   for (const std::string& name : names.inputs) {
     const std::string& full_name = full_names.emplace_back(arrays.FullName(name));
     CAIRN_ASSIGN_OR_RETURN(Array array, arrays.Read(name));
@@ -82,8 +104,11 @@ absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, c
     if (row_splits.empty()) {
       CAIRN_ASSIGN_OR_RETURN(rows, MakeArrayRows(std::move(array), full_name, options.ScaleOf(parts.size())));
     } else {
-      CAIRN_ASSIGN_OR_RETURN(const Array splits, arrays.Read(row_splits));
-      CAIRN_ASSIGN_OR_RETURN(rows, MakeRaggedRows(std::move(array), splits, full_name));
+      std::vector<int64_t>& splits = all_splits[parts.size()];
+      CAIRN_ASSIGN_OR_RETURN(const Array of_rows, arrays.Read(row_splits));
+      const bool integers = IsInteger(options.input_types[parts.size()]);
+      CAIRN_ASSIGN_OR_RETURN(splits, ReadRowSplits(of_rows, array, integers, full_name));
+      rows = MakeRaggedRows(std::move(array), splits, full_name);
     }
     if (names.inputs.size() > 1 && row_splits.empty()) {
       CAIRN_RETURN_IF_ERROR(CheckInputShape(options, parts.size(), rows->row_shape(), full_name));
@@ -91,6 +116,7 @@ absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, c
     parts.push_back(std::move(rows));
   }
   split.inputs_name = full_names.front();
+  CAIRN_RETURN_IF_ERROR(CheckSameSplits(options, all_splits, full_names));
   CAIRN_ASSIGN_OR_RETURN(split.inputs, JoinRows(std::move(parts), full_names));
   return absl::OkStatus();
 }

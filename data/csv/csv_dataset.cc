@@ -171,14 +171,15 @@ class SetReader {
     size_t features = 0;
     size_t in_field = 1;  // numbers in each field, separated as NumbersOf() describes
     bool integers = false;
-    bool ragged = false;            // one feature: a field holds any number of integers
-    int64_t table_rows = 0;         // integers are hashed to [0, table_rows); 0: they are not
-    std::vector<uint64_t> salts{};  // [feature] of the hash
+    bool ragged = false;              // one feature: a field holds any number of numbers
+    std::optional<size_t> weights{};  // ragged ids: the part of the weights that the field holds too
+    int64_t table_rows = 0;           // integers are hashed to [0, table_rows); 0: they are not
+    std::vector<uint64_t> salts{};    // [feature] of the hash
     size_t numbers() const { return features * in_field; }  // of an example, if the part is not ragged
     // [examples, numbers()] One of them is used.
     std::vector<float> floats{};
     std::vector<int64_t> whole{};
-    std::vector<int64_t> row_splits = {0};  // [examples + 1] of `whole`, if it is ragged
+    std::vector<int64_t> row_splits = {0};  // [examples + 1] of them, if it is ragged
   };
 
   // One part for all features, unless the model takes integers: then one part for each of its inputs. If there is one
@@ -195,6 +196,7 @@ class SetReader {
       elements += parts.back().features;
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
+    if (elements > features && AddWeights(parts)) elements = features;
     if (elements != features && parts.size() > 1 && parts.size() == features) {
       for (Part& part : parts) part.in_field = std::exchange(part.features, 1);
     } else if (!any || elements != features) {
@@ -205,6 +207,27 @@ class SetReader {
       for (size_t i = 0; i < part.features; ++i) part.salts.push_back(SaltOf(NameInTraining(feature++)));
     }
     return parts;
+  }
+
+  // Makes the fields of ids hold their weights too, if this leaves as many features as there are. Returns whether it
+  // did.
+  bool AddWeights(std::vector<Part>& parts) const {
+    size_t features = 0;
+    std::vector<std::pair<size_t, size_t>> found;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const int ids = options_.WeightsOf(i);
+      if (ids >= 0 && parts[i].ragged) {
+        found.emplace_back(static_cast<size_t>(ids), i);
+      } else {
+        features += parts[i].features;
+      }
+    }
+    if (found.empty() || features != schema_.features.size()) return false;
+    for (const auto& [ids, weights] : found) {
+      parts[ids].weights = weights;
+      parts[weights].features = 0;
+    }
+    return true;
   }
 
   // The name that a feature's column had in the training data, whatever it is in this file.
@@ -228,11 +251,10 @@ class SetReader {
     for (Part& part : inputs_) {
       const auto numbers = static_cast<int64_t>(part.numbers());
       if (part.ragged) {
-        const auto values = static_cast<int64_t>(part.whole.size());
-        const Array splits = ArrayOf(std::move(part.row_splits), ElementType::kInt64, {rows_ + 1});
-        CAIRN_ASSIGN_OR_RETURN(
-            rows.emplace_back(),
-            MakeRaggedRows(ArrayOf(std::move(part.whole), ElementType::kInt64, {values}), splits, name));
+        const int64_t values = part.row_splits.back();
+        Array array = part.integers ? ArrayOf(std::move(part.whole), ElementType::kInt64, {values})
+                                    : ArrayOf(std::move(part.floats), ElementType::kFloat32, {values});
+        rows.push_back(MakeRaggedRows(std::move(array), std::move(part.row_splits), name));
         continue;
       }
       Array array = part.integers ? ArrayOf(std::move(part.whole), ElementType::kInt64, {rows_, numbers})
@@ -258,7 +280,8 @@ class SetReader {
     for (Part& part : inputs_) {
       if (part.ragged) {
         part.row_splits.resize(static_cast<size_t>(rows_) + 1);
-        part.whole.resize(static_cast<size_t>(part.row_splits.back()));
+        (part.integers ? part.whole.resize(static_cast<size_t>(part.row_splits.back()))
+                       : part.floats.resize(static_cast<size_t>(part.row_splits.back())));
       } else if (part.integers) {
         part.whole.resize(static_cast<size_t>(rows_) * part.numbers());
       } else {
@@ -278,6 +301,7 @@ class SetReader {
             absl::StrCat("column '", schema_.columns[*column], "' ", taken.message()));
       }
     }
+    CAIRN_RETURN_IF_ERROR(CheckWeights());
     if (!schema_.label) return absl::OkStatus();
     const absl::Status status = AddLabel(fields[*schema_.label]);
     if (status.ok()) return status;
@@ -288,11 +312,7 @@ class SetReader {
   // `feature`: its index in the part.
   absl::Status TakeNumber(absl::string_view field, size_t feature, Part& part) {
     if (part.ragged) {
-      for (const absl::string_view number : NumbersOf(field)) {
-        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, feature, part));
-      }
-      part.row_splits.push_back(static_cast<int64_t>(part.whole.size()));
-      return absl::OkStatus();
+      return TakeBag(field, part);
     }
     CsvFields numbers = {field};
     if (part.in_field > 1) numbers = NumbersOf(field);
@@ -308,6 +328,37 @@ class SetReader {
       }
     }
     return absl::OkStatus();
+  }
+
+  // Takes the ids, or the weights, of a ragged part.
+  absl::Status TakeBag(absl::string_view field, Part& part) {
+    Part* const weights = part.weights.has_value() ? &inputs_[*part.weights] : nullptr;
+    for (const absl::string_view number : NumbersOf(field)) {
+      if (weights != nullptr) {
+        const auto [id, weight] = IdAndWeight(number);
+        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(id, 0, part));
+        CAIRN_ASSIGN_OR_RETURN(weights->floats.emplace_back(), ReadNumber(weight));
+      } else if (part.integers) {
+        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, 0, part));
+      } else {
+        CAIRN_ASSIGN_OR_RETURN(part.floats.emplace_back(), ReadNumber(number));
+      }
+    }
+    part.row_splits.push_back(static_cast<int64_t>(part.integers ? part.whole.size() : part.floats.size()));
+    if (weights != nullptr) weights->row_splits.push_back(static_cast<int64_t>(weights->floats.size()));
+    return absl::OkStatus();
+  }
+
+  // INVALID_ARGUMENT if the last example has another number of weights than of ids.
+  absl::Status CheckWeights() const {
+    std::vector<int64_t> values;
+    for (const Part& part : inputs_) {
+      const std::vector<int64_t>& splits = part.row_splits;
+      values.push_back(part.ragged ? splits.back() - splits[splits.size() - 2]
+                                   : static_cast<int64_t>(part.features));
+    }
+    return inputs_.size() == options_.input_types.size() ? CheckWeightCounts(options_, values)
+                                                         : absl::OkStatus();
   }
 
   absl::StatusOr<int64_t> ReadId(absl::string_view field, size_t feature, const Part& part) {

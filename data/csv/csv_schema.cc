@@ -231,6 +231,7 @@ bool IsMissing(absl::string_view field) {
 
 std::vector<absl::string_view> NumbersOf(absl::string_view field) {
   std::vector<absl::string_view> numbers;
+  if (absl::StripAsciiWhitespace(field).empty()) return numbers;
   for (const absl::string_view part : absl::StrSplit(field, '|')) {
     const std::vector<absl::string_view> of_part =
         absl::StrSplit(part, absl::ByAnyChar(" \t"), absl::SkipEmpty());
@@ -238,6 +239,12 @@ std::vector<absl::string_view> NumbersOf(absl::string_view field) {
     numbers.insert(numbers.end(), of_part.begin(), of_part.end());
   }
   return numbers;
+}
+
+std::pair<absl::string_view, absl::string_view> IdAndWeight(absl::string_view number) {
+  const size_t colon = number.rfind(':');
+  if (colon == absl::string_view::npos) return {number, "1"};
+  return {number.substr(0, colon), number.substr(colon + 1)};
 }
 
 CsvFields WithoutTypes(const CsvFields& fields) {
@@ -265,7 +272,10 @@ bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
   return std::none_of(fields.begin(), fields.end(), [&](absl::string_view field) {
     const auto is_number = [](absl::string_view number) { return IsNumber(number, ';'); };
     return is_number(field) || IsHexadecimal(field) || (!field.empty() && IsMissing(field)) ||
-           (any_ragged && absl::c_all_of(NumbersOf(field), is_number));
+           (any_ragged && !field.empty() && absl::c_all_of(NumbersOf(field), [&](absl::string_view number) {
+              const auto [id, weight] = IdAndWeight(number);
+              return is_number(id) && is_number(weight);
+            }));
   });
 }
 
@@ -293,7 +303,12 @@ absl::StatusOr<CsvSchema> MakeCsvSchema(const CsvFields& first, bool has_header,
   std::vector<std::string> features = options.feature_columns;
   if (features.empty() && !trained && options.input_names.size() > 1 &&
       std::find(columns.begin(), columns.end(), options.input_names.front()) != columns.end()) {
-    features = options.input_names;
+    for (size_t i = 0; i < options.input_names.size(); ++i) {
+      const std::string& name = options.input_names[i];
+      // Weights without a column of their own are in the column of their ids.
+      if (options.IsRagged(i) && options.WeightsOf(i) >= 0 && !absl::c_linear_search(columns, name)) continue;
+      features.push_back(name);
+    }
   }
   for (const std::string& feature : features) {
     CAIRN_ASSIGN_OR_RETURN(schema.features.emplace_back(), FindColumn(columns, feature));

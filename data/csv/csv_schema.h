@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -43,9 +44,12 @@ absl::StatusOr<char> ParseCsvSeparator(absl::string_view text);
 // True for an empty field, or a missing value as pandas and R write it.
 bool IsMissing(absl::string_view field);
 
-// The numbers in a field of a ragged input, which blanks or '|' separate: {"3", "5"} for "3|5" or "3 5". An empty
-// field, and nothing between two '|', is an empty number.
+// The numbers in a field of a ragged input, which blanks or '|' separate: {"3", "5"} for "3|5" or "3 5". None for an
+// empty field; nothing between two '|' is an empty number.
 std::vector<absl::string_view> NumbersOf(absl::string_view field);
+
+// An id with its weight: {"3", "0.5"} for "3:0.5", and {"3", "1"} for "3".
+std::pair<absl::string_view, absl::string_view> IdAndWeight(absl::string_view number);
 
 // True if the record names columns: it contains a name of the label column, or none of its fields is a number
 // or a missing value.

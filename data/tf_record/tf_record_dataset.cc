@@ -33,7 +33,8 @@ constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/c
 struct Column {
   std::string name;
   Feature::Kind kind = Feature::Kind::kNone;
-  int64_t values = 0;  // number of input values that it provides; of the longest example, if it is ragged
+  // The number of input values that it provides; of the longest example, and at least 1, if it is ragged.
+  int64_t values = 0;
   bool ragged = false;
   Shape image{};  // [height, width, channels] of a PNG or JPEG; rank 0: not an image
 };
@@ -66,6 +67,14 @@ absl::StatusOr<Column> MakeColumn(const std::vector<NamedFeature>& features, con
   if (!values.ok()) return Annotate(values.status(), absl::StrCat("'", name, "'"));
   if (*values == 0) return absl::InvalidArgumentError(absl::StrCat("'", name, "': is empty"));
   return Column{name, feature->kind, *values};
+}
+
+// The column of a ragged input, which an example may lack: it has no values then.
+Column RaggedColumn(const std::string& name, bool integers) {
+  return {.name = name,
+          .kind = integers ? Feature::Kind::kIntegers : Feature::Kind::kFloats,
+          .values = 1,
+          .ragged = true};
 }
 
 // Turns a column of bytes whose first example is a PNG or JPEG into a column of images. If the image header
@@ -149,12 +158,11 @@ absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, con
     const bool ragged =
         options.IsRagged(schema.inputs.size()) && names.size() == options.ragged_inputs.size();
     Column& column = schema.inputs.emplace_back();
-    CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, name));
-    column.ragged = ragged;
-    if (ragged && column.kind != Feature::Kind::kIntegers) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", name, "': is a ", NameOf(column.kind), "; a ragged input takes an int64_list"));
+    if (ragged) {
+      column = RaggedColumn(name, IsInteger(options.input_types[schema.inputs.size() - 1]));
+      continue;
     }
+    CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, name));
     CAIRN_RETURN_IF_ERROR(DetectImage(*Find(features, name), input, column));
   }
   std::string label = options.label_column;
@@ -172,11 +180,22 @@ absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, con
   return schema;
 }
 
+// The feature of a ragged `column`, without values if an example lacks it.
+absl::StatusOr<Feature> TakeRagged(const std::vector<NamedFeature>& features, const Column& column) {
+  const Feature* const feature = Find(features, column.name);
+  if (feature == nullptr || feature->kind == Feature::Kind::kNone) return Feature{column.kind, {}};
+  if (feature->kind == column.kind) return *feature;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", column.name, "': is a ", NameOf(feature->kind), "; this ragged input takes ",
+                   column.kind == Feature::Kind::kIntegers ? "an " : "a ", NameOf(column.kind)));
+}
+
 // The feature of `column`, which must have the column's form.
 absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Column& column) {
   const auto describe = [](Feature::Kind kind, int64_t values) {
     return absl::StrCat(NameOf(kind), " of ", values, kind == Feature::Kind::kBytes ? " bytes" : " values");
   };
+  if (column.ragged) return TakeRagged(features, column);
   CAIRN_ASSIGN_OR_RETURN(const Column found, MakeColumn(features, column.name));
   if (column.image.rank() > 0) {
     const Feature& feature = *Find(features, column.name);
@@ -186,7 +205,7 @@ absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Co
     if (!fits.ok()) return Annotate(fits, absl::StrCat("'", column.name, "'"));
     return feature;
   }
-  if (found.kind != column.kind || (found.values != column.values && !column.ragged)) {
+  if (found.kind != column.kind || found.values != column.values) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", column.name, "': is a ", describe(found.kind, found.values), ", not a ",
                      describe(column.kind, column.values), " as in the first example"));
@@ -239,11 +258,17 @@ class RecordRows final : public RowSource {
       const Column& column = columns_[i];
       const auto pieces = cursor.Take(column.values);
       const Feature feature{column.kind, lists[i]};
-      if (column.ragged) {
+      if (column.ragged && column.kind == Feature::Kind::kIntegers) {
         const std::vector<int64_t> values = ReadIntegers(feature);
         const auto bad = WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
                                      [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
         if (bad) Refuse(index, i, *bad, values, pieces);
+      } else if (column.ragged) {
+        std::vector<float> values(
+            static_cast<size_t>(*CountValues(feature)));  // which were counted at loading
+        ReadValues(feature, absl::MakeSpan(values));
+        WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
+                    [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
       } else if (pieces.size() == 1 && pieces[0].dtype == DType::kFloat32) {
         const absl::Span<float> values = pieces[0].floats();
         ReadFloats(column, feature, index, values);
@@ -342,6 +367,11 @@ class SetReader {
     if (records_.origins.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
     }
+    for (size_t i = 0; i < has_values_.size(); ++i) {
+      if (has_values_[i]) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": no example has a feature '", schema_.inputs[i].name, "' with values"));
+    }
     Split split;
     split.inputs_name = name;
     split.targets_name = name;
@@ -406,17 +436,28 @@ class SetReader {
     if (schema_.inputs.empty()) {
       CAIRN_ASSIGN_OR_RETURN(schema_, MakeSchema(features, options_));
     }
+    has_values_.resize(schema_.inputs.size());
     std::vector<absl::Span<const uint8_t>> lists;
-    for (Column& column : schema_.inputs) {
+    std::vector<int64_t> counts;
+    for (const Column& column : schema_.inputs) {
       CAIRN_ASSIGN_OR_RETURN(const Feature feature, Take(features, column));
       lists.push_back(feature.list);
+      counts.push_back(column.values);
       if (!column.ragged) continue;
-      CAIRN_ASSIGN_OR_RETURN(const int64_t values, CountValues(feature));
-      column.values = std::max(column.values, values);
+      const auto values = CountValues(feature);
+      if (!values.ok()) return Annotate(values.status(), absl::StrCat("'", column.name, "'"));
+      counts.back() = *values;
     }
+    if (counts.size() == options_.input_names.size())
+      CAIRN_RETURN_IF_ERROR(CheckWeightCounts(options_, counts));
     if (schema_.label) {
       CAIRN_ASSIGN_OR_RETURN(const Feature label, Take(features, *schema_.label));
       CAIRN_RETURN_IF_ERROR(TakeLabel(label));
+    }
+    for (size_t i = 0; i < counts.size(); ++i) {
+      Column& column = schema_.inputs[i];
+      if (column.ragged) column.values = std::max(column.values, counts[i]);
+      has_values_[i] = has_values_[i] || counts[i] > 0;
     }
     records_.lists.insert(records_.lists.end(), lists.begin(), lists.end());
     records_.origins.push_back({static_cast<int32_t>(records_.files.size()), number});
@@ -442,7 +483,8 @@ class SetReader {
   BadRows bad_;
   std::vector<FilePart> parts_;
   Records records_;
-  std::vector<float> targets_;  // [examples, label->values]
+  std::vector<bool> has_values_;  // [input of the schema] in any example
+  std::vector<float> targets_;    // [examples, label->values]
 };
 
 absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {

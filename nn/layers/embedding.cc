@@ -72,7 +72,8 @@ class EmbeddingLayer final : public Layer {
     const std::string sums =
         onnx.Add("MatMul", {weights, rows});  // [batch, 1, longest] by [batch, longest, width]
     const std::string counts = onnx.Add("ReduceSum", {weights, onnx.Ints("last_axis", {2})});
-    return onnx.Add("Div", {sums, counts});
+    return onnx.Add("Div",
+                    {sums, onnx.Add("Max", {counts, onnx.Scalar("one", 1)})});  // the mean of none is 0
   }
 
   const TableConfig config_;

@@ -298,8 +298,9 @@ TEST_P(LinearConformance, AnEmbeddingOfRaggedIndicesGivesMeansAndTheirGradients)
     std::vector<int64_t> lengths;
     int64_t table_rows, width;
   };
-  for (const Case& c : {Case{{1}, 4, 3}, Case{{3, 1, 7}, 4, 1}, Case{{5000}, 40, 5},
-                        Case{{1, 3000, 2}, 700, 132}, Case{ManyLengths(), 90, 33}}) {
+  for (const Case& c :
+       {Case{{1}, 4, 3}, Case{{3, 1, 7}, 4, 1}, Case{{5000}, 40, 5}, Case{{1, 3000, 2}, 700, 132},
+        Case{ManyLengths(), 90, 33}, Case{{0, 2, 0, 0, 3, 0}, 4, 5}, Case{{0, 0}, 4, 3}}) {
     const RaggedIndices ragged(c.lengths, c.table_rows);
     const int64_t rows = ragged.rows(), size = c.table_rows * c.width;
     SCOPED_TRACE(testing::Message() << rows << " rows, table [" << c.table_rows << "," << c.width << "]");
@@ -333,7 +334,7 @@ TEST_P(LinearConformance, AnEmbeddingOfRaggedIndicesGivesMeansAndTheirGradients)
   }
 }
 
-TEST_P(LinearConformance, TheFirstBadRowOfRaggedIndicesIsNamed) {
+TEST_P(LinearConformance, ABadRaggedIndexIsNamed) {
   auto op = device()
                 .ops()
                 .MakeEmbedding({.indices = 4,
@@ -351,10 +352,6 @@ TEST_P(LinearConformance, TheFirstBadRowOfRaggedIndicesIsNamed) {
     return std::string(status.message());
   };
   EXPECT_EQ(error(RaggedIndices({1, 2, 3, 1}, 5)), "");
-  EXPECT_THAT(error(RaggedIndices({1, 2, 0, 0}, 5)),
-              testing::HasSubstr("example 2 of the batch has no index, and the mean of none is not defined"));
-  EXPECT_THAT(error(RaggedIndices({0, 0, 0, 0}, 5)),
-              testing::HasSubstr("example 0 of the batch has no index"));
   for (const int64_t index :
        {(int64_t{1} << 32) + 1, int64_t{-1}, int64_t{5}, std::numeric_limits<int64_t>::min()}) {
     RaggedIndices x({2, 90, 0, 1}, 5);

@@ -26,5 +26,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                      .input_types = {DType::kInt64},
                      .ragged_inputs = {true},
                      .max_bad_rows = 2});
+  fuzz::LoadAndRead({.path = path,
+                     .input_names = {"ids", "w"},
+                     .input_shapes = {{1}, {1}},
+                     .input_types = {DType::kInt64, DType::kFloat32},
+                     .ragged_inputs = {true, true},
+                     .weights_of = {-1, 0},
+                     .max_bad_rows = 2});
   return 0;
 }

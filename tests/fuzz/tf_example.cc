@@ -41,5 +41,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string path = folder.Write("x.tfrecord", file);
   fuzz::LoadAndRead({.path = path});
   fuzz::LoadAndRead({.path = path, .label_column = "y", .feature_columns = {"x"}, .max_bad_rows = 2});
+  fuzz::LoadAndRead({.path = path,
+                     .input_names = {"x", "w"},
+                     .input_shapes = {{1}, {1}},
+                     .input_types = {DType::kInt64, DType::kFloat32},
+                     .ragged_inputs = {true, true},
+                     .weights_of = {-1, 0},
+                     .max_bad_rows = 2});
   return 0;
 }

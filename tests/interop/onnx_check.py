@@ -189,7 +189,7 @@ def examples_of(graph):
         shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim[1:]]
         if port.type.tensor_type.shape.dim[1].dim_param:  # ragged: padded by -1
             ids = random.integers(0, 10, [64, 30])
-            feeds[port.name] = np.where(np.arange(30) < random.integers(1, 31, [64, 1]), ids, -1)
+            feeds[port.name] = np.where(np.arange(30) < random.integers(0, 31, [64, 1]), ids, -1)
         elif port.type.tensor_type.elem_type == onnx.TensorProto.INT32:
             feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("i4")
         else:

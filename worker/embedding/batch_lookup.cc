@@ -93,6 +93,7 @@ absl::Status BatchLookup::AddIds(size_t i) {
   std::vector<int64_t>& all = tables_[static_cast<size_t>(plan_->table_of_lookup[i])].ids;
   lookups_[i].first = all.size();
   lookups_[i].count = static_cast<size_t>(count);
+  CAIRN_RETURN_IF_ERROR(CheckWeights(lookup, ids));
   lookups_[i].splits.assign(ids.row_splits.begin(), ids.row_splits.end());
   for (int64_t& split : lookups_[i].splits) split -= first;
   if (lookups_[i].combiner.has_value() && !ids.ragged()) {
@@ -116,6 +117,20 @@ absl::Status BatchLookup::AddIds(size_t i) {
   return status;
 }
 
+absl::Status BatchLookup::CheckWeights(const nn::TableLookup& lookup, const TensorView& ids) const {
+  if (lookup.weights < 0 || !ids.ragged()) return absl::OkStatus();
+  const TensorView& weights = batch_.inputs[static_cast<size_t>(lookup.weights)];
+  for (size_t i = 1; i < ids.row_splits.size(); ++i) {
+    const int64_t of_ids = ids.row_splits[i] - ids.row_splits[i - 1];
+    const int64_t of_weights = weights.row_splits[i] - weights.row_splits[i - 1];
+    if (of_ids == of_weights) continue;
+    return absl::InvalidArgumentError(absl::StrCat("layer '", lookup.layer, "': example ", i - 1,
+                                                   " of the batch has ", of_ids, " ids in input '",
+                                                   lookup.ids_name, "', but ", of_weights, " weights"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {
   return UniqueOf(static_cast<size_t>(plan_->table_of_lookup[lookup]))
       .positions()
@@ -126,7 +141,8 @@ embedding::Bags BatchLookup::BagsOf(size_t i) const {
   embedding::Bags bags = {.row_splits = lookups_[i].splits, .unique = PositionsOf(i)};
   if (const int weights = plan_->model.lookups[i].weights; weights >= 0) {
     const TensorView& view = batch_.inputs[static_cast<size_t>(weights)];
-    bags.weights = {static_cast<const float*>(view.data), lookups_[i].count};
+    const int64_t first = view.ragged() ? view.row_splits.front() : 0;
+    bags.weights = {static_cast<const float*>(view.data) + first, lookups_[i].count};
   }
   return bags;
 }

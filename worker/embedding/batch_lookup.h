@@ -29,7 +29,7 @@ class BatchLookup {
   explicit BatchLookup(const TablePlan& plan);
 
   // Begins with another batch, of the described model's inputs, which must outlive View() and Gradients().
-  // INVALID_ARGUMENT, naming the layer, for an id outside of its table.
+  // INVALID_ARGUMENT, naming the layer, for an id outside of its table, and for ids that lack weights.
   absl::Status Begin(const nn::BatchView& batch);
   // Whether the last Begin() was with this batch: the same examples in the same memory, with the same seed.
   bool IsOf(const nn::BatchView& batch) const;
@@ -61,6 +61,8 @@ class BatchLookup {
   absl::Status AddIds(size_t lookup);
   // The distinct ids of a table.
   const embedding::UniqueKeys& UniqueOf(size_t table) const { return tables_[tables_[table].same_as].unique; }
+  // INVALID_ARGUMENT if an example has another number of weights than of the ragged `ids`.
+  absl::Status CheckWeights(const nn::TableLookup& lookup, const TensorView& ids) const;
   // [id of the lookup] The index of the id's row among the distinct rows of its table.
   absl::Span<const int32_t> PositionsOf(size_t lookup) const;
   embedding::Bags BagsOf(size_t lookup) const;

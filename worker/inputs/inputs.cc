@@ -24,6 +24,13 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
     data.input_types.push_back(input.dtype);
     data.ragged_inputs.push_back(input.ragged);
   }
+  data.weights_of.assign(model.inputs().size(), -1);
+  for (const nn::Node& node : model.nodes()) {
+    if (node.layer->row_table() == nullptr || node.inputs.size() < 2) continue;
+    if (node.inputs[0] >= 0 || node.inputs[1] >= 0) continue;
+    data.weights_of[static_cast<size_t>(nn::Node::OfModelInput(node.inputs[1]))] =
+        nn::Node::OfModelInput(node.inputs[0]);
+  }
   for (const nn::ByteInput& use : nn::ByteInputsOf(model)) {
     data.raw_bytes.push_back(use.raw);
     data.table_rows.push_back(use.table_rows);

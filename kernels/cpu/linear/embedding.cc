@@ -68,12 +68,12 @@ class CpuEmbeddingMean final : public LinearOp {
     std::fill_n(y, params_.indices * params_.width, 0.0f);
     for (int64_t row = 0; row < params_.indices; ++row) {
       const absl::Span<const int64_t> indices = IndicesOf(x, row);
-      if (indices.empty()) return NoIndex(row);
       float* const to = y + row * params_.width;
       for (const int64_t index : indices) {
         if (index < 0 || index >= params_.rows) return NotInTable(index, params_.rows);
         for (int64_t j = 0; j < params_.width; ++j) to[j] += table[index * params_.width + j];
       }
+      if (indices.empty()) continue;
       for (int64_t j = 0; j < params_.width; ++j) to[j] /= static_cast<float>(indices.size());
     }
     return absl::OkStatus();

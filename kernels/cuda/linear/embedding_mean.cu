@@ -3,7 +3,6 @@
 // The number of row numbers differs from step to step, and a recorded step has fixed launches. So kernels read it
 // from device memory, and their grids do not depend on it.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -68,8 +67,8 @@ __device__ float AddColumn(const Ragged& x, int64_t row, int64_t begin, int64_t 
 
 // Computes y [x.rows, width] from table [table_rows, width], at any address. The blocks stride over the rows of x.
 // The warps of a block have equal runs of a row's indices, and their sums are added in order; each lane has a
-// column. A row without indices, and an index outside the table, is reported to `fault` and counts as 0.
-// Deterministic.
+// column. An index outside the table is reported to `fault` and counts as 0. A row without
+// indices is 0. Deterministic.
 template <typename T>
 __global__ void MeanRows(Ragged x, int64_t table_rows, int64_t width, const float* table, T* y,
                          FaultWord* fault) {
@@ -79,7 +78,6 @@ __global__ void MeanRows(Ragged x, int64_t table_rows, int64_t width, const floa
     const int64_t count = x.size_of(row), part = (count + kMeanWarps - 1) / kMeanWarps;
     const int64_t all = x.splits[row], last = all + count;
     const int64_t begin = all + warp * part, end = begin + part < last ? begin + part : last;
-    if (count == 0 && threadIdx.x == 0) NoteFault(fault, row);
     for (int64_t column = lane; column - lane < width; column += kWarp) {
       partials[warp][lane] = AddColumn(x, row, begin, end, table_rows, width, column, table, fault);
       __syncthreads();
@@ -158,12 +156,10 @@ class CudaEmbeddingMean final : public LinearOp, public Delivery {
   absl::Status Deliver() override {
     const auto noted = fault_.Take();
     if (!noted.has_value()) return absl::OkStatus();
-    std::array<int64_t, 2> bounds = {};
-    CAIRN_RETURN_IF_ERROR(ReadAtOnce(x_.splits + noted->place, absl::MakeSpan(bounds)));
-    if (bounds[0] == bounds[1]) return NoIndex(noted->place, params_.what);
-    int64_t index = 0;
+    int64_t begin = 0, index = 0;
+    CAIRN_RETURN_IF_ERROR(ReadAtOnce(x_.splits + noted->place, absl::MakeSpan(&begin, 1)));
     CAIRN_RETURN_IF_ERROR(
-        ReadAtOnce(x_.splits + x_.rows + 1 + bounds[0] + noted->number, absl::MakeSpan(&index, 1)));
+        ReadAtOnce(x_.splits + x_.rows + 1 + begin + noted->number, absl::MakeSpan(&index, 1)));
     return NotInTable(index, params_.rows, params_.what);
   }
 

@@ -588,13 +588,42 @@ TEST(LoadTrainingDataFromCsv, AThresholdMakesClassesOfLabels) {
               HasSubstr("a.csv: --label_threshold: needs numbers, but the labels are words"));
 }
 
+TEST(LoadTrainingDataFromCsv, BagsMayBeEmptyAndHaveWeights) {
+  const TemporaryDirectory dir;
+  DataOptions options = {.path = dir / "a.csv",
+                         .input_names = {"ids", "w"},
+                         .input_shapes = {{1}, {1}},
+                         .input_types = {DType::kInt64, DType::kFloat32},
+                         .ragged_inputs = {true, true},
+                         .weights_of = {-1, 0}};
+  for (const char* text : {"ids,label\n3:0.5|7:-2,0\n,1\n4,0\n", "ids,w,label\n3|7,0.5|-2,0\n,,1\n4,1,0\n",
+                           "3:0.5|7:-2,0\n,1\n4,0\n"}) {
+    SCOPED_TRACE(text);
+    WriteText(dir / "a.csv", text);
+    const auto data = LoadTrainingData(options);
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(RaggedRows(*data->train, 0), (std::vector<std::vector<int64_t>>{{3, 7}, {}, {4}}));
+    InputRows rows(data->train->input_specs(), 3);
+    float target = 0;
+    for (int64_t row : {0, 1, 2}) data->train->Read(row, rows.Row(row), {&target, 1});
+    EXPECT_THAT(rows.First(3)[1].floats(), ElementsAre(0.5f, -2, 1));
+    EXPECT_THAT(rows.First(3)[1].row_splits, ElementsAre(0, 2, 2, 3));
+  }
+  options.max_bad_rows = 1;
+  WriteText(dir / "a.csv", "ids,w,label\n3|7,0.5,0\n4,1,0\n");
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->remarks,
+              ElementsAre(HasSubstr("line 2: has 1 weight for input 'w', but 2 ids for input 'ids'")));
+  EXPECT_EQ(RaggedRows(*data->train, 0), (std::vector<std::vector<int64_t>>{{4}}));
+}
+
 TEST(LoadTrainingDataFromCsv, BadFieldsOfARaggedInputAreNamed) {
   const TemporaryDirectory dir;
   const auto refusal = [&](const std::string& field) {
     WriteText(dir / "a.csv", absl::StrCat("ids,label\n1 2,0\n", field, ",1\n"));
     return std::string(LoadTrainingData(RaggedOptions(dir)).status().message());
   };
-  EXPECT_THAT(refusal(""), HasSubstr("a.csv: line 3: column 'ids' is empty"));
   EXPECT_THAT(refusal("1||2"), HasSubstr("a.csv: line 3: column 'ids' is empty"));
   EXPECT_THAT(refusal("1 x"), HasSubstr("a.csv: line 3: column 'ids' holds 'x', which is not a number"));
   EXPECT_THAT(refusal("1 2.5"), HasSubstr("column 'ids' holds '2.5', and the model looks up whole numbers"));

@@ -495,6 +495,47 @@ TEST(LoadTrainingDataFromNpz, ARaggedInputIsValuesAndRowSplits) {
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(ids.Integer(i), kIds[i]);
 }
 
+std::string BytesOf(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+TEST(LoadTrainingDataFromNpz, RaggedIdsHaveWeightsAndMayBeNone) {
+  const TemporaryDirectory dir;
+  const auto load = [&](const std::map<std::string, std::string>& more) {
+    std::map<std::string, std::string> members = {
+        {"x_train_ids.npy", Npy("<i8", "(3,)", Int64s({7, 8, 9}))},
+        {"x_train_ids_row_splits.npy", Npy("<i8", "(4,)", Int64s({0, 1, 1, 3}))},
+        {"x_train_w.npy", Npy("<f4", "(3,)", BytesOf({0.5f, 2, -1}))},
+        {"y_train.npy", Npy("|u1", "(3,)", Bytes({0, 1, 0}))}};
+    members.insert(more.begin(), more.end());
+    WriteNpz(dir / "a.npz", members);
+    return LoadTrainingData({.path = dir / "a.npz",
+                             .input_names = {"ids", "w"},
+                             .input_shapes = {{1}, {1}},
+                             .input_types = {DType::kInt64, DType::kFloat32},
+                             .ragged_inputs = {true, true},
+                             .weights_of = {-1, 0}});
+  };
+  const std::map<std::string, std::string> cases[] = {
+      {}, {{"x_train_w_row_splits.npy", Npy("<i8", "(4,)", Int64s({0, 1, 1, 3}))}}};
+  for (const auto& more : cases) {
+    const auto data = load(more);
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_THAT(data->remarks, testing::IsEmpty());
+    InputRows rows(data->train->input_specs(), 3);
+    float target = 0;
+    for (int64_t row : {0, 1, 2}) data->train->Read(row, rows.Row(row), {&target, 1});
+    const TensorView ids = rows.First(3)[0], weights = rows.First(3)[1];
+    EXPECT_THAT(ids.row_splits, ElementsAre(0, 1, 1, 3));
+    EXPECT_THAT(weights.row_splits, ElementsAre(0, 1, 1, 3));
+    EXPECT_EQ(ids.Integer(2), 9);
+    EXPECT_THAT(weights.floats(), ElementsAre(0.5f, 2, -1));
+  }
+  const auto differs = load({{"x_train_w_row_splits.npy", Npy("<i8", "(4,)", Int64s({0, 1, 2, 3}))}});
+  EXPECT_THAT(std::string(differs.status().message()),
+              HasSubstr("x_train_w: example 1 has another number of weights than it has ids in"));
+}
+
 TEST(LoadTrainingDataFromNpz, BrokenRaggedInputsAreRefused) {
   const TemporaryDirectory dir;
   const auto refusal = [&](const std::map<std::string, std::string>& arrays) {
@@ -518,7 +559,6 @@ TEST(LoadTrainingDataFromNpz, BrokenRaggedInputsAreRefused) {
   EXPECT_THAT(refusal({{"x_train.npy", values}}), HasSubstr("x_train_row_splits"));
   EXPECT_THAT(with({0, 3, 5}),
               HasSubstr("x_train: its row splits go from 0 to 5, not from 0 to its 4 values"));
-  EXPECT_THAT(with({0, 0, 4}), HasSubstr("x_train: example 0 has no values"));
   EXPECT_THAT(with({0, 5, 4}), HasSubstr("x_train: example 1: its row splits descend"));
   EXPECT_THAT(with({4}), HasSubstr("not integers [examples + 1]"));
   EXPECT_THAT(refusal({{"x_train.npy", Npy("<f4", "(2, 1)", std::string(8, '\0'))},

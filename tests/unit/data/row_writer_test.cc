@@ -104,6 +104,21 @@ TEST(InputRows, RowsOfARaggedInputFollowEachOther) {
   }
 }
 
+TEST(InputRows, MemoryOfARaggedInputGrowsWithTheValues) {
+  constexpr int64_t kLongest = 1000;
+  InputRows rows(std::vector<InputSpec>{{DType::kFloat32, {kLongest}, /*ragged=*/true}}, 1'000'000);
+  EXPECT_LT(rows.buffers()[0].size(), 2 * kLongest) << "and not a million of the longest rows";
+  for (int64_t row = 0; row < 10; ++row) {
+    WriteRagged(rows.Row(row)[0], kLongest - row,
+                [&](int64_t i) { return static_cast<float>(row * kLongest + i); });
+  }
+  const TensorView all = rows.First(10)[0];
+  for (int64_t row = 0; row < 10; ++row) {
+    const int64_t first = all.row_splits[static_cast<size_t>(row)];
+    EXPECT_EQ(all.floats()[static_cast<size_t>(first)], static_cast<float>(row * kLongest));
+  }
+}
+
 TEST(WriteRagged, WithoutAnEndTheRestIsZero) {
   int64_t to[3] = {7, 7, 7};
   WriteRagged({DType::kInt64, {3}, to}, 2, [](int64_t i) { return i + 1; });

@@ -237,12 +237,45 @@ TEST(LoadTrainingDataFromTfRecord, ARaggedInputIsAListOfAnyLength) {
   const auto examples = LoadExamples(options);
   ASSERT_TRUE(examples.ok() && examples->has_value()) << examples.status();
   EXPECT_THAT((*examples)->inputs->ragged_parts(), ElementsAre(3));
-  WriteText(dir / "a.tfrecords", record({1}) + record({}));
-  EXPECT_THAT(RefusalOf(options), HasSubstr("record 1: 'ids': is empty"));
   options.ragged_inputs = {};
   WriteText(dir / "a.tfrecords", record({1}) + record({1, 2}));
   EXPECT_THAT(RefusalOf(options),
               HasSubstr("'ids': is a int64_list of 2 values, not a int64_list of 1 values"));
+}
+
+TEST(LoadTrainingDataFromTfRecord, RaggedIdsHaveWeightsAndMayBeNone) {
+  const TemporaryDirectory dir;
+  const auto record = [](std::map<std::string, std::string> features) {
+    features["label"] = IntegersFeature({1});
+    return TfRecord(TfExample(features));
+  };
+  DataOptions options = {.path = dir / "a.tfrecords",
+                         .input_names = {"ids", "w"},
+                         .input_shapes = {{1}, {1}},
+                         .input_types = {DType::kInt64, DType::kFloat32},
+                         .ragged_inputs = {true, true},
+                         .weights_of = {-1, 0}};
+  const std::string two = record({{"ids", IntegersFeature({3, 7})}, {"w", FloatsFeature({0.5f, -2})}});
+  // Empty lists, features without a list, and no features.
+  WriteText(dir / "a.tfrecords", record({{"ids", IntegersFeature({})}, {"w", FloatsFeature({})}}) + two +
+                                     record({{"ids", ""}, {"w", ""}}) + record({}));
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  InputRows rows(data->train->input_specs(), 4);
+  float target = 0;
+  for (int64_t row : {0, 1, 2, 3}) data->train->Read(row, rows.Row(row), {&target, 1});
+  EXPECT_THAT(rows.First(4)[0].row_splits, ElementsAre(0, 0, 2, 2, 2));
+  EXPECT_EQ(rows.First(4)[0].Integer(1), 7);
+  EXPECT_THAT(rows.First(4)[1].floats(), ElementsAre(0.5f, -2));
+
+  WriteText(dir / "a.tfrecords", two + record({{"ids", IntegersFeature({3, 7})}, {"w", FloatsFeature({1})}}));
+  EXPECT_THAT(RefusalOf(options),
+              HasSubstr("record 1: has 1 weight for input 'w', but 2 ids for input 'ids'"));
+  WriteText(dir / "a.tfrecords", two + record({{"ids", FloatsFeature({3})}, {"w", FloatsFeature({1})}}));
+  EXPECT_THAT(RefusalOf(options),
+              HasSubstr("record 1: 'ids': is a float_list; this ragged input takes an int64_list"));
+  WriteText(dir / "a.tfrecords", record({{"id", IntegersFeature({3})}}));
+  EXPECT_THAT(RefusalOf(options), HasSubstr("no example has a feature 'ids' with values"));
 }
 
 std::string ZlibPacked(const std::string& bytes) {

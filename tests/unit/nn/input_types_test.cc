@@ -248,10 +248,6 @@ TEST_F(RaggedInput, BadRowsAreNamed) {
   EXPECT_THAT(std::string(replica->Evaluate(parameters_, Batch()).status().message()),
               HasSubstr("layer 'e': index -9223372036854775808 in a table of 9 rows: expected 0 to 8"));
   ids_[1] = 8;
-  splits_ = {0, 3, 3, 7, 9};
-  EXPECT_THAT(
-      std::string(replica->Evaluate(parameters_, Batch()).status().message()),
-      HasSubstr("layer 'e': example 1 of the batch has no index, and the mean of none is not defined"));
   BatchView batch = Batch();
   batch.inputs[0].row_splits = {};
   EXPECT_THAT(std::string(replica->Evaluate(parameters_, batch).status().message()),
@@ -274,20 +270,28 @@ TEST_F(RaggedInput, ADividedModelTakesThem) {
       ExpectSameStep(RunStep(*pipeline, model_, parameters_, Batch()),
                      RunStep(*alone, model_, parameters_, Batch()), 1e-5f);
       const std::vector<int64_t> splits = std::exchange(splits_, {0, 3, 4, 4, 9});
-      EXPECT_THAT(std::string(pipeline->Evaluate(parameters_, Batch()).status().message()),
-                  HasSubstr("from example 2 on: layer 'e': example 0 of the batch has no index"));
+      ExpectSameStep(RunStep(*pipeline, model_, parameters_, Batch()),
+                     RunStep(*alone, model_, parameters_, Batch()), 1e-5f);
       splits_ = splits;
     }
   }
 }
 
-TEST_F(RaggedInput, ABatchWithoutAnyValueIsRefused) {
+TEST_F(RaggedInput, ExamplesWithoutValuesHaveAMeanOfZero) {
   const Devices two("nf");
   std::unique_ptr<Replica> replica = MakeMirroredReplica(model_, kLogits, two.pointers()).value();
+  splits_ = {0, 0, 1, 9, 9};
+  std::vector<float> parameters = parameters_;
+  for (size_t i = 0; i < 3; ++i) parameters[24 + i] = static_cast<float>(i);  // the bias
+  const StepResult step = RunStep(*replica, model_, parameters, Batch());
+  for (const size_t example : {0, 3}) {
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(step.outputs[3 * example + i], static_cast<float>(i));
+  }
   splits_ = {0, 0, 0, 0, 0};
   ids_.clear();
-  EXPECT_THAT(std::string(replica->Evaluate(parameters_, Batch()).status().message()),
-              HasSubstr("example 0 of the batch has no index"));
+  const StepResult none = RunStep(*replica, model_, parameters, Batch());
+  EXPECT_EQ(none.outputs[11], 2);
+  for (size_t i = 0; i < 18; ++i) EXPECT_EQ(none.gradients[i], 0) << "of the table";
 }
 
 TEST_F(RaggedInput, MoreValuesThanADeviceCanNumberAreRefused) {
@@ -309,6 +313,26 @@ TEST(UnusedInput, IsRefusedIfItIsRagged) {
       "input_layers": [["x", 0, 0], ["ids", 0, 0]], "output_layers": [["d", 0, 0]]}})";
   EXPECT_THAT(std::string(Model::FromJson(kModel, "m").status().message()),
               HasSubstr("input 'ids' is ragged, and no layer reads it"));
+}
+
+TEST(RaggedWeights, IdsAndWeightsMustBothBeRagged) {
+  const auto error = [](absl::string_view ids, absl::string_view weights) {
+    const std::string json = absl::StrCat(
+        R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+        {"class_name": "InputLayer", "name": "i", "inbound_nodes": [], "config": {"name": "i", "dtype": "int64", )",
+        ids, R"(}}, {"class_name": "InputLayer", "name": "w", "inbound_nodes": [], "config": {"name": "w", )",
+        weights,
+        R"(}}, {"class_name": "EmbedReduce", "name": "e", "config": {"name": "e", "input_dim": 4, "output_dim": 2},
+        "inbound_nodes": [[["i", 0, 0, {}], ["w", 0, 0, {}]]]}],
+        "input_layers": [["i", 0, 0], ["w", 0, 0]], "output_layers": [["e", 0, 0]]}})");
+    return std::string(Model::FromJson(json, "m").status().message());
+  };
+  constexpr absl::string_view kAny = R"("batch_shape": [null, null], "ragged": true)";
+  constexpr absl::string_view kOne = R"("batch_shape": [null, 1])";
+  EXPECT_EQ(error(kAny, kAny), "");
+  EXPECT_EQ(error(kOne, kOne), "");
+  EXPECT_THAT(error(kAny, kOne), HasSubstr("layer 'e' (EmbedReduce): only its ids are ragged"));
+  EXPECT_THAT(error(kOne, kAny), HasSubstr("layer 'e' (EmbedReduce): only its weights are ragged"));
 }
 
 TEST_F(RaggedInput, OtherUsesAreRefused) {

@@ -318,6 +318,89 @@ TEST(RecommenderReplica, GradientsOfSharedAndRaggedLookupsAreThoseOfTablesInMemo
   }
 }
 
+// Bags of ids with weights, against the numbers of TensorFlow 2.21's embedding_lookup_sparse.
+class WeightedBags : public testing::Test {
+ protected:
+  absl::StatusOr<nn::BatchResult> Evaluate(const std::string& combiner, const nn::BatchView& batch) {
+    const std::string json = absl::StrCat(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+      {"class_name": "InputLayer", "name": "ids", "inbound_nodes": [],
+       "config": {"name": "ids", "batch_shape": [null, null], "dtype": "int64", "ragged": true}},
+      {"class_name": "InputLayer", "name": "w", "inbound_nodes": [],
+       "config": {"name": "w", "batch_shape": [null, null], "ragged": true}},
+      {"class_name": "EmbedReduce", "name": "e", "inbound_nodes": [[["ids", 0, 0, {}], ["w", 0, 0, {}]]],
+       "config": {"name": "e", "input_dim": 3, "output_dim": 2, "combiner": ")",
+                                          combiner, R"("}},
+      {"class_name": "Activation", "name": "a", "config": {"name": "a", "activation": "linear"},
+       "inbound_nodes": [[["e", 0, 0, {}]]]}],
+      "input_layers": [["ids", 0, 0], ["w", 0, 0]], "output_layers": [["a", 0, 0]]}})");
+    described_.emplace(*nn::Model::FromJson(json, "m.json"));
+    options_.optimizer.name = "SGD";
+    plan_.emplace(**PlanTables(options_, *described_));
+    without_tables_ =
+        *nn::Replica::Create(plan_->model.model, {.kind = kernels::LossKind::kMeanSquaredError}, *device_);
+    for (const int64_t key : {0, 1, 2}) {
+      rows_.Row(1, key, 2) = {static_cast<float>(2 * key + 1), static_cast<float>(2 * key + 2)};
+    }
+    replica_.emplace(*plan_, *without_tables_, rows_);
+    rows_.pushed.clear();
+    const auto result = replica_->ForwardBackward({}, batch, {}, [](int) {});
+    if (!result.ok()) return result.status();
+    outputs_.assign(result->outputs.begin(), result->outputs.end());
+    return *result;
+  }
+  nn::BatchView Batch() const {
+    nn::BatchView batch = {.examples = 4, .targets = targets_};
+    batch.inputs.push_back({DType::kInt64, {5}, ids_.data(), absl::MakeConstSpan(splits_)});
+    batch.inputs.push_back({DType::kFloat32, {5}, weights_.data(), absl::MakeConstSpan(weight_splits_)});
+    return batch;
+  }
+
+  const std::vector<int64_t> ids_ = {0, 1, 2, 0, 0}, splits_ = {0, 2, 2, 5, 5};
+  std::vector<int64_t> weight_splits_ = splits_;
+  const std::vector<float> weights_ = {1, 3, 2, 0.5F, -1}, targets_ = {0, 0, 0, 0, 0, 0, 0, 0};
+  TrainOptions options_;
+  const std::unique_ptr<kernels::Device> device_ = *kernels::CreateCpuDevice(0, 1);
+  std::optional<nn::Model> described_;
+  std::optional<TablePlan> plan_;
+  std::unique_ptr<nn::Replica> without_tables_;
+  FakeRows rows_;
+  std::optional<TableReplica> replica_;
+  std::vector<float> outputs_;
+};
+
+TEST_F(WeightedBags, ArePooledAsInTensorFlow) {
+  const auto near = [](std::vector<float> values) {
+    return testing::Pointwise(testing::FloatNear(1e-5F), values);
+  };
+  ASSERT_EQ(Evaluate("sum", Batch()).status(), absl::OkStatus());
+  EXPECT_THAT(outputs_, near({10, 14, 0, 0, 9.5F, 11, 0, 0}));
+  ASSERT_EQ(Evaluate("mean", Batch()).status(), absl::OkStatus());
+  EXPECT_THAT(outputs_, near({2.5F, 3.5F, 0, 0, 6.3333335F, 7.3333335F, 0, 0}));
+  ASSERT_EQ(Evaluate("sqrtn", Batch()).status(), absl::OkStatus());
+  EXPECT_THAT(outputs_, near({3.1622777F, 4.4271889F, 0, 0, 4.1461396F, 4.8007936F, 0, 0}));
+}
+
+TEST_F(WeightedBags, APartOfABatchHasItsOwnWeights) {
+  ASSERT_EQ(Evaluate("sum", Batch().Part(1, 2)).status(), absl::OkStatus());
+  EXPECT_THAT(outputs_, ElementsAre(0, 0, 9.5F, 11));
+  // The loss is the mean over 2 columns: its gradient is 9.5 and 11 in each example, times the weights.
+  EXPECT_EQ(rows_.pushed.size(), 2u);
+  const std::vector<float>& of_row_2 = rows_.pushed.at({1, 2});
+  EXPECT_FLOAT_EQ(of_row_2[0] / rows_.pushed.at({1, 0})[0], 2 / -0.5F);
+}
+
+TEST_F(WeightedBags, ABatchOfEmptyBagsReadsAndPushesNoRows) {
+  ASSERT_EQ(Evaluate("mean", Batch().Part(3, 1)).status(), absl::OkStatus());
+  EXPECT_THAT(outputs_, ElementsAre(0, 0));
+  EXPECT_TRUE(rows_.pushed.empty());
+}
+
+TEST_F(WeightedBags, AnotherNumberOfWeightsIsRefused) {
+  weight_splits_ = {0, 2, 3, 5, 5};
+  EXPECT_THAT(std::string(Evaluate("sum", Batch()).status().message()),
+              HasSubstr("layer 'e': example 1 of the batch has 0 ids in input 'ids', but 1 weights"));
+}
+
 TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
   const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
   TrainOptions options;
