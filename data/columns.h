@@ -1,5 +1,5 @@
-// The named columns of CSV, TFRecord and Criteo files that a model was trained on. Later sets of examples are read by
-// these names, since the order of columns in another file need not be the order of the model's inputs.
+// The named columns of CSV, TFRecord, Criteo and libsvm files that a model was trained on. Later sets of examples are
+// read by these names, since the order of columns in another file need not be the order of the model's inputs.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@ namespace cairn::data {
 inline constexpr char kCsvFormat[] = "CSV";
 inline constexpr char kTfRecordFormat[] = "TFRecord";
 inline constexpr char kCriteoFormat[] = "Criteo";
+inline constexpr char kLibsvmFormat[] = "libsvm";
 
 // A value type; any thread.
 struct Columns {
-  std::string format;  // kCsvFormat, kTfRecordFormat, kCriteoFormat
+  std::string format;  // kCsvFormat, kTfRecordFormat, kCriteoFormat, kLibsvmFormat
   bool named = true;   // false: CSV without a header, whose names are numbers from 0
-  // CSV, Criteo: all columns, in the order of the file; TFRecord: the columns that are read.
+  // CSV, Criteo, libsvm: all columns, in the order of the file; TFRecord: the columns that are read.
   std::vector<std::string> names{};
   std::vector<size_t> inputs{};   // indices into names, in the order of the model's inputs
   std::optional<size_t> label{};  // index into names; nullopt: no label

@@ -40,6 +40,10 @@ constexpr Format kFormats[] = {
     {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, valid, val "
      "or test",
      &LoadImageDirectory, false},
+    {"libsvm's or libffm's train*.libsvm, .svm, .libffm, .ffm or .txt and test*... or validation*..., or "
+     "such a "
+     "file itself",
+     &LoadLibsvm, true},
     {"Criteo's train*.txt[.gz] and test*... or validation*..., or day_0, day_1 ..., or such a file itself",
      &LoadCriteo, true},
 };
@@ -53,8 +57,9 @@ absl::Status CheckColumnOptions(const DataOptions& options) {
                       : options.hash_ids                 ? "hashing of ids"
                                                          : nullptr;
   if (given == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      options.path, ": ", given, " applies to CSV, TFRecord and Criteo files; these files have no columns"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(options.path, ": ", given,
+                   " applies to CSV, TFRecord, Criteo and libsvm files; these files have no columns"));
 }
 
 // A pattern for the names of training set files: the name's prefix, and a text that the name contains.
@@ -66,6 +71,7 @@ constexpr TrainingFile kTrainingFiles[] = {
     {"train-images", "ubyte"}, {"mnist", ".npz"},      {"x_train", ".npy"},   {"X_train", ".npy"},
     {"data_batch", ".bin"},    {"train", ".bin"},      {"train", ".csv"},     {"train", ".tsv"},
     {"train", ".inter"},       {"train", ".tfrecord"}, {"train.txt", ".txt"}, {"day_", "day_"},
+    {"train", ".libsvm"},      {"train", ".svm"},      {"train", ".libffm"},  {"train", ".ffm"},
 };
 
 // The kind of the training set file `name`; null if no training set file has such a name.
@@ -193,7 +199,8 @@ DataOptions WithCommonScale(DataOptions options) {
 
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
   const DataOptions options = WithCommonScale(given);
-  for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadCriteoExamples, &LoadImageExamples}) {
+  for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadLibsvmExamples, &LoadCriteoExamples,
+                          &LoadImageExamples}) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));

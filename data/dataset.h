@@ -121,7 +121,7 @@ struct DataOptions {
   int64_t max_bad_rows = 0;
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.
   char csv_separator = 0;
-  // Criteo, CSV: ids are HashedId() in [0, table_rows), instead of the values themselves.
+  // Criteo, CSV, libsvm: ids are HashedId() in [0, table_rows), instead of the values themselves.
   bool hash_ids = false;
   // The columns that the model was trained on, for files of the same format. Each of label_column,
   // feature_columns and missing_value that is unset is taken from them. An option that contradicts them is an

@@ -57,6 +57,7 @@ LoadedSplits LoadNpyDirectory(const DataOptions& options);
 LoadedSplits LoadCifar(const DataOptions& options);
 LoadedSplits LoadCsv(const DataOptions& options);
 LoadedSplits LoadTfRecords(const DataOptions& options);
+LoadedSplits LoadLibsvm(const DataOptions& options);
 LoadedSplits LoadCriteo(const DataOptions& options);
 LoadedSplits LoadImageDirectory(const DataOptions& options);
 
@@ -67,6 +68,7 @@ std::vector<std::string> FindImageSet(const std::string& directory);
 using LoadedExamples = absl::StatusOr<std::optional<Split>>;
 LoadedExamples LoadCsvExamples(const DataOptions& options);
 LoadedExamples LoadTfRecordExamples(const DataOptions& options);
+LoadedExamples LoadLibsvmExamples(const DataOptions& options);
 LoadedExamples LoadCriteoExamples(const DataOptions& options);
 LoadedExamples LoadImageExamples(const DataOptions& options);
 

@@ -4,78 +4,42 @@
 // Loading checks every line once and keeps its place and its label. An example is parsed again when it is read, so a
 // set may be larger than memory.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
 #include "data/criteo/criteo_files.h"
 #include "data/criteo/criteo_inputs.h"
 #include "data/criteo/criteo_line.h"
 #include "data/file/bad_rows.h"
-#include "data/file/byte_reader.h"
 #include "data/file/first_error.h"
 #include "data/formats.h"
 #include "data/hashed_id.h"
 #include "data/row_writer.h"
+#include "data/text/text_lines.h"
 
 namespace cairn::data {
 namespace {
 
-// The line of `text` that begins at `at`, without its end.
-absl::string_view LineAt(absl::string_view text, size_t at) {
-  const absl::string_view rest = text.substr(at);
-  return rest.substr(0, rest.find('\n'));
-}
-
-// The checked lines of a set.
-struct Lines {
-  std::vector<FilePart> parts;     // [file] in the order of their examples
-  std::vector<SharedBytes> files;  // [file]
-  std::vector<uint64_t> offsets;   // [example] where its line begins in its file
-  bool labelled = true;
-
-  absl::string_view TextOf(size_t file) const {
-    return {reinterpret_cast<const char*>(files[file].data()), files[file].size()};
-  }
-  size_t FileOf(int64_t example) const {
-    const auto after =
-        std::upper_bound(parts.begin(), parts.end(), example,
-                         [](int64_t index, const FilePart& part) { return index < part.first; });
-    return static_cast<size_t>(after - parts.begin()) - 1;
-  }
-  absl::string_view LineOf(int64_t example) const {
-    return absl::StripSuffix(LineAt(TextOf(FileOf(example)), offsets[static_cast<size_t>(example)]), "\r");
-  }
-  // "day_0: line 7"
-  std::string Place(int64_t example) const {
-    const size_t file = FileOf(example);
-    const absl::string_view before = TextOf(file).substr(0, offsets[static_cast<size_t>(example)]);
-    return absl::StrCat(parts[file].path, ": line ", std::count(before.begin(), before.end(), '\n') + 1);
-  }
-};
-
 class CriteoRows final : public RowSource {
  public:
-  CriteoRows(std::vector<CriteoInput> inputs, Lines lines)
-      : inputs_(std::move(inputs)), lines_(std::move(lines)), read_ahead_(lines_.files) {
+  CriteoRows(std::vector<CriteoInput> inputs, TextLines lines, bool labelled)
+      : inputs_(std::move(inputs)),
+        lines_(std::move(lines)),
+        labelled_(labelled),
+        read_ahead_(lines_.files()) {
     int64_t values = 0;
     for (const CriteoInput& input : inputs_) values += static_cast<int64_t>(input.fields.size());
     row_shape_ = {values};
   }
 
-  int64_t size() const override { return static_cast<int64_t>(lines_.offsets.size()); }
+  int64_t size() const override { return lines_.size(); }
   const Shape& row_shape() const override { return row_shape_; }
-  void Prefetch(int64_t index) const override {
-    constexpr size_t kUsualLine = 512;  // the end of the line is not searched, which would wait for the disk
-    const absl::Span<const uint8_t> file = lines_.files[lines_.FileOf(index)].span();
-    read_ahead_.Fetch(file.subspan(lines_.offsets[static_cast<size_t>(index)], kUsualLine));
-  }
+  void Prefetch(int64_t index) const override { read_ahead_.Fetch(lines_.BytesOf(index)); }
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     CriteoLine line;
-    error_.Set(ParseCriteoLine(lines_.LineOf(index), lines_.labelled, line));
+    error_.Set(ParseCriteoLine(lines_[index], labelled_, line));
     RowCursor cursor(to);
     for (const CriteoInput& input : inputs_) {
       const auto pieces = cursor.Take(static_cast<int64_t>(input.fields.size()));
@@ -101,7 +65,8 @@ class CriteoRows final : public RowSource {
   }
 
   const std::vector<CriteoInput> inputs_;
-  const Lines lines_;
+  const TextLines lines_;
+  const bool labelled_;
   const ReadAhead read_ahead_;
   Shape row_shape_;
   mutable FirstError error_;
@@ -114,60 +79,43 @@ class CriteoReader {
       : options_(options), labels_optional_(labels_optional), bad_(options.max_bad_rows) {}
 
   absl::Status ReadFile(const std::string& path) {
-    CAIRN_ASSIGN_OR_RETURN(SharedBytes bytes, ReadFileBytes(path));
-    lines_.parts.push_back({path, static_cast<int64_t>(lines_.offsets.size())});
-    lines_.files.push_back(std::move(bytes));
-    const absl::string_view text = lines_.TextOf(lines_.files.size() - 1);
-    int64_t number = 0;
-    for (size_t at = 0; at < text.size();) {
-      const absl::string_view whole = LineAt(text, at);
-      const absl::string_view line = absl::StripSuffix(whole, "\r");
-      ++number;
-      if (!line.empty()) {
-        const absl::Status taken = TakeLine(line, at);
-        if (!taken.ok()) {
-          CAIRN_RETURN_IF_ERROR(bad_.Skip(Annotate(taken, absl::StrCat(path, ": line ", number))));
-        }
-      }
-      at += whole.size() + 1;
-    }
-    return absl::OkStatus();
+    return lines_.ReadFile(path, bad_, [this](absl::string_view line) { return TakeLine(line); });
   }
 
   // Finishes the set, whose first file is `name`.
   absl::StatusOr<Split> Finish(const std::string& name) {
-    if (lines_.offsets.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
+    if (lines_.size() == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
     Split split;
     split.inputs_name = name;
     split.targets_name = name;
-    split.parts = lines_.parts;
+    split.parts = lines_.parts();
     split.remark = bad_.Summary(name);
-    if (lines_.labelled) {
+    if (labelled_) {
       const int64_t classes = ClassesIn(labels_);
       split.targets = {.values = std::move(labels_), .num_classes = classes};
     }
     auto inputs = MakeCriteoInputs(options_);
     if (!inputs.ok()) return Annotate(inputs.status(), name);
     split.columns = CriteoColumns(*inputs);
-    split.inputs = std::make_unique<CriteoRows>(*std::move(inputs), std::move(lines_));
+    split.inputs = std::make_unique<CriteoRows>(*std::move(inputs), std::move(lines_), labelled_);
     return split;
   }
 
  private:
-  absl::Status TakeLine(absl::string_view line, size_t at) {
-    if (lines_.offsets.empty() && labels_optional_) {
-      lines_.labelled = std::count(line.begin(), line.end(), '\t') >= kCriteoNumbers + kCriteoCategories;
+  absl::StatusOr<bool> TakeLine(absl::string_view line) {
+    if (lines_.size() == 0 && labels_optional_) {
+      labelled_ = std::count(line.begin(), line.end(), '\t') >= kCriteoNumbers + kCriteoCategories;
     }
-    CAIRN_RETURN_IF_ERROR(ParseCriteoLine(line, lines_.labelled, parsed_));
-    lines_.offsets.push_back(at);
-    if (lines_.labelled) labels_.push_back(parsed_.label);
-    return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(ParseCriteoLine(line, labelled_, parsed_));
+    if (labelled_) labels_.push_back(parsed_.label);
+    return true;
   }
 
   const DataOptions& options_;
   const bool labels_optional_;
   BadRows bad_;
-  Lines lines_;
+  TextLines lines_;
+  bool labelled_ = true;
   std::vector<float> labels_;
   CriteoLine parsed_;
 };

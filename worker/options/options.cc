@@ -82,11 +82,12 @@ void AddData(CLI::App& app, TrainOptions& options) {
         "CSV: value of an empty field [an empty field is an error]",
         NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
        {"--max_bad_rows N", &options.data.max_bad_rows,
-        "CSV, TFRecord: skip up to N invalid rows of each set", WholeNumberFrom(0)},
+        "CSV, TFRecord, Criteo, libsvm: skip up to N invalid rows of each set", WholeNumberFrom(0)},
        {"--csv_separator NAME|C", Parsed(&options.data.csv_separator, &data::ParseCsvSeparator),
         "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
        {"--[no]hash_ids", &options.data.hash_ids,
-        "Criteo, CSV: hash ids, with a salt for each field, to the rows of the Embedding that looks them up "
+        "Criteo, CSV, libsvm: hash ids, with a salt for each field, to the rows of the Embedding that looks "
+        "them up "
         "[no]"},
        {"--class_weight CLASS:WEIGHT,...", Parsed(&options.data.class_weights, &ParseClassWeights),
         "Weight of each class in the training loss, for example 0:1,1:2.5 [1 for every class]"},

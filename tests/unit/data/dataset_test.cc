@@ -223,7 +223,7 @@ TEST(LoadTrainingData, ColumnOptionsAreRefusedForFormatsWithoutColumns) {
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(RefusalOf({.path = dir.path(), .label_column = "y"}),
-              HasSubstr("a label column applies to CSV, TFRecord and Criteo files"));
+              HasSubstr("a label column applies to CSV, TFRecord, Criteo and libsvm files"));
   EXPECT_THAT(RefusalOf({.path = dir.path(), .max_bad_rows = 1}),
               HasSubstr("a number of bad rows applies to CSV"));
 }
