@@ -32,6 +32,7 @@ constexpr Format kFormats[] = {
      &LoadIdxDirectory, false},
     {"mnist.npz, or a .npz file itself (with x_train, y_train, x_test, y_test)", &LoadNpz, false},
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
+    {"TorchRec's day_0_dense.npy, day_0_sparse.npy, day_0_labels.npy, day_1_...", &LoadTorchrecNpy, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
     {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv or .inter; or "
      "u.data",

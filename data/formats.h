@@ -54,6 +54,7 @@ using LoadedSplits = absl::StatusOr<std::optional<Splits>>;
 LoadedSplits LoadIdxDirectory(const DataOptions& options);
 LoadedSplits LoadNpz(const DataOptions& options);
 LoadedSplits LoadNpyDirectory(const DataOptions& options);
+LoadedSplits LoadTorchrecNpy(const DataOptions& options);
 LoadedSplits LoadCifar(const DataOptions& options);
 LoadedSplits LoadCsv(const DataOptions& options);
 LoadedSplits LoadTfRecords(const DataOptions& options);

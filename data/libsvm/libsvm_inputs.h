@@ -1,4 +1,4 @@
-// What each input of the model takes from the lines of libsvm and libffm files.
+// The inputs of the model, as libsvm and libffm files provide them.
 //
 // An input is ragged, or has a fixed number of values: then what an example lacks is 0.
 #pragma once
@@ -33,7 +33,7 @@ struct LibsvmInput {
 
   // The number of entries of `line` that the input takes.
   int64_t CountIn(const LibsvmLine& line) const;
-  // The index of an entry, hashed if the input says so.
+  // The index of an entry, hashed if the input has table_rows.
   int64_t IdOf(const LibsvmEntry& entry, bool has_fields) const;
 };
 

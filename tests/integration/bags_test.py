@@ -27,7 +27,7 @@ def model(optimizer="sgd", rows=ROWS, combiner="sum", dtype="int64"):
 
 
 def bags():
-    """Examples (target, [(id, weight)]): the second batch has no ids at all, one bag has 100,000, the last batch is short."""
+    """Examples (target, [(id, weight)]): a batch without ids, a bag of 100,000, a short last batch."""
     draw = random.Random(1)
     some = [(draw.uniform(-1, 1), [(draw.randrange(ROWS), draw.choice((0.5, 1, -1))) for _ in range(draw.randrange(1, 5))])
             for _ in range(6)]
@@ -97,7 +97,8 @@ class BagsTest(IntegrationTest):
                           "--embedding_tables=all", "--embedding_optimizer=adagrad", "--embedding_learning_rate=0.2",
                           text=(EXAMPLES_DIR / "libsvm.json").read_text())
         self.assert_exit(DONE, run)
-        self.assertGreater(read_summary(self.directory / "summary.json")["metrics"]["val_AUC"], 0.9)  # the pairs alone decide
+        metrics = read_summary(self.directory / "summary.json")["metrics"]
+        self.assertGreater(metrics["val_AUC"], 0.9)  # the pairs alone decide
 
     def test_bad_data_is_refused_in_one_line_that_names_it(self):
         fields = "\t".join(["1"] * 14 + ["68fd1e64"] * 25)
