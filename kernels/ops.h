@@ -331,7 +331,7 @@ enum class LossKind {
   kMeanSquaredError,
   kMeanAbsoluteError,
   kHuber,
-  // Of retrieval: an output is the embedding of a query, then that of its item; the target is the item's class index.
+  // For retrieval. An output is the embedding of a query, then that of its item; the target is the item's class index.
   // The scores of a query are its dot products with the items of the batch, and its loss is the sparse categorical
   // cross entropy of these logits, where its own item is the label. Examples of an equal target are left out.
   kInBatchSoftmax,

@@ -14,8 +14,8 @@
 
 namespace cairn::nn {
 
-// A loss of Keras, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples. Options that `kind` lacks keep their
-// defaults.
+// A loss of Keras, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples. Options that `kind`
+// lacks keep their defaults.
 struct LossSpec {
   kernels::LossKind kind = kernels::LossKind::kSparseCategoricalCrossentropy;
   bool from_logits = false;    // false: outputs are probabilities, clipped to [1e-7, 1 - 1e-7]
