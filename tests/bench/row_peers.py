@@ -28,7 +28,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DIM, BATCH, STEPS = 16, 2048 * 26, 6
 LOOKUP_ROWS = 2 << 20
-# What is compared, the peer, its measurement, ours, and the least ratio.
+# Each comparison: its name, the peer, the measurement of the peer, ours, and the least ratio.
 COMPARISONS = [("lookup, 2 M rows", "tfra", "lookup", "lookup", 4)]
 for _ids in ("uniform", "Zipf"):
     COMPARISONS += [(f"RowWiseAdagrad, {_ids}", "fbgemm", f"step {_ids}", f"RowWiseAdagrad, {_ids}", 3),
