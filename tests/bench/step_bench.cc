@@ -34,11 +34,16 @@ struct Options {
   int64_t batch_size = 64;
   int steps = 300;
   bool compute_only = false;
+  bool click_model = false;
   bool resident = false;
   int runs = 7;
 };
 constexpr int kWarmUpSteps = 20;
-constexpr nn::LossSpec kLoss = {.from_logits = true};
+
+nn::LossSpec LossOf(const Options& options) {
+  if (options.click_model) return {.kind = kernels::LossKind::kBinaryCrossentropy};
+  return {.from_logits = true};
+}
 
 // Dense inputs: zeros and dead units would flatter.
 std::vector<float> DenseInputs(int64_t count) {
@@ -78,15 +83,17 @@ void Report(const Options& options, std::vector<double> seconds, int steps_per_p
 }
 
 absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernels::Device& device) {
-  CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, kLoss, device));
+  CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, LossOf(options), device));
   std::vector<float> parameters = model.InitialParameters(1);
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
   const optim::Slot slots[] = {optim::InPlace(m.data()), optim::InPlace(v.data())};
   CAIRN_ASSIGN_OR_RETURN(const auto adam, optim::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
+  const ModelInputs several(model, options.batch_size, inputs);
+  const TensorViews inputs_of_batch =
+      model.inputs().size() == 1 ? FloatRows(options.batch_size, inputs) : several.views();
   const std::vector<float> labels = Labels(model, options.batch_size);
-  const nn::BatchView batch = {
-      .examples = options.batch_size, .inputs = FloatRows(options.batch_size, inputs), .targets = labels};
+  const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs_of_batch, .targets = labels};
   if (!device.host_memory_is_device_memory()) {
     const absl::Span<const float> reused[] = {parameters, gradients.span(), inputs, labels};
     for (const absl::Span<const float> host : reused) {
@@ -122,7 +129,8 @@ absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> Put(kernels::Device& devi
 }
 
 absl::Status MeasureResident(const Options& options, const nn::Model& model, kernels::Device& device) {
-  CAIRN_ASSIGN_OR_RETURN(const auto plan, nn::Plan::Create(model, kLoss, device, options.batch_size));
+  CAIRN_ASSIGN_OR_RETURN(const auto plan,
+                         nn::Plan::Create(model, LossOf(options), device, options.batch_size));
   CAIRN_ASSIGN_OR_RETURN(const auto parameters, Put(device, model.InitialParameters(1)));
   CAIRN_ASSIGN_OR_RETURN(const auto gradients, device.Allocate(model.num_parameters(), "step_bench"));
   CAIRN_ASSIGN_OR_RETURN(const auto labels, Put(device, Labels(model, options.batch_size)));
@@ -193,6 +201,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch_size", options.batch_size)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--compute_only", options.compute_only, "Without Adam");
+  app.add_flag("--click_model", options.click_model, "The output is the probability of one class");
   app.add_flag("--resident", options.resident, "Without Adam and without copies from and to the host");
   app.add_option("--runs", options.runs, "With --resident: how often --steps steps are timed")
       ->check(CLI::PositiveNumber)
