@@ -41,8 +41,8 @@ class OutgoingRows {
   absl::Status Want(absl::Span<const RowValues> rows, ArrivingRows& arriving);
   // Sends what has not been sent to this server. Returns the number of payload bytes.
   int64_t Send(int server, ServerSession& session, uint64_t request_id);
-  // All servers have answered.
-  void EndStep() { answered_ = true; }
+  // All servers have answered. `with_rows`: with the wanted rows, so that their servers know the keys.
+  void EndStep(bool with_rows) { answered_ = with_rows; }
 
   // The arguments of Want() in this step.
   absl::Span<const RowValues> wanted() const { return wanted_rows_; }

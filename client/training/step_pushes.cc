@@ -352,7 +352,7 @@ absl::StatusOr<StepResult> StepPushes::Conclude() {
   {
     MutexLock lock(mutex_);
     outgoing_->EndStep(counted);
-    outgoing_rows_->EndStep();
+    outgoing_rows_->EndStep(/*with_rows=*/arriving_rows_.complete(connection_.num_servers()));
   }
   return options_.settle(answers);
 }

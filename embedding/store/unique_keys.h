@@ -20,6 +20,11 @@ class UniqueKeys {
   absl::Span<const int64_t> keys() const { return keys_; }
   // [index in the batch] The index in keys() of each key.
   absl::Span<const int32_t> positions() const { return positions_; }
+  // The memory that the object keeps.
+  int64_t bytes() const {
+    return static_cast<int64_t>(entries_.capacity() * sizeof(uint64_t) + keys_.capacity() * sizeof(int64_t) +
+                                positions_.capacity() * sizeof(int32_t));
+  }
 
  private:
   // Open addressing with linear probing, at most half full. An entry has the upper half of a key's hash and, below it,

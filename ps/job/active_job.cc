@@ -19,6 +19,9 @@ namespace {
 // Limit on the workers of an elastic job over its whole life, because each new name takes a number.
 constexpr int kMaxElasticWorkers = 4096;
 
+// The part of the means of tables in Replicator::Options::most_behind_bytes: a fraction of a second on a fast link.
+constexpr int64_t kMaxTableBytesBehind = int64_t{256} << 20;
+
 // The port to a sequencer in this process.
 class LocalPort final : public SequencerPort {
  public:
@@ -236,7 +239,9 @@ void ActiveJob::MakeReplicator(int64_t epoch) {
             members_.Capture();
             shard_feed_->SendState();
           },
-      .most_behind_bytes = 2 * shard_->store().pool().buffer_bytes(),
+      .most_behind_bytes =
+          2 * shard_->store().pool().buffer_bytes() +
+          (job_.tables().empty() ? 0 : std::min(kMaxTableBytesBehind, host_.memory_limit / 16)),
       .allocating = net::TimeForBytes(shard_->store().pool().buffer_bytes()),
       .clock = host_.backups_clock});
   shard_feed_ = std::make_unique<ShardFeed>(*shard_, *replicator_);

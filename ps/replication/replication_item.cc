@@ -26,4 +26,17 @@ void SentMean::LeaveOut(ReplicationItem& item) const {
   item.body.mutable_entry()->set_sent(true);
 }
 
+void Backlog::Add(uint64_t number, const ReplicationItem& item) {
+  const int64_t bytes = item.bytes();
+  if (bytes == 0 || item.state) return;
+  items_.emplace_back(number, bytes);
+  bytes_ += bytes;
+}
+
+void Backlog::Receive(uint64_t number) {
+  for (; !items_.empty() && items_.front().first <= number; items_.pop_front()) {
+    bytes_ -= items_.front().second;
+  }
+}
+
 }  // namespace cairn::ps

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cairn/v1/replicate.pb.h"
@@ -48,6 +50,19 @@ class SentMean {
 
  private:
   int64_t version_ = 0, elements_ = 0;
+};
+
+// The bytes that a backup has not received yet, apart from states. Not thread-safe.
+class Backlog {
+ public:
+  void Add(uint64_t number, const ReplicationItem& item);
+  // The backup has all items up to this one.
+  void Receive(uint64_t number);
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::deque<std::pair<uint64_t, int64_t>> items_;  // those with floats: their numbers and bytes
+  int64_t bytes_ = 0;
 };
 
 }  // namespace cairn::ps

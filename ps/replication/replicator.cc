@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/core/log.h"
 #include "common/core/random.h"
+#include "common/net/grpc/call_limit.h"
 #include "common/net/grpc/unreachable.h"
 
 namespace cairn::ps {
@@ -19,6 +20,8 @@ constexpr auto kLogAfter = std::chrono::seconds(2);
 // Limit on the wait for the first answer of a stream, and between two answers. Heartbeats arrive every
 // 200 ms.
 constexpr auto kAnswerLimit = std::chrono::seconds(4);
+// Limit on the pause after a stream that ended before the backup had the whole state.
+constexpr auto kLongestPause = std::chrono::seconds(60);
 constexpr auto kLook = std::chrono::milliseconds(500);
 // Limit on the items that are held back: their answer takes as long as the work of all of them.
 constexpr size_t kMaxHeld = 64;
@@ -97,6 +100,7 @@ bool Replicator::wants(Component component) const {
 void Replicator::SendState(Component component, ReplicationItem item) {
   MutexLock lock(mutex_);
   if (stream_ == nullptr) return;
+  for_state_ += net::TimeForBytes(item.bytes());
   SendNow(std::move(item));
   sent_state_[static_cast<size_t>(component)] = true;
   Wake();
@@ -121,10 +125,7 @@ void Replicator::SendMean(Component component, MeanRun run) {
 
 uint64_t Replicator::Hold(ReplicationItem item) {
   ++last_;
-  if (const int64_t bytes = item.bytes(); bytes > 0) {
-    behind_.emplace_back(last_, bytes);
-    behind_bytes_ += bytes;
-  }
+  behind_.Add(last_, item);
   sent_mean_.LeaveOut(item);
   held_.push_back({.number = last_, .item = std::move(item)});
   return last_;
@@ -146,7 +147,7 @@ bool Replicator::AnswersWait() const {
     case State::kUnsure:
       return true;
     case State::kCatchingUp:
-      return behind_bytes_ > options_.most_behind_bytes;
+      return behind_.bytes() > options_.most_behind_bytes;
     default:
       return false;
   }
@@ -207,10 +208,7 @@ void Replicator::OnAnswer(const v1::ReplicationAck& answer) {
     last_answer_ = Now();
     if (answer.keeper() != 0) answering_ = answer.keeper();
     replicated_ = std::max(replicated_, std::min(answer.replicated(), last_));
-    while (!behind_.empty() && behind_.front().first <= replicated_) {
-      behind_bytes_ -= behind_.front().second;
-      behind_.pop_front();
-    }
+    behind_.Receive(replicated_);
     for (; !echoes_.empty() && echoes_.front().first <= replicated_; echoes_.pop_front())
       heard_ = echoes_.front().second;
     if (answer.beat() != 0 && stream_ != nullptr && state_ != State::kStopped) {
@@ -233,8 +231,10 @@ void Replicator::OnClosed(const absl::Status& status) {
 
 bool Replicator::Ended() const {
   if (closed_.has_value() || Over()) return true;
-  const Duration limit = kAnswerLimit + (phase_ == Phase::kAgreeing ? options_.allocating : Duration::zero());
-  return Now() - last_answer_ > limit || MayGoOnAlone();
+  const Duration more = phase_ == Phase::kAgreeing ? options_.allocating
+                        : SendsState()             ? for_state_
+                                                   : Duration();
+  return Now() - last_answer_ > kAnswerLimit + more || MayGoOnAlone();
 }
 
 bool Replicator::MayGoOnAlone() const {
@@ -249,6 +249,7 @@ bool Replicator::Open() {
     closed_.reset();
     sent_state_ = {};
     sent_mean_ = {};
+    for_state_ = {};
     opened_ = last_answer_ = Now();
   }
   open_ = options_.dial(*this);
@@ -342,8 +343,7 @@ void Replicator::Close() {
     stream_ = nullptr;
     end = closed_.value_or(absl::DeadlineExceededError("no answer in time"));
     held_.clear();
-    behind_.clear();
-    behind_bytes_ = 0;
+    behind_ = {};
     echoes_.clear();
     if (state_ == State::kInSync) {
       state_ = State::kUnsure;
@@ -359,8 +359,11 @@ void Replicator::Close() {
     LogWarning("waiting for the backup of ", options_.shard, "'s shard on ", options_.backup, ": ",
                net::WhyUnreachable(end));
   }
-  if (now - opened_ > kLogEvery / 2) backoff_.Reset();  // the stream worked for a while
-  next_open_ = now + (state_ == State::kUnsure ? std::chrono::milliseconds(5) : backoff_.Next());
+  if (phase_ == Phase::kInSync && now - opened_ > kLogEvery / 2) backoff_.Reset();  // it worked for a while
+  // A stream begins with the whole state: if states do not arrive, at most half of the time is spent on them.
+  const Duration sending = SendsState() ? std::min<Duration>(now - opened_, kLongestPause) : Duration();
+  next_open_ = now + (state_ == State::kUnsure ? std::chrono::milliseconds(5)
+                                               : std::max<Duration>(backoff_.Next(), sending));
 }
 
 void Replicator::Conclude(const absl::Status& end) {

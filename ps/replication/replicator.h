@@ -88,7 +88,7 @@ class Replicator final : private ReplicationStreamHandler {
     // Makes each component call SendState() soon. Called from the replicator's thread, or from Step(),
     // until Stop().
     std::function<void()> capture;
-    // While a backup catches up, answers wait if more bytes than this are outstanding.
+    // While a backup catches up, answers wait if more bytes than this are outstanding, apart from the state.
     int64_t most_behind_bytes = 0;
     Duration allocating{};  // time that the backup may need to allocate memory, before its first answer
     // Null: the replicator uses the steady clock and has its own thread. Otherwise the owner calls Step().
@@ -180,6 +180,7 @@ class Replicator final : private ReplicationStreamHandler {
   // Used by the stepping thread only.
   enum class Phase { kNone, kAgreeing, kSendingState, kHoldingState, kInSync };
   Phase phase_ = Phase::kNone;
+  bool SendsState() const { return phase_ == Phase::kSendingState || phase_ == Phase::kHoldingState; }
   std::unique_ptr<ReplicationStream> open_;  // the current stream; null in kNone
   uint64_t awaited_ = 0;  // number of the awaited item: the origin, or the last item of the state
   TimePoint opened_, next_open_, last_said_;
@@ -203,9 +204,8 @@ class Replicator final : private ReplicationStreamHandler {
   SentMean sent_mean_ ABSL_GUARDED_BY(mutex_);              // on the current stream
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;               // number of the last item, over all streams
   uint64_t replicated_ ABSL_GUARDED_BY(mutex_) = 0;         // number of the last item that the backup has
-  // (item number, bytes) of the items with floats that the backup has not received yet.
-  std::deque<std::pair<uint64_t, int64_t>> behind_ ABSL_GUARDED_BY(mutex_);
-  int64_t behind_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  Backlog behind_ ABSL_GUARDED_BY(mutex_);
+  Duration for_state_ ABSL_GUARDED_BY(mutex_){};  // the time that the backup may need for the state
   // (item number, callback): the callback is called when the backup has received the item.
   std::deque<std::pair<uint64_t, Callback>> waiting_ ABSL_GUARDED_BY(mutex_);
   // The reason for kFenced; otherwise empty.

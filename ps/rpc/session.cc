@@ -317,11 +317,16 @@ absl::Status Session::AddChunk(Open& open, const v1::Chunk& chunk, net::Payload 
 absl::Status Session::AddRows(Open& open, const v1::Rows& rows, net::Payload payload) {
   if (open.write != nullptr) return absl::InvalidArgumentError("a write has no rows");
   if (open.push != nullptr && !rows.wanted()) return AddRowGradients(open, rows, payload);
+  if (open.leaves_rows_out) return absl::OkStatus();
   if (open.wanted == nullptr) {
     Shard& shard = open.job->shard();
     open.wanted = std::make_shared<WantedRows>(shard.tables().size(), shard.store().budget());
   }
-  return open.wanted->Add(rows, payload);
+  absl::Status added = open.wanted->Add(rows, payload);
+  if (open.push == nullptr || !absl::IsResourceExhausted(added)) return added;
+  open.leaves_rows_out = true;
+  open.wanted.reset();
+  return absl::OkStatus();
 }
 
 absl::Status Session::AddRowGradients(Open& open, const v1::Rows& rows, net::Payload payload) {

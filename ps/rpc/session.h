@@ -60,6 +60,8 @@ class Session {
     std::unique_ptr<Accumulator> write;
     // The rows that the answer shall contain; null: none so far.
     std::shared_ptr<WantedRows> wanted;
+    // There is no memory for the ids of rows that a push wants: its answer has none.
+    bool leaves_rows_out = false;
     // Those of the previous push on this stream, whose ids gradients may refer to. May be null.
     std::shared_ptr<const WantedRows> known;
     std::vector<std::unique_ptr<ReceivedState>> tables;   // of a write [table - 1]: their states

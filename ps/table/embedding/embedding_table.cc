@@ -145,7 +145,8 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
   const auto dim = static_cast<size_t>(options_.dim);
   optim::BufferPool pool(static_cast<int64_t>(ids.size() * dim), /*max_idle=*/0, budget_);
   const std::shared_ptr<AlignedBuffer> elements = pool.TryAcquire();
-  if (elements == nullptr) return pool.Refusal("rows that are read");
+  // Without room for the next update, the reader repeats the call after it.
+  if (elements == nullptr || !budget_->HasRoomFor(mean_bytes_)) return pool.Refusal("rows that are read");
   std::vector<std::vector<int64_t>> wanted(parts_.size());
   std::vector<std::vector<size_t>> places(parts_.size());
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -212,7 +213,7 @@ absl::StatusOr<std::vector<optim::SliceSquares>> EmbeddingTable::Measure(optim::
   return std::vector<optim::SliceSquares>();
 }
 
-absl::Status EmbeddingTable::Divide(const RowMean& mean, int64_t row_elements) {
+absl::Status EmbeddingTable::Divide(const RowMean& mean) {
   CAIRN_RETURN_IF_ERROR(CheckIds(mean.ids));
   if (parts_.size() == 1) {
     parts_[0].ids = mean.ids;
@@ -223,7 +224,7 @@ absl::Status EmbeddingTable::Divide(const RowMean& mean, int64_t row_elements) {
     part.own_ids.clear();
     part.own_elements.clear();
   }
-  const auto of_row = static_cast<size_t>(row_elements);
+  const auto of_row = static_cast<size_t>(options_.dim);
   for (size_t i = 0; i < mean.ids.size(); ++i) {
     Part& part = parts_[StoreOf(mean.ids[i])];
     part.own_ids.push_back(mean.ids[i]);
@@ -235,6 +236,16 @@ absl::Status EmbeddingTable::Divide(const RowMean& mean, int64_t row_elements) {
     part.elements = part.own_elements;
   }
   return absl::OkStatus();
+}
+
+void EmbeddingTable::CountWorkspace() {
+  int64_t bytes = means_.workspace_bytes();
+  for (const Part& part : parts_) {
+    bytes += static_cast<int64_t>(
+        part.own_ids.capacity() * sizeof(int64_t) + part.own_elements.capacity() * sizeof(float) +
+        part.rows.capacity() * sizeof(float*) + part.inserted.capacity() * sizeof(int32_t));
+  }
+  budget_->Take(bytes - std::exchange(workspace_bytes_, bytes));
 }
 
 void EmbeddingTable::UpdatePart(size_t store, const embedding::RowUpdate& update) {
@@ -276,7 +287,7 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
         absl::StrCat("table '", options_.name, "': the gradient of row ", rows.ids[static_cast<size_t>(bad)],
                      " is not finite in the update to version ", update.version));
   }
-  CAIRN_RETURN_IF_ERROR(Divide(rows, options_.dim));
+  CAIRN_RETURN_IF_ERROR(Divide(rows));
   WriterLock lock(mutex_);
   const embedding::RowUpdate of_rows = {.learning_rate = LearningRate(update), .step = update.version};
   ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { UpdatePart(store, of_rows); });
@@ -286,7 +297,9 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
   }
   version_ = update.version;
   rate_ = of_rows.learning_rate;
+  if (mean != nullptr) mean_bytes_ = mean->size() * int64_t{sizeof(float)};
   NoteSize();
+  CountWorkspace();
   return absl::OkStatus();
 }
 
@@ -321,55 +334,76 @@ absl::Status EmbeddingTable::CheckState(const TableState& state) const {
                                                    " floats is not one of rows of ", options_.dim,
                                                    " elements and ", row_floats() - options_.dim, " slots"));
   }
+  embedding::RowOrder order;
   for (int64_t row = 0; row < head->rows; ++row) {
     int64_t id = 0;
     reader.Read(&id, embedding::kIdFloats);
     reader.Read(nullptr, row_floats());
     CAIRN_RETURN_IF_ERROR(CheckIds({&id, 1}));
+    if (order.Follows(id)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("table '", options_.name, "': row ", id,
+                                                   " of a state is not in the order of buckets and ids"));
   }
   return absl::OkStatus();
 }
 
 void EmbeddingTable::Restore(int64_t version, TableState state) {
-  constexpr int64_t kBatch = 8192;  // rows
-  embedding::StateReader reader = ReaderOf(state);
   embedding::TableStateHead head;
-  reader.Read(&head, embedding::kStateHeadFloats);
-  const int64_t count = head.rows;
-  const auto of_row = static_cast<size_t>(row_floats());
-  std::vector<float> elements(static_cast<size_t>(std::min(count, kBatch)) * of_row);
-  std::vector<int64_t> ids;
+  ReaderOf(state).Read(&head, embedding::kStateHeadFloats);
   WriterLock lock(mutex_);
   memory_.SetLimited(false);  // the job cannot go on without the state
   MakeStores();
-  for (int64_t first = 0; first < count; first += kBatch) {
-    ids.resize(static_cast<size_t>(std::min(count - first, kBatch)));
-    for (size_t i = 0; i < ids.size(); ++i) {
-      reader.Read(&ids[i], embedding::kIdFloats);
-      reader.Read(elements.data() + i * of_row, row_floats());
-    }
-    AddRows(ids, elements);
-  }
+  ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const int64_t begin = RowsBefore(store, state, head.rows);
+    const int64_t end = store + 1 == parts_.size() ? head.rows : RowsBefore(store + 1, state, head.rows);
+    parts_[store].status = AddRows(store, state, begin, end);
+  });
   memory_.SetLimited(true);
+  for (const Part& part : parts_) {
+    if (!part.status.ok()) throw OutOfMemory(embedding::StateFloats(head.rows, row_floats()), options_.name);
+  }
   version_ = version;
   rate_ = head.learning_rate;
   NoteSize();
 }
 
-void EmbeddingTable::AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements) {
-  CAIRN_CHECK(Divide({ids, elements}, row_floats()).ok());  // CheckState() has seen all ids
-  for (size_t store = 0; store < parts_.size(); ++store) {
-    Part& part = parts_[store];
-    part.rows.resize(part.ids.size());
-    if (!stores_[store]->FindOrInsert(part.ids, absl::MakeSpan(part.rows), &part.inserted).ok()) {
-      throw OutOfMemory(static_cast<int64_t>(elements.size()), options_.name);
-    }
-    const float* next = part.elements.data();
-    for (float* const row : part.rows) {
-      std::copy_n(next, row_floats(), row);
-      next += row_floats();
+int64_t EmbeddingTable::RowsBefore(size_t store, const TableState& state, int64_t rows) const {
+  int64_t begin = 0, end = rows;
+  while (begin < end) {
+    const int64_t middle = begin + (end - begin) / 2;
+    embedding::StateReader reader = ReaderOf(state);
+    int64_t id = 0;
+    reader.Read(nullptr, embedding::StateFloats(middle, row_floats()));
+    reader.Read(&id, embedding::kIdFloats);
+    if (StoreOf(id) < store) {
+      begin = middle + 1;
+    } else {
+      end = middle;
     }
   }
+  return begin;
+}
+
+absl::Status EmbeddingTable::AddRows(size_t store, const TableState& state, int64_t begin, int64_t end) {
+  constexpr int64_t kBatch = 8192;  // rows
+  embedding::StateReader reader = ReaderOf(state);
+  reader.Read(nullptr, embedding::StateFloats(begin, row_floats()));
+  const auto of_row = static_cast<size_t>(row_floats());
+  std::vector<float> elements(static_cast<size_t>(std::min(end - begin, kBatch)) * of_row);
+  std::vector<int64_t> ids;
+  std::vector<float*> rows;
+  std::vector<int32_t> inserted;
+  for (int64_t first = begin; first < end; first += kBatch) {
+    ids.resize(static_cast<size_t>(std::min(end - first, kBatch)));
+    rows.resize(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      reader.Read(&ids[i], embedding::kIdFloats);
+      reader.Read(elements.data() + i * of_row, row_floats());
+    }
+    CAIRN_RETURN_IF_ERROR(stores_[store]->FindOrInsert(ids, absl::MakeSpan(rows), &inserted));
+    for (size_t i = 0; i < rows.size(); ++i) std::copy_n(elements.data() + i * of_row, of_row, rows[i]);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::ps

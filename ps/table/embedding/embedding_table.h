@@ -46,8 +46,10 @@ class EmbeddingTable final : public Table {
     ThreadPool* thread_pool = nullptr;  // null: one thread
   };
   EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBudget> budget);
+  ~EmbeddingTable() override { budget_->Give(workspace_bytes_); }
 
   std::unique_ptr<TablePush> BeginPush(const PushRequest& request) override;
+  // RESOURCE_EXHAUSTED also if the answer would take the memory of the next update's mean.
   absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<TableMean> Mean(const TableUpdate& update) override;
@@ -57,7 +59,7 @@ class EmbeddingTable final : public Table {
   // INVALID_ARGUMENT, naming the table and the id, if a gradient is not finite: nothing of this table is updated then.
   // INTERNAL, naming the table, if there is no memory for new rows.
   absl::Status Apply(const TableUpdate& update) override ABSL_LOCKS_EXCLUDED(mutex_);
-  // In the form of embedding/store/table_state.h.
+  // In the form of embedding/store/table_state.h, in whose order CheckState() requires the rows.
   absl::StatusOr<TableState> Save(bool beyond_budget) override;
   absl::Status CheckState(const TableState& state) const override;
   void Restore(int64_t version, TableState state) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -98,12 +100,16 @@ class EmbeddingTable final : public Table {
   size_t StoreOf(int64_t id) const;
   // The mean of gradients, which are counted.
   absl::StatusOr<TableMean> ComputeMean(const TableUpdate& update) ABSL_LOCKS_EXCLUDED(hot_mutex_);
-  // Sets parts_ to the rows, of so many elements each, which outlive the use of parts_. INVALID_ARGUMENT as CheckIds().
-  absl::Status Divide(const RowMean& mean, int64_t row_elements);
+  // Sets parts_ to the rows, which outlive the use of parts_. INVALID_ARGUMENT as CheckIds().
+  absl::Status Divide(const RowMean& mean);
+  // Adjusts the budget to the memory of the workspace.
+  void CountWorkspace();
   // Makes empty stores.
   void MakeStores() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Adds rows of values and slots.
-  void AddRows(absl::Span<const int64_t> ids, absl::Span<const float> elements)
+  // The number of rows of a state that come before those of this store.
+  int64_t RowsBefore(size_t store, const TableState& state, int64_t rows) const;
+  // Adds the rows [begin, end) of a state to their store.
+  absl::Status AddRows(size_t store, const TableState& state, int64_t begin, int64_t end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Notes how many rows there are, and their memory.
   void NoteSize() ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -119,8 +125,10 @@ class EmbeddingTable final : public Table {
   const embedding::BucketRange buckets_;
   const std::shared_ptr<optim::MemoryBudget> budget_;
   Memory memory_;
-  RowMeans means_;           // the executor's thread
-  std::vector<Part> parts_;  // [store]; the same thread
+  RowMeans means_;                      // the executor's thread
+  std::vector<Part> parts_;             // [store]; the same thread
+  int64_t workspace_bytes_ = 0;         // of means_ and parts_, in the budget
+  std::atomic<int64_t> mean_bytes_{0};  // of the last update
 
   mutable SharedMutex mutex_;
   std::vector<std::unique_ptr<embedding::RowStore>> stores_

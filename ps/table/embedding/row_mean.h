@@ -43,6 +43,10 @@ class RowMeans {
   // The ids in all gradients of the last mean, as they came, and the number of distinct ones.
   absl::Span<const int64_t> ids() const { return ids_; }
   size_t distinct() const { return ids_.empty() ? 0 : unique_.keys().size(); }
+  // The memory of the workspace, which `budget` does not count.
+  int64_t workspace_bytes() const {
+    return static_cast<int64_t>(ids_.capacity() * sizeof(int64_t)) + unique_.bytes();
+  }
 
  private:
   const int64_t row_elements_;

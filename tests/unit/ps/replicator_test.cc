@@ -2,7 +2,9 @@
 #include "ps/replication/replicator.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -40,6 +42,9 @@ class Backup {
     if (handler_ == nullptr) return;
     handler_->OnAnswer(answer);
     Hold();
+  }
+  void Answer(const v1::ReplicationAck& answer) {
+    if (handler_ != nullptr) handler_->OnAnswer(answer);
   }
   void Break(const absl::Status& status) {
     if (handler_ != nullptr) std::exchange(handler_, nullptr)->OnClosed(status);
@@ -295,6 +300,87 @@ TEST_F(ReplicatorTest, ReportsNothingAfterItWasStopped) {
   replicator_.Quit();
   PassInSilence(seconds(4));
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+// A primary whose state has 64 MiB, which may take 8 s.
+class CatchingUpTest : public testing::Test {
+ protected:
+  CatchingUpTest() {
+    replicator_.Start();
+    replicator_.Step();
+    backup_.Hold();
+    replicator_.Step();  // the state is under way
+  }
+  void PassWithBeats(Duration time) {
+    for (Duration passed{}; passed < time; passed += milliseconds(200)) {
+      clock_.Advance(milliseconds(200));
+      v1::ReplicationAck beat;
+      beat.set_beat(1);
+      backup_.Answer(beat);
+      replicator_.Step();
+    }
+  }
+  static ReplicationItem Mean(int64_t floats) {
+    return {.body = {}, .floats = {std::make_shared<AlignedBuffer>(floats)}};
+  }
+  bool Answers() {
+    bool told = false;
+    replicator_.WhenReplicated([&told](const absl::Status&) { told = true; });
+    return told;
+  }
+
+  test::FakeClock clock_;
+  Backup backup_;
+  Replicator replicator_{{.shard = "ps/0",
+                          .backup = "ps/1 at host:2",
+                          .origin = {},
+                          .dial = [this](ReplicationStreamHandler& handler) { return backup_.Dial(handler); },
+                          .capture =
+                              [this] {
+                                ReplicationItem state = Mean(16 << 20);
+                                state.state = true;
+                                replicator_.SendState(Replicator::Component::kShard, std::move(state));
+                                replicator_.SendState(Replicator::Component::kSequencer, {});
+                                replicator_.SendState(Replicator::Component::kMembers, {});
+                              },
+                          .most_behind_bytes = 4096,
+                          .clock = &clock_}};
+};
+
+TEST_F(CatchingUpTest, AnswersWaitForUpdatesThatTheBackupLacksAndNotForTheState) {
+  EXPECT_TRUE(Answers());
+  replicator_.Send(Replicator::Component::kShard, Mean(1024));
+  EXPECT_TRUE(Answers());
+  replicator_.Send(Replicator::Component::kShard, Mean(1024));
+  bool told = false;
+  replicator_.WhenReplicated([&told](const absl::Status&) { told = true; });
+  EXPECT_FALSE(told) << "8 KiB are outstanding";
+  backup_.Hold();
+  EXPECT_TRUE(told);
+}
+
+TEST_F(CatchingUpTest, AStreamThatEndsEarlyIsNotRepeatedAtOnce) {
+  PassWithBeats(seconds(10));
+  EXPECT_EQ(backup_.dials(), 1);
+  backup_.Break(absl::ResourceExhaustedError("no memory"));
+  replicator_.Step();
+  for (int second = 0; second < 9; ++second) {
+    clock_.Advance(seconds(1));
+    replicator_.Step();
+  }
+  EXPECT_EQ(backup_.dials(), 1) << "the state would be sent again";
+  clock_.Advance(seconds(2));
+  replicator_.Step();
+  EXPECT_EQ(backup_.dials(), 2);
+}
+
+TEST_F(CatchingUpTest, ABackupMayTakeTimeForTheState) {
+  clock_.Advance(seconds(11));
+  replicator_.Step();
+  EXPECT_TRUE(backup_.is_dialed());
+  clock_.Advance(seconds(2));
+  replicator_.Step();
+  EXPECT_FALSE(backup_.is_dialed()) << "every wait has a limit";
 }
 
 TEST(ReplicatorOfLargeValues, ABackupThatIsAllocatingGetsMoreTime) {

@@ -295,8 +295,14 @@ TEST_F(TwoTablesTest, RowsAreRefusedWhenTheMemoryOfTheJobIsFull) {
   client_->BeginPush(0, 0);
   client_->Chunk(0, {1, 2});
   client_->Want(ids);
+  client_->Want({0});
   client_->End();
-  EXPECT_THAT(client_->done().message(), HasSubstr("no memory for the ids of wanted rows"));
+  const uint64_t request = client_->request();
+  client_->Join(1);
+  client_->Push(1, 0, {1, 2}, {});
+  EXPECT_EQ(client_->done().code(), 0) << client_->done().message();
+  EXPECT_EQ(client_->done().version(), 1) << "the push counts ...";
+  EXPECT_THAT(client_->Answered(request, {0}), IsEmpty()) << "... and its answer has no rows";
   ids.resize(200);
   client_->Read(ids);
   EXPECT_THAT(client_->done().message(), HasSubstr("no memory for rows that are read"));

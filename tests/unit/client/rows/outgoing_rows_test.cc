@@ -93,8 +93,8 @@ TEST_F(OutgoingRowsTest, LeaveTheKeysOutThatTheServerKnows) {
   Start(1);
   const std::vector<int64_t> keys = {1, 2, 3}, others = {1, 2, 4};
   const std::vector<float> gradients = {10, 20, 30};
-  const auto pushes = [&](const std::vector<int64_t>& pushed) {
-    outgoing_->EndStep();
+  const auto pushes = [&](const std::vector<int64_t>& pushed, bool with_rows = true) {
+    outgoing_->EndStep(with_rows);
     outgoing_->BeginStep();
     Push(pushed, gradients);
     Want(keys);
@@ -109,6 +109,8 @@ TEST_F(OutgoingRowsTest, LeaveTheKeysOutThatTheServerKnows) {
   EXPECT_EQ(known.rows.count(), 3);
   EXPECT_THAT(known.payload, ElementsAre(10, 20, 30));
   EXPECT_FALSE(pushes(others).rows.has_known()) << "other keys";
+  EXPECT_TRUE(pushes(keys).rows.has_known());
+  EXPECT_FALSE(pushes(keys, /*with_rows=*/false).rows.has_known()) << "the server may not have kept them";
   EXPECT_TRUE(pushes(keys).rows.has_known());
 
   outgoing_->OnNewStream(0);

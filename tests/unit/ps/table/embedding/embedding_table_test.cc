@@ -302,6 +302,45 @@ TEST_F(EmbeddingTableTest, AStateOfAnotherFormIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(EmbeddingTableTest, AStateInAnotherOrderIsRefused) {
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}, {8, {3, 4}}}}}), absl::OkStatus());
+  const absl::StatusOr<TableState> state = table_->Save(/*beyond_budget=*/true);
+  ASSERT_EQ(state.status(), absl::OkStatus());
+  constexpr size_t kHead = 4, kRow = 4;  // floats
+  const auto twisted = std::make_shared<AlignedBuffer>(state->front()->size());
+  std::copy(state->front()->span().begin(), state->front()->span().end(), twisted->data());
+  std::swap_ranges(twisted->data() + kHead, twisted->data() + kHead + kRow, twisted->data() + kHead + kRow);
+  EXPECT_THAT(table_->CheckState({twisted}).message(),
+              HasSubstr("of a state is not in the order of buckets and ids"));
+}
+
+TEST_F(EmbeddingTableTest, AllMemoryCountsInTheBudgetAndIsGivenBack) {
+  Rows rows;
+  for (int64_t id = 0; id < 10000; ++id) rows.push_back({id, {1, 1}});
+  ASSERT_EQ(Update({{1, rows}}), absl::OkStatus());
+  // The workspace of the mean has the 10,000 ids twice, and their positions.
+  EXPECT_GE(budget_->used(), StatusOf().bytes() + 10000 * (8 + 8 + 4));
+  table_.reset();
+  EXPECT_EQ(budget_->used(), 0);
+}
+
+TEST_F(EmbeddingTableTest, AReaderLeavesRoomForTheNextUpdate) {
+  Rows rows;
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < 10000; ++id) {
+    rows.push_back({id, {1, 1}});
+    ids.push_back(id);
+  }
+  ASSERT_EQ(Update({{1, rows}}), absl::OkStatus());
+  constexpr int64_t kMean = 10000 * (8 + 8), kAnswer = 10000 * 8;
+  const int64_t others = (64 << 20) - budget_->used() - kMean - kAnswer;
+  budget_->Take(others);
+  EXPECT_EQ(table_->ReadRows(ids).status(), absl::OkStatus());
+  budget_->Take(64);
+  EXPECT_THAT(table_->ReadRows(ids).status().message(), HasSubstr("no memory for rows that are read"));
+  budget_->Give(others + 64);
+}
+
 TEST_F(EmbeddingTableTest, AStateOrMeanWithRowsOfAnotherServerIsRefused) {
   ASSERT_EQ(Update({{1, {{7, {1, 2}}, {8, {1, 2}}, {9, {1, 2}}, {10, {1, 2}}}}}), absl::OkStatus());
   const absl::StatusOr<TableState> state = table_->Save(/*beyond_budget=*/true);
