@@ -37,6 +37,11 @@ Checker::Checker(const Rules& rules, Start start)
       used_(start_.progress.data()) {
   values_[version_] = start_.values.empty() ? 0 : start_.values[0];
   snapshots_[version_] = start_.values;
+  if (!rules_.rows) return;
+  for (int server = 0; server < rules_.servers; ++server) {
+    row_snapshots_[version_].push_back(StartRows(server));
+  }
+  rows_[version_] = StartRows(0);
 }
 
 void Checker::Violation(std::string what) {

@@ -47,12 +47,14 @@ struct Rules {
   int64_t num_examples = 0;
   int64_t epochs = 0;    // of it; 0: until the final version
   bool elastic = false;  // rounds wait for worker 0 alone before they begin
+  bool rows = false;     // the job has a table (table_rows.h)
 };
 
 // The start of a history.
 struct Start {
   std::vector<float> values{};  // [server]; empty: 0
   v1::Progress progress{};
+  std::vector<ps::ReceivedTables> tables{};  // [server] the states of the tables; empty: no rows
 };
 
 class Checker {
@@ -88,17 +90,22 @@ class Checker {
 
   // --- Snapshots and rollback ---
   // A snapshot is complete, with the progress at the barrier and the values of each server.
-  void Snapshot(const v1::Progress& progress, const std::vector<float>& values);
+  // `rows`: [server] [row].
+  void Snapshot(const v1::Progress& progress, const std::vector<float>& values,
+                const std::vector<std::vector<float>>& rows = {});
   // A server has lost its variables, or was replaced by its backup, so state that only it had is lost.
   void ServerLost() { server_lost_ = true; }
+  // The rows of a server's table at a version: in an answer, a read or a snapshot.
+  void ReadRows(int server, int64_t version, const std::vector<float>& rows);
   // All servers restart from `to`, which ends this history.
   void RollBack(const Start& to);
 
   // The state at the end, when nothing is under way any more.
   struct Final {
-    std::vector<int64_t> versions;  // [server]
-    std::vector<float> values;      // [server]
-    v1::Counters counters;          // of ps/0
+    std::vector<int64_t> versions;           // [server]
+    std::vector<float> values;               // [server]
+    v1::Counters counters;                   // of ps/0
+    std::vector<std::vector<float>> rows{};  // [server] [row]
   };
   void Ended(const Final& final);
 
@@ -135,6 +142,10 @@ class Checker {
   bool all_examples_used() const;
   void CheckBound(const ps::PushKey& key);
   void CheckValue(int server, int64_t version, float value);
+  // The rows change by the mean of the gradients that contain them, and row 0 as the variable.
+  void CheckRowsOf(int64_t version);
+  void CheckFinalRows(const Final& final);
+  std::vector<float> StartRows(int server) const;
   // Parts of Ended().
   void CheckAllAnswered();
   void CheckSameOnAll(const Final& final);
@@ -156,11 +167,13 @@ class Checker {
   std::map<ps::PushKey, Push> pushes_;
   std::vector<std::map<int64_t, Update>> updates_;  // [server][version]
   std::map<int64_t, float> values_;                 // [version], where there is one log
+  std::map<int64_t, std::vector<float>> rows_;      // [version] [row], as values_
   std::vector<ps::PushKey> gone_on_;  // with bounded staleness: answered by this event, before the end
   int64_t version_ = 0;               // of ps/0
   ExampleSet used_;                   // examples in updates of ps/0, through all epochs
-  std::map<int64_t, std::vector<float>> snapshots_;  // [version][server]
-  std::set<std::pair<ps::PushKey, int>> lost_;       // (push, server) whose answer went with the server
+  std::map<int64_t, std::vector<float>> snapshots_;                   // [version][server]
+  std::map<int64_t, std::vector<std::vector<float>>> row_snapshots_;  // [version][server][row]
+  std::set<std::pair<ps::PushKey, int>> lost_;  // (push, server) whose answer went with the server
   bool server_lost_ = false;
 };
 

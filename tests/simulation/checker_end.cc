@@ -3,10 +3,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/checker.h"
+#include "tests/simulation/table_rows.h"
 
 namespace cairn::simulation {
 
-void Checker::Snapshot(const v1::Progress& progress, const std::vector<float>& values) {
+void Checker::Snapshot(const v1::Progress& progress, const std::vector<float>& values,
+                       const std::vector<std::vector<float>>& rows) {
   ++coverage_.snapshots;
   const int64_t version = progress.version();
   for (int server = 0; server < rules_.servers; ++server) {
@@ -46,6 +48,10 @@ void Checker::Snapshot(const v1::Progress& progress, const std::vector<float>& v
     }
   }
   snapshots_[version] = values;
+  for (size_t server = 0; server < rows.size(); ++server) {
+    ReadRows(static_cast<int>(server), version, rows[server]);
+  }
+  if (rules_.rows) row_snapshots_[version] = rows;
 }
 
 void Checker::RollBack(const Start& to) {
@@ -60,6 +66,16 @@ void Checker::RollBack(const Start& to) {
   } else if (known->second != to.values) {
     Violation(
         absl::StrCat("all are rolled back to other values than the snapshot of version ", version, " has"));
+  }
+  for (int server = 0; rules_.rows && server < rules_.servers; ++server) {
+    const auto s = static_cast<size_t>(server);
+    const std::vector<float> rows =
+        to.tables.empty() ? std::vector<float>(kNumRows) : RowsIn(to.tables[s], server, rules_.servers);
+    const auto of_snapshot = row_snapshots_.find(version);
+    if (of_snapshot != row_snapshots_.end() && of_snapshot->second[s] != rows) {
+      Violation(absl::StrCat("ps/", server, " is rolled back to other rows than the snapshot of version ",
+                             version, " has"));
+    }
   }
 }
 
@@ -76,6 +92,7 @@ void Checker::Ended(const Final& final) {
   CheckSameOnAll(final);
   for (int server = 0; server < rules_.servers; ++server) CheckServer(server, final);
   CheckCounters(final.counters);
+  if (rules_.rows) CheckFinalRows(final);
 }
 
 void Checker::CheckAllAnswered() {

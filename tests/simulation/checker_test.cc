@@ -125,6 +125,40 @@ TEST_F(TwoServersTest, FindsAVersionThatDiffersBetweenServers) {
   Found("version 1 is -5 on ps/1 and was -4");
 }
 
+class RowsTest : public CheckerTest {
+ protected:
+  RowsTest() : CheckerTest({.servers = 1, .workers = 2, .rows = true}) {}
+  void EndWith(const std::vector<float>& rows) {
+    Checker::Final final = {.versions = {1}, .values = {-4}, .counters = {}, .rows = {rows}};
+    final.counters.set_accepted(2);
+    checker_.Ended(final);
+  }
+};
+
+// The pushes with the gradients 2 and 6 contain row 2 and row 3.
+TEST_F(RowsTest, RowsThatAreTheMeanPass) {
+  AcceptBoth();
+  EndWith({-4, 0, -1, -3});
+  EXPECT_THAT(checker_.violations(), IsEmpty());
+}
+
+TEST_F(RowsTest, FindsAGradientThatARowLacks) {
+  AcceptBoth();
+  EndWith({-4, 0, -1, 0});
+  Found("row 3 of version 1 is 0, the mean makes it -3");
+}
+
+TEST_F(RowsTest, FindsARowThatDiffersFromTheVariable) {
+  AcceptBoth();
+  EndWith({-8, 0, -1, -3});
+  Found("row 0 of ps/0 ends with -8, the variable with -4");
+}
+
+TEST_F(RowsTest, FindsRowsThatDifferBetweenReads) {
+  checker_.ReadRows(0, 0, {0, 0, 0, 1});
+  Found("the rows of version 0 are 0, 0, 0, 1 on ps/0 and were 0, 0, 0, 0");
+}
+
 class BoundTest : public CheckerTest {
  protected:
   BoundTest() : CheckerTest({.mode = v1::MODE_SSP, .servers = 1, .workers = 2, .max_staleness = 0}) {}

@@ -5,12 +5,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "tests/simulation/table_rows.h"
 #include "tests/unit/ps/pieces.h"
 
 namespace cairn::simulation {
 namespace {
 
 constexpr double kReturn = 30;  // ps/members/job_members.cc
+
+// The state of a server in a snapshot.
+struct Copy {
+  float value = 0;
+  ps::ReceivedTables tables{};
+};
+
+Copy CopyOf(const ps::ReadResult& read) {
+  Copy copy = {.value = read.values.data->data()[0]};
+  for (const ps::TableState& table : read.tables) copy.tables.push_back(table.at(0));
+  return copy;
+}
 
 }  // namespace
 
@@ -142,6 +155,15 @@ v1::CreateRequest Chief::Request(int shard) const {
     job.set_epochs(rules.epochs);
     job.set_elastic(rules.elastic);
   }
+  if (rules.rows) {
+    v1::Table& table = *job.add_tables();
+    table.set_name("rows");
+    table.set_kind("embedding");
+    table.set_row_elements(1);
+    table.mutable_embedding()->set_distribution(v1::EmbeddingTable::DISTRIBUTION_CONSTANT);
+    table.mutable_embedding()->mutable_optimizer()->set_name("SGD");
+    (*table.mutable_embedding()->mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 1;
+  }
   job.set_generation(generation_);
   job.set_wait_for_return(simulation_.setting.wait_for_return);
   request.set_seal_key(absl::StrCat("the servers' secret ", num_seal_keys_));
@@ -151,6 +173,11 @@ v1::CreateRequest Chief::Request(int shard) const {
   for (const net::Slice& slice : ps::Vectors({{absl::StrCat("v", shard), 1}}))
     *request.add_slices() = slice.ToProto();
   return request;
+}
+
+ps::ReceivedTables Chief::TablesOf(int server) const {
+  if (!simulation_.rules().rows) return {};
+  return newest_.tables.empty() ? StateOfNoRows() : newest_.tables[static_cast<size_t>(server)];
 }
 
 void Chief::Create(int shard) {
@@ -194,7 +221,8 @@ void Chief::Write() {
     fleet_.Call<double>(
         s, away(s), kCall,
         [this, s, layout = shards_[static_cast<size_t>(s)].described.layout(),
-         value = newest_.values[static_cast<size_t>(s)]](ps::Server& server, auto reply) {
+         value = newest_.values[static_cast<size_t>(s)],
+         tables = TablesOf(s)](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
           if (!job.ok()) {
             reply(job.status());
@@ -222,7 +250,7 @@ void Chief::Write() {
             reply(0.0);
           };
           if (state) {
-            shard.WriteState(std::move(values), {}, std::move(written));
+            shard.WriteState(std::move(values), tables, std::move(written));
           } else {
             shard.Write(std::move(values), std::move(written));
           }
@@ -265,7 +293,7 @@ void Chief::ReadAll() {
   waiting_ = shards_.size();
   for (int s = 0; s < fleet_.size(); ++s) {
     const Shard& shard = shards_[static_cast<size_t>(s)];
-    fleet_.Call<float>(
+    fleet_.Call<Copy>(
         s, away(s), 6 * kCall,
         [layout = shard.described.layout(), marker = marker_](ps::Server& server, auto reply) {
           const auto job = server.JobForLayout(layout);
@@ -276,23 +304,32 @@ void Chief::ReadAll() {
           (*job)->shard().Read(marker,
                                [reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
                                  if (read.ok()) {
-                                   reply(read->values.data->data()[0]);
+                                   reply(CopyOf(*read));
                                  } else {
                                    reply(read.status());
                                  }
                                });
         },
-        IfLooking<absl::StatusOr<float>>([this, s](auto value) {
-          if (!value.ok()) {
+        IfLooking<absl::StatusOr<Copy>>([this, s](auto copy) {
+          if (!copy.ok()) {
             LookAgain(1);
             return;
           }
-          shards_[static_cast<size_t>(s)].value = *value;
+          shards_[static_cast<size_t>(s)].value = copy->value;
+          shards_[static_cast<size_t>(s)].tables = copy->tables;
           if (--waiting_ > 0) return;
           newest_.progress = progress_;
           newest_.values.clear();
-          for (const Shard& read : shards_) newest_.values.push_back(read.value);
-          histories_.Of(shards_[0].described.job().generation()).Snapshot(newest_.progress, newest_.values);
+          newest_.tables.clear();
+          std::vector<std::vector<float>> rows;
+          for (const Shard& read : shards_) {
+            newest_.values.push_back(read.value);
+            if (!simulation_.rules().rows) continue;
+            newest_.tables.push_back(read.tables);
+            rows.push_back(RowsIn(read.tables, static_cast<int>(rows.size()), fleet_.size()));
+          }
+          histories_.Of(shards_[0].described.job().generation())
+              .Snapshot(newest_.progress, newest_.values, rows);
           LookAgain(simulation_.UpTo(10));
         }));
   }

@@ -31,6 +31,7 @@ class Chief {
   struct Shard {
     v1::ConnectResponse described;
     float value = 0;  // of the snapshot that is being read
+    ps::ReceivedTables tables{};
   };
 
   void Look();
@@ -50,6 +51,8 @@ class Chief {
   void PlaceMarker(int shard);
   void ReadAll();
   v1::CreateRequest Request(int shard) const;
+  // The states of a server's tables at the newest snapshot.
+  ps::ReceivedTables TablesOf(int server) const;
   bool away(int shard) const { return known_[static_cast<size_t>(shard)].away; }
   bool one_log() const { return simulation_.rules().mode != v1::MODE_ASYNC || !simulation_.rules().rate_one; }
   // Does `what`, unless this look is over: the chief has given it up, or has died.

@@ -50,7 +50,8 @@ std::unique_ptr<ps::Server> Fleet::MakeServer(int shard, int process, uint64_t i
               [this, process](const std::string&, int of, ps::ReplicationStreamHandler& handler) {
                 return DialBackup(simulation_, *this, of, process, handler);
               },
-          .replicates_by_calls = true},
+          .replicates_by_calls = true,
+          .tables = &tables_},
       simulation_.clock);
 }
 

@@ -15,6 +15,7 @@
 #include "common/core/random.h"
 #include "ps/job/hosted_shards.h"
 #include "ps/job/server.h"
+#include "ps/table/embedding/embedding_tables.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/setting.h"
 #include "tests/support/fake_clock.h"
@@ -25,7 +26,8 @@ inline constexpr double kCall = 10;  // seconds, as the client's limit of a call
 
 // State that all parts of a simulation share.
 struct Simulation {
-  explicit Simulation(uint64_t seed) : random(seed, "protocol"), setting(random), events(clock) {}
+  explicit Simulation(uint64_t seed)
+      : random(seed, "protocol"), setting(random, /*rows=*/seed % 2 == 0), events(clock) {}
 
   const Rules& rules() const { return setting.rules; }
   double Delay() { return setting.longest_delay * random.NextUniform(); }
@@ -124,6 +126,7 @@ class Fleet {
   Simulation& simulation_;
   const std::function<void()> on_promoted_;
   std::vector<std::weak_ptr<Link>> links_;
+  const ps::EmbeddingTables tables_{/*thread_pool=*/nullptr};  // outlives the processes
   std::vector<Process> processes_;
   uint64_t last_incarnation_ = 0;
   bool dying_ = false;

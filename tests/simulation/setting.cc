@@ -6,7 +6,8 @@
 
 namespace cairn::simulation {
 
-Setting::Setting(Random& random) {
+Setting::Setting(Random& random, bool rows) {
+  rules.rows = rows;
   const uint32_t mode = random.NextBelow(10);
   rules.mode = mode < 6 ? v1::MODE_SYNC : mode < 8 ? v1::MODE_SSP : v1::MODE_ASYNC;
   rules.servers = 1 + static_cast<int>(random.NextBelow(3));
@@ -62,6 +63,7 @@ std::string Setting::ToText() const {
   }
   if (server_faults == ServerFaults::kRolledBack) absl::StrAppend(&text, ", servers are rolled back");
   if (server_faults == ServerFaults::kReplaced) absl::StrAppend(&text, ", servers have backups");
+  if (rules.rows) absl::StrAppend(&text, ", a table of rows");
   if (wait_for_return) absl::StrAppend(&text, ", lost workers are waited for");
   return text;
 }

@@ -18,7 +18,8 @@ enum class ServerFaults {
 };
 
 struct Setting {
-  explicit Setting(Random& random);
+  // `rows`: the job has a table.
+  Setting(Random& random, bool rows);
   std::string ToText() const;
 
   Rules rules;

@@ -8,6 +8,7 @@
 #include "tests/simulation/chief.h"
 #include "tests/simulation/fleet.h"
 #include "tests/simulation/histories.h"
+#include "tests/simulation/table_rows.h"
 #include "tests/simulation/workers.h"
 
 namespace cairn::simulation {
@@ -181,6 +182,9 @@ class World {
       final.versions.push_back(served.version());
       final.values.push_back((*job)->shard().store().current().data->data()[0]);
       if (shard == 0) final.counters = served.counters();
+      if (!simulation_.rules().rows) continue;
+      const auto rows = (*job)->shard().tables()[1].ReadRows(RowIds(shard, fleet_.size()));
+      final.rows.emplace_back(rows->elements->span().begin(), rows->elements->span().end());
     }
     histories_.newest().Ended(final);
   }

@@ -3,7 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "common/net/wire/row_frame.h"
 #include "ps/log/work_proto.h"
+#include "tests/simulation/table_rows.h"
 #include "tests/simulation/workers.h"
 #include "tests/unit/ps/pieces.h"
 
@@ -11,6 +14,11 @@ namespace cairn::simulation {
 namespace {
 
 constexpr double kReadLimit = 60;
+
+std::vector<float> RowsOf(const ps::AnsweredRows& rows) {
+  const absl::Span<const float> elements = rows.tables.at(0).elements->span();
+  return {elements.begin(), elements.end()};
+}
 // Seconds between the checks of a worker that awaits the end, as in client/job_end.cc.
 constexpr double kLookForEnd = 2;
 
@@ -51,20 +59,23 @@ void Workers::ReadFrom(int w, int s, int64_t pull) {
           reply(job.status());
           return;
         }
-        (*job)->shard().Read(marker, [this, s, generation = (*job)->job().generation(),
-                                      reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
-          if (!read.ok()) {
-            if (simulation_.setting.server_faults == ServerFaults::kNone) {
-              histories_.newest().Violation(
-                  absl::StrCat("a read on ps/", s, " fails: ", read.status().message()));
-            }
-            reply(read.status());
-            return;
-          }
-          const float value = read->values.data->data()[0];
-          if (one_log() && !fleet_.dying()) histories_.Of(generation).Read(s, read->values.version, value);
-          reply(Read{read->values.version, read->finished, value});
-        });
+        (*job)->shard().Read(marker,
+                             [this, s, shard = &(*job)->shard(), generation = (*job)->job().generation(),
+                              reply = std::move(reply)](absl::StatusOr<ps::ReadResult> read) mutable {
+                               if (!read.ok()) {
+                                 if (simulation_.setting.server_faults == ServerFaults::kNone) {
+                                   histories_.newest().Violation(
+                                       absl::StrCat("a read on ps/", s, " fails: ", read.status().message()));
+                                 }
+                                 reply(read.status());
+                                 return;
+                               }
+                               const float value = read->values.data->data()[0];
+                               if (one_log() && !fleet_.dying())
+                                 histories_.Of(generation).Read(s, read->values.version, value);
+                               if (rules().rows) ReadRowsOf(*shard, s, generation);
+                               reply(Read{read->values.version, read->finished, value});
+                             });
       },
       As<absl::StatusOr<Read>>(w, [this, w, s, pull](absl::StatusOr<Read> read) {
         if (At(w).pulls != pull) return;
@@ -75,6 +86,36 @@ void Workers::ReadFrom(int w, int s, int64_t pull) {
           Persist(w, read.status(), [this, w] { Pull(w); });
         }
       }));
+}
+
+void Workers::ReadRowsOf(ps::Shard& shard, int s, int64_t generation) {
+  shard.ReadRows(RowsToRead(shard, s), [this, s, generation](absl::StatusOr<ps::AnsweredRows> rows) {
+    if (rows.ok() && !fleet_.dying()) histories_.Of(generation).ReadRows(s, rows->version, RowsOf(*rows));
+  });
+}
+
+std::shared_ptr<const ps::WantedRows> Workers::RowsToRead(ps::Shard& shard, int s) const {
+  const std::vector<int64_t> ids = RowIds(s, num_servers());
+  const absl::Span<const char> bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int64_t));
+  v1::Rows rows;
+  rows.set_table(1);
+  rows.set_count(static_cast<int64_t>(ids.size()));
+  auto wanted = std::make_shared<ps::WantedRows>(shard.tables().size(), shard.store().budget());
+  CAIRN_CHECK(wanted->Add(rows, net::Payload(&bytes, 1)).ok());
+  return wanted;
+}
+
+void Workers::AddRows(ps::OpenPush& push, int s, const ps::PushKey& key, float value) const {
+  const std::vector<int64_t> all = RowIds(s, num_servers());
+  const int64_t ids[] = {all[0], all[RowOf(key)]};
+  const float gradients[] = {value, value};
+  const absl::Span<const char> runs[] = {{reinterpret_cast<const char*>(ids), sizeof(ids)},
+                                         {reinterpret_cast<const char*>(gradients), sizeof(gradients)}};
+  v1::Rows rows;
+  rows.set_table(1);
+  rows.set_count(2);
+  auto received = net::ReceivedRows::Of(rows, net::Payload(runs), /*row_elements=*/1);
+  CAIRN_CHECK(received.ok() && push.AddRows(1, *std::move(received)).ok());
 }
 
 void Workers::OnRead(int w, int s, int64_t /*pull*/, const Read& read) {
@@ -196,6 +237,10 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
   ps::Shard& shard = (*job)->shard();
   auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
   if (gradient.examples > 0) (void)push->AddChunk(ps::At(0), ps::Bytes({value}));
+  if (rules().rows) {
+    if (gradient.examples > 0 && !push->repeats()) AddRows(*push, s, gradient.key, value);
+    push->Want(RowsToRead(shard, s));
+  }
   const int64_t arrival = checker.Arrived(s, gradient, value);
   checker.ComputedIn(gradient.key, generation, here);
   std::weak_ptr<ps::ActiveJob> hands_out;
@@ -215,6 +260,8 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
     }
     Worker::Answer told = {.result = *result, .value = {}, .work = {}};
     told.result.values.data.reset();
+    if (!result->rows.none()) checker.ReadRows(s, result->rows.version, RowsOf(result->rows));
+    told.result.rows = {};
     if (result->values.data != nullptr) told.value = result->values.data->data()[0];
     checker.Answered(arrival, *result, told.value);
     const auto assigned = hands_out.lock();

@@ -105,6 +105,11 @@ class Workers {
   void Recover(int w, int s, const absl::Status& failure);
   void Pull(int w);
   void ReadFrom(int w, int s, int64_t pull);
+  // Reads the rows of a server as they are now, for the checker.
+  void ReadRowsOf(ps::Shard& shard, int s, int64_t generation);
+  std::shared_ptr<const ps::WantedRows> RowsToRead(ps::Shard& shard, int s) const;
+  // Adds the gradients of rows to a push.
+  void AddRows(ps::OpenPush& push, int s, const ps::PushKey& key, float value) const;
   void OnRead(int w, int s, int64_t pull, const Read& read);
   void Proceed(int w);
   void AwaitWork(int w);
