@@ -3,11 +3,11 @@
 
     tests/bench/row_bytes.py [--bin build/release/bin] [--dim 16] [--steps 200] [--ps 1]
 
-A row that a batch looks up needs its id (8 bytes) and `dim` elements each way. The limit is 1.05 times that, and 64 bytes
-for each request; with bfloat16 it is 0.55 of that. `payload` is what the worker counts (row_push_bytes, row_pull_bytes of
-the summary), ids and elements. `wire` is what the kernel counts on the loopback of a network namespace of its own, with
-the headers of frames, TCP and IP and all acknowledgements, less the payload of the variables; it needs root. Exits with 1
-if the payload is above its limit.
+A row that a batch looks up needs its id (8 bytes) and `dim` elements each way. The limit is 1.05 times that, and 64
+bytes for each request; with bfloat16 it is 0.55 of that. `payload` is what the worker counts (row_push_bytes,
+row_pull_bytes of the summary), ids and elements. `wire` is what the kernel counts on the loopback of a network
+namespace of its own, with the headers of frames, TCP and IP and all acknowledgements, less the payload of the
+variables; it needs root. Exits with 1 if the payload is above its limit.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 //
 // Bits: a row depends on its own gradients alone. It is the same on any number of servers, stores and threads.
 //
-// Threads: as Table. A lock protects the rows: reads of rows share it, updates hold it alone. FillStatus() does not take
-// it.
+// Threads: as Table. A lock protects the rows: reads of rows share it, updates hold it alone. FillStatus() does not
+// take it.
 #pragma once
 
 #include <atomic>
