@@ -17,9 +17,9 @@ absl::Status TableReplica::Begin(const nn::BatchView& batch) {
 }
 
 void TableReplica::Count() {
-  options_.metrics->lookups.Add(current_.num_ids());
+  options_.counters->ids.Add(current_.num_ids());
   for (const client::RowValues& of_table : current_.rows()) {
-    options_.metrics->distinct_lookups.Add(static_cast<int64_t>(of_table.keys.size()));
+    options_.counters->distinct.Add(static_cast<int64_t>(of_table.keys.size()));
   }
 }
 
@@ -27,7 +27,7 @@ absl::StatusOr<nn::BatchResult> TableReplica::ForwardBackward(
     absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
     absl::FunctionRef<void(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(Begin(batch));
-  if (options_.metrics != nullptr) Count();
+  if (options_.counters != nullptr) Count();
   CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result,
                          without_tables_.ForwardBackward(parameters, current_.View(/*with_gradients=*/true),
                                                          gradients, [&](int gradient) {

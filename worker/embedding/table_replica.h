@@ -22,17 +22,17 @@
 #include "client/rows/row_exchange.h"
 #include "nn/replica/replica.h"
 #include "worker/embedding/batch_lookup.h"
+#include "worker/embedding/lookup_counters.h"
 #include "worker/embedding/next_batch_fetcher.h"
 #include "worker/embedding/table_plan.h"
-#include "worker/report/metrics.h"
 
 namespace cairn::worker {
 
 class TableReplica final : public nn::Replica, public NextBatchFetcher {
  public:
   struct Options {
-    int staleness = 0;                 // how many updates the rows may lack
-    WorkerMetrics* metrics = nullptr;  // may be null; counts lookups
+    int staleness = 0;                   // how many updates the rows may lack
+    LookupCounters* counters = nullptr;  // may be null
   };
   // `without_tables`: a replica of plan.model.model. All references must outlive the object.
   TableReplica(const TablePlan& plan, nn::Replica& without_tables, client::RowExchange& rows,

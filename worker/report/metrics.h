@@ -13,6 +13,7 @@
 #include "common/core/history.h"
 #include "common/core/metrics.h"
 #include "common/core/mutex.h"
+#include "worker/embedding/lookup_counters.h"
 
 namespace cairn::worker {
 
@@ -44,10 +45,10 @@ class WorkerMetrics {
       answer_seconds{kSecondsLimits};
   Counter examples, accepted, stale, refused, duplicate;
   Distribution staleness{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
-  client::WireMetrics wire;                 // updated by the client
-  Counter lookups, distinct_lookups;        // ids that batches of training looked up; distinct in their batch
-  Counter rejoins;                          // times that the worker lost its membership and joined again
-  Counter checkpoints, checkpoints_failed;  // on the chief
+  client::WireMetrics wire;  // updated by the client
+  LookupCounters lookups;
+  Counter rejoins;                              // times that the worker lost its membership and joined again
+  Counter checkpoints, checkpoints_failed;      // on the chief
   std::atomic<int64_t> checkpoint_version{-1};  // version of the newest checkpoint; -1: none
   std::atomic<double> checkpoint_unix_seconds{0};
 

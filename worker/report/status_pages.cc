@@ -30,10 +30,10 @@ void AddRows(const WorkerMetrics& metrics, monitor::Exposition& out) {
   out.Sample({{"direction", "push"}}, Number(wire.pushed_rows.value()));
   out.Sample({{"direction", "pull"}}, Number(wire.pulled_rows.value()));
   out.Counter("cairn_worker_lookups_total", "Ids that the batches of training looked up.",
-              Number(metrics.lookups.value()));
+              Number(metrics.lookups.ids.value()));
   out.Counter("cairn_worker_distinct_lookups_total",
               "The same, with ids that a batch repeats counted once: the rows that batches need.",
-              Number(metrics.distinct_lookups.value()));
+              Number(metrics.lookups.distinct.value()));
 }
 
 std::string Metrics(const WorkerMetrics& metrics) {
@@ -150,7 +150,8 @@ monitor::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMetrics
        absl::StrCat(monitor::WithCommas(Number(metrics.stale.value())), " of them stale")},
       {"pushed", monitor::InBytes(Number(metrics.wire.push_bytes.value())), SavedOf(metrics.wire)},
       {"rows", monitor::WithCommas(Number(metrics.wire.pulled_rows.value())),
-       absl::StrCat("received; ", monitor::ShareOf(metrics.distinct_lookups.value(), metrics.lookups.value()),
+       absl::StrCat("received; ",
+                    monitor::ShareOf(metrics.lookups.distinct.value(), metrics.lookups.ids.value()),
                     " of a batch's lookups are distinct")},
       {"memory", monitor::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
       {"checkpoint",

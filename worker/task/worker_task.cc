@@ -279,7 +279,7 @@ absl::Status WorkerTask::Assemble() {
     table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows(),
                            TableReplica::Options{
                                .staleness = static_cast<int>(options_.embedding.staleness),
-                               .metrics = &*metrics_,
+                               .counters = &metrics_->lookups,
                            });
   }
   return CatchOutOfMemory(absl::StrCat("--batch_size ", options_.batch_size), [this] {

@@ -239,8 +239,8 @@ absl::StatusOr<Summary> Chief::Summarise() {
     summary.row_pull_bytes = wire.row_pull_bytes.value();
     summary.pushed_rows = wire.pushed_rows.value();
     summary.pulled_rows = wire.pulled_rows.value();
-    summary.lookups = training_.instruments.metrics->lookups.value();
-    summary.distinct_lookups = training_.instruments.metrics->distinct_lookups.value();
+    summary.lookups = training_.instruments.metrics->lookups.ids.value();
+    summary.distinct_lookups = training_.instruments.metrics->lookups.distinct.value();
   }
   summary.best_epoch = deps_.callbacks.best_epoch();
   summary.device = setup_.device;
