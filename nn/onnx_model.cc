@@ -10,6 +10,16 @@
 namespace cairn::nn {
 
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters) {
+  std::vector<OnnxVariable> variables;
+  for (const ModelVariable& variable : model.variables()) {
+    variables.push_back({variable.name, variable.shape,
+                         parameters.subspan(static_cast<size_t>(variable.offset),
+                                            static_cast<size_t>(variable.shape.num_elements()))});
+  }
+  return MakeOnnxGraph(model, variables);
+}
+
+absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const OnnxVariable> values) {
   OnnxBuilder builder;
   builder.graph_.name = model.name();
   // Variables keep their names: these are reserved first, and all other names avoid them.
@@ -34,12 +44,7 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const flo
       of_node.push_back(value);
     }
     std::vector<OnnxVariable> variables;
-    for (const int index : node.variables) {
-      const ModelVariable& variable = model.variables()[static_cast<size_t>(index)];
-      variables.push_back({variable.name, variable.shape,
-                           parameters.subspan(static_cast<size_t>(variable.offset),
-                                              static_cast<size_t>(variable.shape.num_elements()))});
-    }
+    for (const int index : node.variables) variables.push_back(values[static_cast<size_t>(index)]);
     const auto output = node.layer->ToOnnx(of_node, variables, builder);
     if (!output.ok()) {
       return Annotate(output.status(),

@@ -12,4 +12,7 @@ namespace cairn::nn {
 // express it.
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters);
 
+// As above, with the values of each variable of the model, which may be a table by ids.
+absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const OnnxVariable> variables);
+
 }  // namespace cairn::nn

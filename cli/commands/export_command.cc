@@ -49,7 +49,8 @@ class ExportCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained, worker::LoadTrainedModel(weights_, model_));
     std::map<std::string, std::string> metadata;
     if (trained.global_step.has_value()) metadata["global_step"] = absl::StrCat(*trained.global_step);
-    return worker::WriteModelFile(output_, trained.model, trained.parameters, metadata);
+    return worker::WriteModelFile(output_, trained.model, trained.parameters, metadata,
+                                  trained.tables.has_value() ? &*trained.tables : nullptr);
   }
 
   std::string weights_, output_, model_;

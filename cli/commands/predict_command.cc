@@ -261,6 +261,7 @@ class PredictCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(worker::Prediction prediction,
                            worker::Predict({.model = model,
                                             .parameters = trained.parameters,
+                                            .tables = trained.tables.has_value() ? &*trained.tables : nullptr,
                                             .inputs = *examples.inputs,
                                             .limit = limit_,
                                             .targets = targets.has_value() ? &*targets : nullptr,

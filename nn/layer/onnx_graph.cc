@@ -1,5 +1,6 @@
 #include "nn/layer/onnx_graph.h"
 
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -133,6 +134,23 @@ std::string OnnxBuilder::Weights(const OnnxVariable& variable, absl::Span<const 
   graph_.constants.push_back({variable.name, shape.rank() > 0 ? shape : permuted,
                               Permuted(variable.values, variable.shape, permutation)});
   return variable.name;
+}
+
+std::string OnnxBuilder::GatherRows(const OnnxVariable& table, std::string ids, DType type) {
+  if (type != DType::kInt64 && (table.by_ids || type != DType::kInt32)) ids = Cast(ids, DType::kInt64);
+  if (table.by_ids && table.ids.empty()) {
+    ids = Add("Mul", {ids, Ints("no_rows", {0})});
+  } else if (table.by_ids) {
+    std::vector<int64_t> rows(table.ids.size());
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    const auto other = static_cast<int64_t>(rows.size());
+    ids = Add("LabelEncoder", {ids},
+              {{"keys_int64s", std::vector<int64_t>(table.ids.begin(), table.ids.end())},
+               {"values_int64s", std::move(rows)},
+               {"default_int64", other}});
+    graph_.nodes.back().domain = kOnnxMlDomain;
+  }
+  return Add("Gather", {Weights(table), ids});
 }
 
 std::string OnnxBuilder::Floats(absl::string_view what, const Shape& shape, std::vector<float> values) {

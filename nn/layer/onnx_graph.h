@@ -34,12 +34,16 @@ struct OnnxAttribute {
   std::variant<int64_t, float, std::vector<int64_t>> value;
 };
 
+// The domain of operators such as LabelEncoder.
+inline constexpr char kOnnxMlDomain[] = "ai.onnx.ml";
+
 struct OnnxNode {
   std::string op_type;  // "Conv"
   std::string name;     // unique, like `output`
   std::vector<std::string> inputs;
   std::string output;
   std::vector<OnnxAttribute> attributes;
+  std::string domain{};  // empty: ONNX's standard operators
 };
 
 // A constant: a variable's values, or a parameter of an operation.
@@ -69,6 +73,9 @@ struct OnnxVariable {
   std::string name;  // "conv2d/kernel"
   Shape shape;
   absl::Span<const float> values;  // [shape], row-major
+  // A table that takes any id: row i belongs to ids[i], and the last row, after those, to all other ids.
+  bool by_ids = false;
+  absl::Span<const int64_t> ids{};
 };
 
 // A value of the graph: an index into the builder's values.
@@ -111,13 +118,16 @@ class OnnxBuilder {
   // returns the tensor of its first call.
   std::string Weights(const OnnxVariable& variable, absl::Span<const int> permutation = {},
                       const Shape& shape = {});
+  // The rows of a table for `ids`, integers or floats of this type.
+  std::string GatherRows(const OnnxVariable& table, std::string ids, DType type);
   // Adds a constant to the current layer and returns its name.
   std::string Floats(absl::string_view what, const Shape& shape, std::vector<float> values);
   std::string Scalar(absl::string_view what, float value) { return Floats(what, {}, {value}); }
   std::string Ints(absl::string_view what, std::vector<int64_t> values);
 
  private:
-  friend absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters);
+  friend absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model,
+                                                 absl::Span<const OnnxVariable> variables);
   struct Value {
     Shape shape;
     std::string channels_last, channels_first;  // empty: not in the graph yet

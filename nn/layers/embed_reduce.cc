@@ -1,7 +1,9 @@
 // EmbedReduce of keras_rs: looks up rows of a table, and pools those of an example into one, with weights of a second
 // input. Its table is always outside the model (replace_embeddings.h), so it has no op.
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -34,6 +36,38 @@ class EmbedReduceLayer final : public Layer {
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {config_.Variable()}; }
   bool takes_integers() const override { return true; }
   const RowTable* row_table() const override { return &table_; }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    std::string ids = onnx.ChannelsLast(inputs[0]), weights;
+    const DType type = onnx.TypeOf(inputs[0]);
+    if (onnx.IsRagged(inputs[0])) {  // its padding is negative, and has the weight 0
+      const std::string zero = onnx.Ints("zero", {0}), padding = onnx.Add("Less", {ids, zero});
+      ids = onnx.Add("Where", {padding, zero, ids});
+      weights = onnx.Cast(onnx.Add("Not", {padding}), DType::kFloat32);
+    } else if (inputs.size() == 2) {
+      weights = onnx.ChannelsLast(inputs[1]);
+    } else {
+      weights = onnx.Floats("ones", Shape({1, onnx.ShapeOf(inputs[0])[0]}),
+                            std::vector<float>(static_cast<size_t>(onnx.ShapeOf(inputs[0])[0]), 1.0f));
+    }
+    const std::string rows = onnx.GatherRows(variables[0], ids, type);  // [batch, ids, width]
+    const std::string axis = onnx.Ints("axis", {1});
+    // [batch, 1, ids] by [batch, ids, width]
+    std::string pooled =
+        onnx.Add("Squeeze", {onnx.Add("MatMul", {onnx.Add("Unsqueeze", {weights, axis}), rows}), axis});
+    if (table_.combiner != "sum") {
+      const bool mean = table_.combiner == "mean";
+      std::string divisor =
+          onnx.Add("ReduceSum", {mean ? weights : onnx.Add("Mul", {weights, weights}), axis});
+      if (!mean) divisor = onnx.Add("Sqrt", {divisor});
+      const std::string zero = onnx.Scalar("none", 0);
+      pooled =
+          onnx.Add("Where", {onnx.Add("Equal", {divisor, zero}), zero, onnx.Add("Div", {pooled, divisor})});
+    }
+    return onnx.FromChannelsLast(pooled, Shape({config_.width}));
+  }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams&, kernels::Device&) const override {
     return absl::UnimplementedError(absl::StrCat("layer '", name(),

@@ -52,21 +52,19 @@ class EmbeddingLayer final : public Layer {
     Shape output = onnx.ShapeOf(inputs[0]);
     output.Append(config_.width);
     if (onnx.IsRagged(inputs[0])) {
-      return onnx.FromChannelsLast(MeanInOnnx(onnx.ChannelsLast(inputs[0]), onnx.Weights(variables[0]), onnx),
-                                   output);
+      return onnx.FromChannelsLast(MeanInOnnx(onnx.ChannelsLast(inputs[0]), variables[0], onnx), output);
     }
-    std::string indices = onnx.ChannelsLast(inputs[0]);
-    const DType type = onnx.TypeOf(inputs[0]);
-    if (type != DType::kInt32 && type != DType::kInt64) indices = onnx.Cast(indices, DType::kInt64);
-    return onnx.FromChannelsLast(onnx.Add("Gather", {onnx.Weights(variables[0]), indices}), output);
+    return onnx.FromChannelsLast(
+        onnx.GatherRows(variables[0], onnx.ChannelsLast(inputs[0]), onnx.TypeOf(inputs[0])), output);
   }
 
  private:
   // The mean of the rows of `table` for each row of `indices` [batch, longest], whose padding is negative.
-  static std::string MeanInOnnx(const std::string& indices, const std::string& table, OnnxBuilder& onnx) {
+  static std::string MeanInOnnx(const std::string& indices, const OnnxVariable& table, OnnxBuilder& onnx) {
     const std::string zero = onnx.Ints("zero", {0}), first = onnx.Ints("axis", {1});
     const std::string padding = onnx.Add("Less", {indices, zero});
-    const std::string rows = onnx.Add("Gather", {table, onnx.Add("Where", {padding, zero, indices})});
+    const std::string rows =
+        onnx.GatherRows(table, onnx.Add("Where", {padding, zero, indices}), DType::kInt64);
     const std::string weights =
         onnx.Add("Unsqueeze", {onnx.Cast(onnx.Add("Not", {padding}), DType::kFloat32), first});
     const std::string sums =

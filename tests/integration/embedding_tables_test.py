@@ -200,6 +200,66 @@ class EmbeddingTablesTest(IntegrationTest):
         self.assertEqual(scores[0], scores[1])
         self.assertEqual(len(set(scores[0].splitlines())), 3)
 
+    def loss_of_prediction(self, weights, inputs, arrays, *flags):
+        """The loss that `cairn predict` prints for the validation set in `arrays`."""
+        for name in [f"x_test_{i}" for i in inputs] + ["y_test"]:
+            (self.directory / f"{name}.npy").write_bytes(npy(*arrays[name]))
+        run = self.run_to_end("cairn", "predict", weights, *[f"x_test_{i}.npy" for i in inputs], "--labels=y_test.npy",
+                              "--loss=mse", *flags)
+        self.assert_exit(DONE, run)
+        return float(run.stdout.splitlines()[-1].split("loss: ")[1])
+
+    def test_models_with_tables_of_any_id_are_predicted_exported_and_evaluated(self):
+        ids = [-2**63, 2**63 - 1, 2**53 + 1, 2**53, -1, 0]
+        arrays = {"x_train_user": ("i8", (EXAMPLES, 1), [ids[i % len(ids)] for i in range(EXAMPLES)]),
+                  "x_train_item": ("i8", (EXAMPLES, 1), [i % ITEMS for i in range(EXAMPLES)]),
+                  "y_train": ("f4", (EXAMPLES, 1), [i % len(ids) for i in range(EXAMPLES)]),
+                  # Three ids that training has seen, and three that it has not.
+                  "x_test_user": ("i8", (6, 1), [*ids[:3], -2**62, 7, 2**62]), "x_test_item": ("i8", (6, 1), [0, 1, 2, 3, 4, 5]),
+                  "y_test": ("f4", (6, 1), [1] * 6)}
+        write_npz(self.directory / "data.npz", **arrays)
+        flags = "--sync_replicas", "--embedding_tables=items", "--dynamic_tables=users"
+        for optimizer in ("adam", "ftrl"):
+            with self.subTest(optimizer=optimizer):
+                directory = f"t_{optimizer}"
+                trained = self.trained(model("uniform"), "--ps=2", f"--train_dir={directory}", *flags,
+                                       f"--embedding_optimizer={optimizer}", epochs=3)
+                served = trained["val_loss"]
+                self.assertAlmostEqual(self.loss_of_prediction(directory, ["user", "item"], arrays), served, places=4)
+                exported = f"{optimizer}.safetensors"
+                self.assert_exit(DONE, self.run_to_end("cairn", "export", directory, "-o", exported))
+                self.assertAlmostEqual(self.loss_of_prediction(exported, ["user", "item"], arrays, "--model=model.json"),
+                                       served, places=4)
+                self.assert_exit(DONE, self.run_to_end("cairn", "export", directory, "-o", f"{optimizer}.onnx"))
+                run = self.run_to_end("cairn-worker", "--job_name=evaluator", "--task_index=0", "--ps_hosts=localhost:1",
+                                      "--worker_hosts=localhost:2", "--evaluator_hosts=localhost:3", f"--train_dir={directory}",
+                                      "--model=model.json", "--data_dir=data.npz", *flags,
+                                      f"--embedding_optimizer={optimizer}")
+                self.assert_exit(DONE, run)
+                self.assertAlmostEqual(float(run.stdout.splitlines()[-1].split(" - loss: ")[1]), served, places=3)
+        run = self.run_to_end("cairn", "checkpoint", "consolidate", "t_adam", "-o", "all.safetensors")
+        self.assert_exit(DONE, run)
+        run = self.run_to_end("cairn", "predict", "all.safetensors", "x_test_user.npy", "x_test_item.npy", "--model=model.json")
+        self.assert_exit(USAGE, run)
+        self.assertRegex(run.stderr, "all.safetensors: does not describe the first values of table 'users/embeddings'")
+
+    def test_layers_of_keras_rs_are_predicted_and_exported(self):
+        for name, expected in KERAS_RS.items():
+            with self.subTest(model=name):
+                inputs = sorted(expected["model"]["config"]["input_layers"])
+                arrays = self.write_bags(inputs)
+                tests = {k.replace("train", "test"): v for k, v in arrays.items()}
+                write_npz(self.directory / "data.npz", **arrays, **tests)
+                run = self.train(json.dumps(expected["model"]), "--sync_replicas", "--ps=2", "--loss=mse", f"--train_dir={name}",
+                                 "--learning_rate=0.1", "--optimizer=sgd", epochs=2, batch_size=8)
+                self.assert_exit(DONE, run)
+                served = read_summary(self.directory / "summary.json")["val_loss"]
+                self.assertAlmostEqual(self.loss_of_prediction(name, inputs, tests), served, places=5)
+                self.assert_exit(DONE, self.run_to_end("cairn", "export", name, "-o", "m.safetensors"))
+                self.assertAlmostEqual(self.loss_of_prediction("m.safetensors", inputs, tests, "--model=model.json"), served,
+                                       places=5)
+                self.assert_exit(DONE, self.run_to_end("cairn", "export", name, "-o", f"{name}.onnx"))
+
     def test_a_checkpoint_of_other_tables_is_refused_by_name(self):
         flags = "--train_dir=t", "--sync_replicas"
         self.trained(model(), "--embedding_tables=all", *flags, epochs=1)
@@ -247,8 +307,10 @@ class EmbeddingTablesTest(IntegrationTest):
             places = [(i, j) for i in range(64) for j in range(width)]
             arrays[f"x_train_{name}"] = ("i8", (64, width), [id_of(i, j) for i, j in places])
             arrays[f"x_train_w_{name}"] = ("f4", (64, width), [1 + (i + j) % 3 / 2 for i, j in places])
-        write_npz(self.directory / "data.npz", **{k: v for k, v in arrays.items() if k.removeprefix("x_train_") in inputs},
-                  y_train=("f4", (64, 1), [i % 20 / 20 - 0.5 for i in range(64)]))
+        arrays = {k: v for k, v in arrays.items() if k.removeprefix("x_train_") in inputs}
+        arrays["y_train"] = ("f4", (64, 1), [i % 20 / 20 - 0.5 for i in range(64)])
+        write_npz(self.directory / "data.npz", **arrays)
+        return arrays
 
     def train_bags(self, document, *flags, epochs=1):
         self.write_bags(document["config"]["input_layers"])

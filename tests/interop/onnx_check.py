@@ -101,6 +101,16 @@ NETWORKS = {
          (layer("GlobalAveragePooling1D", name="mean"), [[["words", 0, 0]]]),
          (layer("Concatenate", name="all"), [[["mean", 0, 0], ["row", 0, 0]]]),
          (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
+    "pooled": functional(
+        [IDS, STEPS, {"class_name": "InputLayer", "config": {"name": "weights", "batch_shape": [None, 7]}}],
+        [(layer("EmbedReduce", name="words", input_dim=10, output_dim=4, combiner="sqrtn"), [[["ids", 0, 0]]]),
+         (layer("EmbedReduce", name="mean", input_dim=10, output_dim=4), [[["steps", 0, 0]]]),
+         (layer("EmbedReduce", name="sum", input_dim=10, output_dim=4, combiner="sum"),
+          [[["steps", 0, 0], ["weights", 0, 0]]]),
+         (layer("EmbedReduce", name="root", input_dim=10, output_dim=4, combiner="sqrtn"),
+          [[["steps", 0, 0], ["weights", 0, 0]]]),
+         (layer("Concatenate", name="all"), [[["words", 0, 0], ["mean", 0, 0], ["sum", 0, 0], ["root", 0, 0]]]),
+         (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
     "residual": functional(
         [IMAGE],
         [(layer("Conv2D", name="stem", filters=4, kernel_size=3, padding="same"), [[["image", 0, 0]]]),
@@ -187,7 +197,9 @@ def examples_of(graph):
     feeds = {}
     for port in graph.input:
         shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim[1:]]
-        if port.type.tensor_type.shape.dim[1].dim_param:  # ragged: padded by -1
+        if port.name in ("user", "seen"):  # also ids that have no row
+            feeds[port.name] = random.choice(np.concatenate([USERS, [12, -2**62]]), [64, *shape])
+        elif port.type.tensor_type.shape.dim[1].dim_param:  # ragged: padded by -1
             ids = random.integers(0, 10, [64, 30])
             feeds[port.name] = np.where(np.arange(30) < random.integers(0, 31, [64, 1]), ids, -1)
         elif port.type.tensor_type.elem_type == onnx.TensorProto.INT32:
@@ -197,23 +209,46 @@ def examples_of(graph):
     return feeds
 
 
-def check(name, model_file, bin_dir, directory):
-    variables_of(model_file, bin_dir, directory)
+# Ids of which a dynamic table has rows after dynamic_tables().
+USERS = np.array([-2**63, 2**63 - 1, 2**53 + 1, 2**53, -1, 0, 7], "i8")
+
+
+def dynamic_tables(bin_dir, directory):
+    """A checkpoint of a model that looks up any id: by a layer, and by one that pools them."""
+    inputs = [{"class_name": "InputLayer", "config": {"name": name, "batch_shape": [None, width], "dtype": "int64"}}
+              for name, width in (("user", 1), ("seen", 3))]
+    table = {"input_dim": 5, "output_dim": 3, "embeddings_initializer": {"class_name": "Constant", "config": {"value": 0.25}}}
+    model = functional(
+        inputs,
+        [(layer("Embedding", name="users", **table), [[["user", 0, 0]]]), (layer("Flatten", name="flat"), [[["users", 0, 0]]]),
+         (layer("EmbedReduce", name="history", **table), [[["seen", 0, 0]]]),
+         (layer("Concatenate", name="all"), [[["flat", 0, 0], ["history", 0, 0]]]),
+         (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
+    (directory / "dynamic.json").write_text(json.dumps(model))
+    random = np.random.default_rng(3)
+    np.savez(directory / "dynamic.npz", x_train_user=random.choice(USERS, [200, 1]), x_train_seen=random.choice(USERS, [200, 3]),
+             y_train=random.normal(0, 1, [200, 2]).astype("f4"))
+    subprocess.run([bin_dir / "cairn", "train", directory / "dynamic.json", "--data_dir", directory / "dynamic.npz",
+                    "--dynamic_tables=all", "--sync_replicas", "--epochs=5", "--optimizer=adam", "--learning_rate=0.05", "--loss=mse",
+                    "--train_dir", directory / "dynamic"], timeout=120, check=True, stdout=subprocess.DEVNULL)
+    return directory / "dynamic"
+
+
+def check_weights(name, weights, flags, bin_dir, directory):
     path = directory / f"{name}.onnx"
-    subprocess.run([bin_dir / "cairn", "export", directory / "weights.npz", "--model", model_file, "-o", path], timeout=60, check=True)
+    subprocess.run([bin_dir / "cairn", "export", weights, *flags, "-o", path], timeout=60, check=True)
     file = onnx.load(path)
     onnx.checker.check_model(file, full_check=True)
     feeds = examples_of(file.graph)
     inputs = []
     for port, values in feeds.items():
         inputs.append(directory / f"{port}.npy")
-        if values.dtype == np.int64:
+        if values.dtype == np.int64 and port == "ids":
             np.save(directory / f"{port}_row_splits.npy", np.concatenate([[0], np.cumsum((values >= 0).sum(axis=1))]))
             values = values[values >= 0]
         np.save(inputs[-1], values)
     output = directory / "outputs.npy"
-    subprocess.run([bin_dir / "cairn", "predict", directory / "weights.npz", *inputs, "--model", model_file, "-o", output],
-                   timeout=60, check=True)
+    subprocess.run([bin_dir / "cairn", "predict", weights, *inputs, *flags, "-o", output], timeout=60, check=True)
     expected = np.load(output)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     scored, = session.run(None, feeds)
@@ -224,6 +259,11 @@ def check(name, model_file, bin_dir, directory):
     turned = sum(node.op_type == "Transpose" for node in file.graph.node)
     print(f"{name}: {len(file.graph.node)} nodes, {turned} of them Transpose; "
           f"off by {np.abs(scored - expected).max() / np.abs(expected).max():.1e} of the largest")
+
+
+def check(name, model_file, bin_dir, directory):
+    variables_of(model_file, bin_dir, directory)
+    check_weights(name, directory / "weights.npz", ["--model", model_file], bin_dir, directory)
 
 
 def main():
@@ -237,10 +277,11 @@ def main():
             model_file = directory / f"{name}.json"
             model_file.write_text(json.dumps(document))
             check(name, model_file, bin_dir, directory)
+        check_weights("dynamic", dynamic_tables(bin_dir, directory), [], bin_dir, directory)
         examples = [source_dir / f"deploy/examples/{name}.json" for name in ("mnist_cnn", "mnist_mlp", "cifar_resnet20")]
         for example in examples:
             check(example.stem, example, bin_dir, directory)
-    print(f"{len(NETWORKS) + len(examples)} networks score the same in onnxruntime {onnxruntime.__version__} as here")
+    print(f"{len(NETWORKS) + 1 + len(examples)} networks score the same in onnxruntime {onnxruntime.__version__} as here")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
                      "' computes a whole matrix, but a table creates each row separately"));
   }
   v1::Table table;
-  table.set_name(absl::StrCat(lookup.layer, "/embeddings"));
+  table.set_name(TableNameOf(lookup.layer));
   table.set_kind("embedding");
   table.set_row_elements(lookup.width);
   v1::EmbeddingTable& embedding = *table.mutable_embedding();
@@ -108,6 +108,17 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
 
 }  // namespace
 
+std::string TableNameOf(const std::string& layer) {
+  return absl::StrCat(layer, "/embeddings");
+}
+
+void AddTableOfLookup(v1::Table table, TablePlan& plan) {
+  const auto found =
+      absl::c_find_if(plan.tables, [&](const v1::Table& other) { return other.name() == table.name(); });
+  plan.table_of_lookup.push_back(static_cast<int>(found - plan.tables.begin()));
+  if (found == plan.tables.end()) plan.tables.push_back(std::move(table));
+}
+
 absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options, const nn::Model& described) {
   const EmbeddingFlags& flags = options.embedding;
   CAIRN_ASSIGN_OR_RETURN(std::vector<std::string> layers, LayersOf(kFlag, flags.tables, described));
@@ -143,10 +154,7 @@ absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options,
       lookup.rows = 0;
       table.mutable_embedding()->set_vocabulary_size(0);
     }
-    const auto found =
-        absl::c_find_if(plan.tables, [&](const v1::Table& other) { return other.name() == table.name(); });
-    plan.table_of_lookup.push_back(static_cast<int>(found - plan.tables.begin()));
-    if (found == plan.tables.end()) plan.tables.push_back(std::move(table));
+    AddTableOfLookup(std::move(table), plan);
   }
   return plan;
 }

@@ -27,6 +27,11 @@ struct TablePlan {
   std::vector<std::string> dynamic_layers() const;
 };
 
+// The name of the table of a layer: that of its variable.
+std::string TableNameOf(const std::string& layer);
+// Sets the table of the next lookup of plan.model, which may be that of an earlier lookup.
+void AddTableOfLookup(v1::Table table, TablePlan& plan);
+
 // The tables of the layers that --embedding_tables, --embedding_tables_above and --dynamic_tables select; none if they
 // select none. INVALID_ARGUMENT, naming the flag and the layer, for a layer that cannot be a table.
 absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options, const nn::Model& described);

@@ -9,10 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "embedding/initializers/row_distribution.h"
-#include "embedding/initializers/row_initializer.h"
 #include "embedding/optimizers/row_optimizer.h"
 #include "optim/store/optimizer_of.h"
-#include "worker/checkpoint/tables.h"
 
 namespace cairn::worker {
 namespace {
@@ -38,6 +36,15 @@ std::string NameOf(v1::EmbeddingTable::Distribution distribution) {
   return absl::StrCat(static_cast<int>(distribution));
 }
 
+std::string RowFormOf(const TableRun& table) {
+  return absl::StrCat("rows of ", table.dim, " elements of ",
+                      table.vocabulary_size > 0 ? absl::StrCat(table.vocabulary_size, " ids") : "any id",
+                      " with ", table.optimizer, " (", absl::StrJoin(table.slots, ", "), ": ",
+                      absl::StrJoin(table.slot_floats, ", "), ")");
+}
+
+}  // namespace
+
 absl::StatusOr<embedding::RowDistribution> DistributionOf(const TableRun& table) {
   for (const NamedDistribution& one : kDistributions) {
     if (one.name == table.distribution) {
@@ -56,15 +63,6 @@ void SetSlots(const embedding::RowOptimizer& optimizer, TableRun& table) {
     table.slot_floats.push_back(slot.floats);
   }
 }
-
-std::string RowFormOf(const TableRun& table) {
-  return absl::StrCat("rows of ", table.dim, " elements of ",
-                      table.vocabulary_size > 0 ? absl::StrCat(table.vocabulary_size, " ids") : "any id",
-                      " with ", table.optimizer, " (", absl::StrJoin(table.slots, ", "), ": ",
-                      absl::StrJoin(table.slot_floats, ", "), ")");
-}
-
-}  // namespace
 
 absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job) {
   if (job.tables_size() == 0) return std::nullopt;
@@ -117,46 +115,6 @@ absl::Status CheckSameTables(const std::optional<std::vector<TableRun>>& ours, c
     return absl::FailedPreconditionError(absl::StrCat("table '", here[i].name, "': it has ",
                                                       RowFormOf(there[i]), ", and this job has ",
                                                       RowFormOf(here[i])));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status FillWithTable(const Checkpoint& checkpoint, const TableRun& table, absl::Span<float> into) {
-  if (table.vocabulary_size == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
-                                                      "' takes any id: no variable has a row for each"));
-  }
-  const auto dim = static_cast<size_t>(table.dim);
-  CAIRN_ASSIGN_OR_RETURN(const embedding::RowDistribution distribution, DistributionOf(table));
-  optim::OptimizerConfig config;
-  config.name = table.optimizer;
-  config.hyperparameters = table.hyperparameters;
-  config.hyperparameters["learning_rate"] = table.learning_rate;
-  CAIRN_ASSIGN_OR_RETURN(const auto optimizer,
-                         embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
-  TableRun expected = table;
-  SetSlots(*optimizer, expected);
-  if (expected != table) {
-    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
-                                                      "' has other slots than ", table.optimizer, " here"));
-  }
-  CAIRN_ASSIGN_OR_RETURN(const TableRecords records, LoadTable(checkpoint, table));
-  const embedding::RowInitializer initializer(distribution, table.seed, table.name);
-  for (int64_t id = 0; id < table.vocabulary_size; ++id) {
-    initializer.Fill(id, into.subspan(static_cast<size_t>(id) * dim, dim));
-  }
-  const embedding::RowUpdate at = {.learning_rate = static_cast<float>(table.learning_rate),
-                                   .step = checkpoint.run().global_step};
-  const auto row_floats = static_cast<size_t>(table.row_floats());
-  for (size_t i = 0; i < records.ids.size(); ++i) {
-    const int64_t id = records.ids[i];
-    if (id < 0 || id >= table.vocabulary_size) {
-      return absl::DataLossError(absl::StrCat(checkpoint.directory(), ": table '", table.name,
-                                              "' has the id ", id, ", outside of its vocabulary of ",
-                                              table.vocabulary_size));
-    }
-    const float* const row = records.rows.data() + i * row_floats;
-    optimizer->Read({&row, 1}, at, into.subspan(static_cast<size_t>(id) * dim, dim));
   }
   return absl::OkStatus();
 }

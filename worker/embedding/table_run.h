@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
-#include "worker/checkpoint/checkpoint.h"
+#include "embedding/initializers/row_distribution.h"
+#include "embedding/optimizers/row_optimizer.h"
 #include "worker/checkpoint/run_state.h"
 
 namespace cairn::worker {
@@ -22,9 +22,10 @@ absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job
 // FAILED_PRECONDITION, naming the table, if a job with the tables `ours` cannot continue with those of a checkpoint.
 absl::Status CheckSameTables(const std::optional<std::vector<TableRun>>& ours, const RunState& theirs);
 
-// Fills `into` [vocabulary_size, dim] with a table as it is in the checkpoint, for a model that has it as a variable.
-// Rows that do not exist have their first values. FAILED_PRECONDITION for a table that takes any id; also LoadTable()'s
-// errors.
-absl::Status FillWithTable(const Checkpoint& checkpoint, const TableRun& table, absl::Span<float> into);
+// The distribution of the first values of a table's rows. FAILED_PRECONDITION, naming the table, for an unknown one.
+absl::StatusOr<embedding::RowDistribution> DistributionOf(const TableRun& table);
+
+// Sets the slots of rows with this optimizer.
+void SetSlots(const embedding::RowOptimizer& optimizer, TableRun& table);
 
 }  // namespace cairn::worker

@@ -9,6 +9,7 @@
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "worker/export/onnx_file.h"
+#include "worker/export/table_files.h"
 
 namespace cairn::worker {
 
@@ -35,13 +36,16 @@ absl::Status CheckModelFile(const std::string& path) {
 
 absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             absl::Span<const float> parameters,
-                            const std::map<std::string, std::string>& metadata) {
+                            const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
   if (absl::EndsWith(path, ".safetensors")) {
     std::map<std::string, std::string> with_format = metadata;
     with_format["format"] = "pt";  // required by Hugging Face's readers
-    return WriteSafetensors(path, TensorsOf(model, parameters), with_format);
+    if (tables == nullptr) return WriteSafetensors(path, TensorsOf(model, parameters), with_format);
+    std::vector<NamedTensor> tensors = TensorsOf(tables->plan.model.model, parameters);
+    const std::vector<std::vector<float>> whole = AddTensors(*tables, tensors, with_format);
+    return WriteSafetensors(path, tensors, with_format);
   }
-  const auto file = OnnxFile(model, parameters, metadata);
+  const auto file = OnnxFile(model, parameters, metadata, tables);
   if (!file.ok()) return Annotate(file.status(), path);
   return WriteFileAtomically(path, *file);
 }
@@ -56,11 +60,13 @@ absl::Status PrepareModelDirectory(const std::string& directory) {
 
 absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
                                  absl::Span<const float> parameters,
-                                 const std::map<std::string, std::string>& metadata) {
+                                 const std::map<std::string, std::string>& metadata,
+                                 const TrainedTables* tables) {
   CAIRN_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory, "/model.json"),
                                             absl::StrCat(model.canonical_json(), "\n")));
   for (const char* name : {"model.safetensors", "model.onnx"}) {
-    CAIRN_RETURN_IF_ERROR(WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata));
+    CAIRN_RETURN_IF_ERROR(
+        WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata, tables));
   }
   return absl::OkStatus();
 }

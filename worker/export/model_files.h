@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "nn/model.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/embedding/trained_tables.h"
 
 namespace cairn::worker {
 
@@ -21,17 +22,20 @@ std::vector<NamedTensor> TensorsOf(const nn::Model& model, absl::Span<const floa
 absl::Status CheckModelFile(const std::string& path);
 
 // Writes the format that the ending of `path` selects: .onnx, or .safetensors, which contains only the
-// values, in Keras' layouts. Replaces the file atomically; errors name the path. A model that ONNX cannot
-// express gives OnnxFile()'s error.
+// values, in Keras' layouts. With `tables`, the parameters are those of the model without them; a table is written as
+// a variable, or, if it takes any id, as docs/reference/file-formats.md describes. Replaces the file atomically; errors
+// name the path. A model that ONNX cannot express gives OnnxFile()'s error.
 absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             absl::Span<const float> parameters,
-                            const std::map<std::string, std::string>& metadata);
+                            const std::map<std::string, std::string>& metadata,
+                            const TrainedTables* tables = nullptr);
 
 // Creates `directory`. INVALID_ARGUMENT if that fails, or if the directory is not writable.
 absl::Status PrepareModelDirectory(const std::string& directory);
 // Writes model.json (Keras' description), model.safetensors and model.onnx.
 absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
                                  absl::Span<const float> parameters,
-                                 const std::map<std::string, std::string>& metadata);
+                                 const std::map<std::string, std::string>& metadata,
+                                 const TrainedTables* tables = nullptr);
 
 }  // namespace cairn::worker

@@ -1,15 +1,19 @@
 #include "worker/export/onnx_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "cairn/onnx/v1/model.pb.h"
 #include "common/core/status.h"
 #include "common/flags/flags.h"
+#include "common/memory/out_of_memory.h"
 #include "nn/onnx_model.h"
+#include "worker/checkpoint/run_state.h"
 
 namespace cairn::worker {
 namespace {
@@ -18,6 +22,7 @@ static_assert(std::endian::native == std::endian::little, "raw_data is little-en
 
 constexpr int64_t kIrVersion = 8;  // the first version that supports opset 17
 constexpr int64_t kOpset = 17;
+constexpr int64_t kMlOpset = 3;
 constexpr char kBatch[] = "batch";  // the name of the batch's extent, which is not fixed
 
 void SetAttribute(const nn::OnnxAttribute& from, onnx::v1::Attribute& to) {
@@ -61,16 +66,54 @@ void SetPort(const nn::OnnxGraph::Port& from, onnx::v1::ValueInfo& to) {
   for (const int64_t extent : from.shape.dims()) tensor.mutable_shape()->add_dim()->set_dim_value(extent);
 }
 
+// [variable of the model] Its values: of the model without tables, or of a table. `memory` holds what they borrow.
+std::vector<nn::OnnxVariable> VariablesWith(const TrainedTables& tables, const nn::Model& model,
+                                            absl::Span<const float> parameters,
+                                            std::vector<std::vector<float>>& memory) {
+  std::map<std::string, nn::OnnxVariable> by_name;
+  for (const nn::ModelVariable& variable : tables.plan.model.model.variables()) {
+    by_name[variable.name] = {variable.name, variable.shape,
+                              parameters.subspan(static_cast<size_t>(variable.offset),
+                                                 static_cast<size_t>(variable.shape.num_elements()))};
+  }
+  memory.reserve(tables.tables.size());
+  for (const TrainedTable& table : tables.tables) {
+    const TableRun& run = table.description();
+    const int64_t rows = table.dynamic() ? static_cast<int64_t>(table.ids().size()) + 1 : run.vocabulary_size;
+    std::vector<float>& values = memory.emplace_back(FloatVector(rows * run.dim, run.name));
+    if (table.dynamic()) {
+      std::fill(std::copy(table.rows().begin(), table.rows().end(), values.begin()), values.end(),
+                static_cast<float>(run.center));
+    } else {
+      table.ReadAll(absl::MakeSpan(values));
+    }
+    by_name[run.name] = {run.name, Shape({rows, run.dim}), values, table.dynamic(), table.ids()};
+  }
+  std::vector<nn::OnnxVariable> variables;
+  for (const nn::ModelVariable& variable : model.variables()) variables.push_back(by_name[variable.name]);
+  return variables;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const float> parameters,
-                                     const std::map<std::string, std::string>& metadata) {
-  CAIRN_ASSIGN_OR_RETURN(const nn::OnnxGraph graph, nn::MakeOnnxGraph(model, parameters));
+                                     const std::map<std::string, std::string>& metadata,
+                                     const TrainedTables* tables) {
+  std::vector<std::vector<float>> memory;
+  CAIRN_ASSIGN_OR_RETURN(const nn::OnnxGraph graph,
+                         tables == nullptr
+                             ? nn::MakeOnnxGraph(model, parameters)
+                             : nn::MakeOnnxGraph(model, VariablesWith(*tables, model, parameters, memory)));
   onnx::v1::Model file;
   file.set_ir_version(kIrVersion);
   file.set_producer_name("cairn");
   file.set_producer_version(std::string(Version()));
   file.add_opset_import()->set_version(kOpset);
+  if (absl::c_any_of(graph.nodes, [](const nn::OnnxNode& node) { return !node.domain.empty(); })) {
+    auto& import = *file.add_opset_import();
+    import.set_domain(nn::kOnnxMlDomain);
+    import.set_version(kMlOpset);
+  }
   for (const auto& [key, value] : metadata) {
     auto& property = *file.add_metadata_props();
     property.set_key(key);
@@ -83,6 +126,7 @@ absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const fl
   for (const nn::OnnxNode& from : graph.nodes) {
     onnx::v1::Node& node = *to.add_node();
     node.set_op_type(from.op_type);
+    node.set_domain(from.domain);
     node.set_name(from.name);
     node.mutable_input()->Add(from.inputs.begin(), from.inputs.end());
     node.add_output(from.output);

@@ -8,13 +8,16 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "nn/model.h"
+#include "worker/embedding/trained_tables.h"
 
 namespace cairn::worker {
 
-// The contents of the file. `parameters` are in the model's flat order [num_parameters()]; `metadata` is
-// written unchanged. UNIMPLEMENTED naming the layer that ONNX's operators cannot express; FAILED_PRECONDITION
-// if the file would exceed 2 GiB, protobuf's limit.
+// The contents of the file. `parameters` are in the flat order of the model, without `tables` if there are any;
+// `metadata` is written unchanged. An id without a row in a dynamic table gets the mean of the first values.
+// UNIMPLEMENTED naming the layer that ONNX's operators cannot express; FAILED_PRECONDITION if the file would exceed
+// 2 GiB, protobuf's limit.
 absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const float> parameters,
-                                     const std::map<std::string, std::string>& metadata);
+                                     const std::map<std::string, std::string>& metadata,
+                                     const TrainedTables* tables = nullptr);
 
 }  // namespace cairn::worker

@@ -18,16 +18,26 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/embedding/table_run.h"
+#include "worker/checkpoint/tensors.h"
+#include "worker/embedding/table_plan.h"
+#include "worker/embedding/trained_tables.h"
 #include "worker/export/keras_weights.h"
 #include "worker/export/model_source.h"
+#include "worker/export/table_files.h"
 #include "worker/model/finite.h"
 #include "worker/options/job.h"
 
 namespace cairn::worker {
 namespace {
 
-absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
+// The contents of a file of weights. Only a .safetensors file has tables.
+struct WeightsFile {
+  WeightArrays arrays{};
+  std::map<std::string, std::vector<int64_t>> ids{};  // by name: "table/users/embeddings/ids"
+  std::map<std::string, std::string> metadata{};
+};
+
+absl::StatusOr<WeightsFile> ReadSafetensors(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   uint32_t crc = 0;
   char length[8];
@@ -40,21 +50,26 @@ absl::StatusOr<WeightArrays> ReadSafetensors(const std::string& path) {
   }
   std::string head(header + sizeof(length), '\0');
   CAIRN_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(head), crc));
-  CAIRN_ASSIGN_OR_RETURN(const SafetensorsFile tensors, ParseSafetensorsHead(head, file.size()));
-  WeightArrays arrays;
+  CAIRN_ASSIGN_OR_RETURN(SafetensorsFile tensors, ParseSafetensorsHead(head, file.size()));
+  WeightsFile weights = {.metadata = std::move(tensors.metadata)};
   for (const StoredTensor& tensor : tensors.tensors) {
-    if (tensor.type != TensorType::kF32) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("tensor '", tensor.name, "' is ", NameOf(tensor.type), ", and weights are F32"));
+    const auto read = [&](auto& values) {
+      return file.ReadAt(
+          tensor.offset,
+          absl::Span<char>(reinterpret_cast<char*>(values.data()), values.size() * sizeof(values[0])), crc);
+    };
+    if (tensor.type == TensorType::kI64) {
+      std::vector<int64_t>& ids = weights.ids[tensor.name];
+      ids.resize(static_cast<size_t>(tensor.shape.num_elements()));
+      CAIRN_RETURN_IF_ERROR(read(ids));
+      continue;
     }
-    WeightArray& array = arrays[tensor.name];
+    WeightArray& array = weights.arrays[tensor.name];
     array.shape = tensor.shape;
     array.values = FloatVector(tensor.shape.num_elements(), absl::StrCat("tensor '", tensor.name, "'"));
-    const absl::Span<char> bytes(reinterpret_cast<char*>(array.values.data()),
-                                 array.values.size() * sizeof(float));
-    CAIRN_RETURN_IF_ERROR(file.ReadAt(tensor.offset, bytes, crc));
+    CAIRN_RETURN_IF_ERROR(read(array.values));
   }
-  return arrays;
+  return weights;
 }
 
 absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
@@ -77,6 +92,20 @@ absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
     });
   }
   return arrays;
+}
+
+absl::StatusOr<WeightsFile> ReadFileOfWeights(const std::string& path) {
+  if (absl::EndsWith(path, ".npz")) {
+    CAIRN_ASSIGN_OR_RETURN(WeightArrays arrays, ReadNpz(path));
+    return WeightsFile{.arrays = std::move(arrays)};
+  }
+  if (absl::EndsWith(path, ".safetensors")) {
+    auto file = ReadSafetensors(path);
+    if (!file.ok() && !absl::StrContains(file.status().message(), path)) return Annotate(file.status(), path);
+    return file;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", path, "' is neither a directory with checkpoints nor .safetensors, .npz, .keras, .h5 or .hdf5"));
 }
 
 // The newest undamaged checkpoint of a train_dir, or the checkpoint whose directory is given.
@@ -127,23 +156,24 @@ absl::Status FillParameters(const Checkpoint& checkpoint, const nn::Model& model
                                                         "' has shape ", shape.ToString(), " in it and ",
                                                         variable.shape.ToString(), " here"));
     }
-    CAIRN_RETURN_IF_ERROR(FillWithTable(checkpoint, *table,
-                                        into.subspan(static_cast<size_t>(variable.offset),
-                                                     static_cast<size_t>(variable.shape.num_elements()))));
+    if (table->vocabulary_size == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table->name,
+                                                        "' takes any id: no variable has a row for each"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(const TrainedTable trained, LoadTrainedTable(checkpoint, *table));
+    trained.ReadAll(into.subspan(static_cast<size_t>(variable.offset),
+                                 static_cast<size_t>(variable.shape.num_elements())));
   }
   return checkpoint.Load(variables, {}, {into});
 }
 
 absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
-  if (absl::EndsWith(path, ".npz")) return ReadNpz(path);
-  if (absl::EndsWith(path, ".safetensors")) {
-    auto arrays = ReadSafetensors(path);
-    if (!arrays.ok() && !absl::StrContains(arrays.status().message(), path))
-      return Annotate(arrays.status(), path);
-    return arrays;
+  CAIRN_ASSIGN_OR_RETURN(WeightsFile file, ReadFileOfWeights(path));
+  if (!file.ids.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": tensor '", file.ids.begin()->first,
+                                                      "' is I64, and weights of variables are F32"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", path, "' is neither a directory with checkpoints nor .safetensors, .npz, .keras, .h5 or .hdf5"));
+  return std::move(file.arrays);
 }
 
 absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, const nn::Model& model,
@@ -195,6 +225,93 @@ absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, con
   });
 }
 
+namespace {
+
+// The layers of keras_rs, and those of `dynamic`, the names of tables that take any id.
+absl::StatusOr<std::optional<TablePlan>> PlanOf(const nn::Model& model,
+                                                const std::set<std::string>& dynamic) {
+  std::vector<std::string> layers = nn::LayersOfRowTables(model), dynamic_layers;
+  for (const std::string& layer : nn::EmbeddingLayers(model)) {
+    if (dynamic.count(TableNameOf(layer)) == 0) continue;
+    dynamic_layers.push_back(layer);
+    layers.push_back(layer);
+  }
+  if (layers.empty()) return std::nullopt;
+  return PlanLayers(model, layers, dynamic_layers);
+}
+
+// Removes the array `name` of this shape from `arrays`, and returns its values.
+absl::StatusOr<std::vector<float>> Take(WeightArrays& arrays, const std::string& name, const Shape& shape,
+                                        const std::string& source) {
+  const auto found = arrays.find(name);
+  if (found == arrays.end()) return absl::InvalidArgumentError(absl::StrCat(source, ": has no '", name, "'"));
+  if (found->second.shape != shape) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": '", name, "' has shape ",
+                                                   found->second.shape.ToString(), ", in the model ",
+                                                   shape.ToString()));
+  }
+  std::vector<float> values = std::move(found->second.values);
+  arrays.erase(found);
+  return values;
+}
+
+// Takes a table that WriteModelFile() has written.
+absl::StatusOr<TrainedTable> TakeTable(const v1::Table& table, const std::string& source, WeightsFile& file) {
+  const int64_t dim = table.row_elements();
+  if (const int64_t rows = table.embedding().vocabulary_size(); rows > 0) {
+    CAIRN_ASSIGN_OR_RETURN(auto values, Take(file.arrays, table.name(), Shape({rows, dim}), source));
+    return TrainedTable::OfVariable(table.name(), dim, std::move(values));
+  }
+  const auto description = file.metadata.find(DescriptionName(table.name()));
+  if (description == file.metadata.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": does not describe the first values of table '",
+                                                   table.name(), "', as a file of cairn export does"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(TableRun run, ParseDescription(description->second, source));
+  run.name = table.name();
+  run.dim = dim;
+  std::vector<int64_t> ids = std::move(file.ids[IdsName(run.name)]);
+  CAIRN_ASSIGN_OR_RETURN(auto rows, Take(file.arrays, RowsName(run.name),
+                                         Shape({static_cast<int64_t>(ids.size()), dim}), source));
+  auto trained = TrainedTable::Create(std::move(run), std::move(ids), std::move(rows));
+  if (!trained.ok()) return Annotate(trained.status(), source);
+  return trained;
+}
+
+// The values of a file for a model with tables.
+absl::StatusOr<TrainedModel> LoadWithTables(const std::string& path, nn::Model model) {
+  WeightsFile file;
+  if (IsKerasWeightsFile(path)) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<float> values, LoadKerasWeights(path, model));
+    for (const nn::ModelVariable& variable : model.variables()) {
+      const auto begin = values.begin() + variable.offset;
+      file.arrays[variable.name] = {variable.shape, {begin, begin + variable.shape.num_elements()}};
+    }
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(file, ReadFileOfWeights(path));
+  }
+  std::set<std::string> dynamic;
+  for (const std::string& layer : nn::EmbeddingLayers(model)) {
+    if (file.ids.count(IdsName(TableNameOf(layer))) > 0) dynamic.insert(TableNameOf(layer));
+  }
+  CAIRN_ASSIGN_OR_RETURN(auto plan, PlanOf(model, dynamic));
+  std::vector<TrainedTable> tables;
+  if (plan.has_value()) {
+    for (const v1::Table& table : plan->tables) {
+      CAIRN_ASSIGN_OR_RETURN(TrainedTable trained, TakeTable(table, path, file));
+      tables.push_back(std::move(trained));
+    }
+  }
+  TrainedModel trained = {
+      .model = std::move(model), .parameters = {}, .global_step = std::nullopt, .data = {}};
+  if (plan.has_value()) trained.tables = {*std::move(plan), std::move(tables)};
+  CAIRN_ASSIGN_OR_RETURN(trained.parameters, MatchWeights(file.arrays, trained.network(), path));
+  CAIRN_RETURN_IF_ERROR(CheckFinite(trained.network(), trained.parameters, path));
+  return trained;
+}
+
+}  // namespace
+
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
   if (!IsDirectory(path)) {
     if (model_file.empty() && !IsKerasWeightsFile(path)) {
@@ -202,19 +319,32 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
           absl::StrCat("--model: ", path, " contains only values: give the model's file"));
     }
     CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(model_file.empty() ? path : model_file));
-    CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(path, model));
-    CAIRN_ASSIGN_OR_RETURN(DataRecord data, ReadDataRecord(path));
-    return TrainedModel{std::move(model), std::move(parameters), std::nullopt, std::move(data)};
+    CAIRN_ASSIGN_OR_RETURN(TrainedModel trained,
+                           CatchOutOfMemory(path, [&] { return LoadWithTables(path, std::move(model)); }));
+    CAIRN_ASSIGN_OR_RETURN(trained.data, ReadDataRecord(path));
+    return trained;
   }
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
   auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
                                                         absl::StrCat(checkpoint.directory(), "/model.json"))
                                   : ReadModelFile(model_file);
   CAIRN_RETURN_IF_ERROR(model);
-  CAIRN_ASSIGN_OR_RETURN(std::vector<float> parameters, LoadWeights(checkpoint, *model));
-  CAIRN_ASSIGN_OR_RETURN(DataRecord data, ReadDataRecord(path));
-  return TrainedModel{*std::move(model), std::move(parameters), checkpoint.run().global_step,
-                      std::move(data)};
+  std::set<std::string> dynamic;
+  for (const TableRun& table : checkpoint.run().tables.value_or(std::vector<TableRun>())) {
+    if (table.vocabulary_size == 0) dynamic.insert(table.name);
+  }
+  TrainedModel trained = {
+      .model = *std::move(model), .parameters = {}, .global_step = checkpoint.run().global_step, .data = {}};
+  CAIRN_ASSIGN_OR_RETURN(auto plan, PlanOf(trained.model, dynamic));
+  if (plan.has_value()) {
+    CAIRN_ASSIGN_OR_RETURN(auto tables, CatchOutOfMemory(checkpoint.directory(), [&] {
+                             return LoadPlannedTables(checkpoint, *plan);
+                           }));
+    trained.tables = {*std::move(plan), std::move(tables)};
+  }
+  CAIRN_ASSIGN_OR_RETURN(trained.parameters, LoadWeights(checkpoint, trained.network()));
+  CAIRN_ASSIGN_OR_RETURN(trained.data, ReadDataRecord(path));
+  return trained;
 }
 
 }  // namespace cairn::worker

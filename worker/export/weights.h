@@ -15,6 +15,7 @@
 #include "common/core/shape.h"
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/embedding/trained_tables.h"
 #include "worker/export/data_record.h"
 
 namespace cairn::worker {
@@ -37,7 +38,8 @@ absl::StatusOr<std::vector<float>> MatchWeights(const WeightArrays& arrays, cons
                                                 absl::string_view source);
 
 // Fills `into` with the values of a checkpoint, in the model's flat order. A variable that the run stored as an
-// embedding table has the rows of the table, and the first values of other rows. Checkpoint::Load()'s errors.
+// embedding table has the rows of the table, and the first values of other rows. Checkpoint::Load()'s errors;
+// FAILED_PRECONDITION for a table that takes any id.
 absl::Status FillParameters(const Checkpoint& checkpoint, const nn::Model& model, absl::Span<float> into);
 
 // The values of a checkpoint, with Checkpoint::Load()'s errors. Both LoadWeights() return OUT_OF_RANGE naming
@@ -49,9 +51,13 @@ absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn
 
 struct TrainedModel {
   nn::Model model;
-  std::vector<float> parameters;       // in the model's flat order
+  std::vector<float> parameters;       // in the flat order of network()
   std::optional<int64_t> global_step;  // set if `path` is a checkpoint
   DataRecord data;                     // saved next to `path`
+  // Tables that the network cannot have as variables: dynamic ones, and those of layers of keras_rs.
+  std::optional<TrainedTables> tables{};
+
+  const nn::Model& network() const { return tables.has_value() ? tables->plan.model.model : model; }
 };
 
 // Loads the values of `path`, as LoadWeights() does, for the model in `model_file`. If `model_file` is empty,

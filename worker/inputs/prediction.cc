@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,7 @@
 #include "kernels/cpu/device.h"
 #include "kernels/formulas.h"
 #include "nn/replica/replica.h"
+#include "worker/embedding/table_replica.h"
 #include "worker/inputs/data_check.h"
 #include "worker/inputs/inputs.h"
 
@@ -21,6 +23,10 @@ namespace {
 
 constexpr int64_t kBatch = 256;
 
+const nn::Model& NetworkOf(const PredictionRequest& request) {
+  return request.tables != nullptr ? request.tables->plan.model.model : request.model;
+}
+
 absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& loss) {
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(request.model, request.inputs.row_shape(), "inputs"));
   const std::vector<int64_t> ragged = request.inputs.ragged_parts();
@@ -28,8 +34,11 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
     if (!request.model.inputs()[i].ragged || (i < ragged.size() && ragged[i] >= 0)) continue;
     return data::NotRagged("inputs", request.model.inputs()[i].name);
   }
+  const std::vector<std::string> dynamic_layers =
+      request.tables != nullptr ? request.tables->plan.dynamic_layers() : std::vector<std::string>();
   CAIRN_RETURN_IF_ERROR(CheckIndices(
-      {request.model, request.inputs.size(), "inputs", InputSpecsOf(request.model, request.inputs)},
+      {request.model, request.inputs.size(), "inputs", InputSpecsOf(request.model, request.inputs),
+       dynamic_layers},
       [&](int64_t i, absl::Span<const MutableTensorView> inputs) { request.inputs.Read(i, inputs); }));
   CAIRN_RETURN_IF_ERROR(request.inputs.status());
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, request.model.output_shape()));
@@ -55,7 +64,11 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
       request.targets != nullptr ? request.loss : nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError};
   CAIRN_RETURN_IF_ERROR(CheckRequest(request, loss));
   CAIRN_ASSIGN_OR_RETURN(const auto device, kernels::CreateCpuDevice(0, request.threads));
-  CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, loss, *device));
+  CAIRN_ASSIGN_OR_RETURN(const auto network, nn::Replica::Create(NetworkOf(request), loss, *device));
+  StoredRows rows(request.tables != nullptr ? request.tables->tables : absl::Span<const TrainedTable>());
+  std::optional<TableReplica> with_tables;
+  if (request.tables != nullptr) with_tables.emplace(request.tables->plan, *network, rows);
+  nn::Replica& replica = with_tables.has_value() ? *with_tables : *network;
 
   const int64_t targets_each =
       request.targets != nullptr ? request.targets->per_example : model.output_shape().num_elements();
@@ -78,7 +91,7 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
         .examples = count,
         .inputs = inputs.First(count),
         .targets = targets.span().subspan(0, static_cast<size_t>(count * targets_each))};
-    CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica->Evaluate(request.parameters, batch));
+    CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica.Evaluate(request.parameters, batch));
     if (request.targets != nullptr) metrics.Update(batch, result);
     prediction.outputs.insert(prediction.outputs.end(), result.outputs.begin(), result.outputs.end());
   }

@@ -13,14 +13,16 @@
 #include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
+#include "worker/embedding/trained_tables.h"
 
 namespace cairn::worker {
 
 struct PredictionRequest {
   const nn::Model& model;
-  absl::Span<const float> parameters;  // in the model's flat order
-  const data::RowSource& inputs;       // each row has the inputs of one example
-  int64_t limit = 0;                   // use only the first N rows; 0: all
+  absl::Span<const float> parameters;     // in the flat order of the model, without `tables`
+  const TrainedTables* tables = nullptr;  // of the model; null: it has none beside its variables
+  const data::RowSource& inputs;          // each row has the inputs of one example
+  int64_t limit = 0;                      // use only the first N rows; 0: all
   // One target per row. Null: the targets are unknown, and `loss` and `metrics` are ignored.
   const data::Targets* targets = nullptr;
   nn::LossSpec loss{};

@@ -18,6 +18,8 @@
 #include "common/system/standard_streams.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir.h"
+#include "worker/embedding/table_replica.h"
+#include "worker/embedding/trained_tables.h"
 #include "worker/export/data_record.h"
 #include "worker/export/weights.h"
 #include "worker/options/job.h"
@@ -34,7 +36,7 @@ class CheckpointEvaluator {
  public:
   explicit CheckpointEvaluator(const EvaluatorTask& task)
       : task_(task),
-        evaluator_(DataOf(task.inputs.data), task.inputs.model, task.replica, task.inputs.metrics) {}
+        evaluator_(DataOf(task.inputs.data), task.inputs.trained(), WithTables(task), task.inputs.metrics) {}
 
   // Evaluates all new checkpoints, by increasing step.
   absl::Status EvaluateNew() {
@@ -55,6 +57,12 @@ class CheckpointEvaluator {
   bool done() const { return done_; }
 
  private:
+  // The replica to evaluate: of the whole model.
+  nn::Replica& WithTables(const EvaluatorTask& task) {
+    if (!task.inputs.tables.has_value()) return task.replica;
+    return with_tables_.emplace(*task.inputs.tables, task.replica, rows_);
+  }
+
   static const data::Dataset& DataOf(const data::TrainingData& data) {
     return data.validation != nullptr ? *data.validation : *data.train;
   }
@@ -67,10 +75,16 @@ class CheckpointEvaluator {
   }
 
   absl::Status Evaluate(const Checkpoint& checkpoint) {
-    std::vector<float> parameters(static_cast<size_t>(task_.inputs.model.num_parameters()));
-    CAIRN_RETURN_IF_ERROR(CatchOutOfMemory(checkpoint.directory(), [&] {
-      return FillParameters(checkpoint, task_.inputs.model, absl::MakeSpan(parameters));
+    const nn::Model& model = task_.inputs.trained();
+    std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
+    std::vector<TrainedTable> tables;
+    CAIRN_RETURN_IF_ERROR(CatchOutOfMemory(checkpoint.directory(), [&]() -> absl::Status {
+      if (task_.inputs.tables.has_value()) {
+        CAIRN_ASSIGN_OR_RETURN(tables, LoadPlannedTables(checkpoint, *task_.inputs.tables));
+      }
+      return FillParameters(checkpoint, model, absl::MakeSpan(parameters));
     }));
+    rows_.Use(tables);
     CAIRN_ASSIGN_OR_RETURN(const nn::MetricValues metrics, evaluator_.Run(parameters, task_.stop));
     const int64_t step = checkpoint.run().global_step;
     CAIRN_RETURN_IF_ERROR(Print(step, metrics));
@@ -104,6 +118,8 @@ class CheckpointEvaluator {
   }
 
   const EvaluatorTask& task_;
+  StoredRows rows_{{}};                      // of the checkpoint that is being evaluated
+  std::optional<TableReplica> with_tables_;  // if the model has tables
   Evaluator evaluator_;
   std::unique_ptr<EventFile> events_;
   std::optional<int64_t> last_step_;

@@ -18,7 +18,7 @@ namespace cairn::worker {
 struct EvaluatorTask {
   const TrainOptions& options;  // --train_dir must be set
   const Inputs& inputs;
-  nn::Replica& replica;
+  nn::Replica& replica;        // of inputs.trained()
   Duration patience;           // the longest time without a new checkpoint
   std::function<bool()> stop;  // polled often, also during an evaluation
 };

@@ -358,7 +358,7 @@ ExitCode WorkerTask::Evaluate() {
   if (!inputs.ok()) return Fault(inputs.status());
   inputs_ = *std::move(inputs);
   trace_.emplace(args_.traced, cluster_.self.ToString());
-  const absl::Status made = MakeDevices(inputs_->model, inputs_->loss);
+  const absl::Status made = MakeDevices(inputs_->trained(), inputs_->loss);
   if (!made.ok()) return Failure(made);
   LogWarnings(compute_.warnings);
   LogWarnings(inputs_->data.remarks);

@@ -1,0 +1,236 @@
+#include "worker/embedding/trained_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/shape.h"
+#include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
+#include "embedding/keys/key_hash.h"
+#include "embedding/optimizers/row_optimizer.h"
+#include "embedding/store/table_state.h"
+#include "optim/store/optimizer_of.h"
+#include "worker/checkpoint/tables.h"
+#include "worker/embedding/table_run.h"
+
+namespace cairn::worker {
+namespace {
+
+absl::Status NotTrained() {
+  return absl::UnimplementedError("the tables of a trained model are only read");
+}
+
+// The optimizer of the table's rows, which may store them in another form than that of their values.
+absl::StatusOr<std::unique_ptr<const embedding::RowOptimizer>> OptimizerOf(const TableRun& table) {
+  optim::OptimizerConfig config;
+  config.name = table.optimizer;
+  config.hyperparameters = table.hyperparameters;
+  config.hyperparameters["learning_rate"] = table.learning_rate;
+  CAIRN_ASSIGN_OR_RETURN(auto optimizer, embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
+  TableRun expected = table;
+  SetSlots(*optimizer, expected);
+  if (expected != table) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", table.name, "' has other slots than ", table.optimizer, " here"));
+  }
+  return optimizer;
+}
+
+}  // namespace
+
+TrainedTable::TrainedTable(TableRun description, const embedding::RowDistribution& first_values,
+                           std::vector<int64_t> ids, std::vector<float> rows)
+    : description_(std::move(description)),
+      initializer_(first_values, description_.seed, description_.name),
+      ids_(std::move(ids)),
+      rows_(std::move(rows)) {}
+
+absl::StatusOr<TrainedTable> TrainedTable::Create(TableRun description, std::vector<int64_t> ids,
+                                                  std::vector<float> rows) {
+  CAIRN_ASSIGN_OR_RETURN(const embedding::RowDistribution distribution, DistributionOf(description));
+  TrainedTable table(std::move(description), distribution, std::move(ids), std::move(rows));
+  CAIRN_RETURN_IF_ERROR(Annotate(table.CheckRows(), absl::StrCat("table '", table.name(), "'")));
+  return table;
+}
+
+absl::StatusOr<TrainedTable> TrainedTable::OfVariable(std::string name, int64_t dim,
+                                                      std::vector<float> rows) {
+  TableRun description;
+  description.name = std::move(name);
+  description.dim = dim;
+  description.vocabulary_size = static_cast<int64_t>(rows.size()) / dim;
+  TrainedTable table(std::move(description), embedding::RowDistribution(), {}, std::move(rows));
+  table.has_all_rows_ = true;
+  return table;
+}
+
+absl::Status TrainedTable::CheckRows() const {
+  if (dim() <= 0 || rows_.size() % static_cast<size_t>(dim()) != 0 ||
+      rows_.size() / static_cast<size_t>(dim()) != ids_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rows_.size(), " values are not ", ids_.size(), " rows of ", dim()));
+  }
+  embedding::RowOrder order;
+  for (const int64_t id : ids_) {
+    if (!order.Follows(id))
+      return absl::InvalidArgumentError(absl::StrCat("id ", id, " is not in its place"));
+    if (dynamic() || (id >= 0 && id < description_.vocabulary_size)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("it has the id ", id, ", outside of its vocabulary of ", description_.vocabulary_size));
+  }
+  const auto bad = absl::c_find_if(rows_, [](float value) { return !std::isfinite(value); });
+  if (bad == rows_.end()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "the row of id ", ids_[static_cast<size_t>((bad - rows_.begin()) / dim())], " has ", *bad));
+}
+
+void TrainedTable::Read(int64_t id, absl::Span<float> row) const {
+  size_t index = static_cast<size_t>(id);
+  if (!has_all_rows_) {
+    const auto place = [](int64_t key) { return std::pair(embedding::BucketOf(key), key); };
+    const auto found = std::lower_bound(ids_.begin(), ids_.end(), id,
+                                        [&](int64_t a, int64_t b) { return place(a) < place(b); });
+    if (found == ids_.end() || *found != id) return initializer_.Fill(id, row);
+    index = static_cast<size_t>(found - ids_.begin());
+  }
+  std::copy_n(rows_.data() + index * static_cast<size_t>(dim()), dim(), row.data());
+}
+
+void TrainedTable::ReadAll(absl::Span<float> rows) const {
+  CAIRN_CHECK(!dynamic());
+  const auto width = static_cast<size_t>(dim());
+  if (has_all_rows_) {
+    std::copy(rows_.begin(), rows_.end(), rows.begin());
+    return;
+  }
+  for (int64_t id = 0; id < description_.vocabulary_size; ++id) {
+    initializer_.Fill(id, rows.subspan(static_cast<size_t>(id) * width, width));
+  }
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    std::copy_n(rows_.data() + i * width, width, rows.data() + static_cast<size_t>(ids_[i]) * width);
+  }
+}
+
+absl::StatusOr<TrainedTable> LoadTrainedTable(const Checkpoint& checkpoint, const TableRun& table) {
+  const auto optimizer = OptimizerOf(table);
+  if (!optimizer.ok()) return Annotate(optimizer.status(), checkpoint.directory());
+  CAIRN_ASSIGN_OR_RETURN(TableRecords records, LoadTable(checkpoint, table));
+  const embedding::RowUpdate at = {.learning_rate = static_cast<float>(table.learning_rate),
+                                   .step = checkpoint.run().global_step};
+  std::vector<float> rows = FloatVector(static_cast<int64_t>(records.ids.size()) * table.dim, table.name);
+  const auto dim = static_cast<size_t>(table.dim), row_floats = static_cast<size_t>(table.row_floats());
+  for (size_t i = 0; i < records.ids.size(); ++i) {
+    const float* const record = records.rows.data() + i * row_floats;
+    (*optimizer)->Read({&record, 1}, at, absl::MakeSpan(rows).subspan(i * dim, dim));
+  }
+  auto trained = TrainedTable::Create(table, std::move(records.ids), std::move(rows));
+  if (trained.ok()) return trained;
+  const absl::Status status = Annotate(trained.status(), checkpoint.directory());
+  return absl::IsInvalidArgument(status) ? absl::DataLossError(status.message()) : status;
+}
+
+absl::StatusOr<std::vector<TrainedTable>> TablesOfSnapshot(const client::Snapshot& snapshot) {
+  std::vector<TrainedTable> tables;
+  CAIRN_ASSIGN_OR_RETURN(auto runs, TablesOf(snapshot.job));
+  if (!runs.has_value()) return tables;
+  for (size_t t = 0; t < runs->size(); ++t) {
+    TableRun& run = (*runs)[t];
+    const auto dim = static_cast<size_t>(run.dim);
+    std::vector<int64_t> ids;
+    std::vector<float> rows, record(static_cast<size_t>(run.row_floats()));
+    std::unique_ptr<const embedding::RowOptimizer> optimizer;
+    for (const client::Snapshot::Server& server : snapshot.servers) {
+      embedding::StateReader state(server.tables[t].spans());
+      const auto head = embedding::ReadStateHead(state, run.row_floats());
+      if (!head.has_value()) {
+        return absl::InternalError(
+            absl::StrCat("the state of table '", run.name, "' has another size than its rows"));
+      }
+      if (optimizer == nullptr) {
+        run.learning_rate = head->learning_rate;
+        CAIRN_ASSIGN_OR_RETURN(optimizer, OptimizerOf(run));
+      }
+      const embedding::RowUpdate at = {.learning_rate = head->learning_rate,
+                                       .step = snapshot.progress.version()};
+      for (int64_t row = 0; row < head->rows; ++row) {
+        state.Read(&ids.emplace_back(), embedding::kIdFloats);
+        state.Read(record.data(), run.row_floats());
+        const float* const from = record.data();
+        rows.resize(rows.size() + dim);
+        optimizer->Read({&from, 1}, at, absl::MakeSpan(rows).subspan(rows.size() - dim));
+      }
+    }
+    CAIRN_ASSIGN_OR_RETURN(TrainedTable trained,
+                           TrainedTable::Create(std::move(run), std::move(ids), std::move(rows)));
+    tables.push_back(std::move(trained));
+  }
+  return tables;
+}
+
+absl::StatusOr<TablePlan> PlanLayers(const nn::Model& described, absl::Span<const std::string> layers,
+                                     absl::Span<const std::string> dynamic_layers) {
+  CAIRN_ASSIGN_OR_RETURN(nn::ModelWithoutTables model, nn::ReplaceEmbeddings(described, layers));
+  TablePlan plan = {.model = std::move(model)};
+  for (nn::TableLookup& lookup : plan.model.lookups) {
+    if (absl::c_linear_search(dynamic_layers, lookup.layer)) lookup.rows = 0;
+    v1::Table table;
+    table.set_name(TableNameOf(lookup.layer));
+    table.set_row_elements(lookup.width);
+    table.mutable_embedding()->set_vocabulary_size(lookup.rows);
+    AddTableOfLookup(std::move(table), plan);
+  }
+  return plan;
+}
+
+absl::StatusOr<std::vector<TrainedTable>> LoadPlannedTables(const Checkpoint& checkpoint,
+                                                            const TablePlan& plan) {
+  std::vector<TrainedTable> tables;
+  const std::vector<TableRun> stored = checkpoint.run().tables.value_or(std::vector<TableRun>());
+  for (const v1::Table& table : plan.tables) {
+    const auto found =
+        absl::c_find_if(stored, [&](const TableRun& other) { return other.name == table.name(); });
+    if (found == stored.end()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(checkpoint.directory(), ": it has no embedding table '", table.name(), "'"));
+    }
+    const Shape there({found->vocabulary_size, found->dim});
+    const Shape here({table.embedding().vocabulary_size(), table.row_elements()});
+    if (there != here) {
+      const auto text = [](const Shape& shape) {
+        return absl::StrCat(shape[0] == 0 ? "any id" : absl::StrCat(shape[0], " ids"), " with rows of ",
+                            shape[1]);
+      };
+      return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name(),
+                                                        "' has ", text(there), " in it and ", text(here),
+                                                        " here"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(TrainedTable trained, LoadTrainedTable(checkpoint, *found));
+    tables.push_back(std::move(trained));
+  }
+  return tables;
+}
+
+absl::Status StoredRows::ReadRows(absl::Span<const client::RowValues> rows) {
+  for (const client::RowValues& values : rows) {
+    const TrainedTable& table = tables_[static_cast<size_t>(values.table) - 1];
+    const auto width = static_cast<size_t>(table.dim());
+    for (size_t i = 0; i < values.keys.size(); ++i) {
+      table.Read(values.keys[i], values.rows.subspan(i * width, width));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoredRows::PushRows(absl::Span<const client::RowGradients>) {
+  return NotTrained();
+}
+
+absl::Status StoredRows::WantRows(absl::Span<const client::RowValues>) {
+  return NotTrained();
+}
+
+}  // namespace cairn::worker
