@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 #include "nn/layer_registry.h"
 
@@ -12,7 +13,7 @@ namespace {
 // Finds out how one input of the model is used, by following it through the graph.
 class Reader {
  public:
-  explicit Reader(const Model& model) : model_(model) {}
+  Reader(const Model& model, absl::Span<const std::string> any_id) : model_(model), any_id_(any_id) {}
 
   ByteInput Follow(int input) {
     Visit(Node::OfModelInput(input), /*unchanged=*/true);
@@ -37,7 +38,8 @@ class Reader {
 
   void Decide(const Node& node, bool raw, bool unchanged) {
     const int64_t rows =
-        unchanged && (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
+        unchanged && !absl::c_linear_search(any_id_, node.layer->name()) &&
+                (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
             ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
             : 0;
     const bool smaller = rows > 0 && (decided_.table_rows == 0 || rows < decided_.table_rows);
@@ -51,16 +53,17 @@ class Reader {
   }
 
   const Model& model_;
+  const absl::Span<const std::string> any_id_;
   std::set<int> seen_;  // nodes and inputs
   ByteInput decided_;
 };
 
 }  // namespace
 
-std::vector<ByteInput> ByteInputsOf(const Model& model) {
+std::vector<ByteInput> ByteInputsOf(const Model& model, absl::Span<const std::string> any_id) {
   std::vector<ByteInput> inputs;
   for (size_t input = 0; input < model.inputs().size(); ++input) {
-    inputs.push_back(Reader(model).Follow(static_cast<int>(input)));
+    inputs.push_back(Reader(model, any_id).Follow(static_cast<int>(input)));
   }
   return inputs;
 }

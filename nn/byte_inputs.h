@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "nn/model.h"
 
 namespace cairn::nn {
@@ -23,6 +24,7 @@ struct ByteInput {
 
 // Returns one ByteInput per input of the model. An input that several branches read is passed unchanged if
 // any of them takes bytes unchanged.
-std::vector<ByteInput> ByteInputsOf(const Model& model);
+// `any_id`: layers whose tables take any id, which are not counted in table_rows.
+std::vector<ByteInput> ByteInputsOf(const Model& model, absl::Span<const std::string> any_id = {});
 
 }  // namespace cairn::nn

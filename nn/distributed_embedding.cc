@@ -50,7 +50,9 @@ class Expansion {
     CAIRN_RETURN_IF_ERROR(ReadConfig());
     for (const json& table : tables_) CAIRN_RETURN_IF_ERROR(AddTable(table));
     const json calls = layer_.value("inbound_nodes", json::array());
-    if (!calls.is_array()) return absl::InvalidArgumentError("inbound_nodes: expected a list");
+    if (!calls.is_array() || calls.empty()) {
+      return absl::InvalidArgumentError("inbound_nodes: expected a list of the layer's calls, at least one");
+    }
     uint64_t number = 0;
     for (const json& call : calls) CAIRN_RETURN_IF_ERROR(AddCall(call, number++, outputs));
     for (json& made : made_) {
@@ -133,6 +135,13 @@ class Expansion {
   std::vector<json> made_;      // [table] its layer
 };
 
+// The name in the configuration, which other layers refer to; empty if there is none.
+std::string NameOf(const json& layer) {
+  const json config = layer.is_object() ? layer.value("config", json()) : json();
+  const json name = config.is_object() ? config.value("name", json()) : json();
+  return name.is_string() ? name.get<std::string>() : "";
+}
+
 void Rename(json& value, const Outputs& outputs) {
   if (IsTensor(value)) {
     json& history = value["config"]["keras_history"];
@@ -156,11 +165,15 @@ absl::Status ExpandDistributedEmbeddings(json& layers, std::vector<int64_t>& lin
   std::vector<int64_t> new_lines;
   Outputs outputs;
   lines.resize(layers.size());
+  std::map<std::string, int> names;  // how many layers have a name
+  for (const json& layer : layers) ++names[NameOf(layer)];
   for (size_t i = 0; i < layers.size(); ++i) {
     const json& layer = layers[i];
     if (layer.is_object() && layer.value("class_name", json()) == "DistributedEmbedding") {
       const std::string where =
           absl::StrCat("layer ", layer.value("name", json(i)).dump(), " (DistributedEmbedding)");
+      if (names[NameOf(layer)] > 1)
+        return absl::InvalidArgumentError(absl::StrCat(where, ": two layers are named so"));
       CAIRN_RETURN_IF_ERROR(Annotate(Expansion(layer).Run(expanded, outputs), where));
     } else {
       expanded.push_back(layer);

@@ -350,10 +350,45 @@ class EmbeddingTablesTest(IntegrationTest):
                 self.assert_exit(USAGE, run)
                 self.assertRegex(run.stderr, pattern)
 
+    def test_the_place_of_a_distributed_embedding_is_checked(self):
+        def twice(config):
+            config["layers"].append(copy.deepcopy(next(x for x in config["layers"] if x["class_name"] == "DistributedEmbedding")))
+
+        def uncalled(config):
+            next(x for x in config["layers"] if x["class_name"] == "DistributedEmbedding")["inbound_nodes"] = []
+
+        for change, pattern in (
+                (twice, r'layer "de" \(DistributedEmbedding\): two layers are named so'),
+                (uncalled, r'layer "de" \(DistributedEmbedding\): inbound_nodes: expected a list of the layer\'s calls, at least one'),
+                (lambda config: config.update(output_layers=["de", 0, 0]),
+                 r"output_layers: 'de' \(DistributedEmbedding\) makes the model's output, and a model needs a layer behind")):
+            with self.subTest(pattern=pattern):
+                document = copy.deepcopy(KERAS_RS["distributed"]["model"])
+                change(document["config"])
+                run = self.train_bags(document)
+                self.assert_exit(USAGE, run)
+                self.assertRegex(run.stderr, pattern)
+
+    def test_ids_of_a_fixed_table_are_checked_beside_a_dynamic_one(self):
+        document = json.loads(model())
+        for x in document["config"]["layers"]:
+            if x["name"] == "items":
+                x["inbound_nodes"] = [[["user", 0, 0, {}]]]
+        document["config"]["layers"] = [x for x in document["config"]["layers"] if x["name"] != "item"]
+        document["config"]["input_layers"] = [["user", 0, 0]]
+        write_npz(self.directory / "data.npz", x_train=("i8", (20, 1), [2 * USERS] * 20), y_train=("f4", (20, 1), [1] * 20))
+        for x in document["config"]["layers"]:
+            if x["name"] == "users":
+                x["config"]["input_dim"] = 5  # the smaller one is dynamic
+        run = self.train(json.dumps(document), "--dynamic_tables=users", "--embedding_tables=items", "--sync_replicas")
+        self.assert_exit(USAGE, run)
+        self.assertRegex(run.stderr, r"example 0: value 0 is 100, and layer 'items' \(Embedding\) takes whole numbers from 0 to 39;"
+                                     " --hash_ids fits")
+
     def test_flags_that_tables_do_not_support_are_refused_by_name(self):
         for flags, pattern in (
                 (["--embedding_tables=all", "--export_dir=t"], "--embedding_tables.*--export_dir.*cairn export"),
-                (["--embedding_tables=all", "--init_from=w.npz"], "--embedding_tables.*w.npz: give --init_from none"),
+                (["--embedding_tables=all", "--init_from=w.npz"], "--init_from: the rows of tables.*w.npz: give --init_from none"),
                 (["--embedding_tables=all", "--embedding_optimizer=sgd", "--reduce_lr_on_plateau=0.5"],
                  "--embedding_optimizer.*--reduce_lr_on_plateau"),
                 (["--embedding_tables=all", "--mode=allreduce"], "--embedding_tables.*--mode allreduce"),

@@ -54,8 +54,8 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
   const nn::InitializerSpec spec = nn::ResolveFan(lookup.initializer, Shape({lookup.rows, lookup.width}));
   if (spec.distribution == Distribution::kOrthogonal || spec.distribution == Distribution::kIdentity) {
     return absl::InvalidArgumentError(
-        absl::StrCat(kFlag, ": the initializer of layer '", lookup.layer,
-                     "' computes a whole matrix, but a table creates each row separately"));
+        absl::StrCat("the initializer of layer '", lookup.layer,
+                     "' computes a whole matrix, but a table on the servers creates each row separately"));
   }
   v1::Table table;
   table.set_name(TableNameOf(lookup.layer));
@@ -145,7 +145,7 @@ absl::StatusOr<std::optional<TablePlan>> PlanTables(const TrainOptions& options,
         absl::StrCat(of_tables, " needs ", kFlag, ": no layer's table is stored by rows"));
   }
   absl::StatusOr<nn::ModelWithoutTables> model = nn::ReplaceEmbeddings(described, layers);
-  if (!model.ok()) return Annotate(model.status(), kFlag);
+  if (!model.ok()) return flags.make_tables() ? Annotate(model.status(), kFlag) : model.status();
   TablePlan plan = {.model = *std::move(model),
                     .automatic = !of_rows.empty() || flags.tables_above.has_value()};
   for (nn::TableLookup& lookup : plan.model.lookups) {

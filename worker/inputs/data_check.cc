@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/core/status.h"
@@ -105,20 +104,18 @@ absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, cons
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
   CAIRN_RETURN_IF_ERROR(CheckTargets(loss, model.output_shape(), dataset, remarks));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
-  CAIRN_RETURN_IF_ERROR(
-      CheckIndices({model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers},
-                   [&](int64_t i, absl::Span<const MutableTensorView> inputs) {
-                     dataset.Read(i, inputs, absl::MakeSpan(target));
-                   }));
+  CAIRN_RETURN_IF_ERROR(CheckIndices(
+      {model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers,
+       "; --hash_ids fits the ids of CSV and Criteo to the table, --dynamic_tables accepts any id"},
+      [&](int64_t i, absl::Span<const MutableTensorView> inputs) {
+        dataset.Read(i, inputs, absl::MakeSpan(target));
+      }));
   return dataset.status();
 }
 
 absl::Status CheckIndices(const IndexCheck& check,
                           absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read) {
-  std::vector<nn::ByteInput> uses = nn::ByteInputsOf(check.model);
-  for (nn::ByteInput& use : uses) {
-    if (absl::c_linear_search(check.dynamic_layers, use.layer)) use.table_rows = 0;
-  }
+  const std::vector<nn::ByteInput> uses = nn::ByteInputsOf(check.model, check.dynamic_layers);
   const bool any = std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.table_rows > 0; });
   int64_t values = 0;
   for (const data::InputSpec& spec : check.specs) values += spec.shape.num_elements();
@@ -135,7 +132,7 @@ absl::Status CheckIndices(const IndexCheck& check,
         if (index >= 0 && index < use.table_rows) continue;
         return absl::InvalidArgumentError(absl::StrCat(
             check.name, ": example ", i, ": value ", at, " is ", index, ", and layer '", use.layer, "' (",
-            use.class_name, ") takes whole numbers from 0 to ", use.table_rows - 1));
+            use.class_name, ") takes whole numbers from 0 to ", use.table_rows - 1, check.hint));
       }
     }
   }

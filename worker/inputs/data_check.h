@@ -41,6 +41,7 @@ struct IndexCheck {
   absl::string_view name;                   // of the inputs, for messages
   absl::Span<const data::InputSpec> specs;  // one for each input of the model
   absl::Span<const std::string> dynamic_layers{};
+  absl::string_view hint{};  // appended to the error
 };
 absl::Status CheckIndices(const IndexCheck& check,
                           absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read);

@@ -126,8 +126,8 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   if (tables.has_value()) {
     if (const std::string source = InitialValuesSource(options); !source.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--embedding_tables: the rows of tables cannot begin at the weights of ", source,
-                       ": give --init_from none"));
+          absl::StrCat("--init_from: the rows of tables on the servers cannot begin at the weights of ",
+                       source, ": give --init_from none"));
     }
     dynamic_layers = tables->dynamic_layers();
   }

@@ -57,12 +57,7 @@ absl::Status CheckPairs(const TrainOptions& options) {
 }
 
 // Checks the rules between --embedding_tables and other flags.
-absl::Status CheckTables(const TrainOptions& options) {
-  const EmbeddingFlags& flags = options.embedding;
-  const FlagUse tables{flags.tables.empty() && !flags.dynamic_tables.empty()    ? "--dynamic_tables"
-                       : flags.tables.empty() && flags.tables_above.has_value() ? "--embedding_tables_above"
-                                                                                : "--embedding_tables",
-                       flags.make_tables()};
+absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
   const FlagUse rows_of_their_own{
       "--embedding_optimizer and --embedding_learning_rate",
       !options.embedding.optimizer.empty() || options.embedding.learning_rate.has_value()};
@@ -89,8 +84,7 @@ absl::Status CheckTables(const TrainOptions& options) {
 }  // namespace
 
 absl::Status CheckFlagsWithTables(TrainOptions options) {
-  options.embedding.tables = "all";
-  return CheckTables(options);
+  return CheckTables(options, {"it", true});
 }
 
 absl::Status Validate(const TrainOptions& options) {
@@ -103,7 +97,13 @@ absl::Status Validate(const TrainOptions& options) {
                                                    ", fewer than --min_workers ", options.min_workers));
   }
   CAIRN_RETURN_IF_ERROR(CheckPairs(options));
-  CAIRN_RETURN_IF_ERROR(CheckTables(options));
+  const EmbeddingFlags& embedding = options.embedding;
+  const bool named = !embedding.tables.empty();
+  CAIRN_RETURN_IF_ERROR(
+      CheckTables(options, {!named && !embedding.dynamic_tables.empty()    ? "--dynamic_tables"
+                            : !named && embedding.tables_above.has_value() ? "--embedding_tables_above"
+                                                                           : "--embedding_tables",
+                            embedding.make_tables()}));
   CAIRN_RETURN_IF_ERROR(ValidateDeviceFlags(options.devices));
   CAIRN_RETURN_IF_ERROR(ValidateWireFlags(options.wire));
   if (options.optimizer.name == "adam" && options.optimizer.momentum.has_value()) {
