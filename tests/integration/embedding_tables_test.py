@@ -243,6 +243,24 @@ class EmbeddingTablesTest(IntegrationTest):
         self.assert_exit(USAGE, run)
         self.assertRegex(run.stderr, "all.safetensors: does not describe the first values of table 'users/embeddings'")
 
+    def test_an_optimizer_of_a_table_has_a_schedule(self):
+        def sha(rate):
+            document = copy.deepcopy(KERAS_RS["distributed"]["model"])
+            tables = next(x for x in document["config"]["layers"] if x["class_name"] == "DistributedEmbedding")["config"]["tables"]
+            for table in tables:
+                table["optimizer"] = {"module": "keras.optimizers", "class_name": "SGD", "registered_name": None,
+                                      "config": {"learning_rate": rate}}
+            self.assert_exit(DONE, self.train_bags(document, "--sync_replicas"))
+            return read_summary(self.directory / "summary.json")["parameters_sha256"]
+
+        def decay(by):
+            return {"module": "keras.optimizers.schedules", "class_name": "ExponentialDecay", "registered_name": None,
+                    "config": {"initial_learning_rate": 0.1, "decay_steps": 1, "decay_rate": by, "staircase": False}}
+
+        constant = sha(0.1)
+        self.assertEqual(sha(decay(1.0)), constant)
+        self.assertNotEqual(sha(decay(0.5)), constant)
+
     def test_layers_of_keras_rs_are_predicted_and_exported(self):
         for name, expected in KERAS_RS.items():
             with self.subTest(model=name):

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "worker/options/job.h"
+#include "worker/options/schedule.h"
 
 namespace cairn::worker {
 namespace {
@@ -81,10 +82,10 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
                        "' has an optimizer of its own, and --reduce_lr_on_plateau reduces the learning rate "
                        "of the job's optimizer"));
     }
-    if (lookup.table->learning_rate_schedule.has_value() && !flags.learning_rate.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "layer '", lookup.layer,
-          "': a learning rate schedule of a table is not supported: give --embedding_learning_rate"));
+    if (const auto& schedule = lookup.table->learning_rate_schedule; schedule.has_value()) {
+      auto made = MakeSchedule(*schedule);
+      if (!made.ok()) return Annotate(made.status(), absl::StrCat("layer '", lookup.layer, "'"));
+      *optimizer.mutable_learning_rate_schedule() = *std::move(made);
     }
     optimizer.set_name(own->class_name);
     optimizer.mutable_hyperparameters()->insert(own->config.begin(), own->config.end());

@@ -10,6 +10,7 @@
 #include "common/core/status.h"
 #include "common/flags/words.h"
 #include "worker/model/digest.h"
+#include "worker/options/schedule.h"
 
 namespace cairn::worker {
 namespace {
@@ -22,21 +23,6 @@ int64_t PushesPerEpoch(const TrainOptions& options, int64_t num_examples, int nu
     pushes += data::Sampler(sampler).batches_with_examples();
   }
   return pushes;
-}
-
-absl::StatusOr<v1::LearningRateSchedule> MakeSchedule(const nn::KerasObject& object) {
-  v1::LearningRateSchedule schedule;
-  schedule.set_name(object.class_name);
-  schedule.mutable_numbers()->insert(object.config.begin(), object.config.end());
-  for (const auto& [name, numbers] : object.lists) {
-    if (name != "boundaries" && name != "values") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("learning_rate: ", object.class_name, " has an unknown list '", name, "'"));
-    }
-    auto& list = name == "boundaries" ? *schedule.mutable_boundaries() : *schedule.mutable_values();
-    list.Add(numbers.begin(), numbers.end());
-  }
-  return schedule;
 }
 
 }  // namespace
