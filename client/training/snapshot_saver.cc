@@ -65,6 +65,11 @@ absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
   return last_;
 }
 
+absl::Status SnapshotSaver::AwaitIdle(Duration limit) {
+  const absl::Status status = AwaitSaved(std::chrono::steady_clock::now() + limit);
+  return absl::IsDeadlineExceeded(status) && busy() ? status : absl::OkStatus();
+}
+
 absl::Status SnapshotSaver::SaveNow(JobControl& control, int64_t version, Duration limit) {
   const TimePoint deadline = std::chrono::steady_clock::now() + limit;
   const absl::Status before = AwaitSaved(deadline);

@@ -43,6 +43,8 @@ class SnapshotSaver {
   // Takes a snapshot, unless that of `version`, the current one, is saved already, and waits up to `limit`
   // until it is saved. Takes another one if a server with the first one failed and has a backup.
   absl::Status SaveNow(JobControl& control, int64_t version, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits up to `limit` until no snapshot is being saved. DEADLINE_EXCEEDED.
+  absl::Status AwaitIdle(Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
   // The version of the newest snapshot; -1: none.
   int64_t newest_version() const { return newest_version_; }
 

@@ -62,8 +62,6 @@ absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
       "--embedding_optimizer and --embedding_learning_rate",
       !options.embedding.optimizer.empty() || options.embedding.learning_rate.has_value()};
   const FlagUse plateau{"--reduce_lr_on_plateau", options.callbacks.plateau_factor.has_value()};
-  const FlagUse exports{"--export_dir", !options.export_dir.empty()};
-  const FlagUse save_best{"--save_best", !options.callbacks.save_best.empty()};
   const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
   const FlagUse staleness{"--embedding_staleness", flags.staleness > 0};
@@ -75,8 +73,6 @@ absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
       {staleness, kNeeds, sync, "updates are rounds there"},
       {two_ahead, kExcludes, dynamic, "it assigns one batch ahead"},
       {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
-      {tables, kExcludes, exports, "the rows are on the servers: use --train_dir, and cairn export"},
-      {tables, kExcludes, save_best, "saved weights do not contain tables"},
       {tables, kExcludes, restore_best, "the weights that are kept do not contain tables"},
   });
 }

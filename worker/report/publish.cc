@@ -1,6 +1,8 @@
 #include "worker/report/publish.h"
 
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/log.h"
@@ -14,13 +16,20 @@ namespace cairn::worker {
 namespace {
 
 absl::Status Export(const Summary& summary, const TrainOptions& options, const Inputs& inputs,
-                    absl::Span<const float> parameters) {
+                    absl::Span<const float> parameters, const TakeTables& take_tables) {
   if (options.export_dir.empty()) return absl::OkStatus();
   DataRecord record = inputs.record;
   record.directory = options.export_dir;
   CAIRN_RETURN_IF_ERROR(Annotate(WriteDataRecord(record), "--export_dir"));
+  std::optional<TrainedTables> tables;
+  if (inputs.tables.has_value()) {
+    auto taken = take_tables();
+    if (!taken.ok()) return Annotate(taken.status(), "--export_dir: the embedding tables");
+    tables = *std::move(taken);
+  }
   CAIRN_RETURN_IF_ERROR(Annotate(WriteModelDirectory(options.export_dir, inputs.model, parameters,
-                                                     {{"global_step", absl::StrCat(summary.global_step)}}),
+                                                     {{"global_step", absl::StrCat(summary.global_step)}},
+                                                     tables.has_value() ? &*tables : nullptr),
                                  "--export_dir"));
   LogInfo("the model is in ", options.export_dir, ": model.onnx, model.safetensors, model.json");
   return absl::OkStatus();
@@ -29,8 +38,8 @@ absl::Status Export(const Summary& summary, const TrainOptions& options, const I
 }  // namespace
 
 absl::Status Publish(const Summary& summary, const TrainOptions& options, const Inputs& inputs,
-                     absl::Span<const float> parameters) {
-  absl::Status status = Export(summary, options, inputs, parameters);
+                     absl::Span<const float> parameters, const TakeTables& take_tables) {
+  absl::Status status = Export(summary, options, inputs, parameters, take_tables);
   const bool json = LogFormatOf(options.log_format) == LogFormat::kJson;
   std::printf("%s\n", (json ? AsEvent(summary) : OneLine(summary)).c_str());
   status.Update(Annotate(FlushStandardOutput(), "the result"));

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,9 @@ namespace {
 
 // The number of threads with --deterministic, since oneDNN's sums depend on the number of threads.
 constexpr int kDeterministicThreads = 4;
+
+// The longest wait for a snapshot whose tables are exported.
+constexpr auto kTablesLimit = std::chrono::seconds(60);
 
 ExitCode Fault(const absl::Status& status) {
   return UsageError(kProgram, status.message());
@@ -273,9 +277,32 @@ std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
       .control = exchange().control, .source = *snapshots_, .snapshots = snapshots_->saver()};
 }
 
+absl::StatusOr<TrainedTables> WorkerTask::TakeTables() {
+  // A server keeps one snapshot at a time.
+  if (snapshots_->saver() != nullptr) CAIRN_RETURN_IF_ERROR(snapshots_->saver()->AwaitIdle(kTablesLimit));
+  client::JobControl& control = exchange().control;
+  const TimePoint deadline = std::chrono::steady_clock::now() + kTablesLimit;
+  for (;;) {
+    const auto taken = control.TakeSnapshot();
+    absl::Status status = taken.status();
+    if (taken.ok()) {
+      const auto snapshot = taken->read(kTablesLimit);
+      if (snapshot.ok()) {
+        CAIRN_ASSIGN_OR_RETURN(auto tables, CatchOutOfMemory("the rows of embedding tables",
+                                                             [&] { return TablesOfSnapshot(*snapshot); }));
+        return TrainedTables{*inputs_->tables, std::move(tables)};
+      }
+      status = snapshot.status();
+    }
+    if (std::chrono::steady_clock::now() >= deadline) return status;
+    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
+  }
+}
+
 absl::Status WorkerTask::Assemble() {
   if (chief_) OpenDisplays();
   if (inputs_->tables.has_value()) {
+    if (chief_) callbacks_->SetTakeTables([this] { return TakeTables(); });
     table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows(),
                            TableReplica::Options{
                                .staleness = static_cast<int>(options_.embedding.staleness),
@@ -308,7 +335,8 @@ absl::Status WorkerTask::Assemble() {
                                        .tensorboard = tensorboard_.has_value() ? &*tensorboard_ : nullptr,
                                        .publish = [this](const Summary& summary) {
                                          return Publish(summary, options_, *inputs_,
-                                                        exchange().steps.parameters());
+                                                        exchange().steps.parameters(),
+                                                        [this] { return TakeTables(); });
                                        }});
     return absl::OkStatus();
   });

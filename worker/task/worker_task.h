@@ -28,6 +28,7 @@
 #include "common/trace/trace_session.h"
 #include "data/sampler.h"
 #include "worker/embedding/table_replica.h"
+#include "worker/embedding/trained_tables.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/options.h"
 #include "worker/peer/peer_listener.h"
@@ -108,6 +109,8 @@ class WorkerTask {
   void OpenDisplays();
   void LogDevices() const;
   void LogJob() const;
+  // The embedding tables of the job as they are now, for the chief's exports. Waits for a snapshot in progress.
+  absl::StatusOr<TrainedTables> TakeTables();
   client::Exchange exchange() { return ring_ != nullptr ? ring_->exchange() : servers_->exchange(); }
   // The replica that the trainer computes with.
   nn::Replica& replica() { return table_replica_.has_value() ? *table_replica_ : *compute_.replica; }

@@ -9,7 +9,6 @@
 #include "absl/strings/strip.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
-#include "worker/checkpoint/safetensors.h"
 #include "worker/export/model_files.h"
 
 namespace cairn::worker {
@@ -117,9 +116,15 @@ absl::StatusOr<Callbacks::Orders> Callbacks::OnEpochEnd(int64_t epoch, const Sho
 }
 
 absl::Status Callbacks::Save(int64_t epoch, double value, absl::Span<const float> parameters) {
-  const absl::Status status =
-      WriteSafetensors(save_best_, TensorsOf(*model_, parameters),
-                       {{"epoch", absl::StrCat(epoch + 1)}, {monitor_, absl::StrCat(value)}});
+  std::optional<TrainedTables> tables;
+  if (take_tables_ != nullptr) {
+    auto taken = take_tables_();
+    if (!taken.ok()) return Annotate(taken.status(), "--save_best: the embedding tables");
+    tables = *std::move(taken);
+  }
+  const absl::Status status = WriteModelFile(
+      save_best_, *model_, parameters, {{"epoch", absl::StrCat(epoch + 1)}, {monitor_, absl::StrCat(value)}},
+      tables.has_value() ? &*tables : nullptr);
   CAIRN_RETURN_IF_ERROR(Annotate(status, "--save_best"));
   if (!early_stopping_.has_value()) best_epoch_ = epoch + 1;
   return absl::OkStatus();

@@ -141,7 +141,8 @@ TEST_F(CallbacksTest, OnlyTheBestParametersAreSaved) {
   const size_t head_bytes = file.size() - 3 * sizeof(float);
   const auto saved = ParseSafetensorsHead(absl::string_view(file).substr(0, head_bytes), file.size());
   ASSERT_TRUE(saved.ok()) << saved.status();
-  EXPECT_THAT(saved->metadata, ElementsAre(Pair("epoch", "2"), Pair("val_loss", "0.5")));
+  EXPECT_THAT(saved->metadata,
+              ElementsAre(Pair("epoch", "2"), Pair("format", "pt"), Pair("val_loss", "0.5")));
   ASSERT_EQ(saved->tensors.size(), 2u);
   EXPECT_EQ(saved->tensors[0].name, "out/bias");
   EXPECT_EQ(saved->tensors[1].name, "out/kernel");
