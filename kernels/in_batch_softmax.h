@@ -1,4 +1,4 @@
-// What the backends share of LossKind::kInBatchSoftmax.
+// LossKind::kInBatchSoftmax: the parts that the backends share.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ inline InBatch MakeInBatch(const LossParams& params) {
           .inverse_temperature = static_cast<float>(1 / params.temperature)};
 }
 
-// What is subtracted from the scores of a candidate: log(clip(p, 1e-6, 1)), as in keras_rs'
+// The logarithm that is subtracted from the scores of a candidate: log(clip(p, 1e-6, 1)), as in keras_rs'
 // SamplingProbabilityCorrection (keras_rs/src/layers/retrieval/sampling_probability_correction.py).
 CAIRN_HOST_DEVICE inline float LogSamplingProbability(float p) {
   if (p < 1e-6f) p = 1e-6f;

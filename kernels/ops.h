@@ -153,7 +153,7 @@ struct PairDotsParams {
   bool self = false;
   // Without first_rows: y is [n, rows * rows], with 0 where there is no pair.
   bool square = false;
-  // Each row is divided by its L2 norm, which counts as at least 1e-7. With first_rows only.
+  // Each row is divided by its L2 norm, which counts as at least 1e-7. With first_rows or self.
   bool normalize = false;
 };
 

@@ -4,9 +4,8 @@
 //   { BeginRead: rows of a later batch ─► BeginStep ─► PushRows ─► Step::Finish ─► FinishRead }...
 //
 // A step pushes gradients of the rows that its batch has used, as a part of its push, which counts once. The
-// answer brings the rows that the next batch needs, as they are after the step. Or rows are read ahead, while the step
-// computes: they lack the updates that are made meanwhile. Tables have the numbers of
-// Job.tables, from 1.
+// answer brings the rows that the next batch needs, as they are after the step. Rows can also be read ahead, while the
+// step computes: they lack the updates that are made meanwhile. Tables have the numbers of Job.tables, from 1.
 //
 // All calls come from one thread. The keys of a call are unique, and name each table at most once.
 #pragma once

@@ -85,7 +85,7 @@ absl::Status RowReads::Await(Request& request) {
   if (status.ok() && !request.arriving.complete(connection_.num_servers())) {
     status = absl::InternalError("reading rows: the servers have not sent all of them");
   }
-  if (!status.ok()) CloseStreams();
+  if (!status.ok()) CloseStreamsOf(request);
   return status;
 }
 
@@ -104,12 +104,15 @@ absl::Status RowReads::AwaitParts(Request& request) {
   return absl::OkStatus();
 }
 
-void RowReads::CloseStreams() {
-  for (Stream& stream : streams_) stream.session.reset();
+void RowReads::CloseStreamsOf(const Request& request) {
+  for (const std::unique_ptr<Part>& part : request.parts) {
+    Stream& stream = streams_[static_cast<size_t>(part->server)];
+    if (stream.opened == part->opened) stream.session.reset();
+  }
 }
 
 void RowReads::Drop() {
-  CloseStreams();
+  for (Stream& stream : streams_) stream.session.reset();
   begun_.clear();
 }
 

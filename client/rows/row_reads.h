@@ -37,8 +37,8 @@ class RowReads {
   ~RowReads() { Drop(); }
 
   // Fills `rows`, which name each table at most once. UNAVAILABLE if a stream broke, DEADLINE_EXCEEDED if a server does
-  // not answer in time, or the server's error. After an error the streams are closed, the reads that have begun fail
-  // too, and the rows are unspecified.
+  // not answer in time, or the server's error. After an error its streams are closed, other reads that have begun on
+  // them fail too, and the rows are unspecified.
   absl::Status Read(const LearntJob& job, const RowTables& tables, absl::Span<const RowValues> rows);
   // Begins a read. `rows` must stay valid until its Finish(), or Drop(). INVALID_ARGUMENT for a key that the table
   // cannot have; other errors are reported by Finish().
@@ -47,6 +47,7 @@ class RowReads {
   std::vector<RowValues> oldest() const;
   // Waits for that read. The errors of Read().
   absl::Status Finish();
+  bool any_begun() const { return !begun_.empty(); }
   // Closes the streams, and forgets the reads that have begun.
   void Drop();
 
@@ -76,7 +77,8 @@ class RowReads {
   // Waits for the answers, and closes the streams after an error, so that nothing uses the request any more.
   absl::Status Await(Request& request);
   absl::Status AwaitParts(Request& request);
-  void CloseStreams();
+  // Streams that were opened again since stay open for other requests.
+  void CloseStreamsOf(const Request& request);
 
   Connection& connection_;
   const Duration timeout_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/log.h"
 #include "common/core/status.h"
 
 namespace cairn::client {
@@ -126,8 +127,13 @@ absl::Status ServerSteps::ReadRows(absl::Span<const RowValues> rows) {
 
 absl::Status ServerSteps::FinishRead() {
   const std::vector<RowValues> rows = row_reads_.oldest();
-  // A read changes nothing, so it may be repeated.
-  return row_reads_.Finish().ok() ? absl::OkStatus() : ReadRows(rows);
+  {
+    const TraceSpan span(trace_, TraceLane::kStep, "await rows");
+    const absl::Status read = row_reads_.Finish();
+    if (read.ok()) return read;
+    LogInfo(read.message(), "; the rows are read again");
+  }
+  return ReadRows(rows);  // a read changes nothing
 }
 
 absl::Status ServerSteps::Pull(v1::Encoding encoding) {

@@ -95,7 +95,9 @@ class ServerSteps final : public StepExchange, public RowExchange {
     return row_reads_.Begin(job_.learnt(), tables_, rows);
   }
   absl::Status FinishRead() override;
-  void DropReads() override { row_reads_.Drop(); }
+  void DropReads() override {
+    if (row_reads_.any_begun()) row_reads_.Drop();
+  }
   absl::Status PushRows(absl::Span<const RowGradients> gradients) override {
     return pushes_.PushRows(gradients);
   }

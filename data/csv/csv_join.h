@@ -46,7 +46,7 @@ class CsvJoin {
     std::map<std::string, std::vector<std::string>, std::less<>> rows{};  // by the id
   };
 
-  // What the rows must have: the header of the interactions, and columns to find.
+  // Requirements of the rows: the header of the interactions, and columns to find.
   struct Wanted {
     const CsvFields& header;
     std::vector<std::string> names;

@@ -23,6 +23,10 @@ double MaxLoad(const RowShape& shape) {
 
 }  // namespace
 
+double RowStore::IndexBytesPerRow(const RowShape& shape) {
+  return shape.floats() >= 8 ? 26 : 18;
+}
+
 RowStore::RowStore(Options options)
     : options_(std::move(options)),
       pool_(options_.memory),

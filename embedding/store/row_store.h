@@ -71,6 +71,8 @@ class RowStore {
     int64_t index = 0;
   };
   MemoryUse memory() const { return {arena_.bytes(), index_.bytes()}; }
+  // The bytes of the index for each row of a large store, at its mean load.
+  static double IndexBytesPerRow(const RowShape& shape);
 
   const std::string& table() const { return options_.table; }
   const RowShape& shape() const { return options_.shape; }

@@ -46,6 +46,7 @@ class EmbedReduceLayer final : public Layer {
       const std::string zero = onnx.Ints("zero", {0}), padding = onnx.Add("Less", {ids, zero});
       ids = onnx.Add("Where", {padding, zero, ids});
       weights = onnx.Cast(onnx.Add("Not", {padding}), DType::kFloat32);
+      if (inputs.size() == 2) weights = onnx.Add("Mul", {weights, onnx.ChannelsLast(inputs[1])});
     } else if (inputs.size() == 2) {
       weights = onnx.ChannelsLast(inputs[1]);
     } else {

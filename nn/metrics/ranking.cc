@@ -2,10 +2,12 @@
 // candidates with scores, some of which are relevant. Of equal scores, those of irrelevant candidates rank first, so
 // that a model gains nothing by giving all candidates one score.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "nn/metrics/metric.h"
@@ -54,7 +56,7 @@ class RankingMetric : public Metric {
   }
 
  private:
-  // The value of a list in the order of its ranking.
+  // The value of a list, whose first candidates up to Cutoff() are ranked.
   virtual double OfList(const std::vector<Candidate>& ranked) const = 0;
 
   // The relevance of each output, one list for each row; or one candidate of a list of several examples.
@@ -83,16 +85,23 @@ class RankingMetric : public Metric {
     const auto width = static_cast<size_t>(params_.width), dim = width / 2;
     if (i == 0) first_ = FirstOfEachItem(items);
     const float* const query = outputs.data() + i * width;
-    const auto score = [&](size_t j) {
-      float sum = 0;
-      for (size_t k = 0; k < dim; ++k) sum += query[k] * outputs[j * width + dim + k];
-      return sum;
-    };
+    const auto score = [&](size_t j) { return Dot(query, outputs.data() + j * width + dim, dim); };
     list_.push_back({score(i), 1});
     for (const size_t j : first_) {
       if (items[j] != items[i]) list_.push_back({score(j), 0});
     }
     Finish(weight);
+  }
+
+  // In eight sums, which the processor adds to at once.
+  static float Dot(const float* a, const float* b, size_t dim) {
+    std::array<float, 8> sums{};
+    size_t k = 0;
+    for (; k + sums.size() <= dim; k += sums.size()) {
+      for (size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += a[k + lane] * b[k + lane];
+    }
+    for (; k < dim; ++k) sums[k % sums.size()] += a[k] * b[k];
+    return std::accumulate(sums.begin(), sums.end(), 0.0f);
   }
 
   // The first example of each item, in order.
@@ -108,10 +117,12 @@ class RankingMetric : public Metric {
   void Finish(double weight) {
     // A NaN counts as less than all numbers.
     const auto rank = [](float score) { return std::isnan(score) ? -HUGE_VALF : score; };
-    std::sort(list_.begin(), list_.end(), [&](const Candidate& a, const Candidate& b) {
-      const float of_a = rank(a.score), of_b = rank(b.score);
-      return of_a != of_b ? of_a > of_b : a.relevance < b.relevance;
-    });
+    const auto last = static_cast<std::ptrdiff_t>(Cutoff(list_.size()));
+    std::partial_sort(list_.begin(), list_.begin() + last, list_.end(),
+                      [&](const Candidate& a, const Candidate& b) {
+                        const float of_a = rank(a.score), of_b = rank(b.score);
+                        return of_a != of_b ? of_a > of_b : a.relevance < b.relevance;
+                      });
     total_ += weight * OfList(list_);
     count_ += weight;
     list_.clear();
@@ -146,9 +157,12 @@ class Ndcg final : public RankingMetric {
  private:
   double OfList(const std::vector<Candidate>& ranked) const override {
     std::vector<double> gains;
-    for (const Candidate& entry : ranked) gains.push_back(std::exp2(double{entry.relevance}) - 1);
+    for (const Candidate& entry : ranked) {
+      gains.push_back(entry.relevance == 0 ? 0 : std::exp2(double{entry.relevance}) - 1);
+    }
     const double gain = Discounted(gains);
-    std::sort(gains.begin(), gains.end(), std::greater<>());
+    const auto last = static_cast<std::ptrdiff_t>(Cutoff(gains.size()));
+    std::partial_sort(gains.begin(), gains.begin() + last, gains.end(), std::greater<>());
     const double best = Discounted(gains);
     return best == 0 ? 0 : gain / best;
   }

@@ -29,7 +29,7 @@ Updater::Updater(const Tables& tables, const FinalVersion& final_version, const 
   for (size_t table = 1; table < tables_.size(); ++table) {
     v1::TableStatus status;
     tables_[table].FillStatus(status);
-    slice_names_.push_back(options_.trace->Keep(absl::StrCat("rows of '", status.name(), "'")));
+    span_names_.push_back(options_.trace->Keep(absl::StrCat("rows of '", status.name(), "'")));
   }
 }
 
@@ -95,7 +95,7 @@ absl::Status Updater::MakeUpdate(const Input& input, bool speculative) {
   for (size_t table = tables_.size(); table-- > (speculative ? 1 : 0);) {
     std::optional<TraceSpan> span;
     if (table > 0 && Wants(options_.trace)) {
-      span.emplace(options_.trace, TraceLane::kApply, slice_names_[table - 1],
+      span.emplace(options_.trace, TraceLane::kApply, span_names_[table - 1],
                    TraceSpan::What{.step = input.tables[table].version});
     }
     CAIRN_RETURN_IF_ERROR(tables_[table].Apply(input.tables[table]));

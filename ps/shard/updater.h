@@ -74,9 +74,9 @@ class Updater {
   const Tables& tables_;
   const FinalVersion& final_version_;
   const Options options_;
-  std::vector<const char*> slice_names_;  // [table - 1] with a trace
-  std::optional<UpdateMean> mean_;        // of the current update, if it is in buffers
-  TableMean speculative_mean_;            // of the speculative update that has been published, if it was sent
+  std::vector<const char*> span_names_;  // [table - 1] with a trace
+  std::optional<UpdateMean> mean_;       // of the current update, if it is in buffers
+  TableMean speculative_mean_;           // of the speculative update that has been published, if it was sent
   bool measuring_ = false;
 };
 

@@ -210,7 +210,10 @@ def run(options, directory, staleness):
 
 def receive(connection, count):
     while count > 0:
-        count -= len(connection.recv(min(count, 1 << 20)))
+        received = connection.recv(min(count, 1 << 20))
+        if not received:
+            raise SystemExit("row_latency: a connection ended early")
+        count -= len(received)
 
 
 def exchange_seconds(options, up_bytes, down_bytes):

@@ -22,6 +22,7 @@ TOLERANCE = 2e-5  # float32 sums in other orders, of outputs around 1
 IMAGE = {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [None, 9, 8, 3]}}
 ROW = {"class_name": "InputLayer", "config": {"name": "row", "batch_shape": [None, 6]}}
 IDS = {"class_name": "InputLayer", "config": {"name": "ids", "batch_input_shape": [None, None], "dtype": "int64", "ragged": True}}
+SHARES = {"class_name": "InputLayer", "config": {"name": "shares", "batch_shape": [None, None], "ragged": True}}
 STEPS = {"class_name": "InputLayer", "config": {"name": "steps", "batch_shape": [None, 7], "dtype": "int32"}}
 
 
@@ -102,14 +103,15 @@ NETWORKS = {
          (layer("Concatenate", name="all"), [[["mean", 0, 0], ["row", 0, 0]]]),
          (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
     "pooled": functional(
-        [IDS, STEPS, {"class_name": "InputLayer", "config": {"name": "weights", "batch_shape": [None, 7]}}],
+        [IDS, SHARES, STEPS, {"class_name": "InputLayer", "config": {"name": "weights", "batch_shape": [None, 7]}}],
         [(layer("EmbedReduce", name="words", input_dim=10, output_dim=4, combiner="sqrtn"), [[["ids", 0, 0]]]),
+         (layer("EmbedReduce", name="weighted_words", input_dim=10, output_dim=4), [[["ids", 0, 0], ["shares", 0, 0]]]),
          (layer("EmbedReduce", name="mean", input_dim=10, output_dim=4), [[["steps", 0, 0]]]),
          (layer("EmbedReduce", name="sum", input_dim=10, output_dim=4, combiner="sum"),
           [[["steps", 0, 0], ["weights", 0, 0]]]),
          (layer("EmbedReduce", name="root", input_dim=10, output_dim=4, combiner="sqrtn"),
           [[["steps", 0, 0], ["weights", 0, 0]]]),
-         (layer("Concatenate", name="all"), [[["words", 0, 0], ["mean", 0, 0], ["sum", 0, 0], ["root", 0, 0]]]),
+         (layer("Concatenate", name="all"), [[["words", 0, 0], ["weighted_words", 0, 0], ["mean", 0, 0], ["sum", 0, 0], ["root", 0, 0]]]),
          (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
     "residual": functional(
         [IMAGE],
@@ -199,6 +201,8 @@ def examples_of(graph):
         shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim[1:]]
         if port.name in ("user", "seen"):  # also ids that have no row
             feeds[port.name] = random.choice(np.concatenate([USERS, [12, -2**62]]), [64, *shape])
+        elif port.name == "shares":
+            feeds[port.name] = np.where(feeds["ids"] >= 0, random.uniform(0.5, 1.5, [64, 30]), 0).astype("f4")
         elif port.type.tensor_type.shape.dim[1].dim_param:  # ragged: padded by -1
             ids = random.integers(0, 10, [64, 30])
             feeds[port.name] = np.where(np.arange(30) < random.integers(0, 31, [64, 1]), ids, -1)
@@ -243,9 +247,10 @@ def check_weights(name, weights, flags, bin_dir, directory):
     inputs = []
     for port, values in feeds.items():
         inputs.append(directory / f"{port}.npy")
-        if values.dtype == np.int64 and port == "ids":
-            np.save(directory / f"{port}_row_splits.npy", np.concatenate([[0], np.cumsum((values >= 0).sum(axis=1))]))
-            values = values[values >= 0]
+        if port in ("ids", "shares"):
+            here = feeds["ids"] >= 0
+            np.save(directory / f"{port}_row_splits.npy", np.concatenate([[0], np.cumsum(here.sum(axis=1))]))
+            values = values[here]
         np.save(inputs[-1], values)
     output = directory / "outputs.npy"
     subprocess.run([bin_dir / "cairn", "predict", weights, *inputs, *flags, "-o", output], timeout=60, check=True)

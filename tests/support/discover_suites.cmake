@@ -6,7 +6,7 @@ if(NOT result EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} --gtest_list_tests: ${result}\n${listing}")
 endif()
 
-# A suite is a line without indentation that ends with a dot: "Suite.", "Prefix/Suite." or "Suite/0.  # TypeParam = int".
+# A suite is a line without indentation that ends with a dot: "Suite.", "Prefix/Suite.", "Suite/0.  # TypeParam = int".
 # Semicolons and brackets (of parameters, in comments) would disturb CMake's lists.
 string(REGEX REPLACE "#[^\n]*" "" listing "${listing}")
 string(REGEX MATCHALL "(^|\n)[A-Za-z0-9_/]+\\." suites "${listing}")

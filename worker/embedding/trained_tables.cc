@@ -65,6 +65,7 @@ absl::StatusOr<TrainedTable> TrainedTable::OfVariable(std::string name, int64_t 
   description.vocabulary_size = static_cast<int64_t>(rows.size()) / dim;
   TrainedTable table(std::move(description), embedding::RowDistribution(), {}, std::move(rows));
   table.has_all_rows_ = true;
+  CAIRN_RETURN_IF_ERROR(Annotate(table.CheckFinite(), absl::StrCat("table '", table.name(), "'")));
   return table;
 }
 
@@ -82,10 +83,15 @@ absl::Status TrainedTable::CheckRows() const {
     return absl::InvalidArgumentError(
         absl::StrCat("it has the id ", id, ", outside of its vocabulary of ", description_.vocabulary_size));
   }
+  return CheckFinite();
+}
+
+absl::Status TrainedTable::CheckFinite() const {
   const auto bad = absl::c_find_if(rows_, [](float value) { return !std::isfinite(value); });
   if (bad == rows_.end()) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(
-      "the row of id ", ids_[static_cast<size_t>((bad - rows_.begin()) / dim())], " has ", *bad));
+  const int64_t index = (bad - rows_.begin()) / dim();
+  const int64_t id = has_all_rows_ ? index : ids_[static_cast<size_t>(index)];
+  return absl::OutOfRangeError(absl::StrCat("the row of id ", id, " has ", *bad));
 }
 
 void TrainedTable::Read(int64_t id, absl::Span<float> row) const {
@@ -223,6 +229,14 @@ absl::Status StoredRows::ReadRows(absl::Span<const client::RowValues> rows) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status StoredRows::BeginRead(absl::Span<const client::RowValues>) {
+  return NotTrained();
+}
+
+absl::Status StoredRows::FinishRead() {
+  return NotTrained();
 }
 
 absl::Status StoredRows::PushRows(absl::Span<const client::RowGradients>) {

@@ -27,7 +27,8 @@ class TrainedTable {
   // are not of the table; OUT_OF_RANGE if a value is NaN or infinite. All name the table.
   static absl::StatusOr<TrainedTable> Create(TableRun description, std::vector<int64_t> ids,
                                              std::vector<float> rows);
-  // A table that is saved as a variable: `rows` [id] [dim] are those of all ids from 0 on.
+  // A table that is saved as a variable: `rows` [id] [dim] are those of all ids from 0 on. OUT_OF_RANGE, naming the
+  // row, if a value is NaN or infinite.
   static absl::StatusOr<TrainedTable> OfVariable(std::string name, int64_t dim, std::vector<float> rows);
 
   const TableRun& description() const { return description_; }
@@ -48,6 +49,7 @@ class TrainedTable {
   TrainedTable(TableRun description, const embedding::RowDistribution& first_values, std::vector<int64_t> ids,
                std::vector<float> rows);
   absl::Status CheckRows() const;
+  absl::Status CheckFinite() const;
 
   TableRun description_;
   embedding::RowInitializer initializer_;
@@ -86,6 +88,9 @@ class StoredRows final : public client::RowExchange {
   void Use(absl::Span<const TrainedTable> tables) { tables_ = tables; }
 
   absl::Status ReadRows(absl::Span<const client::RowValues> rows) override;
+  absl::Status BeginRead(absl::Span<const client::RowValues> rows) override;
+  absl::Status FinishRead() override;
+  void DropReads() override {}
   absl::Status PushRows(absl::Span<const client::RowGradients> gradients) override;
   absl::Status WantRows(absl::Span<const client::RowValues> rows) override;
 

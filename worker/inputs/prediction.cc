@@ -67,7 +67,8 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
   CAIRN_ASSIGN_OR_RETURN(const auto network, nn::Replica::Create(NetworkOf(request), loss, *device));
   StoredRows rows(request.tables != nullptr ? request.tables->tables : absl::Span<const TrainedTable>());
   std::optional<TableReplica> with_tables;
-  if (request.tables != nullptr) with_tables.emplace(request.tables->plan, *network, rows);
+  if (request.tables != nullptr)
+    with_tables.emplace(request.tables->plan, *network, rows, TableReplica::Options{});
   nn::Replica& replica = with_tables.has_value() ? *with_tables : *network;
 
   const int64_t targets_each =

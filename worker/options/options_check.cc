@@ -64,8 +64,8 @@ absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
   const FlagUse plateau{"--reduce_lr_on_plateau", options.callbacks.plateau_factor.has_value()};
   const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
-  const FlagUse staleness{"--embedding_staleness", flags.staleness > 0};
-  const FlagUse two_ahead{"--embedding_staleness above 1", flags.staleness > 1};
+  const FlagUse staleness{"--embedding_staleness", options.embedding.staleness > 0};
+  const FlagUse two_ahead{"--embedding_staleness above 1", options.embedding.staleness > 1};
   const FlagUse dynamic{"dynamic sharding", options.dynamic_sharding()};
   const FlagUse sync{"--sync_replicas", options.mode == "sync"};
   return CheckRules({

@@ -60,7 +60,7 @@ class CheckpointEvaluator {
   // The replica to evaluate: of the whole model.
   nn::Replica& WithTables(const EvaluatorTask& task) {
     if (!task.inputs.tables.has_value()) return task.replica;
-    return with_tables_.emplace(*task.inputs.tables, task.replica, rows_);
+    return with_tables_.emplace(*task.inputs.tables, task.replica, rows_, TableReplica::Options{});
   }
 
   static const data::Dataset& DataOf(const data::TrainingData& data) {

@@ -1,5 +1,5 @@
-// The cross entropy of each query of a batch over the candidates of the batch. Every sum has a fixed order, whatever the
-// number of threads.
+// The cross entropy of each query of a batch over the candidates of the batch. Every sum has a fixed order, whatever
+// the number of threads.
 #include "kernels/in_batch_softmax.h"
 
 #include <algorithm>

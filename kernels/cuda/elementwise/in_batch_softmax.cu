@@ -1,6 +1,4 @@
 // The cross entropy of each query of a batch over the candidates of the batch.
-#include "kernels/in_batch_softmax.h"
-
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/handles.h"
+#include "kernels/in_batch_softmax.h"
 
 namespace cairn::kernels::cuda {
 namespace {

@@ -145,8 +145,10 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
   const auto dim = static_cast<size_t>(options_.dim);
   optim::BufferPool pool(static_cast<int64_t>(ids.size() * dim), /*max_idle=*/0, budget_);
   const std::shared_ptr<AlignedBuffer> elements = pool.TryAcquire();
-  // Without room for the next update, the reader repeats the call after it.
-  if (elements == nullptr || !budget_->HasRoomFor(mean_bytes_)) return pool.Refusal("rows that are read");
+  // A table that grows keeps room for the next update; the reader repeats the call after it.
+  if (elements == nullptr || (options_.vocabulary_size == 0 && !budget_->HasRoomFor(mean_bytes_))) {
+    return pool.Refusal("rows that are read");
+  }
   std::vector<std::vector<int64_t>> wanted(parts_.size());
   std::vector<std::vector<size_t>> places(parts_.size());
   for (size_t i = 0; i < ids.size(); ++i) {

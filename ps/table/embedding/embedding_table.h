@@ -49,7 +49,7 @@ class EmbeddingTable final : public Table {
   ~EmbeddingTable() override { budget_->Give(workspace_bytes_); }
 
   std::unique_ptr<TablePush> BeginPush(const PushRequest& request) override;
-  // RESOURCE_EXHAUSTED also if the answer would take the memory of the next update's mean.
+  // RESOURCE_EXHAUSTED also if the answer would take the memory of the next update's mean from a dynamic table.
   absl::StatusOr<TableRows> ReadRows(absl::Span<const int64_t> ids) const override
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<TableMean> Mean(const TableUpdate& update) override;

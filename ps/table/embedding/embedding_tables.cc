@@ -15,9 +15,6 @@
 namespace cairn::ps {
 namespace {
 
-// The bytes that a row takes in its store, besides its values and slots: its id, and its part of the index.
-constexpr double kBytesBesideFloats = 18;
-
 using Kind = embedding::RowDistribution::Kind;
 
 absl::StatusOr<Kind> KindOf(v1::EmbeddingTable::Distribution distribution) {
@@ -78,11 +75,11 @@ absl::StatusOr<EmbeddingTable::Options> OptionsOf(const v1::Table& table, const 
 
 absl::StatusOr<double> EmbeddingTables::BytesOf(const v1::Table& table, const v1::Job& job) const {
   CAIRN_ASSIGN_OR_RETURN(const EmbeddingTable::Options options, OptionsOf(table, job));
-  const double floats = options.dim + options.optimizer->slots();
+  const embedding::RowShape shape = {.dim = options.dim, .slots = options.optimizer->slots()};
   const double rows =
       std::ceil(static_cast<double>(options.vocabulary_size) / std::max(1, job.servers_size()));
   const double copies = job.ps_replication() > 0 || job.restorable() ? 2 : 1;
-  return copies * rows * (floats * sizeof(float) + kBytesBesideFloats);
+  return copies * rows * (shape.floats() * sizeof(float) + embedding::RowStore::IndexBytesPerRow(shape));
 }
 
 std::unique_ptr<Table> EmbeddingTables::Make(const v1::Table& table, const v1::Job& job, int server,

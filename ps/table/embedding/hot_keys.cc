@@ -28,6 +28,7 @@ void HotKeys::CountOne(int64_t key) {
     counters_[key] = keys_.size();
     keys_.push_back(key);
     counts_.push_back(kWeight);
+    errors_.push_back(0);
     return;
   }
   const auto least =
@@ -35,12 +36,16 @@ void HotKeys::CountOne(int64_t key) {
   counters_.erase(keys_[least]);
   counters_[key] = least;
   keys_[least] = key;
+  errors_[least] = counts_[least];
   counts_[least] += kWeight;
 }
 
 std::vector<HotKeys::Count> HotKeys::Top(size_t most) const {
   std::vector<Count> top;
-  for (size_t i = 0; i < keys_.size(); ++i) top.push_back({keys_[i], counts_[i]});
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const int64_t count = counts_[i] - errors_[i];
+    if (count >= 2 * static_cast<int64_t>(kStride)) top.push_back({keys_[i], count});
+  }
   most = std::min(most, top.size());
   std::partial_sort(
       top.begin(), top.begin() + static_cast<std::ptrdiff_t>(most), top.end(),

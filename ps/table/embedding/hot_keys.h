@@ -2,8 +2,8 @@
 //
 // Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005,
 // section 3. Of each kStride keys one is counted, at random, and stands for kStride. Every key with more than
-// total() / kCounters occurrences is kept, apart from the chance of the sample. A count is too high by at most the
-// count of the key that it replaced.
+// total() / kCounters occurrences is kept, apart from the chance of the sample. Reported are the occurrences that were
+// certainly counted: those since the key has its counter.
 //
 // One thread.
 #pragma once
@@ -29,7 +29,7 @@ class HotKeys {
   };
 
   void Add(absl::Span<const int64_t> keys);
-  // At most `most` keys, the most frequent first.
+  // At most `most` keys of those that were counted twice, the most frequent first.
   std::vector<Count> Top(size_t most) const;
   // The number of keys that the sample stands for: the sum of all counts.
   int64_t total() const { return total_; }
@@ -39,7 +39,8 @@ class HotKeys {
   // A random number of keys to skip, kStride - 1 on average.
   size_t NextGap();
 
-  std::vector<int64_t> keys_, counts_;             // [counter]
+  // [counter] A count includes the error: the count of the key that had the counter before.
+  std::vector<int64_t> keys_, counts_, errors_;
   absl::flat_hash_map<int64_t, size_t> counters_;  // [key]
   int64_t total_ = 0;
   size_t skip_ = 0;  // of the next keys

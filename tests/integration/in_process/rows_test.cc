@@ -1,6 +1,7 @@
 // Rows of tables between workers and servers: pushed with the steps, wanted with the answers, and read.
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -284,6 +285,36 @@ TEST_P(RowsTest, AReadWhoseStreamBreaksIsRepeated) {
     }
     EXPECT_GE(*seen, 2);
   }
+}
+
+TEST_P(RowsTest, ReadsThatBeginAfterABreakAreNotRepeated) {
+  Start(GetParam(), 1);
+  const FlatRows pushed(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {2, {5, 6}}});
+  Round({pushed}, pushed);
+  const auto requests = std::make_shared<std::atomic<int>>(0),
+             answers = std::make_shared<std::atomic<int>>(0);
+  auto& link = cluster_->link("worker/0", GetParam() - 1);
+  link.TapClientFrames([requests](const v1::ClientHeader& header) {
+    *requests += header.has_read_rows() ? 1 : 0;
+    return Fate::kDeliver;
+  });
+  link.TapServerFrames([answers](const v1::ServerHeader& header) {
+    return header.has_rows() && ++*answers == 1 ? Fate::kBreakBefore : Fate::kDeliver;
+  });
+  constexpr int kAhead = 2, kReads = 20;
+  std::deque<FlatRows> ahead;
+  for (int read = 0; read < kReads + kAhead; ++read) {
+    if (read < kReads) {
+      ASSERT_EQ(exchange().BeginRead({ahead.emplace_back(1, std::vector<int64_t>{2, 1, 0}, 2).values()}),
+                absl::OkStatus());
+    }
+    if (read < kAhead) continue;
+    ASSERT_EQ(exchange().FinishRead(), absl::OkStatus());
+    EXPECT_THAT(ahead.front().elements, ElementsAre(5, 6, 3, 4, 1, 2));
+    ahead.pop_front();
+  }
+  EXPECT_LE(*requests, kReads + kAhead + 1)
+      << "of all reads only those on the stream that broke are repeated";
 }
 
 TEST_P(RowsTest, AsynchronousStepsGetTheRowsAfterTheirUpdate) {

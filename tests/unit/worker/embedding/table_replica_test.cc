@@ -341,7 +341,7 @@ class WeightedBags : public testing::Test {
     for (const int64_t key : {0, 1, 2}) {
       rows_.Row(1, key, 2) = {static_cast<float>(2 * key + 1), static_cast<float>(2 * key + 2)};
     }
-    replica_.emplace(*plan_, *without_tables_, rows_);
+    replica_.emplace(*plan_, *without_tables_, rows_, TableReplica::Options{});
     rows_.pushed.clear();
     const auto result = replica_->ForwardBackward({}, batch, {}, [](int) {});
     if (!result.ok()) return result.status();

@@ -70,6 +70,8 @@ TEST(TrainedTable, HasAllRowsOfAVariable) {
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->description().vocabulary_size, 2);
   EXPECT_THAT(RowOf(*table, 1), ElementsAre(3, 4));
+  EXPECT_EQ(TrainedTable::OfVariable("t", 2, {1, 2, 3, NAN}).status().message(),
+            "table 't': the row of id 1 has nan");
 }
 
 TEST(TrainedTable, RefusesWhatIsNotOfTheTable) {
