@@ -208,34 +208,39 @@ class PredictCommand final : public Command {
     const data::DataOptions how = OptionsFor(trained);
     data::Examples examples;
     std::vector<std::unique_ptr<data::RowSource>> parts;
+    std::vector<std::vector<int64_t>> all_splits(inputs_.size());  // of ragged inputs
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const std::string& path = inputs_[i];
       CAIRN_ASSIGN_OR_RETURN(data::Array array, data::ReadArrayFile(path));
       examples.byte_inputs.push_back(array.type == data::ElementType::kUint8);
       std::unique_ptr<data::RowSource> rows;
       if (how.IsRagged(i)) {
-        CAIRN_ASSIGN_OR_RETURN(const data::Array of_rows, ReadSplitsFile(path, model.inputs()[i].name));
+        CAIRN_ASSIGN_OR_RETURN(const data::Array of_rows, ReadSplitsFile(how, i));
         const bool integers = IsInteger(model.inputs()[i].dtype);
-        CAIRN_ASSIGN_OR_RETURN(std::vector<int64_t> splits,
-                               data::ReadRowSplits(of_rows, array, integers, path));
-        rows = data::MakeRaggedRows(std::move(array), std::move(splits), path);
+        CAIRN_ASSIGN_OR_RETURN(all_splits[i], data::ReadRowSplits(of_rows, array, integers, path));
+        rows = data::MakeRaggedRows(std::move(array), all_splits[i], path);
       } else {
         CAIRN_ASSIGN_OR_RETURN(rows, data::MakeArrayRows(std::move(array), path, how.ScaleOf(i)));
         CAIRN_RETURN_IF_ERROR(data::CheckInputShape(how, i, rows->row_shape(), path));
       }
       parts.push_back(std::move(rows));
     }
+    CAIRN_RETURN_IF_ERROR(data::CheckSameSplits(how, all_splits, inputs_));
     CAIRN_ASSIGN_OR_RETURN(examples.inputs, data::JoinRows(std::move(parts), inputs_));
     return examples;
   }
 
-  // Reads the row splits of a ragged input, whose values are in the file `path`.
-  static absl::StatusOr<data::Array> ReadSplitsFile(const std::string& path, const std::string& input) {
-    const std::string splits = RowSplitsPath(path);
+  // Reads the row splits of the ragged input `input`. Weights without their own share those of their ids.
+  absl::StatusOr<data::Array> ReadSplitsFile(const data::DataOptions& how, size_t input) const {
+    const std::string splits = RowSplitsPath(inputs_[input]);
     auto array = data::ReadArrayFile(splits);
     if (!absl::IsNotFound(array.status())) return array;
+    if (const int ids = how.WeightsOf(input); ids >= 0) {
+      array = data::ReadArrayFile(RowSplitsPath(inputs_[static_cast<size_t>(ids)]));
+      if (!absl::IsNotFound(array.status())) return array;
+    }
     return absl::InvalidArgumentError(
-        absl::StrCat("input '", input, "' of the model is ragged: ", path,
+        absl::StrCat("input '", how.input_names[input], "' of the model is ragged: ", inputs_[input],
                      " has its values, but its row splits are missing: ", splits));
   }
 

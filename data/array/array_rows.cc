@@ -178,6 +178,22 @@ absl::StatusOr<std::vector<int64_t>> ReadRowSplits(const Array& array, const Arr
   return splits;
 }
 
+absl::Status CheckSameSplits(const DataOptions& options, const std::vector<std::vector<int64_t>>& splits,
+                             const std::vector<std::string>& names) {
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const int ids = splits[i].empty() ? -1 : options.WeightsOf(i);
+    if (ids < 0) continue;
+    const auto& [ours, theirs] =
+        std::mismatch(splits[i].begin(), splits[i].end(), splits[static_cast<size_t>(ids)].begin(),
+                      splits[static_cast<size_t>(ids)].end());
+    if (ours == splits[i].end() || theirs == splits[static_cast<size_t>(ids)].end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(names[i], ": example ", ours - splits[i].begin() - 1,
+                                                   " has another number of weights than it has ids in ",
+                                                   names[static_cast<size_t>(ids)]));
+  }
+  return absl::OkStatus();
+}
+
 std::unique_ptr<RowSource> MakeRaggedRows(Array values, std::vector<int64_t> row_splits,
                                           const std::string& name) {
   return std::make_unique<RaggedRows>(std::move(values), std::move(row_splits), name);

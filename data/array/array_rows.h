@@ -1,12 +1,14 @@
 // Rows of arrays, in the element type of their file.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "data/array.h"
+#include "data/dataset.h"
 #include "data/row_source.h"
 
 namespace cairn::data {
@@ -20,6 +22,11 @@ absl::StatusOr<std::unique_ptr<RowSource>> MakeArrayRows(Array array, const std:
 // [all values], of integers if the input takes `integers`, and the splits ascend from 0 to their number.
 absl::StatusOr<std::vector<int64_t>> ReadRowSplits(const Array& array, const Array& values, bool integers,
                                                    const std::string& name);
+
+// INVALID_ARGUMENT, naming two of `names` [input], if an example has other numbers of weights than of ids. `splits`
+// [input] row splits; empty for inputs that are not ragged.
+absl::Status CheckSameSplits(const DataOptions& options, const std::vector<std::vector<int64_t>>& splits,
+                             const std::vector<std::string>& names);
 
 // Rows of different lengths, which may be 0: row i has the values from row_splits[i] to row_splits[i + 1]. The
 // arguments are as ReadRowSplits() checks them.

@@ -73,23 +73,6 @@ absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& o
   return names;
 }
 
-// INVALID_ARGUMENT if the rows of ids and those of their weights have different lengths. `splits` [input]
-absl::Status CheckSameSplits(const DataOptions& options, const std::vector<std::vector<int64_t>>& splits,
-                             const std::vector<std::string>& names) {
-  for (size_t i = 0; i < splits.size(); ++i) {
-    const int ids = splits[i].empty() ? -1 : options.WeightsOf(i);
-    if (ids < 0) continue;
-    const auto& [ours, theirs] =
-        std::mismatch(splits[i].begin(), splits[i].end(), splits[static_cast<size_t>(ids)].begin(),
-                      splits[static_cast<size_t>(ids)].end());
-    if (ours == splits[i].end() || theirs == splits[static_cast<size_t>(ids)].end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(names[i], ": example ", ours - splits[i].begin() - 1,
-                                                   " has another number of weights than it has ids in ",
-                                                   names[static_cast<size_t>(ids)]));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, const SetNames& names,
                         Split& split) {
   std::vector<std::unique_ptr<RowSource>> parts;

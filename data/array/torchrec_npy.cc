@@ -16,6 +16,7 @@
 #include "data/array/array_file.h"
 #include "data/array/read_ahead.h"
 #include "data/file/first_error.h"
+#include "data/file_sets.h"
 #include "data/formats.h"
 #include "data/row_writer.h"
 
@@ -95,8 +96,8 @@ class TorchrecRows final : public RowSource {
   mutable FirstError error_;
 };
 
-// "DIR/day_N" for each N with one of the three files, in the order of N.
-std::vector<std::string> FindDays(const std::string& directory) {
+// "DIR/day_N" for each N with one of the three files, in the order of N. INVALID_ARGUMENT for two spellings of a day.
+absl::StatusOr<std::vector<std::string>> FindDays(const std::string& directory) {
   std::map<int64_t, std::string> days;
   std::error_code error;  // a directory that cannot be read counts as empty
   std::filesystem::directory_iterator entry(directory, error);
@@ -111,7 +112,11 @@ std::vector<std::string> FindDays(const std::string& directory) {
         name.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(name, &day)) {
       continue;
     }
-    days.emplace(day, path);
+    const auto [there, is_new] = days.emplace(day, path);
+    if (is_new || there->second == path) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, "/", file, " and the files ", there->second,
+                     "_*.npy are of the same day: rename or remove one of them"));
   }
   std::vector<std::string> paths;
   for (auto& [day, path] : days) paths.push_back(std::move(path));
@@ -203,10 +208,12 @@ absl::StatusOr<Split> ReadDays(const DataOptions& options, absl::Span<const std:
 }  // namespace
 
 LoadedSplits LoadTorchrecNpy(const DataOptions& options) {
-  const std::vector<std::string> days = FindDays(options.path);
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> days, FindDays(options.path));
   if (days.empty()) return std::nullopt;
   const size_t training = days.size() == 1 ? 1 : days.size() - 1;
   Splits splits;
+  CAIRN_ASSIGN_OR_RETURN(std::string remark, CheckPieces(days));
+  if (!remark.empty()) splits.remarks.push_back(std::move(remark));
   CAIRN_ASSIGN_OR_RETURN(splits.train, ReadDays(options, absl::MakeConstSpan(days).first(training)));
   if (training == days.size()) return splits;
   CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadDays(options, {&days.back(), 1}));

@@ -46,7 +46,7 @@ class SetReader {
 
   // A reader of the validation set: it has the columns of this set, and the files of users and items.
   SetReader ForValidation() const {
-    SetReader reader(options_, labels_.ForValidation());
+    SetReader reader(options_, labels_.ForValidation(options_.label_threshold.has_value()));
     reader.schema_ = schema_;
     reader.join_ = join_;
     reader.own_columns_ = own_columns_;
@@ -209,8 +209,8 @@ class SetReader {
     return parts;
   }
 
-  // Makes the fields of ids hold their weights too, if this leaves as many features as there are. Returns whether it
-  // did.
+  // Makes the fields of ids hold their weights too, if this leaves as many features as there are and no ids have two
+  // inputs of weights. Returns whether it did.
   bool AddWeights(std::vector<Part>& parts) const {
     size_t features = 0;
     std::vector<std::pair<size_t, size_t>> found;
@@ -223,6 +223,12 @@ class SetReader {
       }
     }
     if (found.empty() || features != schema_.features.size()) return false;
+    for (const auto& weighted : found) {
+      const size_t ids = weighted.first;
+      const auto same = [ids](const auto& other) { return other.first == ids; };
+      if (!parts[ids].ragged || !parts[ids].integers || std::count_if(found.begin(), found.end(), same) > 1)
+        return false;
+    }
     for (const auto& [ids, weights] : found) {
       parts[ids].weights = weights;
       parts[weights].features = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -17,10 +18,23 @@
 namespace cairn::data {
 namespace {
 
-// X.user for `stem` X, or else the only file of its directory with this suffix; empty: none.
+// Whether `name` is that of a set, "train", or of a numbered piece of it, "train-0".
+bool IsSetName(absl::string_view name) {
+  for (const absl::string_view set : {"train", "test", "validation", "valid", "val"}) {
+    absl::string_view rest = name;
+    if (!absl::ConsumePrefix(&rest, set)) continue;
+    if (rest.empty() ||
+        (rest.size() > 1 && rest[0] == '-' && absl::ascii_isdigit(static_cast<unsigned char>(rest[1]))))
+      return true;
+  }
+  return false;
+}
+
+// X.user for `stem` X, or else, if X names a set, the only file of its directory with this suffix; empty: none.
 absl::StatusOr<std::string> FindBeside(const std::string& stem, absl::string_view suffix) {
   std::string own = absl::StrCat(stem, suffix);
   if (FileExists(own)) return own;
+  if (!IsSetName(std::filesystem::path(stem).filename().string())) return "";
   const std::filesystem::path directory = std::filesystem::path(own).parent_path();
   std::vector<std::string> found;
   std::error_code error;  // a directory that cannot be read counts as empty
@@ -61,22 +75,32 @@ absl::StatusOr<CsvJoin> CsvJoin::Load(const std::string& path, const CsvFields& 
   }
   if (wanted.names.empty()) return join;
   const std::string stem(absl::StripSuffix(unpacked, ".inter"));
+  absl::Status ambiguous;
   for (const char* suffix : {".user", ".item"}) {
-    CAIRN_ASSIGN_OR_RETURN(const std::string beside, FindBeside(stem, suffix));
-    if (!beside.empty()) CAIRN_RETURN_IF_ERROR(Annotate(join.Add(beside, separator, wanted), beside));
+    const auto beside = FindBeside(stem, suffix);
+    if (!beside.ok()) {
+      ambiguous.Update(beside.status());
+    } else if (!beside->empty()) {
+      CAIRN_RETURN_IF_ERROR(Annotate(join.Add(*beside, separator, wanted), *beside));
+    }
   }
+  const bool complete = absl::c_all_of(
+      wanted.names, [&](const std::string& name) { return absl::c_linear_search(join.columns_, name); });
+  if (!complete) CAIRN_RETURN_IF_ERROR(ambiguous);
   return join;
 }
 
 absl::StatusOr<std::vector<size_t>> CsvJoin::TakeHeader(const CsvFields& names, const Wanted& wanted,
                                                         Table& table) {
   std::vector<size_t> taken;
+  const size_t before = columns_.size();  // columns of the other file
   for (size_t i = 1; i < names.size(); ++i) {
     if (!absl::c_linear_search(wanted.names, names[i])) continue;
-    if (absl::c_linear_search(columns_, names[i])) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("has a column '", names[i], "' that it has twice, or that ",
-                       tables_.empty() ? table.path : tables_.front().path, " has too: rename one"));
+    if (const auto there = absl::c_find(columns_, names[i]); there != columns_.end()) {
+      const bool twice = static_cast<size_t>(there - columns_.begin()) >= before;
+      return absl::InvalidArgumentError(twice ? absl::StrCat("has two columns '", names[i], "': rename one")
+                                              : absl::StrCat("has a column '", names[i], "' that ",
+                                                             tables_.front().path, " has too: rename one"));
     }
     taken.push_back(i);
     columns_.emplace_back(names[i]);

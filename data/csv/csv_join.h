@@ -1,8 +1,9 @@
 // Columns of users and items for RecBole's interactions: beside X.inter, the files X.user and X.item have one row for
 // each user and item, and the first column of each is the id that the interactions name.
 //
-// If there is no X.user, the only .user file of the directory takes its place, so train.inter and test.inter share
-// one. The same holds for .item.
+// If there is no X.user and X is the name of a set (train, test, valid, validation or val, or a piece such as train-0),
+// the only .user file of the directory takes its place, so train.inter and test.inter share one. The same holds for
+// .item.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@ class CsvJoin {
 
   // Reads the files beside `path` that have columns which `options` select by name and `header`, that of `path`,
   // lacks. Joins nothing if there are none, or if `path` is not a .inter file. INVALID_ARGUMENT naming the file for
-  // rows that are malformed, for ids that occur twice or that `header` has no column for, and for a column that both
-  // files have.
+  // rows that are malformed, for ids that occur twice or that `header` has no column for, for a column that a file has
+  // twice or that both files have, and for several files that could have a column that is not found elsewhere.
   static absl::StatusOr<CsvJoin> Load(const std::string& path, const CsvFields& header, char separator,
                                       const DataOptions& options);
 

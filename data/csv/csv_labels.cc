@@ -36,10 +36,10 @@ CsvLabels::CsvLabels(const std::vector<std::string>& class_names) : learning_(fa
   for (const std::string& name : class_names) words_.emplace(name, static_cast<int64_t>(words_.size()));
 }
 
-CsvLabels CsvLabels::ForValidation() const {
+CsvLabels CsvLabels::ForValidation(bool any_number) const {
   CsvLabels labels;
   labels.learning_ = false;
-  labels.kind_ = kind_;
+  labels.kind_ = any_number && kind_ == Kind::kClassIndices ? Kind::kNumbers : kind_;
   labels.words_ = words_;
   return labels;
 }

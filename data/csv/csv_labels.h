@@ -25,8 +25,9 @@ class CsvLabels {
   // The labels are the words `class_names` [class].
   explicit CsvLabels(const std::vector<std::string>& class_names);
 
-  // For the labels of the validation set, which must have the same kind and classes as these labels.
-  CsvLabels ForValidation() const;
+  // For the labels of the validation set, which must have the same kind and classes as these labels. `any_number`: if
+  // these labels are class indices, any numbers may take their place, since a threshold makes classes of them.
+  CsvLabels ForValidation(bool any_number) const;
 
   // Adds one label. `number`: its value, if it is a number. INVALID_ARGUMENT describes the error in the
   // label.

@@ -5,6 +5,7 @@
 // set may be larger than memory.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,7 +44,11 @@ class LibsvmRows final : public RowSource {
   void Prefetch(int64_t index) const override { read_ahead_.Fetch(lines_.BytesOf(index)); }
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     LibsvmLine line;
-    error_.Set(ParseLibsvmLine(WithoutComment(lines_[index]), line));
+    if (const absl::Status status = Parse(index, line); !status.ok()) {
+      // The place is found by a search of the file.
+      if (error_.status().ok()) error_.Set(Annotate(status, lines_.Place(index)));
+      line.entries.clear();
+    }
     RowCursor cursor(to);
     for (const LibsvmInput& input : inputs_) {
       const auto pieces = cursor.Take(input.values);
@@ -54,6 +59,21 @@ class LibsvmRows final : public RowSource {
   absl::Status status() const override { return error_.status(); }
 
  private:
+  // Parses the line of an example, and checks that its inputs can hold it: the file may have changed since it was
+  // loaded.
+  absl::Status Parse(int64_t index, LibsvmLine& line) const {
+    CAIRN_RETURN_IF_ERROR(ParseLibsvmLine(WithoutComment(lines_[index]), line));
+    for (const LibsvmInput& input : inputs_) {
+      CAIRN_RETURN_IF_ERROR(CheckFits(line, input));
+      const int64_t count = input.ragged ? input.CountIn(line) : 0;
+      if (count <= input.values) continue;
+      return absl::InvalidArgumentError(absl::StrCat("has ", count, " entries for input '", input.name,
+                                                     "', but the longest line had ", input.values,
+                                                     " when the file was loaded"));
+    }
+    return absl::OkStatus();
+  }
+
   // The entries of a line that an input takes, as numbers.
   template <typename T, typename NumberOf>
   static std::vector<T> Numbers(const LibsvmLine& line, const LibsvmInput& input, const NumberOf& number_of) {
@@ -102,12 +122,9 @@ class LibsvmRows final : public RowSource {
   mutable FirstError error_;
 };
 
-// Labels -1 and 1, as most sets of two classes have them, become 0 and 1.
-void ToClasses(std::vector<float>& labels) {
-  const bool signs =
-      std::all_of(labels.begin(), labels.end(), [](float label) { return std::fabs(label) == 1; });
-  if (!signs) return;
-  for (float& label : labels) label = std::max(label, 0.0f);
+// Whether all labels are -1 or 1, as most sets of two classes have them.
+bool AreSigns(const std::vector<float>& labels) {
+  return std::all_of(labels.begin(), labels.end(), [](float label) { return std::fabs(label) == 1; });
 }
 
 // Reads the files of one set.
@@ -120,8 +137,9 @@ class LibsvmReader {
     return lines_.ReadFile(path, bad_, [this](absl::string_view line) { return TakeLine(line); });
   }
 
-  // Finishes the set, whose first file is `name`.
-  absl::StatusOr<Split> Finish(const std::string& name) {
+  // Finishes the set, whose first file is `name`. `signs`: whether labels -1 become class 0; set by the training set,
+  // whose labels must all be -1 or 1. A threshold applies to the labels as they are in the file.
+  absl::StatusOr<Split> Finish(const std::string& name, std::optional<bool>& signs) {
     if (lines_.size() == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
     Split split;
     split.inputs_name = name;
@@ -129,7 +147,8 @@ class LibsvmReader {
     split.parts = lines_.parts();
     split.remark = bad_.Summary(name);
     if (labelled_) {
-      ToClasses(labels_);
+      if (!signs.has_value()) signs = !options_.label_threshold.has_value() && AreSigns(labels_);
+      if (*signs) std::replace(labels_.begin(), labels_.end(), -1.0f, 0.0f);
       const int64_t classes = ClassesIn(labels_);
       split.targets = {.values = std::move(labels_), .num_classes = classes};
     }
@@ -185,12 +204,14 @@ class LibsvmReader {
   LibsvmLine parsed_;
 };
 
-absl::StatusOr<Split> ReadLibsvmSet(const DataOptions& options, const std::vector<std::string>& files) {
+// `signs`: as LibsvmReader::Finish() describes.
+absl::StatusOr<Split> ReadLibsvmSet(const DataOptions& options, const std::vector<std::string>& files,
+                                    std::optional<bool>& signs) {
   auto inputs = MakeLibsvmInputs(options);
   if (!inputs.ok()) return Annotate(inputs.status(), files.front());
   LibsvmReader reader(options, *std::move(inputs));
   for (const std::string& file : files) CAIRN_RETURN_IF_ERROR(reader.ReadFile(file));
-  return reader.Finish(files.front());
+  return reader.Finish(files.front(), signs);
 }
 
 }  // namespace
@@ -200,15 +221,17 @@ LoadedSplits LoadLibsvm(const DataOptions& options) {
   if (files.train.empty()) return std::nullopt;
   Splits splits;
   splits.remarks = std::move(files.remarks);
-  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadLibsvmSet(options, files.train));
+  std::optional<bool> signs;
+  CAIRN_ASSIGN_OR_RETURN(splits.train, ReadLibsvmSet(options, files.train, signs));
   if (files.validation.empty()) return splits;
-  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadLibsvmSet(options, files.validation));
+  CAIRN_ASSIGN_OR_RETURN(splits.validation, ReadLibsvmSet(options, files.validation, signs));
   return splits;
 }
 
 LoadedExamples LoadLibsvmExamples(const DataOptions& options) {
   if (!IsLibsvmFile(options.path)) return std::nullopt;
-  CAIRN_ASSIGN_OR_RETURN(Split split, ReadLibsvmSet(options, {options.path}));
+  std::optional<bool> signs;
+  CAIRN_ASSIGN_OR_RETURN(Split split, ReadLibsvmSet(options, {options.path}, signs));
   return split;
 }
 

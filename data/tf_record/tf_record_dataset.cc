@@ -229,14 +229,19 @@ struct Records {
 
 class RecordRows final : public RowSource {
  public:
-  // `scales` [column].
-  RecordRows(const std::vector<Column>& columns, std::vector<Scale> scales, Records records)
+  // `scales` [column]; `weights_of` as in DataOptions, or empty.
+  RecordRows(const std::vector<Column>& columns, std::vector<Scale> scales, std::vector<int> weights_of,
+             Records records)
       : columns_(columns),
         scales_(std::move(scales)),
+        weights_of_(std::move(weights_of)),
         records_(std::move(records)),
         read_ahead_(records_.files) {
     int64_t values = 0;
-    for (const Column& column : columns_) values += column.values;
+    for (const Column& column : columns_) {
+      values += column.values;
+      any_ragged_ = any_ragged_ || column.ragged;
+    }
     row_shape_ = {values};
     if (columns_.size() == 1 && columns_[0].image.rank() > 0) row_shape_ = columns_[0].image;
   }
@@ -253,19 +258,21 @@ class RecordRows final : public RowSource {
   }
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     const auto lists = ListsOf(index);
+    std::vector<int64_t> counts;  // of ragged features
+    if (any_ragged_) counts = CountRagged(index);
     RowCursor cursor(to);
     for (size_t i = 0; i < columns_.size(); ++i) {
       const Column& column = columns_[i];
       const auto pieces = cursor.Take(column.values);
       const Feature feature{column.kind, lists[i]};
       if (column.ragged && column.kind == Feature::Kind::kIntegers) {
-        const std::vector<int64_t> values = ReadIntegers(feature);
+        std::vector<int64_t> values = ReadIntegers(feature);
+        values.resize(static_cast<size_t>(counts[i]));
         const auto bad = WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
                                      [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
         if (bad) Refuse(index, i, *bad, values, pieces);
       } else if (column.ragged) {
-        std::vector<float> values(
-            static_cast<size_t>(*CountValues(feature)));  // which were counted at loading
+        std::vector<float> values(static_cast<size_t>(counts[i]));
         ReadValues(feature, absl::MakeSpan(values));
         WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
                     [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
@@ -274,7 +281,8 @@ class RecordRows final : public RowSource {
         ReadFloats(column, feature, index, values);
         for (float& value : values) value = scales_[i](value);
       } else if (column.kind == Feature::Kind::kIntegers) {
-        const std::vector<int64_t> values = ReadIntegers(feature);
+        std::vector<int64_t> values = ReadIntegers(feature);
+        values.resize(static_cast<size_t>(column.values));  // the file may have changed since it was loaded
         Write(index, i, values, pieces);
       } else {
         std::vector<float> values(static_cast<size_t>(column.values));
@@ -287,6 +295,37 @@ class RecordRows final : public RowSource {
   absl::Status status() const override { return error_.status(); }
 
  private:
+  // The numbers of values of the ragged features of example `index` [column]. If the file has changed since it was
+  // loaded, and they are malformed, longer than the longest was, or other numbers of weights than of ids, makes
+  // status() an error and returns zeros.
+  std::vector<int64_t> CountRagged(int64_t index) const {
+    std::vector<int64_t> counts(columns_.size());
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const Column& column = columns_[i];
+      if (!column.ragged) continue;
+      const auto count = CountValues({column.kind, ListsOf(index)[i]});
+      const int ids = i < weights_of_.size() ? weights_of_[i] : -1;
+      if (count.ok() && *count <= column.values) {
+        counts[i] = *count;
+      } else {
+        error_.Set(Annotate(count.ok() ? HasChanged() : count.status(),
+                            absl::StrCat(Place(index), ": '", column.name, "'")));
+        return std::vector<int64_t>(columns_.size());
+      }
+      if (ids < 0) continue;
+      const auto weighted =
+          CountValues({columns_[static_cast<size_t>(ids)].kind, ListsOf(index)[static_cast<size_t>(ids)]});
+      if (weighted.ok() && *weighted == *count) continue;
+      error_.Set(Annotate(HasChanged(), absl::StrCat(Place(index), ": '", column.name, "'")));
+      return std::vector<int64_t>(columns_.size());
+    }
+    return counts;
+  }
+
+  static absl::Status HasChanged() {
+    return absl::InvalidArgumentError("has another number of values than when the file was loaded");
+  }
+
   void ReadFloats(const Column& column, const Feature& feature, int64_t index,
                   absl::Span<float> values) const {
     if (column.image.rank() > 0) {
@@ -321,7 +360,8 @@ class RecordRows final : public RowSource {
   void ReadImage(const Column& column, const Feature& feature, int64_t index,
                  absl::Span<float> values) const {
     std::vector<uint8_t> pixels(values.size());
-    const absl::Status decoded = DecodeImage(*OneString(feature), column.image, absl::MakeSpan(pixels));
+    const absl::Status decoded = DecodeImage(OneString(feature).value_or(absl::Span<const uint8_t>()),
+                                             column.image, absl::MakeSpan(pixels));
     if (!decoded.ok()) error_.Set(Annotate(decoded, absl::StrCat(Place(index), ": '", column.name, "'")));
     std::copy(pixels.begin(), pixels.end(), values.begin());
   }
@@ -333,9 +373,11 @@ class RecordRows final : public RowSource {
 
   const std::vector<Column> columns_;
   const std::vector<Scale> scales_;
+  const std::vector<int> weights_of_;
   const Records records_;
   const ReadAhead read_ahead_;
   Shape row_shape_;
+  bool any_ragged_ = false;
   mutable FirstError error_;
 };
 
@@ -344,7 +386,10 @@ class SetReader {
  public:
   // For training, `schema` is empty and inferred from the first example.
   SetReader(const DataOptions& options, Schema schema)
-      : options_(options), schema_(std::move(schema)), bad_(options.max_bad_rows) {}
+      : options_(options),
+        training_(schema.inputs.empty()),
+        schema_(std::move(schema)),
+        bad_(options.max_bad_rows) {}
 
   absl::Status ReadFile(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(SharedBytes file, ReadTfRecordFile(path));
@@ -367,10 +412,10 @@ class SetReader {
     if (records_.origins.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": holds no examples"));
     }
-    for (size_t i = 0; i < has_values_.size(); ++i) {
-      if (has_values_[i]) continue;
+    for (size_t i = 0; training_ && i < has_feature_.size(); ++i) {
+      if (has_feature_[i]) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat(name, ": no example has a feature '", schema_.inputs[i].name, "' with values"));
+          absl::StrCat(name, ": no example has a feature '", schema_.inputs[i].name, "'"));
     }
     Split split;
     split.inputs_name = name;
@@ -388,7 +433,10 @@ class SetReader {
     }
     split.columns = ColumnsRead();
     CAIRN_ASSIGN_OR_RETURN(std::vector<Scale> scales, MakeScales(split));
-    split.inputs = std::make_unique<RecordRows>(schema_.inputs, std::move(scales), std::move(records_));
+    split.inputs = std::make_unique<RecordRows>(
+        schema_.inputs, std::move(scales),
+        schema_.inputs.size() == options_.input_names.size() ? options_.weights_of : std::vector<int>(),
+        std::move(records_));
     return split;
   }
 
@@ -436,7 +484,7 @@ class SetReader {
     if (schema_.inputs.empty()) {
       CAIRN_ASSIGN_OR_RETURN(schema_, MakeSchema(features, options_));
     }
-    has_values_.resize(schema_.inputs.size());
+    has_feature_.resize(schema_.inputs.size());
     std::vector<absl::Span<const uint8_t>> lists;
     std::vector<int64_t> counts;
     for (const Column& column : schema_.inputs) {
@@ -457,7 +505,7 @@ class SetReader {
     for (size_t i = 0; i < counts.size(); ++i) {
       Column& column = schema_.inputs[i];
       if (column.ragged) column.values = std::max(column.values, counts[i]);
-      has_values_[i] = has_values_[i] || counts[i] > 0;
+      has_feature_[i] = has_feature_[i] || Find(features, column.name) != nullptr;
     }
     records_.lists.insert(records_.lists.end(), lists.begin(), lists.end());
     records_.origins.push_back({static_cast<int32_t>(records_.files.size()), number});
@@ -479,12 +527,13 @@ class SetReader {
   }
 
   const DataOptions& options_;
+  const bool training_;  // false for the validation set
   Schema schema_;
   BadRows bad_;
   std::vector<FilePart> parts_;
   Records records_;
-  std::vector<bool> has_values_;  // [input of the schema] in any example
-  std::vector<float> targets_;    // [examples, label->values]
+  std::vector<bool> has_feature_;  // [input of the schema] in any example
+  std::vector<float> targets_;     // [examples, label->values]
 };
 
 absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {

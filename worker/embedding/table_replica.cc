@@ -8,7 +8,6 @@ namespace cairn::worker {
 
 absl::Status TableReplica::Begin(const nn::BatchView& batch) {
   if (ahead_.empty() || !ahead_.front().IsOf(batch)) {
-    Forget();
     CAIRN_RETURN_IF_ERROR(current_.Begin(batch));
     return rows_.ReadRows(current_.rows());
   }

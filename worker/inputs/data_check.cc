@@ -106,7 +106,7 @@ absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, cons
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   CAIRN_RETURN_IF_ERROR(CheckIndices(
       {model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers,
-       "; --hash_ids fits the ids of CSV and Criteo to the table, --dynamic_tables accepts any id"},
+       "; --hash_ids fits the ids of CSV, Criteo and libsvm to the table, --dynamic_tables accepts any id"},
       [&](int64_t i, absl::Span<const MutableTensorView> inputs) {
         dataset.Read(i, inputs, absl::MakeSpan(target));
       }));

@@ -61,8 +61,9 @@ void AddData(CLI::App& app, TrainOptions& options) {
   AddFlags(
       app, "Data",
       {{"--data_dir DIR", &options.data.path,
-        "Directory with IDX, .npy, CIFAR, CSV or TFRecord files or with mnist.npz; or one .npz, .csv or "
-        ".tfrecord file"},
+        "Directory with IDX, .npy, CIFAR, CSV, TFRecord, Criteo, libsvm or image files or with mnist.npz; or "
+        "one "
+        "file"},
        {"--input_scale X", &options.data.input_scale,
         "Factor of float inputs [1/255 for bytes, unless the model rescales them itself; "
         "otherwise 1]",

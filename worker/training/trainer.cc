@@ -137,7 +137,8 @@ std::optional<int64_t> Trainer::Following(int ahead) const {
   if (setup_.dynamic()) {
     const auto& work_items = deps_.steps.work().work_items();
     if (ahead >= work_items.size()) return std::nullopt;
-    return work_items[ahead].epoch() * setup_.job.num_examples() + work_items[ahead].first();
+    // An empty work item of an epoch begins behind its last example, and is not the first one of the next epoch.
+    return work_items[ahead].epoch() * (setup_.job.num_examples() + 1) + work_items[ahead].first();
   }
   // In other modes than the synchronous one, position() is that of the next batch once a step has begun.
   const int64_t following = position() + ahead - (setup_.sync() ? 0 : 1);

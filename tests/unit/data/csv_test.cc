@@ -536,6 +536,21 @@ TEST_F(RecBoleFiles, TheSetsOfADirectoryShareTheOnlyFilesOfUsersAndItems) {
   WriteText(dir_ / "y.user", "user_id:token\n");
   EXPECT_THAT(std::string(Load(options).status().message()),
               HasSubstr("x.user and " + dir_ / "y.user: which of them belongs to the interactions"));
+  options.input_names[0] = "vector";
+  options.input_names[1] = "class";
+  WriteText(dir_ / "x.item", "item_id:token\tclass:token_seq\tvector:float\n7\t1 2\t5\n8\t3\t6\n");
+  const auto items = Load(options);
+  ASSERT_TRUE(items.ok()) << "the file of users is not needed: " << items.status();
+}
+
+TEST_F(RecBoleFiles, OtherInteractionsDoNotTakeTheOnlyFileOfADirectory) {
+  std::filesystem::rename(dir_ / "x.inter", dir_ / "y.inter");
+  DataOptions options = AgeAndClass();
+  options.path = dir_ / "y.inter";
+  EXPECT_FALSE(Load(options).ok());
+  std::filesystem::rename(dir_ / "y.inter", dir_ / "train-0.inter");
+  options.path = dir_ / "train-0.inter";
+  EXPECT_TRUE(Load(options).ok());
 }
 
 TEST_F(RecBoleFiles, JoinedColumnsAreOnlyThoseThatTheModelNames) {
@@ -566,9 +581,10 @@ TEST_F(RecBoleFiles, AFaultOfAJoinedFileIsNamed) {
               HasSubstr("x.user: line 2: has 1 fields, but the first line has 2"));
   EXPECT_THAT(Fault("x.user", "user:token\tage:token\nu1\t30\n"),
               HasSubstr("x.user: has 'user' as its first column"));
-  EXPECT_THAT(
-      Fault("x.user", "user_id:token\tage:token\tclass:token\nu1\t30\t1\n"),
-      HasSubstr("x.item: has a column 'class' that it has twice, or that " + dir_ / "x.user has too"));
+  EXPECT_THAT(Fault("x.user", "user_id:token\tage:token\tclass:token\nu1\t30\t1\n"),
+              HasSubstr("x.item: has a column 'class' that " + dir_ / "x.user has too: rename one"));
+  EXPECT_THAT(Fault("x.user", "user_id:token\tage:token\tage:token\nu1\t30\t30\n"),
+              HasSubstr("x.user: has two columns 'age': rename one"));
   EXPECT_THAT(Fault("x.user", ""), HasSubstr("x.user: is empty"));
 }
 
@@ -586,6 +602,37 @@ TEST(LoadTrainingDataFromCsv, AThresholdMakesClassesOfLabels) {
   WriteText(dir / "a.csv", "x,label\n1,cat\n2,dog\n");
   EXPECT_THAT(std::string(LoadTrainingData(options).status().message()),
               HasSubstr("a.csv: --label_threshold: needs numbers, but the labels are words"));
+}
+
+TEST(LoadTrainingDataFromCsv, AThresholdAppliesToAnyNumbersOfTheValidationSet) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train.csv", "x,label\n1,1\n2,5\n");
+  WriteText(dir / "test.csv", "x,label\n1,3.5\n2,-1\n");
+  DataOptions options = {.path = dir.path(), .label_threshold = 3.5f};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->validation->Target(0), ElementsAre(1));
+  EXPECT_THAT(data->validation->Target(1), ElementsAre(0));
+  options.label_threshold = {};
+  EXPECT_THAT(
+      std::string(LoadTrainingData(options).status().message()),
+      HasSubstr("test.csv: line 2: the label in column 'label' is '3.5', which is not a class index"));
+}
+
+TEST(LoadTrainingDataFromCsv, AFieldOfIdsHoldsTheWeightsOfOneInput) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "a.csv", "ids,label\n3:0.5|7:2,0\n4,1\n");
+  const DataOptions options = {.path = dir / "a.csv",
+                               .input_names = {"ids", "w1", "w2"},
+                               .input_shapes = {{1}, {1}, {1}},
+                               .input_types = {DType::kInt64, DType::kFloat32, DType::kFloat32},
+                               .ragged_inputs = {true, true, true},
+                               .weights_of = {-1, 0, 0}};
+  EXPECT_FALSE(LoadTrainingData(options).ok());
+  WriteText(dir / "a.csv", "ids,w1,w2,label\n3|7,0.5|2,1|1,0\n4,1,1,1\n");
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(RaggedRows(*data->train, 0), (std::vector<std::vector<int64_t>>{{3, 7}, {4}}));
 }
 
 TEST(LoadTrainingDataFromCsv, BagsMayBeEmptyAndHaveWeights) {

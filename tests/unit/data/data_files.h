@@ -52,6 +52,11 @@ inline void WriteText(const std::string& path, const std::string& contents) {
   std::ofstream(path, std::ios::binary) << contents;
 }
 
+// Overwrites the beginning of a file, which may be mapped.
+inline void WriteInPlace(const std::string& path, const std::string& contents) {
+  std::fstream(path, std::ios::binary | std::ios::in | std::ios::out) << contents;
+}
+
 inline void WriteGzip(const std::string& path, const std::string& contents) {
   gzFile file = gzopen(path.c_str(), "wb");
   ASSERT_EQ(gzwrite(file, contents.data(), static_cast<unsigned>(contents.size())),

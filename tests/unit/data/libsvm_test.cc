@@ -215,6 +215,52 @@ TEST(LoadTrainingDataFromLibsvm, AnIdThatItsTypeCannotHoldIsNamed) {
           "a.libsvm: line 2: value 0 is 4294967296, and the model's input takes whole numbers (int32)"));
 }
 
+TEST(LoadTrainingDataFromLibsvm, AFileThatChangesAfterLoadingIsAnError) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "a.libsvm";
+  const auto fault_after = [&](const DataOptions& options, const char* before, const char* after) {
+    WriteText(path, before);
+    const auto data = LoadTrainingData(options);
+    EXPECT_TRUE(data.ok()) << data.status();
+    WriteInPlace(path, after);
+    const All all(*data->train);
+    for (const float value : all.inputs.back().floats()) EXPECT_EQ(value, 0);
+    return std::string(data->train->status().message());
+  };
+  const DataOptions bag = BagOptions(path);
+  EXPECT_THAT(fault_after(bag, "1 33333:1\n", "1 3:1 4:1\n"),
+              HasSubstr("a.libsvm: line 1: has 2 entries for input 'ids', but the longest line had 1"));
+  const DataOptions vector = {
+      .path = path, .input_names = {"x"}, .input_shapes = {{4}}, .input_types = {DType::kFloat32}};
+  EXPECT_THAT(fault_after(vector, "1 2:0.5\n", "1 9:0.5\n"), HasSubstr("line 1: has the index 9"));
+  EXPECT_THAT(fault_after(vector, "1 2:0.5\n", "1 x:0.5\n"), HasSubstr("'x' is not a whole number"));
+}
+
+TEST(LoadTrainingDataFromLibsvm, TheTrainingSetDecidesWhetherLabelsAreSigns) {
+  const TemporaryDirectory dir;
+  const auto labels_of = [](const Dataset& dataset) { return All(dataset).targets; };
+  DataOptions options = BagOptions(dir.path());
+  WriteText(dir / "train.libsvm", "-1 3:1\n1 4:1\n");
+  WriteText(dir / "test.libsvm", "-1 3:1\n0 4:1\n");
+  auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(labels_of(*data->validation), ElementsAre(0, 0));
+  options.label_threshold = -1;
+  data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(labels_of(*data->train), ElementsAre(1, 1));
+  options.label_threshold = 0;
+  data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(labels_of(*data->train), ElementsAre(0, 1)) << "-1 is below the threshold";
+  options.label_threshold = {};
+  WriteText(dir / "train.libsvm", "0.5 3:1\n1 4:1\n");
+  WriteText(dir / "test.libsvm", "-1 3:1\n1 4:1\n");
+  data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(labels_of(*data->validation), ElementsAre(-1, 1));
+}
+
 TEST(LoadExamples, ReadsLibsvmWithAndWithoutLabels) {
   const TemporaryDirectory dir;
   DataOptions options = BagOptions(dir / "a.svm");

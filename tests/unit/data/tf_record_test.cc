@@ -275,7 +275,39 @@ TEST(LoadTrainingDataFromTfRecord, RaggedIdsHaveWeightsAndMayBeNone) {
   EXPECT_THAT(RefusalOf(options),
               HasSubstr("record 1: 'ids': is a float_list; this ragged input takes an int64_list"));
   WriteText(dir / "a.tfrecords", record({{"id", IntegersFeature({3})}}));
-  EXPECT_THAT(RefusalOf(options), HasSubstr("no example has a feature 'ids' with values"));
+  EXPECT_THAT(RefusalOf(options), HasSubstr("no example has a feature 'ids'"));
+
+  WriteText(dir / "train.tfrecord", record({{"ids", IntegersFeature({})}, {"w", FloatsFeature({})}}));
+  WriteText(dir / "test.tfrecord", record({}));
+  options.path = dir.path();
+  const auto empty = LoadTrainingData(options);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_EQ(empty->validation->size(), 1);
+}
+
+TEST(LoadTrainingDataFromTfRecord, AFileThatChangesAfterLoadingIsAnError) {
+  const TemporaryDirectory dir;
+  const auto file = [](const std::vector<int64_t>& ids) {
+    return TfRecord(TfExample({{"ids", IntegersFeature(ids)}, {"label", IntegersFeature({1})}}));
+  };
+  // 300 has two bytes, so both files have the same size.
+  const std::string one = file({300}), two = file({7, 8});
+  ASSERT_EQ(one.size(), two.size());
+  WriteText(dir / "a.tfrecords", one);
+  const auto data = LoadTrainingData({.path = dir / "a.tfrecords",
+                                      .input_names = {"ids"},
+                                      .input_shapes = {{1}},
+                                      .input_types = {DType::kInt64},
+                                      .ragged_inputs = {true},
+                                      .feature_columns = {"ids"}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  WriteInPlace(dir / "a.tfrecords", two);
+  InputRows rows(data->train->input_specs(), 1);
+  float target = 0;
+  data->train->Read(0, rows.Row(0), {&target, 1});
+  EXPECT_THAT(rows.First(1)[0].row_splits, ElementsAre(0, 0));
+  EXPECT_THAT(std::string(data->train->status().message()),
+              HasSubstr("a.tfrecords: record 0: 'ids': has another number of values than when"));
 }
 
 std::string ZlibPacked(const std::string& bytes) {

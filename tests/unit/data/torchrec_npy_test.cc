@@ -73,6 +73,18 @@ TEST(LoadTorchrecNpy, DaysAreOneSetAndTheLastIsTheValidationSet) {
   EXPECT_THAT(data->train->TargetName(2), HasSubstr("day_10_labels.npy: example 0"));
 }
 
+TEST(LoadTorchrecNpy, AGapOfDaysIsARemarkAndTwoFilesOfADayAreRefused) {
+  const TemporaryDirectory dir;
+  WriteDay(dir, 0, 1, 2);
+  WriteDay(dir, 1, 3, 1);
+  WriteDay(dir, 3, 8, 3);
+  const auto data = LoadTrainingData(OptionsFor(dir));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("day_")));
+  WriteText(dir / "day_01_dense.npy", Array<float>("<f4", 2, {1, 2}));
+  EXPECT_THAT(RefusalOf(OptionsFor(dir)), HasSubstr("are of the same day"));
+}
+
 TEST(LoadTorchrecNpy, FaultsNameTheirFile) {
   const TemporaryDirectory dir;
   WriteDay(dir, 0, 1, 2);

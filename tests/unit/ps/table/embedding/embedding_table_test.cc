@@ -141,10 +141,9 @@ TEST_F(EmbeddingTableTest, TheStatusHasTheHottestRows) {
   for (int64_t i = 0; i < 2000; ++i)
     EXPECT_EQ(Update({{1, {{5, {0, 0}}, {100 + i, {0, 0}}}}}), absl::OkStatus());
   const v1::TableStatus status = StatusOf();
-  ASSERT_GE(status.hottest_size(), 2);
+  ASSERT_EQ(status.hottest_size(), 1) << "the others occurred once";
   EXPECT_EQ(status.hottest(0).id(), 5);
   EXPECT_NEAR(status.hottest(0).share(), 0.5, 0.2) << "one of 32 ids is counted";
-  EXPECT_LT(status.hottest(1).share(), 0.1);
 }
 
 TEST_F(EmbeddingTableTest, EveryIntegerIsAnId) {
