@@ -9,8 +9,6 @@
 //
 // two stores: each has half of the buckets and a thread, and a batch is divided by bucket. The rate of both, by the
 // processor time of the slower thread, against that of one store with all rows.
-#include <time.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -26,6 +24,7 @@
 #include "embedding/optimizers/row_optimizer.h"
 #include "embedding/store/row_store.h"
 #include "embedding/store/unique_keys.h"
+#include "tests/bench/bench_time.h"
 
 namespace cairn::embedding {
 namespace {
@@ -37,17 +36,6 @@ struct Options {
   int dim = 16;
   int repeats = 9;
 };
-
-double CpuSeconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // The ids of a batch, below `rows`.
 std::vector<int64_t> DrawIds(int64_t rows, bool zipf, std::mt19937_64& random) {
@@ -129,13 +117,13 @@ void MeasureSteps(const Options& options, const char* name) {
     std::vector<double> update, step;
     for (int repeat = 0; repeat < options.repeats; ++repeat) {
       const auto ids = DrawIds(options.rows, zipf, random), others = DrawIds(options.rows, zipf, random);
-      double start = CpuSeconds();
+      double start = ThreadSeconds();
       part.Update(ids);
-      update.push_back((CpuSeconds() - start) * 1e9 / kBatch);
-      start = CpuSeconds();
+      update.push_back((ThreadSeconds() - start) * 1e9 / kBatch);
+      start = ThreadSeconds();
       part.Forward(others);
       part.Update(others);
-      step.push_back((CpuSeconds() - start) * 1e9 / kBatch);
+      step.push_back((ThreadSeconds() - start) * 1e9 / kBatch);
     }
     std::printf("%s, %s: update %.1f ns an id, step %.1f ns an id\n", name, zipf ? "Zipf" : "uniform",
                 Median(update), Median(step));
@@ -155,14 +143,14 @@ void MeasureTwoStores(const Options& options) {
       const auto ids = DrawIds(options.rows, zipf, random);
       std::array<std::vector<int64_t>, 2> divided;
       for (const int64_t id : ids) divided[static_cast<size_t>(OwnerOf({}, BucketOf(id), 2))].push_back(id);
-      const double start = CpuSeconds();
+      const double start = ThreadSeconds();
       whole.Update(ids);
-      const double alone = CpuSeconds() - start;
+      const double alone = ThreadSeconds() - start;
       std::array<double, 2> seconds = {};
       const auto run = [&](size_t i) {
-        const double begin = CpuSeconds();
+        const double begin = ThreadSeconds();
         halves[i]->Update(divided[i]);
-        seconds[i] = CpuSeconds() - begin;
+        seconds[i] = ThreadSeconds() - begin;
       };
       std::thread other(run, 1);
       run(0);

@@ -7,8 +7,6 @@
 // the size of the rows and of 16 bytes a row; measured in alternation with the lookups, median of 5. Batches have
 // 53,248 keys (2048 examples of 26), read in parts of 1024. Times are processor time of a thread; of two
 // threads, the slower one's.
-#include <time.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -22,6 +20,7 @@
 #include "common/system/process_usage.h"
 #include "embedding/store/row_store.h"
 #include "embedding/store/unique_keys.h"
+#include "tests/bench/bench_time.h"
 
 namespace cairn::embedding {
 namespace {
@@ -29,17 +28,6 @@ namespace {
 constexpr size_t kBatch = 2048 * 26;
 constexpr size_t kPart = 1024;
 constexpr int kRepeats = 5;
-
-double CpuSeconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // Inserts the keys 0 to rows - 1, sets all floats of their rows, and returns the seconds of each batch.
 // `most_resident`: of the process meanwhile.
@@ -50,10 +38,10 @@ std::vector<double> Fill(RowStore& store, int64_t rows, int64_t* most_resident) 
   std::vector<int32_t> inserted;
   for (int64_t key = 0; key < rows;) {
     for (int64_t& each : keys) each = key++;
-    const double start = CpuSeconds();
+    const double start = ThreadSeconds();
     if (!store.FindOrInsert(keys, absl::MakeSpan(found), &inserted).ok()) std::abort();
     for (const int32_t i : inserted) std::fill_n(found[static_cast<size_t>(i)], store.shape().floats(), 1.f);
-    seconds.push_back(CpuSeconds() - start);
+    seconds.push_back(ThreadSeconds() - start);
     *most_resident = std::max(*most_resident, UsageOfThisProcess().resident_bytes);
   }
   return seconds;
@@ -83,14 +71,14 @@ double LookUp(const RowStore& store, const std::vector<int64_t>& keys) {
   std::vector<float*> found(kPart);
   const int floats = store.shape().dim;
   float sum = 0;
-  const double start = CpuSeconds();
+  const double start = ThreadSeconds();
   for (size_t i = 0; i < keys.size(); i += kPart) {
     store.Find(absl::MakeConstSpan(keys).subspan(i, kPart), absl::MakeSpan(found));
     for (const float* row : found) {
       for (int f = 0; f < floats; f += 16) sum += row[f];
     }
   }
-  const double seconds = (CpuSeconds() - start) / static_cast<double>(keys.size());
+  const double seconds = (ThreadSeconds() - start) / static_cast<double>(keys.size());
   return sum == 1 ? 0 : seconds;
 }
 
@@ -103,7 +91,7 @@ double ReadTwoLines(const AlignedBuffer& one, const AlignedBuffer& other,
     at.push_back(other.data() + HashKey(~key) % lines(other) * 16);
   }
   float sum = 0;
-  const double start = CpuSeconds();
+  const double start = ThreadSeconds();
   for (size_t i = 0; i < at.size(); i += 2) {
     if (i + 33 < at.size()) {
       __builtin_prefetch(at[i + 32]);
@@ -111,7 +99,7 @@ double ReadTwoLines(const AlignedBuffer& one, const AlignedBuffer& other,
     }
     sum += *at[i] + *at[i + 1];
   }
-  const double seconds = (CpuSeconds() - start) / static_cast<double>(random.size());
+  const double seconds = (ThreadSeconds() - start) / static_cast<double>(random.size());
   return sum == 1 ? 0 : seconds;
 }
 
@@ -161,9 +149,9 @@ void MergeKeys(int64_t rows) {
         key = static_cast<int64_t>(skewed ? std::pow(static_cast<double>(rows), part)
                                           : static_cast<double>(rows) * part);
       }
-      const double start = CpuSeconds();
+      const double start = ThreadSeconds();
       unique.Compute(keys);
-      times.push_back((CpuSeconds() - start) / kBatch);
+      times.push_back((ThreadSeconds() - start) / kBatch);
     }
     std::printf("merging of %s keys: %.1f ns a key, %.0f %% distinct\n", skewed ? "Zipf" : "uniform",
                 Median(times) * 1e9, 100. * static_cast<double>(unique.keys().size()) / kBatch);
