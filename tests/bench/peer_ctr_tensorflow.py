@@ -1,27 +1,17 @@
 #!/usr/bin/env python3
-"""One task of TensorFlow's ParameterServerStrategy that trains a click model of ctr_ratio.py; TF_CONFIG says which.
+"""One task of TensorFlow's ParameterServerStrategy that trains a click model of ctr_ratio.py: see tensorflow_task.py.
 
-Set up as peer_tensorflow.py: several steps in one tf.function for each schedule(), examples in the worker's memory.
 Tables are variables of the server, their gradients IndexedSlices, and the optimizer is the legacy Adagrad, which
 applies rows alone. The chief prints {"step": N} when --first and --steps updates are made, and then {"loss": L}.
 """
 
 import argparse
-import json
-import os
-import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["GRPC_FAIL_FAST"] = "use_caller"
+import tensorflow_task
+import tensorflow as tf
+import tf_keras
 
-import tensorflow as tf  # noqa: E402
-import tf_keras  # noqa: E402
-
-import ctr_data  # noqa: E402
-
-POLL_SECONDS = 0.02
+import ctr_data
 
 
 class FactorizationMachine(tf_keras.Model):
@@ -62,24 +52,14 @@ class Dlrm(tf_keras.Model):
 
 
 def train(options, strategy):
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     labels, numbers, ids, sizes = ctr_data.examples(options.data_dir, options.rows)
     with strategy.scope():
         model = (FactorizationMachine if options.network == "fm" else Dlrm)(sizes)
         optimizer = tf_keras.optimizers.legacy.Adagrad(ctr_data.RATE, initial_accumulator_value=0.1)
         losses = tf.Variable(tf.zeros([]), trainable=False)
 
-    def make_dataset():
-        def gather(indices):
-            return (tf.gather(numbers, indices), tf.gather(ids, indices)), tf.gather(labels, indices)
-
-        dataset = tf.data.Dataset.range(options.rows).shuffle(options.rows).repeat()
-        dataset = dataset.batch(options.batch_size, drop_remainder=True)
-        tuned = tf.data.Options()
-        tuned.threading.private_threadpool_size = 1
-        return dataset.map(gather).prefetch(4).with_options(tuned)
-
-    iterator = iter(coordinator.create_per_worker_dataset(make_dataset))
+    def gather(indices):
+        return (tf.gather(numbers, indices), tf.gather(ids, indices)), tf.gather(labels, indices)
 
     def step(batch):
         x, y = batch
@@ -89,20 +69,8 @@ def train(options, strategy):
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
         losses.assign(0.95 * losses + 0.05 * loss)
 
-    @tf.function
-    def several_steps(batches):
-        for _ in tf.range(options.steps_per_call):
-            strategy.run(step, args=(next(batches),))
-
-    with strategy.scope():
-        optimizer.iterations  # made before it is asked for
-    for _ in range(options.steps // options.steps_per_call):
-        coordinator.schedule(several_steps, args=(iterator,))
-    for mark in (options.first, options.steps):
-        while (done := int(optimizer.iterations.numpy())) < mark:
-            time.sleep(POLL_SECONDS)
-        ctr_data.tell(step=done)
-    coordinator.join()
+    tensorflow_task.make_steps(options, strategy, optimizer, step,
+                               lambda: tensorflow_task.batches(options.rows, options.batch_size, gather), ctr_data.tell)
     ctr_data.tell(loss=float(losses.numpy()) / (1 - 0.95 ** options.steps))  # the average began at 0
 
 
@@ -111,16 +79,7 @@ def main():
     ctr_data.add_arguments(parser)
     parser.add_argument("--steps_per_call", type=int, default=5)
     options = parser.parse_args()
-    task = json.loads(os.environ["TF_CONFIG"])
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(2)
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    if resolver.task_type != "chief":
-        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
-        tf.distribute.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=task["task"]["index"],
-                             config=config, protocol="grpc").join()
-    train(options, tf.distribute.ParameterServerStrategy(resolver))
-    os._exit(0)  # the coordinator's threads would wait for the servers
+    tensorflow_task.run(lambda strategy: train(options, strategy))
 
 
 if __name__ == "__main__":
