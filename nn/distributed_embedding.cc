@@ -160,7 +160,8 @@ void Rename(json& value, const Outputs& outputs) {
 
 }  // namespace
 
-absl::Status ExpandDistributedEmbeddings(json& layers, std::vector<int64_t>& lines) {
+absl::Status ExpandDistributedEmbeddings(json& layers, absl::string_view output,
+                                         std::vector<int64_t>& lines) {
   json expanded = json::array();
   std::vector<int64_t> new_lines;
   Outputs outputs;
@@ -174,6 +175,11 @@ absl::Status ExpandDistributedEmbeddings(json& layers, std::vector<int64_t>& lin
           absl::StrCat("layer ", layer.value("name", json(i)).dump(), " (DistributedEmbedding)");
       if (names[NameOf(layer)] > 1)
         return absl::InvalidArgumentError(absl::StrCat(where, ": two layers are named so"));
+      if (NameOf(layer) == output) {
+        return absl::InvalidArgumentError(absl::StrCat("config: output_layers: '", output,
+                                                       "' (DistributedEmbedding) makes the model's output, "
+                                                       "and a model needs a layer behind its tables"));
+      }
       CAIRN_RETURN_IF_ERROR(Annotate(Expansion(layer).Run(expanded, outputs), where));
     } else {
       expanded.push_back(layer);

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "nn/layer/config_reader.h"
 
 namespace cairn::nn {
 
 // Replaces every DistributedEmbedding in `layers` of a Functional model, and the layers' references to its outputs.
-// `lines` [layer] changes in the same way, and may be shorter. INVALID_ARGUMENT, naming the layer, for an invalid one.
-absl::Status ExpandDistributedEmbeddings(nlohmann::json& layers, std::vector<int64_t>& lines);
+// `lines` [layer] changes in the same way, and may be shorter. INVALID_ARGUMENT, naming the layer, for an invalid one,
+// and if it is the layer `output`, which makes the model's output.
+absl::Status ExpandDistributedEmbeddings(nlohmann::json& layers, absl::string_view output,
+                                         std::vector<int64_t>& lines);
 
 }  // namespace cairn::nn

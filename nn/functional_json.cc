@@ -318,15 +318,7 @@ absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines,
   if (outputs.empty()) return absl::InvalidArgumentError("config: output_layers: the list is empty");
 
   std::vector<int64_t> layer_lines(lines.begin(), lines.end());
-  for (const json& layer : layers) {
-    if (!layer.is_object() || layer.value("class_name", json()) != "DistributedEmbedding") continue;
-    const json named = layer.value("config", json());
-    if (!named.is_object() || named.value("name", json()) != outputs[0].layer) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "config: output_layers: '", outputs[0].layer,
-        "' (DistributedEmbedding) makes the model's output, and a model needs a layer behind its tables"));
-  }
-  CAIRN_RETURN_IF_ERROR(ExpandDistributedEmbeddings(layers, layer_lines));
+  CAIRN_RETURN_IF_ERROR(ExpandDistributedEmbeddings(layers, outputs[0].layer, layer_lines));
   CAIRN_RETURN_IF_ERROR(builder.CollectNames(layers));
   GraphReader graph(builder);
   for (size_t position = 0; position < layers.size(); ++position) {

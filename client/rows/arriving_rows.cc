@@ -51,12 +51,13 @@ absl::Status ArrivingRows::Add(int server, const v1::Rows& rows, net::Payload pa
         rows, payload, place.rows.subspan(place.first * place.row_elements, count * place.row_elements));
   }
   // A frame fits in the cache, and is read once from the sender's memory.
-  AlignedBuffer frame(static_cast<int64_t>(count * place.row_elements));
-  CAIRN_RETURN_IF_ERROR(net::CopyRowElements(rows, payload, frame.span()));
+  const size_t elements = count * place.row_elements;
+  const auto frame = std::make_unique_for_overwrite<float[]>(elements);
+  CAIRN_RETURN_IF_ERROR(net::CopyRowElements(rows, payload, {frame.get(), elements}));
   const absl::Span<const size_t> positions =
       place.partition->positions_on(server).subspan(place.first, count);
   for (size_t i = 0; i < count; ++i) {
-    std::copy_n(frame.data() + i * place.row_elements, place.row_elements,
+    std::copy_n(frame.get() + i * place.row_elements, place.row_elements,
                 place.rows.data() + positions[i] * place.row_elements);
   }
   return absl::OkStatus();

@@ -54,7 +54,16 @@ absl::Status SnapshotSaver::Take(JobControl& control) {
   return absl::OkStatus();
 }
 
-absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
+absl::Status RetrySnapshot(JobControl& control, TimePoint deadline,
+                           absl::FunctionRef<absl::Status()> attempt) {
+  for (;;) {
+    const absl::Status status = attempt();
+    if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
+    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
+  }
+}
+
+absl::Status SnapshotSaver::AwaitIdle(TimePoint deadline) {
   MutexLock lock(mutex_);
   while (work_.has_value()) {
     if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
@@ -62,25 +71,23 @@ absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
           absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
     }
   }
-  return last_;
+  return absl::OkStatus();
 }
 
-absl::Status SnapshotSaver::AwaitIdle(Duration limit) {
-  const absl::Status status = AwaitSaved(std::chrono::steady_clock::now() + limit);
-  return absl::IsDeadlineExceeded(status) && busy() ? status : absl::OkStatus();
+absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
+  CAIRN_RETURN_IF_ERROR(AwaitIdle(deadline));
+  MutexLock lock(mutex_);
+  return last_;
 }
 
 absl::Status SnapshotSaver::SaveNow(JobControl& control, int64_t version, Duration limit) {
   const TimePoint deadline = std::chrono::steady_clock::now() + limit;
-  const absl::Status before = AwaitSaved(deadline);
-  if (absl::IsDeadlineExceeded(before)) return before;
-  if (before.ok() && version == newest_version_) return absl::OkStatus();
-  for (;;) {
-    absl::Status status = Take(control);
-    if (status.ok()) status = AwaitSaved(deadline);
-    if (status.ok() || std::chrono::steady_clock::now() >= deadline) return status;
-    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
-  }
+  CAIRN_RETURN_IF_ERROR(AwaitIdle(deadline));
+  if (version == newest_version_ && AwaitSaved(deadline).ok()) return absl::OkStatus();
+  return RetrySnapshot(control, deadline, [&] {
+    const absl::Status status = Take(control);
+    return status.ok() ? AwaitSaved(deadline) : status;
+  });
 }
 
 void SnapshotSaver::Run() {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/training/job_control.h"
 #include "common/core/clock.h"
@@ -17,6 +18,11 @@
 #include "common/system/thread.h"
 
 namespace cairn::client {
+
+// Calls attempt() until it succeeds, the deadline has passed, or its failure may not be retried. Each attempt takes a
+// snapshot and uses it.
+absl::Status RetrySnapshot(JobControl& control, TimePoint deadline,
+                           absl::FunctionRef<absl::Status()> attempt);
 
 class SnapshotSaver {
  public:
@@ -43,8 +49,8 @@ class SnapshotSaver {
   // Takes a snapshot, unless that of `version`, the current one, is saved already, and waits up to `limit`
   // until it is saved. Takes another one if a server with the first one failed and has a backup.
   absl::Status SaveNow(JobControl& control, int64_t version, Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits up to `limit` until no snapshot is being saved. DEADLINE_EXCEEDED.
-  absl::Status AwaitIdle(Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until no snapshot is being saved. DEADLINE_EXCEEDED if one is still being saved at the deadline.
+  absl::Status AwaitIdle(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   // The version of the newest snapshot; -1: none.
   int64_t newest_version() const { return newest_version_; }
 
@@ -54,7 +60,7 @@ class SnapshotSaver {
   // Takes a snapshot, to be saved by the thread, which must not be busy.
   absl::Status Take(JobControl& control) ABSL_LOCKS_EXCLUDED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns the result of the newest snapshot.
+  // Returns the result of the newest snapshot, which is waited for as AwaitIdle() does.
   absl::Status AwaitSaved(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;

@@ -154,16 +154,4 @@ void RowStore::VisitSorted(BucketRange range, Visit visit) const {
   });
 }
 
-int64_t RowStore::CountRows(BucketRange range) const {
-  int64_t count = 0;
-  index_.VisitSegments(range, [&](BucketRange covered, const std::vector<RowIndex::Entry>& entries) {
-    if (covered.begin >= range.begin && covered.end <= range.end) {
-      count += static_cast<int64_t>(entries.size());
-      return;
-    }
-    for (const RowIndex::Entry& entry : entries) count += range.Contains(BucketOfHash(entry.hash)) ? 1 : 0;
-  });
-  return count;
-}
-
 }  // namespace cairn::embedding

@@ -62,8 +62,6 @@ class RowStore {
   void VisitSorted(BucketRange range, Visit visit) const;
 
   int64_t size() const { return index_.size(); }
-  // The number of rows in a range of the store's buckets. Reads the keys of at most two segments.
-  int64_t CountRows(BucketRange range) const;
 
   // Bytes allocated, as charged to the memory source.
   struct MemoryUse {

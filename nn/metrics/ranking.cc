@@ -58,6 +58,8 @@ class RankingMetric : public Metric {
  private:
   // The value of a list, whose first candidates up to Cutoff() are ranked.
   virtual double OfList(const std::vector<Candidate>& ranked) const = 0;
+  // The same, if one candidate is relevant and `before` others rank before it.
+  virtual double OfRank(size_t before) const = 0;
 
   // The relevance of each output, one list for each row; or one candidate of a list of several examples.
   void AddOutputs(Span outputs, Span targets, double weight) {
@@ -74,9 +76,12 @@ class RankingMetric : public Metric {
   void AddClasses(Span outputs, Span labels, double weight) {
     const auto width = static_cast<size_t>(params_.width);
     for (size_t row = 0; row * width < outputs.size(); ++row) {
-      for (size_t j = 0; j < width; ++j) list_.push_back({outputs[row * width + j], 0});
-      list_[static_cast<size_t>(labels[row])].relevance = 1;
-      Finish(weight);
+      const Span scores = outputs.subspan(row * width, width);
+      const auto label = static_cast<size_t>(labels[row]);
+      const float own = Order(scores[label]);
+      size_t before = 0;
+      for (size_t j = 0; j < width; ++j) before += j != label && Order(scores[j]) >= own ? 1 : 0;
+      Count(before, weight);
     }
   }
 
@@ -85,12 +90,18 @@ class RankingMetric : public Metric {
     const auto width = static_cast<size_t>(params_.width), dim = width / 2;
     if (i == 0) first_ = FirstOfEachItem(items);
     const float* const query = outputs.data() + i * width;
-    const auto score = [&](size_t j) { return Dot(query, outputs.data() + j * width + dim, dim); };
-    list_.push_back({score(i), 1});
-    for (const size_t j : first_) {
-      if (items[j] != items[i]) list_.push_back({score(j), 0});
-    }
-    Finish(weight);
+    const auto score = [&](size_t j) { return Order(Dot(query, outputs.data() + j * width + dim, dim)); };
+    const float own = score(i);
+    size_t before = 0;
+    for (const size_t j : first_) before += items[j] != items[i] && score(j) >= own ? 1 : 0;
+    Count(before, weight);
+  }
+
+  // Adds a list with one relevant candidate, and so many before it.
+  void Count(size_t before, double weight) {
+    const bool counts = params_.k == 0 || before < static_cast<size_t>(params_.k);
+    total_ += counts ? weight * OfRank(before) : 0;
+    count_ += weight;
   }
 
   // In eight sums, which the processor adds to at once.
@@ -114,13 +125,14 @@ class RankingMetric : public Metric {
     return order;
   }
 
+  // A NaN counts as less than all numbers.
+  static float Order(float score) { return std::isnan(score) ? -HUGE_VALF : score; }
+
   void Finish(double weight) {
-    // A NaN counts as less than all numbers.
-    const auto rank = [](float score) { return std::isnan(score) ? -HUGE_VALF : score; };
     const auto last = static_cast<std::ptrdiff_t>(Cutoff(list_.size()));
     std::partial_sort(list_.begin(), list_.begin() + last, list_.end(),
-                      [&](const Candidate& a, const Candidate& b) {
-                        const float of_a = rank(a.score), of_b = rank(b.score);
+                      [](const Candidate& a, const Candidate& b) {
+                        const float of_a = Order(a.score), of_b = Order(b.score);
                         return of_a != of_b ? of_a > of_b : a.relevance < b.relevance;
                       });
     total_ += weight * OfList(list_);
@@ -141,6 +153,7 @@ class HitRate final : public RankingMetric {
   explicit HitRate(const MetricParams& params) : RankingMetric(params) {}
 
  private:
+  double OfRank(size_t) const override { return 1; }
   double OfList(const std::vector<Candidate>& ranked) const override {
     const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(Cutoff(ranked.size()));
     return std::any_of(ranked.begin(), end, [](const Candidate& entry) { return entry.relevance > 0; }) ? 1
@@ -155,6 +168,7 @@ class Ndcg final : public RankingMetric {
   explicit Ndcg(const MetricParams& params) : RankingMetric(params) {}
 
  private:
+  double OfRank(size_t before) const override { return 1 / std::log2(static_cast<double>(before) + 2); }
   double OfList(const std::vector<Candidate>& ranked) const override {
     std::vector<double> gains;
     for (const Candidate& entry : ranked) {

@@ -27,9 +27,7 @@ Updater::Updater(const Tables& tables, const FinalVersion& final_version, const 
     : tables_(tables), final_version_(final_version), options_(options) {
   if (options_.trace == nullptr) return;
   for (size_t table = 1; table < tables_.size(); ++table) {
-    v1::TableStatus status;
-    tables_[table].FillStatus(status);
-    span_names_.push_back(options_.trace->Keep(absl::StrCat("rows of '", status.name(), "'")));
+    span_names_.push_back(options_.trace->Keep(absl::StrCat("rows of '", tables_[table].name(), "'")));
   }
 }
 

@@ -54,6 +54,7 @@ class DenseTable final : public Table {
   absl::StatusOr<TableState> Save(bool beyond_budget) override;
   absl::Status CheckState(const TableState& state) const override;
   void Restore(int64_t version, TableState state) override;
+  absl::string_view name() const override { return ""; }
   void FillStatus(v1::TableStatus&) const override {}
 
  private:

@@ -131,6 +131,8 @@ class Table {
   // Continues from a state that CheckState() accepts, at `version`.
   virtual void Restore(int64_t version, TableState state) = 0;
 
+  // For traces; empty for the variables.
+  virtual absl::string_view name() const = 0;
   // Fills in what is known of a table of rows. Does not wait for updates.
   virtual void FillStatus(v1::TableStatus& status) const = 0;
 };

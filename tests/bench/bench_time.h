@@ -16,7 +16,7 @@ inline double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Of an even number of values, the greater one in the middle. `values` must not be empty.
+// For an even number of values, the upper of the two in the middle. `values` must not be empty.
 inline double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
   return values[values.size() / 2];

@@ -49,12 +49,12 @@ def run(options, directory, dtype):
              "--label_column=label", f"--ps={options.ps}", "--workers=1", "--sync_replicas", "--threads=1",
              f"--batch_size={BATCH}", f"--train_steps={options.steps}", "--embedding_tables=all", f"--wire_dtype={dtype}",
              "--transport=tcp", "--novalidation", "--summary=summary.json"]
-    count = "ip link set lo up && \"$@\" > /dev/null 2> errors && cat /proc/net/dev"
+    count = "ip link set lo up && \"$@\" > /dev/null && cat /proc/net/dev"
     alone = ["unshare", "--net", "sh", "-c", count, "sh"] if os.geteuid() == 0 else []
-    ended = subprocess.run([*alone, *train], stdout=subprocess.PIPE, cwd=directory, timeout=600, check=False, text=True)
+    ended = subprocess.run([*alone, *train], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=directory, timeout=600, check=False,
+                           text=True)
     if ended.returncode != 0:
-        with open(os.path.join(directory, "errors"), encoding="utf-8") as file:
-            sys.exit(f"cairn train ended with {ended.returncode}: {file.read()}")
+        sys.exit(f"cairn train ended with {ended.returncode}: {ended.stderr}")
     with open(os.path.join(directory, "summary.json"), encoding="utf-8") as file:
         summary = json.load(file)
     sent = [int(line.split()[1]) for line in ended.stdout.splitlines() if line.strip().startswith("lo:")]
@@ -73,7 +73,7 @@ def main():
         write_inputs(directory, options.dim)
         for dtype in ELEMENT_BYTES:
             summary, sent = run(options, directory, dtype)
-            rows = summary["pulled_rows"]
+            rows = summary["distinct_lookups"]  # the rows that the batches need, whatever was sent
             needed = rows * (8 + 8 * options.dim)
             share = 1 if dtype == "float32" else 0.55
             limit = share * (1.05 * needed + 64 * options.steps * options.ps)

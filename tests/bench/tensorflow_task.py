@@ -19,7 +19,7 @@ POLL_SECONDS = 0.02
 
 
 def batches(count, batch_size, gather):
-    """An infinite dataset of gather(indices) for batches of indices below `count`; each worker has a different order."""
+    """An infinite dataset of gather(indices) for batches of indices below `count`, in another order for each worker."""
     dataset = tf.data.Dataset.range(count).shuffle(count).repeat().batch(batch_size, drop_remainder=True)
     tuned = tf.data.Options()
     tuned.threading.private_threadpool_size = 1
@@ -50,7 +50,8 @@ def make_steps(options, strategy, optimizer, step, make_dataset, tell):
 
 def run(train):
     """Runs this task until its end: train(strategy) if it is the chief, otherwise a tf.distribute.Server."""
-    threads = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]) + 1  # with fewer they may deadlock, says the guide
+    workers = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+    threads = len(workers) + 1  # with fewer they may deadlock, says the guide
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

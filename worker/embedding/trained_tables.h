@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,8 @@ struct TrainedTables {
   TablePlan plan;
   std::vector<TrainedTable> tables;  // [table of the plan]
 };
+// Takes a job's embedding tables as they are. Blocks on the network.
+using TakeTables = std::function<absl::StatusOr<TrainedTables>()>;
 
 // Plans the tables of `layers`. Those of `dynamic_layers`, which are among them, take any id. ReplaceEmbeddings()'s
 // errors.

@@ -7,7 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
+#include "common/core/log.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
 #include "worker/export/onnx_file.h"
 #include "worker/export/table_files.h"
 
@@ -34,9 +36,10 @@ absl::Status CheckModelFile(const std::string& path) {
   return status.ok() ? status : absl::InvalidArgumentError(status.message());
 }
 
-absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
-                            absl::Span<const float> parameters,
-                            const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
+namespace {
+
+absl::Status WriteFormat(const std::string& path, const nn::Model& model, absl::Span<const float> parameters,
+                         const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
   if (absl::EndsWith(path, ".safetensors")) {
     std::map<std::string, std::string> with_format = metadata;
     with_format["format"] = "pt";  // required by Hugging Face's readers
@@ -50,6 +53,14 @@ absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
   return WriteFileAtomically(path, *file);
 }
 
+}  // namespace
+
+absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
+                            absl::Span<const float> parameters,
+                            const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
+  return CatchOutOfMemory(path, [&] { return WriteFormat(path, model, parameters, metadata, tables); });
+}
+
 absl::Status PrepareModelDirectory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -58,17 +69,24 @@ absl::Status PrepareModelDirectory(const std::string& directory) {
   return CheckModelFile(absl::StrCat(directory, "/model.onnx"));
 }
 
-absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
-                                 absl::Span<const float> parameters,
-                                 const std::map<std::string, std::string>& metadata,
-                                 const TrainedTables* tables) {
+absl::StatusOr<std::vector<std::string>> WriteModelDirectory(
+    const std::string& directory, const nn::Model& model, absl::Span<const float> parameters,
+    const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
   CAIRN_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory, "/model.json"),
                                             absl::StrCat(model.canonical_json(), "\n")));
-  for (const char* name : {"model.safetensors", "model.onnx"}) {
-    CAIRN_RETURN_IF_ERROR(
-        WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata, tables));
+  constexpr absl::string_view kWeights = "model.safetensors", kOnnx = "model.onnx";
+  std::vector<std::string> names = {"model.json"};
+  for (const absl::string_view name : {kWeights, kOnnx}) {
+    const absl::Status status =
+        WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata, tables);
+    if (name == kOnnx && absl::IsFailedPrecondition(status)) {
+      LogWarning(status.message());
+      continue;
+    }
+    CAIRN_RETURN_IF_ERROR(status);
+    names.emplace_back(name);
   }
-  return absl::OkStatus();
+  return names;
 }
 
 }  // namespace cairn::worker

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "nn/model.h"
@@ -32,10 +33,10 @@ absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
 
 // Creates `directory`. INVALID_ARGUMENT if that fails, or if the directory is not writable.
 absl::Status PrepareModelDirectory(const std::string& directory);
-// Writes model.json (Keras' description), model.safetensors and model.onnx.
-absl::Status WriteModelDirectory(const std::string& directory, const nn::Model& model,
-                                 absl::Span<const float> parameters,
-                                 const std::map<std::string, std::string>& metadata,
-                                 const TrainedTables* tables = nullptr);
+// Writes model.json (Keras' description), model.safetensors and model.onnx, and returns these names. Logs that a model
+// is too large for an .onnx file, and leaves it out.
+absl::StatusOr<std::vector<std::string>> WriteModelDirectory(
+    const std::string& directory, const nn::Model& model, absl::Span<const float> parameters,
+    const std::map<std::string, std::string>& metadata, const TrainedTables* tables = nullptr);
 
 }  // namespace cairn::worker

@@ -23,6 +23,7 @@ static_assert(std::endian::native == std::endian::little, "raw_data is little-en
 constexpr int64_t kIrVersion = 8;  // the first version that supports opset 17
 constexpr int64_t kOpset = 17;
 constexpr int64_t kMlOpset = 3;
+constexpr int64_t kMaxBytes = std::numeric_limits<int32_t>::max();  // of a message of protobuf
 constexpr char kBatch[] = "batch";  // the name of the batch's extent, which is not fixed
 
 void SetAttribute(const nn::OnnxAttribute& from, onnx::v1::Attribute& to) {
@@ -66,6 +67,11 @@ void SetPort(const nn::OnnxGraph::Port& from, onnx::v1::ValueInfo& to) {
   for (const int64_t extent : from.shape.dims()) tensor.mutable_shape()->add_dim()->set_dim_value(extent);
 }
 
+// The rows that a table has in the file.
+int64_t RowsOf(const TrainedTable& table) {
+  return table.dynamic() ? static_cast<int64_t>(table.ids().size()) + 1 : table.description().vocabulary_size;
+}
+
 // [variable of the model] Its values: of the model without tables, or of a table. `memory` holds what they borrow.
 std::vector<nn::OnnxVariable> VariablesWith(const TrainedTables& tables, const nn::Model& model,
                                             absl::Span<const float> parameters,
@@ -79,7 +85,7 @@ std::vector<nn::OnnxVariable> VariablesWith(const TrainedTables& tables, const n
   memory.reserve(tables.tables.size());
   for (const TrainedTable& table : tables.tables) {
     const TableRun& run = table.description();
-    const int64_t rows = table.dynamic() ? static_cast<int64_t>(table.ids().size()) + 1 : run.vocabulary_size;
+    const int64_t rows = RowsOf(table);
     std::vector<float>& values = memory.emplace_back(FloatVector(rows * run.dim, run.name));
     if (table.dynamic()) {
       std::fill(std::copy(table.rows().begin(), table.rows().end(), values.begin()), values.end(),
@@ -94,11 +100,23 @@ std::vector<nn::OnnxVariable> VariablesWith(const TrainedTables& tables, const n
   return variables;
 }
 
+// FAILED_PRECONDITION if the values alone take more than a file holds.
+absl::Status CheckSize(const nn::Model& model, const TrainedTables* tables) {
+  int64_t values = tables == nullptr ? model.num_parameters() : tables->plan.model.model.num_parameters();
+  if (tables != nullptr) {
+    for (const TrainedTable& table : tables->tables) values += RowsOf(table) * table.dim();
+  }
+  if (values <= kMaxBytes / int64_t{sizeof(float)}) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("an .onnx file holds 2 GiB at most, and the model's ",
+                                                    values, " values take more; .safetensors holds them"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const float> parameters,
                                      const std::map<std::string, std::string>& metadata,
                                      const TrainedTables* tables) {
+  CAIRN_RETURN_IF_ERROR(CheckSize(model, tables));
   std::vector<std::vector<float>> memory;
   CAIRN_ASSIGN_OR_RETURN(const nn::OnnxGraph graph,
                          tables == nullptr
@@ -133,10 +151,9 @@ absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const fl
     for (const nn::OnnxAttribute& attribute : from.attributes) SetAttribute(attribute, *node.add_attribute());
   }
   for (const nn::OnnxTensor& tensor : graph.constants) SetTensor(tensor, *to.add_initializer());
-  if (file.ByteSizeLong() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return absl::FailedPreconditionError(absl::StrCat("an .onnx file holds 2 GiB at most, and the model's ",
-                                                      model.num_parameters(),
-                                                      " parameters take more; .safetensors holds them"));
+  if (file.ByteSizeLong() > static_cast<size_t>(kMaxBytes)) {
+    return absl::FailedPreconditionError(
+        "an .onnx file holds 2 GiB at most, and the model takes more; .safetensors holds it");
   }
   return file.SerializeAsString();
 }

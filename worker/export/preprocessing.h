@@ -27,7 +27,7 @@ struct Preprocessing {
   };
   std::vector<Input> inputs{};             // in the model's order
   std::optional<float> input_scale{};      // --input_scale; nullopt: the default
-  std::optional<data::Columns> columns{};  // for CSV and TFRecord files
+  std::optional<data::Columns> columns{};  // of formats with columns
   std::optional<float> label_threshold{};  // --label_threshold; nullopt: labels are as in the files
 
   friend bool operator==(const Preprocessing&, const Preprocessing&) = default;

@@ -167,12 +167,20 @@ absl::Status FillParameters(const Checkpoint& checkpoint, const nn::Model& model
   return checkpoint.Load(variables, {}, {into});
 }
 
+namespace {
+
+// FAILED_PRECONDITION if integers are left that are not of a table.
+absl::Status CheckNoIds(const WeightsFile& file, const std::string& path) {
+  if (file.ids.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(path, ": tensor '", file.ids.begin()->first,
+                                                    "' is I64, and weights of variables are F32"));
+}
+
+}  // namespace
+
 absl::StatusOr<WeightArrays> ReadWeightArrays(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(WeightsFile file, ReadFileOfWeights(path));
-  if (!file.ids.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": tensor '", file.ids.begin()->first,
-                                                      "' is I64, and weights of variables are F32"));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckNoIds(file, path));
   return std::move(file.arrays);
 }
 
@@ -270,7 +278,8 @@ absl::StatusOr<TrainedTable> TakeTable(const v1::Table& table, const std::string
   CAIRN_ASSIGN_OR_RETURN(TableRun run, ParseDescription(description->second, source));
   run.name = table.name();
   run.dim = dim;
-  std::vector<int64_t> ids = std::move(file.ids[IdsName(run.name)]);
+  auto taken = file.ids.extract(IdsName(run.name));
+  std::vector<int64_t> ids = taken.empty() ? std::vector<int64_t>() : std::move(taken.mapped());
   CAIRN_ASSIGN_OR_RETURN(auto rows, Take(file.arrays, RowsName(run.name),
                                          Shape({static_cast<int64_t>(ids.size()), dim}), source));
   auto trained = TrainedTable::Create(std::move(run), std::move(ids), std::move(rows));
@@ -305,6 +314,7 @@ absl::StatusOr<TrainedModel> LoadWithTables(const std::string& path, nn::Model m
   TrainedModel trained = {
       .model = std::move(model), .parameters = {}, .global_step = std::nullopt, .data = {}};
   if (plan.has_value()) trained.tables = {*std::move(plan), std::move(tables)};
+  CAIRN_RETURN_IF_ERROR(CheckNoIds(file, path));
   CAIRN_ASSIGN_OR_RETURN(trained.parameters, MatchWeights(file.arrays, trained.network(), path));
   CAIRN_RETURN_IF_ERROR(CheckFinite(trained.network(), trained.parameters, path));
   return trained;

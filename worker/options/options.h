@@ -159,6 +159,6 @@ void AddTrainOptions(CLI::App& app, TrainOptions& options);
 absl::Status Validate(const TrainOptions& options);
 
 // As Validate(), for a job whose model has tables without a flag: only the flags that do not go with tables.
-absl::Status CheckFlagsWithTables(TrainOptions options);
+absl::Status CheckFlagsWithTables(const TrainOptions& options);
 
 }  // namespace cairn::worker

@@ -79,7 +79,7 @@ absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
 
 }  // namespace
 
-absl::Status CheckFlagsWithTables(TrainOptions options) {
+absl::Status CheckFlagsWithTables(const TrainOptions& options) {
   return CheckTables(options, {"it", true});
 }
 

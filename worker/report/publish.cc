@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/flags/flags.h"
@@ -27,11 +28,11 @@ absl::Status Export(const Summary& summary, const TrainOptions& options, const I
     if (!taken.ok()) return Annotate(taken.status(), "--export_dir: the embedding tables");
     tables = *std::move(taken);
   }
-  CAIRN_RETURN_IF_ERROR(Annotate(WriteModelDirectory(options.export_dir, inputs.model, parameters,
-                                                     {{"global_step", absl::StrCat(summary.global_step)}},
-                                                     tables.has_value() ? &*tables : nullptr),
-                                 "--export_dir"));
-  LogInfo("the model is in ", options.export_dir, ": model.onnx, model.safetensors, model.json");
+  const auto names = WriteModelDirectory(options.export_dir, inputs.model, parameters,
+                                         {{"global_step", absl::StrCat(summary.global_step)}},
+                                         tables.has_value() ? &*tables : nullptr);
+  if (!names.ok()) return Annotate(names.status(), "--export_dir");
+  LogInfo("the model is in ", options.export_dir, ": ", absl::StrJoin(*names, ", "));
   return absl::OkStatus();
 }
 

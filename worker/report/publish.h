@@ -1,10 +1,7 @@
 // The chief's result: the last line of stdout, --summary and --export_dir.
 #pragma once
 
-#include <functional>
-
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/embedding/trained_tables.h"
 #include "worker/inputs/inputs.h"
@@ -12,9 +9,6 @@
 #include "worker/report/summary.h"
 
 namespace cairn::worker {
-
-// Takes the job's embedding tables as they are. Blocks on the network.
-using TakeTables = std::function<absl::StatusOr<TrainedTables>()>;
 
 // Writes the result of a job: first the model with the trained `parameters` to --export_dir, then `summary` to
 // stdout and to --summary. `take_tables` is called for --export_dir, if the job has tables. Blocks on the disk. If one

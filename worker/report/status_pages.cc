@@ -149,15 +149,18 @@ monitor::StatusPage StatusOf(const WorkerIdentity& identity, const WorkerMetrics
       {"gradients refused", monitor::WithCommas(Number(metrics.stale.value() + metrics.refused.value())),
        absl::StrCat(monitor::WithCommas(Number(metrics.stale.value())), " of them stale")},
       {"pushed", monitor::InBytes(Number(metrics.wire.push_bytes.value())), SavedOf(metrics.wire)},
-      {"rows", monitor::WithCommas(Number(metrics.wire.pulled_rows.value())),
-       absl::StrCat("received; ",
-                    monitor::ShareOf(metrics.lookups.distinct.value(), metrics.lookups.ids.value()),
-                    " of a batch's lookups are distinct")},
       {"memory", monitor::InBytes(Number(UsageOfThisProcess().resident_bytes)), "of the process"},
       {"checkpoint",
        metrics.checkpoint_version >= 0 ? absl::StrCat("step ", metrics.checkpoint_version.load()) : "-",
        absl::StrCat(metrics.checkpoints.value(), " saved, ", metrics.checkpoints_failed.value(), " failed")},
   };
+  if (metrics.lookups.ids.value() > 0) {
+    page.facts.push_back(
+        {"rows", monitor::WithCommas(Number(metrics.wire.pulled_rows.value())),
+         absl::StrCat("received; ",
+                      monitor::ShareOf(metrics.lookups.distinct.value(), metrics.lookups.ids.value()),
+                      " of a batch's lookups are distinct")});
+  }
   page.curves = {{"examples/s", monitor::WithCommas(now.examples_per_second), 0}, {"loss", last_loss, 1}};
   page.history = std::move(now.history);
   page.tables = {Phases(metrics), Servers(job)};

@@ -278,25 +278,21 @@ std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
 }
 
 absl::StatusOr<TrainedTables> WorkerTask::TakeTables() {
-  // A server keeps one snapshot at a time.
-  if (snapshots_->saver() != nullptr) CAIRN_RETURN_IF_ERROR(snapshots_->saver()->AwaitIdle(kTablesLimit));
-  client::JobControl& control = exchange().control;
   const TimePoint deadline = std::chrono::steady_clock::now() + kTablesLimit;
-  for (;;) {
-    const auto taken = control.TakeSnapshot();
-    absl::Status status = taken.status();
-    if (taken.ok()) {
-      const auto snapshot = taken->read(kTablesLimit);
-      if (snapshot.ok()) {
-        CAIRN_ASSIGN_OR_RETURN(auto tables, CatchOutOfMemory("the rows of embedding tables",
-                                                             [&] { return TablesOfSnapshot(*snapshot); }));
-        return TrainedTables{*inputs_->tables, std::move(tables)};
-      }
-      status = snapshot.status();
-    }
-    if (std::chrono::steady_clock::now() >= deadline) return status;
-    CAIRN_RETURN_IF_ERROR(control.CheckSnapshotMayBeRetried(status));
-  }
+  // A server keeps one snapshot at a time.
+  if (snapshots_->saver() != nullptr) CAIRN_RETURN_IF_ERROR(snapshots_->saver()->AwaitIdle(deadline));
+  client::JobControl& control = exchange().control;
+  TrainedTables tables = {*inputs_->tables, {}};
+  return CatchOutOfMemory("the rows of embedding tables", [&]() -> absl::StatusOr<TrainedTables> {
+    client::Snapshot snapshot;
+    CAIRN_RETURN_IF_ERROR(client::RetrySnapshot(control, deadline, [&]() -> absl::Status {
+      CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control.TakeSnapshot());
+      CAIRN_ASSIGN_OR_RETURN(snapshot, taken.read(deadline - std::chrono::steady_clock::now()));
+      return absl::OkStatus();
+    }));
+    CAIRN_ASSIGN_OR_RETURN(tables.tables, TablesOfSnapshot(snapshot));
+    return std::move(tables);
+  });
 }
 
 absl::Status WorkerTask::Assemble() {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,7 +33,7 @@ class Callbacks {
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 
   // For a job with embedding tables: takes them as they are, for the --save_best file. Blocks on the network.
-  void SetTakeTables(std::function<absl::StatusOr<TrainedTables>()> take) { take_tables_ = std::move(take); }
+  void SetTakeTables(TakeTables take) { take_tables_ = std::move(take); }
   // Whether the callbacks may reduce the learning rate. If so, the caller must set the current rate.
   bool needs_learning_rate() const { return plateau_.has_value(); }
   void set_learning_rate(float rate) { learning_rate_ = rate; }
@@ -62,7 +61,7 @@ class Callbacks {
   absl::Status Save(int64_t epoch, double value, absl::Span<const float> parameters);
 
   const nn::Model* model_;
-  std::function<absl::StatusOr<TrainedTables>()> take_tables_;  // null: the job has none
+  TakeTables take_tables_;  // null: the job has none
   std::string monitor_;
   bool restore_best_weights_;
   std::string save_best_;

@@ -151,6 +151,11 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
   }
   std::vector<std::vector<int64_t>> wanted(parts_.size());
   std::vector<std::vector<size_t>> places(parts_.size());
+  const size_t expected = ids.size() / parts_.size() + ids.size() / 8 + 1;
+  for (size_t store = 0; store < parts_.size(); ++store) {
+    wanted[store].reserve(expected);
+    places[store].reserve(expected);
+  }
   for (size_t i = 0; i < ids.size(); ++i) {
     const size_t store = StoreOf(ids[i]);
     wanted[store].push_back(ids[i]);
@@ -175,6 +180,8 @@ void EmbeddingTable::ReadPart(size_t store, absl::Span<const int64_t> ids, absl:
   std::vector<float*> rows(ids.size());
   std::vector<const float*> existing;
   std::vector<size_t> place_of;  // [existing]
+  existing.reserve(ids.size());
+  place_of.reserve(ids.size());
   stores_[store]->Find(ids, absl::MakeSpan(rows));
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] == nullptr) {

@@ -63,6 +63,7 @@ class EmbeddingTable final : public Table {
   absl::StatusOr<TableState> Save(bool beyond_budget) override;
   absl::Status CheckState(const TableState& state) const override;
   void Restore(int64_t version, TableState state) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::string_view name() const override { return options_.name; }
   void FillStatus(v1::TableStatus& status) const override ABSL_LOCKS_EXCLUDED(hot_mutex_);
 
   // INVALID_ARGUMENT, naming table and id, for an id outside of the vocabulary or of another server.

@@ -2,8 +2,8 @@
 //
 // Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005,
 // section 3. Of each kStride keys one is counted, at random, and stands for kStride. Every key with more than
-// total() / kCounters occurrences is kept, apart from the chance of the sample. Reported are the occurrences that were
-// certainly counted: those since the key has its counter.
+// total() / kCounters occurrences is kept, apart from the chance of the sample. Top() reports a
+// lower bound: the occurrences counted since the key got its counter.
 //
 // One thread.
 #pragma once

@@ -128,6 +128,15 @@ TEST_F(SnapshotSaverTest, SaveNowTakesAnotherOneIfABackupHasTheState) {
   EXPECT_EQ(script_.Calls(), "snapshot snapshot");
 }
 
+TEST_F(SnapshotSaverTest, SaveNowTakesAnotherOneIfTheLastOneWasNotReadInTime) {
+  std::atomic<int> saves{0};
+  save_ = [&saves](int64_t) { return ++saves == 1 ? absl::DeadlineExceededError("slow") : absl::OkStatus(); };
+  Start({.updates = 1});
+  StepTo(1);
+  EXPECT_EQ(SaveNow(), absl::OkStatus());
+  EXPECT_EQ(script_.Calls(), "snapshot snapshot");
+}
+
 TEST_F(SnapshotSaverTest, SaveNowReturnsTheErrorOfSaving) {
   save_ = [](int64_t) { return absl::ResourceExhaustedError("the disk is full"); };
   Start({});

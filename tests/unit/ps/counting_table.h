@@ -131,6 +131,7 @@ class CountingTable final : public Table {
     }
   }
 
+  absl::string_view name() const override { return "counting"; }
   void FillStatus(v1::TableStatus& status) const override {
     MutexLock lock(mutex_);
     status.set_row_elements(row_elements_);

@@ -83,10 +83,20 @@ TEST(OnnxFile, AttributesHaveTheirTypes) {
   EXPECT_EQ(axis.i(), 1);
 }
 
+TEST(OnnxFile, AModelOfMoreThan2GiBIsRefused) {
+  const auto model = *nn::Model::FromJson(
+      R"({"config": {"layers": [{"class_name": "Dense", "config": {"units": 32768, "input_shape": [16384]}}]}})",
+      "model");
+  EXPECT_THAT(OnnxFile(model, {}, {}).status().message(),
+              HasSubstr("the model's 536903680 values take more"));
+}
+
 TEST(ModelFiles, DirectoryHasAllThreeFilesAndTheyAgree) {
   const std::string directory = absl::StrCat(::testing::TempDir(), "/model_files/made");
   ASSERT_TRUE(PrepareModelDirectory(directory).ok());
-  ASSERT_TRUE(WriteModelDirectory(directory, SmallModel(), SmallParameters(), {{"global_step", "7"}}).ok());
+  const auto names = WriteModelDirectory(directory, SmallModel(), SmallParameters(), {{"global_step", "7"}});
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_THAT(*names, ElementsAre("model.json", "model.safetensors", "model.onnx"));
   const auto read = LoadTrainedModel(directory + "/model.safetensors", directory + "/model.json");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->model.canonical_json(), SmallModel().canonical_json());
