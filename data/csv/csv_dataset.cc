@@ -209,6 +209,15 @@ class SetReader {
     return parts;
   }
 
+  // Whether any part has the weights of another.
+  bool HasWeights() const {
+    if (inputs_.size() != options_.input_types.size()) return false;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (options_.WeightsOf(i) >= 0) return true;
+    }
+    return false;
+  }
+
   // Makes the fields of ids hold their weights too, if this leaves as many features as there are and no ids have two
   // inputs of weights. Returns whether it did.
   bool AddWeights(std::vector<Part>& parts) const {
@@ -277,7 +286,10 @@ class SetReader {
           absl::StrCat("has ", fields.size(), " fields, but the first line has ", own_columns_));
     }
     CAIRN_RETURN_IF_ERROR(join_.Append(fields));
-    if (inputs_.empty()) inputs_ = MakeParts();
+    if (inputs_.empty()) {
+      inputs_ = MakeParts();
+      has_weights_ = HasWeights();
+    }
     const absl::Status taken = TakeFields(fields);
     if (taken.ok()) {
       ++rows_;
@@ -307,7 +319,7 @@ class SetReader {
             absl::StrCat("column '", schema_.columns[*column], "' ", taken.message()));
       }
     }
-    CAIRN_RETURN_IF_ERROR(CheckWeights());
+    if (has_weights_) CAIRN_RETURN_IF_ERROR(CheckWeights());
     if (!schema_.label) return absl::OkStatus();
     const absl::Status status = AddLabel(fields[*schema_.label]);
     if (status.ok()) return status;
@@ -317,21 +329,23 @@ class SetReader {
 
   // `feature`: its index in the part.
   absl::Status TakeNumber(absl::string_view field, size_t feature, Part& part) {
-    if (part.ragged) {
-      return TakeBag(field, part);
-    }
-    CsvFields numbers = {field};
-    if (part.in_field > 1) numbers = NumbersOf(field);
+    if (part.ragged) return TakeBag(field, part);
+    if (part.in_field == 1) return TakeOne(field, feature, part);
+    const CsvFields numbers = NumbersOf(field);
     if (numbers.size() != part.in_field) {
       return absl::InvalidArgumentError(
           absl::StrCat("holds ", numbers.size(), " values, and the model's input takes ", part.in_field));
     }
-    for (const absl::string_view number : numbers) {
-      if (part.integers) {
-        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, feature, part));
-      } else {
-        CAIRN_ASSIGN_OR_RETURN(part.floats.emplace_back(), ReadNumber(number));
-      }
+    for (const absl::string_view number : numbers) CAIRN_RETURN_IF_ERROR(TakeOne(number, feature, part));
+    return absl::OkStatus();
+  }
+
+  // Takes one number of a field.
+  absl::Status TakeOne(absl::string_view number, size_t feature, Part& part) {
+    if (part.integers) {
+      CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, feature, part));
+    } else {
+      CAIRN_ASSIGN_OR_RETURN(part.floats.emplace_back(), ReadNumber(number));
     }
     return absl::OkStatus();
   }
@@ -344,10 +358,8 @@ class SetReader {
         const auto [id, weight] = IdAndWeight(number);
         CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(id, 0, part));
         CAIRN_ASSIGN_OR_RETURN(weights->floats.emplace_back(), ReadNumber(weight));
-      } else if (part.integers) {
-        CAIRN_ASSIGN_OR_RETURN(part.whole.emplace_back(), ReadId(number, 0, part));
       } else {
-        CAIRN_ASSIGN_OR_RETURN(part.floats.emplace_back(), ReadNumber(number));
+        CAIRN_RETURN_IF_ERROR(TakeOne(number, 0, part));
       }
     }
     part.row_splits.push_back(static_cast<int64_t>(part.integers ? part.whole.size() : part.floats.size()));
@@ -363,8 +375,7 @@ class SetReader {
       values.push_back(part.ragged ? splits.back() - splits[splits.size() - 2]
                                    : static_cast<int64_t>(part.features));
     }
-    return inputs_.size() == options_.input_types.size() ? CheckWeightCounts(options_, values)
-                                                         : absl::OkStatus();
+    return CheckWeightCounts(options_, values);
   }
 
   absl::StatusOr<int64_t> ReadId(absl::string_view field, size_t feature, const Part& part) {
@@ -430,6 +441,7 @@ class SetReader {
   int64_t rows_ = 0, comments_ = 0;
   std::vector<FilePart> parts_;
   std::vector<Part> inputs_;  // empty before the first row
+  bool has_weights_ = false;  // of inputs_
 };
 
 absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>& files) {
