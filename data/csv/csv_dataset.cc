@@ -5,6 +5,7 @@
 // One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
 // the training set also applies to the validation set. All data is kept in memory.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -136,9 +137,10 @@ class SetReader {
     if (schema_.columns.empty()) {
       const bool has_header = in_comment || IsCsvHeader(file.record, options_);
       if (has_header) {
-        CAIRN_ASSIGN_OR_RETURN(join_, CsvJoin::Load(file.path, header, file.separator, options_));
+        CAIRN_ASSIGN_OR_RETURN(CsvJoin join, CsvJoin::Load(file.path, header, file.separator, options_));
+        join_ = std::make_shared<const CsvJoin>(std::move(join));
       }
-      auto schema = MakeCsvSchema(header, has_header, file.separator, options_, join_.columns());
+      auto schema = MakeCsvSchema(header, has_header, file.separator, options_, join_->columns());
       if (!schema.ok()) return Annotate(schema.status(), file.path);
       schema_ = *std::move(schema);
       own_columns_ = header.size();
@@ -285,7 +287,7 @@ class SetReader {
       return absl::InvalidArgumentError(
           absl::StrCat("has ", fields.size(), " fields, but the first line has ", own_columns_));
     }
-    CAIRN_RETURN_IF_ERROR(join_.Append(fields));
+    CAIRN_RETURN_IF_ERROR(join_->Append(fields));
     if (inputs_.empty()) {
       inputs_ = MakeParts();
       has_weights_ = HasWeights();
@@ -434,7 +436,7 @@ class SetReader {
 
   const DataOptions& options_;
   CsvSchema schema_;
-  CsvJoin join_;
+  std::shared_ptr<const CsvJoin> join_ = std::make_shared<const CsvJoin>();  // shared with ForValidation()
   size_t own_columns_ = 0;  // columns of the files, without those that join_ adds
   CsvLabels labels_;
   BadRows bad_;

@@ -123,8 +123,8 @@ absl::Status CsvJoin::Add(const std::string& path, char separator, const Wanted&
   std::vector<size_t> taken;  // columns of this file
   for (CsvFields fields;;) {
     const auto more = csv.Next(fields);
-    const std::string place = absl::StrCat("line ", csv.line());
-    if (!more.ok()) return Annotate(more.status(), place);
+    const auto place = [&] { return absl::StrCat("line ", csv.line()); };
+    if (!more.ok()) return Annotate(more.status(), place());
     if (!*more) break;
     if (csv.comment()) continue;
     if (width == 0) {
@@ -135,13 +135,13 @@ absl::Status CsvJoin::Add(const std::string& path, char separator, const Wanted&
     }
     if (fields.size() != width) {
       return absl::InvalidArgumentError(
-          absl::StrCat(place, ": has ", fields.size(), " fields, but the first line has ", width));
+          absl::StrCat(place(), ": has ", fields.size(), " fields, but the first line has ", width));
     }
     std::vector<std::string> values;
     for (const size_t column : taken) values.emplace_back(fields[column]);
     if (!table.rows.try_emplace(std::string(fields[0]), std::move(values)).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(place, ": has ", ShowField(fields[0]), " a second time"));
+          absl::StrCat(place(), ": has ", ShowField(fields[0]), " a second time"));
     }
   }
   if (width == 0) return absl::InvalidArgumentError("is empty");
