@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <system_error>
@@ -20,6 +21,7 @@ namespace cairn::data {
 namespace {
 
 constexpr int64_t kMaxPieces = int64_t{1} << 20;
+constexpr const char* kValidationSets[] = {"test", "validation", "valid", "val"};
 
 // Matches "-00000-of-00002", "_3" and "": the texts that may stand before and after a suffix.
 bool IsPieceNumber(absl::string_view text) {
@@ -210,6 +212,14 @@ std::vector<std::string> FindFiles(const std::string& directory, absl::string_vi
   return found;
 }
 
+bool IsSetName(absl::string_view stem) {
+  const auto names = [stem](absl::string_view set) {
+    absl::string_view rest = stem;
+    return absl::ConsumePrefix(&rest, set) && IsPieceNumber(rest);
+  };
+  return names("train") || std::any_of(std::begin(kValidationSets), std::end(kValidationSets), names);
+}
+
 absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files) {
   std::vector<Piece> pieces;
   std::map<std::string, const std::string*> names;
@@ -276,7 +286,7 @@ absl::StatusOr<SetFiles> FindSets(const std::string& directory, absl::Span<const
 }
 
 std::vector<std::string> FindValidationFiles(const std::string& directory, absl::string_view suffix) {
-  for (const char* set : {"test", "validation", "valid", "val"}) {
+  for (const char* set : kValidationSets) {
     std::vector<std::string> files = FindFiles(directory, set, suffix);
     if (!files.empty()) return files;
   }

@@ -16,6 +16,10 @@ namespace cairn::data {
 std::vector<std::string> FindFiles(const std::string& directory, absl::string_view set,
                                    absl::string_view suffix);
 
+// Whether `stem`, a file's name before its suffix, is that of a set (train, test, validation, valid or val) or of a
+// numbered piece of it: "train-3", "train_0", "test-00000-of-00002".
+bool IsSetName(absl::string_view stem);
+
 // Checks that `files` contain each piece of one set once. NOT_FOUND naming the missing pieces of
 // "name-K-of-N"; INVALID_ARGUMENT naming files that are the same piece, compressed or not, or that belong to
 // different sets. Otherwise returns a remark for the log, for example about gaps in the numbers, or an empty

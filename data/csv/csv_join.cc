@@ -1,33 +1,28 @@
 #include "data/csv/csv_join.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "data/csv/csv.h"
 #include "data/csv/csv_labels.h"
 #include "data/file/byte_reader.h"
+#include "data/file_sets.h"
 
 namespace cairn::data {
 namespace {
 
-// Whether `name` is that of a set, "train", or of a numbered piece of it, "train-0".
-bool IsSetName(absl::string_view name) {
-  for (const absl::string_view set : {"train", "test", "validation", "valid", "val"}) {
-    absl::string_view rest = name;
-    if (!absl::ConsumePrefix(&rest, set)) continue;
-    if (rest.empty() ||
-        (rest.size() > 1 && rest[0] == '-' && absl::ascii_isdigit(static_cast<unsigned char>(rest[1]))))
-      return true;
-  }
-  return false;
+// "DIR/X" for a file of interactions: DIR/X.inter, X.inter.gz or X.inter-00000-of-00002.
+std::optional<std::string> StemOf(const std::string& path) {
+  const size_t at = path.rfind(".inter");
+  const size_t name_at = path.size() - std::filesystem::path(path).filename().string().size();
+  if (at == std::string::npos || at < name_at) return std::nullopt;
+  return path.substr(0, at);
 }
 
 // X.user for `stem` X, or else, if X names a set, the only file of its directory with this suffix; empty: none.
@@ -67,17 +62,16 @@ std::vector<std::string> WantedColumns(const DataOptions& options) {
 absl::StatusOr<CsvJoin> CsvJoin::Load(const std::string& path, const CsvFields& header, char separator,
                                       const DataOptions& options) {
   CsvJoin join;
-  const absl::string_view unpacked = absl::StripSuffix(path, ".gz");
-  if (!absl::EndsWith(unpacked, ".inter")) return join;
+  const std::optional<std::string> stem = StemOf(path);
+  if (!stem) return join;
   Wanted wanted{.header = header, .names = {}};
   for (std::string& name : WantedColumns(options)) {
     if (!absl::c_linear_search(header, name)) wanted.names.push_back(std::move(name));
   }
   if (wanted.names.empty()) return join;
-  const std::string stem(absl::StripSuffix(unpacked, ".inter"));
   absl::Status ambiguous;
   for (const char* suffix : {".user", ".item"}) {
-    const auto beside = FindBeside(stem, suffix);
+    const auto beside = FindBeside(*stem, suffix);
     if (!beside.ok()) {
       ambiguous.Update(beside.status());
     } else if (!beside->empty()) {

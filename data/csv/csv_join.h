@@ -27,9 +27,9 @@ class CsvJoin {
   CsvJoin() = default;
 
   // Reads the files beside `path` that have columns which `options` select by name and `header`, that of `path`,
-  // lacks. Joins nothing if there are none, or if `path` is not a .inter file. INVALID_ARGUMENT naming the file for
-  // rows that are malformed, for ids that occur twice or that `header` has no column for, for a column that a file has
-  // twice or that both files have, and for several files that could have a column that is not found elsewhere.
+  // lacks. Joins nothing if there are none, or if the name of `path` lacks ".inter". INVALID_ARGUMENT naming the file
+  // for rows that are malformed, for ids that occur twice or that `header` has no column for, for a column that a file
+  // has twice or that both files have, and for several files that could have a column that is not found elsewhere.
   static absl::StatusOr<CsvJoin> Load(const std::string& path, const CsvFields& header, char separator,
                                       const DataOptions& options);
 

@@ -548,9 +548,18 @@ TEST_F(RecBoleFiles, OtherInteractionsDoNotTakeTheOnlyFileOfADirectory) {
   DataOptions options = AgeAndClass();
   options.path = dir_ / "y.inter";
   EXPECT_FALSE(Load(options).ok());
-  std::filesystem::rename(dir_ / "y.inter", dir_ / "train-0.inter");
-  options.path = dir_ / "train-0.inter";
-  EXPECT_TRUE(Load(options).ok());
+}
+
+TEST_F(RecBoleFiles, EachPieceOfASetTakesTheOnlyFilesOfItsDirectory) {
+  DataOptions options = AgeAndClass();
+  for (const char* name : {"train-0.inter", "train_0.inter", "train.0.inter", "train-00000-of-00001.inter",
+                           "train.inter-00000-of-00001"}) {
+    WriteText(dir_ / name, "user_id:token\titem_id:token\trating:float\nu2\t7\t1\n");
+    options.path = dir_ / name;
+    const auto data = Load(options);
+    ASSERT_TRUE(data.ok()) << name << ": " << data.status();
+    EXPECT_EQ(RaggedRows(*data->train, 0), (std::vector<std::vector<int64_t>>{{40}})) << name;
+  }
 }
 
 TEST_F(RecBoleFiles, JoinedColumnsAreOnlyThoseThatTheModelNames) {

@@ -42,6 +42,16 @@ TEST(FindFiles, FindsNothingInAMissingDirectory) {
   EXPECT_THAT(FindFiles(dir / "nowhere", "train", ".csv"), IsEmpty());
 }
 
+TEST(IsSetName, AcceptsTheNamesOfSetsAndTheirPieces) {
+  for (const char* name : {"train", "test", "validation", "valid", "val", "train-0", "train_0", "val.0",
+                           "test-00000-of-00002"}) {
+    EXPECT_TRUE(IsSetName(name)) << name;
+  }
+  for (const char* name : {"", "training", "train-old", "train-0x", "strain", "0-train"}) {
+    EXPECT_FALSE(IsSetName(name)) << name;
+  }
+}
+
 std::string FaultOfPieces(const std::vector<std::string>& files) {
   return std::string(CheckPieces(files).status().message());
 }
