@@ -162,7 +162,7 @@ struct TrainingData {
   std::vector<Note> notes;  // how the files were read
   // [input of the model] True if its values are bytes in the files. Empty: false for all inputs.
   std::vector<bool> byte_inputs;
-  std::optional<Columns> columns;  // set for CSV and TFRecord files
+  std::optional<Columns> columns;  // set for CSV, TFRecord, Criteo and libsvm files
 };
 
 // Examples that need not have labels, for prediction.
@@ -175,9 +175,9 @@ struct Examples {
   std::optional<Columns> columns{};  // as in TrainingData
 };
 
-// Loads the examples at `given.path`: a CSV or TFRecord file, or a directory of images, with or without a
-// folder for each class. Images are in the order of their names. Returns nullopt for any other path. Errors
-// name the file and its fault.
+// Loads the examples at `given.path`: a CSV, TFRecord, Criteo or libsvm file, or a directory of images, with or
+// without a folder for each class. Images are in the order of their names. Returns nullopt for any other path.
+// Errors name the file and its fault.
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given);
 
 // Loads the data set at `given.path`. NOT_FOUND listing the names that were searched, or INVALID_ARGUMENT

@@ -36,7 +36,7 @@ struct Split {
   // [input of the model] True if its values are bytes in the files. A single entry if each row concatenates
   // all inputs. Empty: false for all inputs.
   std::vector<bool> byte_inputs;
-  std::optional<Columns> columns{};  // set for CSV and TFRecord files
+  std::optional<Columns> columns{};  // set for CSV, TFRecord, Criteo and libsvm files
   // Missing parts of the files that the user should know about; empty: none.
   std::string remark;
 };

@@ -547,8 +547,9 @@ LoadedSplits LoadTfRecords(const DataOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(SetFiles files, FindTfRecordFiles(options.path));
   if (files.train.empty()) return std::nullopt;
   if (options.hash_ids) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        files.train.front(), ": --hash_ids applies to Criteo and CSV; the ids of TFRecord are integers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(files.train.front(),
+                     ": --hash_ids applies to Criteo, CSV and libsvm; the ids of TFRecord are integers"));
   }
   Splits splits;
   splits.remarks = std::move(files.remarks);

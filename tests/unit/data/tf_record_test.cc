@@ -484,7 +484,7 @@ TEST(TfRecordDataset, IdsAreNotHashed) {
   WriteText(dir / "train.tfrecord",
             TfRecord(TfExample({{"x", IntegersFeature({1})}, {"y", IntegersFeature({1})}})));
   EXPECT_THAT(std::string(LoadTrainingData({.path = dir.path(), .hash_ids = true}).status().message()),
-              HasSubstr("--hash_ids applies to Criteo and CSV"));
+              HasSubstr("--hash_ids applies to Criteo, CSV and libsvm"));
 }
 
 }  // namespace
