@@ -220,6 +220,33 @@ bool IsSetName(absl::string_view stem) {
   return names("train") || std::any_of(std::begin(kValidationSets), std::end(kValidationSets), names);
 }
 
+std::optional<int64_t> WholeNumber(absl::string_view digits) {
+  int64_t number = 0;
+  if (DigitsAt(digits, 0) != digits.size() || !absl::SimpleAtoi(digits, &number)) return std::nullopt;
+  return number;
+}
+
+std::optional<int64_t> DayIn(absl::string_view stem) {
+  return absl::ConsumePrefix(&stem, "day_") ? WholeNumber(stem) : std::nullopt;
+}
+
+std::vector<std::string> FindDays(const std::string& directory, absl::Span<const char* const> suffixes) {
+  std::set<std::pair<int64_t, std::string>> days;
+  std::error_code error;  // a directory that cannot be read counts as empty
+  std::filesystem::directory_iterator entry(directory, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    for (const char* suffix : suffixes) {
+      absl::string_view stem = name;
+      if (!absl::ConsumeSuffix(&stem, suffix)) continue;
+      if (const auto day = DayIn(stem)) days.emplace(*day, absl::StrCat(directory, "/", name));
+    }
+  }
+  std::vector<std::string> files;
+  for (const auto& [day, file] : days) files.push_back(file);
+  return files;
+}
+
 absl::StatusOr<std::string> CheckPieces(absl::Span<const std::string> files) {
   std::vector<Piece> pieces;
   std::map<std::string, const std::string*> names;

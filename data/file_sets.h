@@ -1,6 +1,8 @@
-// Finds the files of a directory that belong together.
+// Finds the files of a directory that belong together, by the numbers in their names.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,17 @@ std::vector<std::string> FindFiles(const std::string& directory, absl::string_vi
 // Whether `stem`, a file's name before its suffix, is that of a set (train, test, validation, valid or val) or of a
 // numbered piece of it: "train-3", "train_0", "test-00000-of-00002".
 bool IsSetName(absl::string_view stem);
+
+// The number that `digits` are; nullopt if other characters, or more digits than int64 holds, are among them, or if
+// there are none.
+std::optional<int64_t> WholeNumber(absl::string_view digits);
+
+// 3 for "day_3"; nullopt for other names.
+std::optional<int64_t> DayIn(absl::string_view stem);
+
+// The files of `directory` that are named day_N and one of `suffixes`, sorted by N. Empty if there are none, or if
+// `directory` is not a directory.
+std::vector<std::string> FindDays(const std::string& directory, absl::Span<const char* const> suffixes);
 
 // Checks that `files` contain each piece of one set once. NOT_FOUND naming the missing pieces of
 // "name-K-of-N"; INVALID_ARGUMENT naming files that are the same piece, compressed or not, or that belong to

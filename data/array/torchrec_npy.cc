@@ -2,14 +2,10 @@
 // [examples, 13], day_N_sparse.npy int32 [examples, 26] and day_N_labels.npy int32 [examples, 1]. Plain files are
 // mapped and may be larger than the memory.
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <optional>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
@@ -96,31 +92,14 @@ class TorchrecRows final : public RowSource {
   mutable FirstError error_;
 };
 
-// "DIR/day_N" for each N with one of the three files, in the order of N. INVALID_ARGUMENT for two spellings of a day.
-absl::StatusOr<std::vector<std::string>> FindDays(const std::string& directory) {
-  std::map<int64_t, std::string> days;
-  std::error_code error;  // a directory that cannot be read counts as empty
-  std::filesystem::directory_iterator entry(directory, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string file = entry->path().filename().string();
-    absl::string_view name = file;
-    int64_t day = 0;
-    const bool ends = absl::ConsumeSuffix(&name, "_dense.npy") || absl::ConsumeSuffix(&name, "_sparse.npy") ||
-                      absl::ConsumeSuffix(&name, "_labels.npy");
-    const std::string path = absl::StrCat(directory, "/", name);
-    if (!ends || !absl::ConsumePrefix(&name, "day_") ||
-        name.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(name, &day)) {
-      continue;
-    }
-    const auto [there, is_new] = days.emplace(day, path);
-    if (is_new || there->second == path) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory, "/", file, " and the files ", there->second,
-                     "_*.npy are of the same day: rename or remove one of them"));
+// "DIR/day_N" for each N with one of the three files, in the order of N.
+std::vector<std::string> FindStemsOfDays(const std::string& directory) {
+  std::vector<std::string> stems;
+  for (const std::string& file : FindDays(directory, {"_dense.npy", "_sparse.npy", "_labels.npy"})) {
+    std::string stem = file.substr(0, file.rfind('_'));
+    if (stems.empty() || stems.back() != stem) stems.push_back(std::move(stem));
   }
-  std::vector<std::string> paths;
-  for (auto& [day, path] : days) paths.push_back(std::move(path));
-  return paths;
+  return stems;
 }
 
 // An array of one day [examples, columns].
@@ -135,13 +114,10 @@ absl::StatusOr<Array> ReadOfDay(const std::string& path, bool integers) {
 
 // The column 2 for "C3" if `letter` is C.
 std::optional<int64_t> ColumnNamed(absl::string_view name, absl::string_view letter) {
-  int64_t column = 0;
-  if (!absl::ConsumePrefix(&name, letter) ||
-      name.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(name, &column) ||
-      column < 1) {
-    return std::nullopt;
-  }
-  return column - 1;
+  if (!absl::ConsumePrefix(&name, letter)) return std::nullopt;
+  const auto column = WholeNumber(name);
+  if (!column || *column < 1) return std::nullopt;
+  return *column - 1;
 }
 
 absl::StatusOr<std::vector<TorchrecInput>> MakeInputs(const DataOptions& options, const TorchrecDay& day) {
@@ -208,7 +184,7 @@ absl::StatusOr<Split> ReadDays(const DataOptions& options, absl::Span<const std:
 }  // namespace
 
 LoadedSplits LoadTorchrecNpy(const DataOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> days, FindDays(options.path));
+  const std::vector<std::string> days = FindStemsOfDays(options.path);
   if (days.empty()) return std::nullopt;
   const size_t training = days.size() == 1 ? 1 : days.size() - 1;
   Splits splits;

@@ -7,11 +7,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "data/csv/csv.h"
+#include "data/file_sets.h"
 #include "data/hashed_id.h"
 
 namespace cairn::data {
@@ -26,15 +26,6 @@ bool IsLabelName(absl::string_view name) {
 
 bool IsNumber(absl::string_view field, char separator) {
   return ParseDecimal(field, separator != ',').has_value();
-}
-
-// Parses "3", a column's number from 0.
-std::optional<size_t> ToColumnIndex(absl::string_view key) {
-  size_t index = 0;
-  if (key.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(key, &index)) {
-    return std::nullopt;
-  }
-  return index;
 }
 
 // The index of column `name`; nullopt if there is none, INVALID_ARGUMENT if there are several.
@@ -57,8 +48,8 @@ absl::Status NoColumn(const std::vector<std::string>& columns, absl::string_view
 absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& columns, const std::string& key) {
   CAIRN_ASSIGN_OR_RETURN(const auto named, FindByName(columns, key));
   if (named) return *named;
-  const auto index = ToColumnIndex(key);
-  if (index && *index < columns.size()) return *index;
+  const auto index = WholeNumber(key);
+  if (index && static_cast<size_t>(*index) < columns.size()) return static_cast<size_t>(*index);
   return NoColumn(columns, absl::StrCat("'", key, "'"));
 }
 
@@ -264,7 +255,7 @@ bool IsCsvHeader(const CsvFields& fields, const DataOptions& options) {
   if (label.empty() && HasTrained(options) && options.trained_columns->label) {
     label = options.trained_columns->names[*options.trained_columns->label];
   }
-  const bool named = !label.empty() && !ToColumnIndex(label);
+  const bool named = !label.empty() && !WholeNumber(label);
   for (const absl::string_view field : fields) {
     if (named ? field == label : IsLabelName(field)) return true;
   }

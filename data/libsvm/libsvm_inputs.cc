@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
+#include "data/file_sets.h"
 #include "data/hashed_id.h"
 
 namespace cairn::data {
@@ -15,12 +15,8 @@ using Takes = LibsvmInput::Takes;
 
 // 3 for "field_3" and "field_3_weights".
 std::optional<int64_t> FieldIn(absl::string_view name) {
-  int64_t field = 0;
   if (!absl::ConsumePrefix(&name, "field_")) return std::nullopt;
-  const absl::string_view digits = name.substr(0, name.find('_'));
-  if (digits.find_first_not_of("0123456789") != absl::string_view::npos || !absl::SimpleAtoi(digits, &field))
-    return std::nullopt;
-  return field;
+  return WholeNumber(name.substr(0, name.find('_')));
 }
 
 absl::Status CheckOptions(const DataOptions& options) {

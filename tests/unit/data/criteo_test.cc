@@ -267,6 +267,9 @@ TEST(Criteo, TheLastOfSeveralDaysIsTheValidationSet) {
   EXPECT_THAT(files->train, ElementsAre(dir / "day_2", dir / "day_9"));
   EXPECT_THAT(files->validation, ElementsAre(dir / "day_10.gz"));
   EXPECT_THAT(files->remarks, ElementsAre(HasSubstr("numbers 3, 4, 5, 6, 7 and 1 more are missing")));
+  WriteText(dir / "day_9.gz", GoodLine());
+  EXPECT_THAT(std::string(FindCriteoFiles(dir.path()).status().message()),
+              HasSubstr("day_9 and day_9.gz are the same piece: remove one of them"));
 }
 
 TEST(Criteo, AnIdThatItsTypeCannotHoldIsRefusedWithItsLine) {

@@ -52,6 +52,27 @@ TEST(IsSetName, AcceptsTheNamesOfSetsAndTheirPieces) {
   }
 }
 
+TEST(WholeNumber, AcceptsOnlyDigitsThatInt64Holds) {
+  EXPECT_EQ(WholeNumber("0"), 0);
+  EXPECT_EQ(WholeNumber("007"), 7);
+  EXPECT_EQ(WholeNumber("9223372036854775807"), 9223372036854775807);
+  for (const char* text : {"", "-1", "+1", " 1", "1 ", "1.0", "9223372036854775808"}) {
+    EXPECT_EQ(WholeNumber(text), std::nullopt) << text;
+  }
+}
+
+TEST(FindDays, FindsTheFilesWithEachSuffixInTheOrderOfTheirNumbers) {
+  const TemporaryDirectory dir;
+  for (const char* name :
+       {"day_10", "day_9.gz", "day_2", "day_02", "day_", "day_x", "day_3.txt", "today_1"}) {
+    WriteText(dir / name, "");
+  }
+  EXPECT_THAT(FindDays(dir.path(), {"", ".gz"}),
+              ElementsAre(dir / "day_02", dir / "day_2", dir / "day_9.gz", dir / "day_10"));
+  EXPECT_THAT(FindDays(dir.path(), {".txt"}), ElementsAre(dir / "day_3.txt"));
+  EXPECT_THAT(FindDays(dir / "nowhere", {""}), IsEmpty());
+}
+
 std::string FaultOfPieces(const std::vector<std::string>& files) {
   return std::string(CheckPieces(files).status().message());
 }

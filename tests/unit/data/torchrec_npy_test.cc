@@ -82,7 +82,8 @@ TEST(LoadTorchrecNpy, AGapOfDaysIsARemarkAndTwoFilesOfADayAreRefused) {
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("day_")));
   WriteText(dir / "day_01_dense.npy", Array<float>("<f4", 2, {1, 2}));
-  EXPECT_THAT(RefusalOf(OptionsFor(dir)), HasSubstr("are of the same day"));
+  EXPECT_THAT(RefusalOf(OptionsFor(dir)),
+              HasSubstr("day_01 and day_1 have the same number: remove one of them"));
 }
 
 TEST(LoadTorchrecNpy, FaultsNameTheirFile) {
