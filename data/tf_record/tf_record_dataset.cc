@@ -7,9 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
 #include "data/file/bad_rows.h"
@@ -21,197 +19,10 @@
 #include "data/tf_record/tf_example.h"
 #include "data/tf_record/tf_record.h"
 #include "data/tf_record/tf_record_files.h"
+#include "data/tf_record/tf_schema.h"
 
 namespace cairn::data {
 namespace {
-
-// Usual names, one of which must be present if the options give no name. Names with a slash are TF-slim's.
-constexpr const char* kInputNames[] = {"image", "image_raw", "x", "features", "inputs", "image/encoded"};
-constexpr const char* kLabelNames[] = {"label", "y", "target", "class", "image/class/label"};
-
-// A feature that every example must have, in the same form as in the first example.
-struct Column {
-  std::string name;
-  Feature::Kind kind = Feature::Kind::kNone;
-  // The number of input values that it provides; of the longest example, and at least 1, if it is ragged.
-  int64_t values = 0;
-  bool ragged = false;
-  Shape image{};  // [height, width, channels] of a PNG or JPEG; rank 0: not an image
-};
-
-// The features of the training set's first example, which every other example must have.
-struct Schema {
-  std::vector<Column> inputs;
-  std::optional<Column> label;  // nullopt if examples have none
-};
-
-const Feature* Find(const std::vector<NamedFeature>& features, absl::string_view name) {
-  for (const NamedFeature& named : features) {
-    if (named.name == name) return &named.feature;
-  }
-  return nullptr;
-}
-
-absl::Status NoFeature(const std::vector<NamedFeature>& features, absl::string_view wanted) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "has no feature ", wanted,
-      "; it has: ", absl::StrJoin(features, ", ", [](std::string* out, const NamedFeature& named) {
-        absl::StrAppend(out, absl::CHexEscape(named.name));
-      })));
-}
-
-absl::StatusOr<Column> MakeColumn(const std::vector<NamedFeature>& features, const std::string& name) {
-  const Feature* feature = Find(features, name);
-  if (feature == nullptr) return NoFeature(features, absl::StrCat("'", name, "'"));
-  const auto values = CountValues(*feature);
-  if (!values.ok()) return Annotate(values.status(), absl::StrCat("'", name, "'"));
-  if (*values == 0) return absl::InvalidArgumentError(absl::StrCat("'", name, "': is empty"));
-  return Column{name, feature->kind, *values};
-}
-
-// The column of a ragged input, which an example may lack: it has no values then.
-Column RaggedColumn(const std::string& name, bool integers) {
-  return {.name = name,
-          .kind = integers ? Feature::Kind::kIntegers : Feature::Kind::kFloats,
-          .values = 1,
-          .ragged = true};
-}
-
-// Turns a column of bytes whose first example is a PNG or JPEG into a column of images. If the image header
-// is invalid, but the number of bytes is the number of values that the model takes, the bytes are pixels that
-// only begin like an image. `input` is the model's input shape; rank 0: unknown.
-absl::Status DetectImage(const Feature& feature, const Shape& input, Column& column) {
-  const auto bytes = OneString(feature);
-  if (!bytes || ImageFormatOf(*bytes).empty()) return absl::OkStatus();
-  const auto header = ReadImageHeader(*bytes);
-  if (!header.ok()) {
-    const bool pixels = input.rank() > 0 && column.values == input.num_elements();
-    return pixels ? absl::OkStatus() : Annotate(header.status(), absl::StrCat("'", column.name, "'"));
-  }
-  column.image = PixelShapeFor(*header, input);
-  column.values = column.image.num_elements();
-  return absl::OkStatus();
-}
-
-// INVALID_ARGUMENT if a flag names other features than those that the model was trained on.
-absl::Status CheckAsTrained(const Columns& trained, const DataOptions& options) {
-  std::vector<std::string> inputs;
-  for (const size_t input : trained.inputs) inputs.push_back(trained.names[input]);
-  if (!options.feature_columns.empty() && options.feature_columns != inputs) {
-    return absl::InvalidArgumentError(absl::StrCat("--feature_column: the inputs are features ",
-                                                   ListColumns(options.feature_columns),
-                                                   ", but in training they were ", ListColumns(inputs)));
-  }
-  if (!options.label_column.empty() && trained.label &&
-      options.label_column != trained.names[*trained.label]) {
-    return absl::InvalidArgumentError(absl::StrCat("--label_column: the label is feature '",
-                                                   options.label_column, "', but in training it was '",
-                                                   trained.names[*trained.label], "'"));
-  }
-  return absl::OkStatus();
-}
-
-// Adds the features that the model was trained on to the options, if they are known and no flag names others.
-absl::StatusOr<DataOptions> WithTrained(const std::vector<NamedFeature>& features, DataOptions options) {
-  if (!options.trained_columns || options.trained_columns->format != kTfRecordFormat) return options;
-  const Columns& trained = *options.trained_columns;
-  CAIRN_RETURN_IF_ERROR(CheckAsTrained(trained, options));
-  if (options.feature_columns.empty()) {
-    for (const size_t input : trained.inputs) options.feature_columns.push_back(trained.names[input]);
-  }
-  if (options.label_column.empty() && trained.label) {
-    const std::string& label = trained.names[*trained.label];
-    if (!options.labels_optional || Find(features, label) != nullptr) options.label_column = label;
-  }
-  return options;
-}
-
-// The only one of `names` that is present. INVALID_ARGUMENT if there are several; `what` and `flag` are for
-// the message.
-absl::StatusOr<std::string> OnlyName(const std::vector<NamedFeature>& features,
-                                     absl::Span<const char* const> names, absl::string_view what,
-                                     absl::string_view flag) {
-  const char* found = nullptr;
-  for (const char* name : names) {
-    if (Find(features, name) == nullptr) continue;
-    if (found != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("features '", found, "' and '", name,
-                                                     "' could both be the ", what, "; ", flag, " decides"));
-    }
-    found = name;
-  }
-  if (found != nullptr) return found;
-  return NoFeature(features, absl::StrJoin(names, " or "));
-}
-
-absl::StatusOr<Schema> MakeSchema(const std::vector<NamedFeature>& features, const DataOptions& given) {
-  CAIRN_ASSIGN_OR_RETURN(const DataOptions options, WithTrained(features, given));
-  Schema schema;
-  std::vector<std::string> names = options.feature_columns;
-  if (names.empty() && options.input_names.size() > 1) names = options.input_names;
-  if (names.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(names.emplace_back(),
-                           OnlyName(features, kInputNames, "input", "--feature_column"));
-  }
-  const Shape input = names.size() == 1 ? options.example_shape : Shape();
-  for (const std::string& name : names) {
-    const bool ragged =
-        options.IsRagged(schema.inputs.size()) && names.size() == options.ragged_inputs.size();
-    Column& column = schema.inputs.emplace_back();
-    if (ragged) {
-      column = RaggedColumn(name, IsInteger(options.input_types[schema.inputs.size() - 1]));
-      continue;
-    }
-    CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, name));
-    CAIRN_RETURN_IF_ERROR(DetectImage(*Find(features, name), input, column));
-  }
-  std::string label = options.label_column;
-  if (label.empty()) {
-    const bool any = std::any_of(std::begin(kLabelNames), std::end(kLabelNames),
-                                 [&](const char* name) { return Find(features, name) != nullptr; });
-    if (!any && options.labels_optional) return schema;
-    CAIRN_ASSIGN_OR_RETURN(label, OnlyName(features, kLabelNames, "label", "--label_column"));
-  }
-  CAIRN_ASSIGN_OR_RETURN(schema.label, MakeColumn(features, label));
-  if (schema.label->kind == Feature::Kind::kBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", label, "': the label is a bytes_list; it must be an int64_list or a float_list"));
-  }
-  return schema;
-}
-
-// The feature of a ragged `column`, without values if an example lacks it.
-absl::StatusOr<Feature> TakeRagged(const std::vector<NamedFeature>& features, const Column& column) {
-  const Feature* const feature = Find(features, column.name);
-  if (feature == nullptr || feature->kind == Feature::Kind::kNone) return Feature{column.kind, {}};
-  if (feature->kind == column.kind) return *feature;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", column.name, "': is a ", NameOf(feature->kind), "; this ragged input takes ",
-                   column.kind == Feature::Kind::kIntegers ? "an " : "a ", NameOf(column.kind)));
-}
-
-// The feature of `column`, which must have the column's form.
-absl::StatusOr<Feature> Take(const std::vector<NamedFeature>& features, const Column& column) {
-  const auto describe = [](Feature::Kind kind, int64_t values) {
-    return absl::StrCat(NameOf(kind), " of ", values, kind == Feature::Kind::kBytes ? " bytes" : " values");
-  };
-  if (column.ragged) return TakeRagged(features, column);
-  CAIRN_ASSIGN_OR_RETURN(const Column found, MakeColumn(features, column.name));
-  if (column.image.rank() > 0) {
-    const Feature& feature = *Find(features, column.name);
-    const auto bytes = OneString(feature);
-    const auto header = ReadImageHeader(bytes.value_or(absl::Span<const uint8_t>()));
-    const absl::Status fits = header.ok() ? CheckFits(*header, column.image) : header.status();
-    if (!fits.ok()) return Annotate(fits, absl::StrCat("'", column.name, "'"));
-    return feature;
-  }
-  if (found.kind != column.kind || found.values != column.values) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", column.name, "': is a ", describe(found.kind, found.values), ", not a ",
-                     describe(column.kind, column.values), " as in the first example"));
-  }
-  return *Find(features, column.name);
-}
 
 // The file and record of an example.
 struct Origin {
@@ -230,7 +41,7 @@ struct Records {
 class RecordRows final : public RowSource {
  public:
   // `scales` [column]; `weights_of` as in DataOptions, or empty.
-  RecordRows(const std::vector<Column>& columns, std::vector<Scale> scales, std::vector<int> weights_of,
+  RecordRows(const std::vector<TfColumn>& columns, std::vector<Scale> scales, std::vector<int> weights_of,
              Records records)
       : columns_(columns),
         scales_(std::move(scales)),
@@ -238,7 +49,7 @@ class RecordRows final : public RowSource {
         records_(std::move(records)),
         read_ahead_(records_.files) {
     int64_t values = 0;
-    for (const Column& column : columns_) {
+    for (const TfColumn& column : columns_) {
       values += column.values;
       any_ragged_ = any_ragged_ || column.ragged;
     }
@@ -250,7 +61,7 @@ class RecordRows final : public RowSource {
   const Shape& row_shape() const override { return row_shape_; }
   std::vector<int64_t> ragged_parts() const override {
     std::vector<int64_t> ragged;
-    for (const Column& column : columns_) ragged.push_back(column.ragged ? column.values : -1);
+    for (const TfColumn& column : columns_) ragged.push_back(column.ragged ? column.values : -1);
     return ragged;
   }
   void Prefetch(int64_t index) const override {
@@ -262,7 +73,7 @@ class RecordRows final : public RowSource {
     if (any_ragged_) counts = CountRagged(index);
     RowCursor cursor(to);
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const Column& column = columns_[i];
+      const TfColumn& column = columns_[i];
       const auto pieces = cursor.Take(column.values);
       const Feature feature{column.kind, lists[i]};
       if (column.ragged && column.kind == Feature::Kind::kIntegers) {
@@ -301,7 +112,7 @@ class RecordRows final : public RowSource {
   std::vector<int64_t> CountRagged(int64_t index) const {
     std::vector<int64_t> counts(columns_.size());
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const Column& column = columns_[i];
+      const TfColumn& column = columns_[i];
       if (!column.ragged) continue;
       const auto count = CountValues({column.kind, ListsOf(index)[i]});
       const int ids = i < weights_of_.size() ? weights_of_[i] : -1;
@@ -326,7 +137,7 @@ class RecordRows final : public RowSource {
     return absl::InvalidArgumentError("has another number of values than when the file was loaded");
   }
 
-  void ReadFloats(const Column& column, const Feature& feature, int64_t index,
+  void ReadFloats(const TfColumn& column, const Feature& feature, int64_t index,
                   absl::Span<float> values) const {
     if (column.image.rank() > 0) {
       ReadImage(column, feature, index, values);
@@ -357,7 +168,7 @@ class RecordRows final : public RowSource {
     return absl::StrCat(records_.paths[static_cast<size_t>(origin.file)], ": record ", origin.record);
   }
 
-  void ReadImage(const Column& column, const Feature& feature, int64_t index,
+  void ReadImage(const TfColumn& column, const Feature& feature, int64_t index,
                  absl::Span<float> values) const {
     std::vector<uint8_t> pixels(values.size());
     const absl::Status decoded = DecodeImage(OneString(feature).value_or(absl::Span<const uint8_t>()),
@@ -371,7 +182,7 @@ class RecordRows final : public RowSource {
         .subspan(static_cast<size_t>(index) * columns_.size(), columns_.size());
   }
 
-  const std::vector<Column> columns_;
+  const std::vector<TfColumn> columns_;
   const std::vector<Scale> scales_;
   const std::vector<int> weights_of_;
   const Records records_;
@@ -385,7 +196,7 @@ class RecordRows final : public RowSource {
 class SetReader {
  public:
   // For training, `schema` is empty and inferred from the first example.
-  SetReader(const DataOptions& options, Schema schema)
+  SetReader(const DataOptions& options, TfSchema schema)
       : options_(options),
         training_(schema.inputs.empty()),
         schema_(std::move(schema)),
@@ -440,12 +251,12 @@ class SetReader {
     return split;
   }
 
-  const Schema& schema() const { return schema_; }
+  const TfSchema& schema() const { return schema_; }
 
  private:
   Columns ColumnsRead() const {
     Columns columns{.format = kTfRecordFormat};
-    for (const Column& column : schema_.inputs) {
+    for (const TfColumn& column : schema_.inputs) {
       columns.inputs.push_back(columns.names.size());
       columns.names.push_back(column.name);
     }
@@ -464,7 +275,7 @@ class SetReader {
     split.byte_inputs.assign(one_each ? columns : 1, false);
     std::vector<Scale> scales;
     for (size_t i = 0; i < columns; ++i) {
-      const Column& column = schema_.inputs[i];
+      const TfColumn& column = schema_.inputs[i];
       const size_t input = one_each ? i : 0;
       if (one_each && !column.ragged) {
         const Shape shape = column.image.rank() > 0 ? column.image : Shape{column.values};
@@ -482,13 +293,13 @@ class SetReader {
   absl::Status TakeRecord(absl::Span<const uint8_t> record, int64_t number) {
     CAIRN_ASSIGN_OR_RETURN(const auto features, ParseExample(record));
     if (schema_.inputs.empty()) {
-      CAIRN_ASSIGN_OR_RETURN(schema_, MakeSchema(features, options_));
+      CAIRN_ASSIGN_OR_RETURN(schema_, MakeTfSchema(features, options_));
     }
     has_feature_.resize(schema_.inputs.size());
     std::vector<absl::Span<const uint8_t>> lists;
     std::vector<int64_t> counts;
-    for (const Column& column : schema_.inputs) {
-      CAIRN_ASSIGN_OR_RETURN(const Feature feature, Take(features, column));
+    for (const TfColumn& column : schema_.inputs) {
+      CAIRN_ASSIGN_OR_RETURN(const Feature feature, TakeFeature(features, column));
       lists.push_back(feature.list);
       counts.push_back(column.values);
       if (!column.ragged) continue;
@@ -499,13 +310,13 @@ class SetReader {
     if (counts.size() == options_.input_names.size())
       CAIRN_RETURN_IF_ERROR(CheckWeightCounts(options_, counts));
     if (schema_.label) {
-      CAIRN_ASSIGN_OR_RETURN(const Feature label, Take(features, *schema_.label));
+      CAIRN_ASSIGN_OR_RETURN(const Feature label, TakeFeature(features, *schema_.label));
       CAIRN_RETURN_IF_ERROR(TakeLabel(label));
     }
     for (size_t i = 0; i < counts.size(); ++i) {
-      Column& column = schema_.inputs[i];
+      TfColumn& column = schema_.inputs[i];
       if (column.ragged) column.values = std::max(column.values, counts[i]);
-      has_feature_[i] = has_feature_[i] || Find(features, column.name) != nullptr;
+      has_feature_[i] = has_feature_[i] || FindFeature(features, column.name) != nullptr;
     }
     records_.lists.insert(records_.lists.end(), lists.begin(), lists.end());
     records_.origins.push_back({static_cast<int32_t>(records_.files.size()), number});
@@ -528,7 +339,7 @@ class SetReader {
 
   const DataOptions& options_;
   const bool training_;  // false for the validation set
-  Schema schema_;
+  TfSchema schema_;
   BadRows bad_;
   std::vector<FilePart> parts_;
   Records records_;
