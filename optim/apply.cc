@@ -165,6 +165,19 @@ const float* ClipBlock(const float* gradient, int64_t count, float clipvalue, fl
   return scratch;
 }
 
+// Returns the block's gradient with what torch's options change in it: `gradient` itself if they change nothing,
+// otherwise `scratch`. Both may be the same memory.
+const float* PenaliseBlock(const CommonOptions& options, const float* gradient, const float* values,
+                           int64_t count, Isa isa, float* scratch) {
+  const float sign = options.maximize ? -1 : 1;
+  const float penalty = options.l2_penalty;
+  if (!options.maximize && penalty == 0) return gradient;
+  ForEachElement(isa, count, [=](int64_t i) CAIRN_INLINE_LAMBDA {
+    scratch[i] = sign * gradient[i] + penalty * values[i];
+  });
+  return scratch;
+}
+
 // Returns the block's values after weight decay: `values` itself if there is no decay, otherwise `decayed`.
 const float* DecayBlock(const Optimizer& optimizer, const UpdateStep& step, const float* values,
                         int64_t count, Isa isa, float* decayed) {
@@ -260,6 +273,7 @@ int64_t ApplyMean(const Optimizer& optimizer, const UpdateStep& step,
     const int64_t non_finite = FirstNonFinite(gradient, count, isa);
     if (non_finite != kAllFinite) return begin + non_finite;
     gradient = ClipBlock(gradient, count, optimizer.options().clipvalue, range.gradient_scale, isa, scratch);
+    gradient = PenaliseBlock(optimizer.options(), gradient, range.old_values + begin, count, isa, scratch);
     for (size_t s = 0; s < slots.size(); ++s) slots[s] = range.slots[s].at(begin);
     const Block whole = {count, range.old_values + begin, gradient, slots, range.new_values + begin};
     if (streams) {

@@ -36,7 +36,7 @@ struct UpdateRange {
 inline constexpr int64_t kAllFinite = -1;
 
 // Computes mean = sum_i examples_i * g_i / sum_i examples_i in float, summed in the given order, and applies
-// the optimizer to it once: clip, weight decay, rule, average. With a layerwise rule, new_values receives the
+// the optimizer to it once: clip, penalty, weight decay, rule, average. With a layerwise rule, new_values receives the
 // directions, and MoveLayer() completes the update.
 //
 // The weights are first divided by their greatest common divisor: contributors with equal examples give the

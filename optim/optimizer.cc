@@ -17,15 +17,25 @@
 #include "optim/rules/nadam.h"
 #include "optim/rules/rmsprop.h"
 #include "optim/rules/sgd.h"
+#include "optim/rules/torch/torch_rules.h"
 
 namespace cairn::optim {
 namespace {
 
+// Whose hyperparameters an optimizer has, and what its weight decay is.
+enum class Style {
+  kKeras,           // decoupled
+  kTorch,           // coupled, a penalty on the values that is part of the gradient
+  kTorchEither,     // coupled, unless `decoupled_weight_decay` is set
+  kTorchDecoupled,  // decoupled
+};
+
 struct Row {
-  absl::string_view name;  // Keras' class name
-  double learning_rate;    // Keras' default
-  double weight_decay;
+  absl::string_view name;
+  double learning_rate;  // the default
+  double weight_decay;   // the default
   std::unique_ptr<const UpdateRule> (*make)(HyperparameterReader& read, Isa isa);
+  Style style = Style::kKeras;
 };
 constexpr Row kOptimizers[] = {
     {"SGD", 0.01, 0, MakeSgd},
@@ -39,18 +49,36 @@ constexpr Row kOptimizers[] = {
     {"Ftrl", 0.001, 0, MakeFtrl},
     {"Lion", 0.001, 0, MakeLion},
     {"Lamb", 0.001, 0, MakeLamb},
+    {"torch.SGD", 0.001, 0, MakeTorchSgd, Style::kTorch},
+    {"torch.Adam", 0.001, 0, MakeTorchAdam, Style::kTorchEither},
+    {"torch.AdamW", 0.001, 0.01, MakeTorchAdam, Style::kTorchDecoupled},
+    {"torch.RMSprop", 0.01, 0, MakeTorchRmsprop, Style::kTorch},
+    {"torch.Adagrad", 0.01, 0, MakeTorchAdagrad, Style::kTorch},
+    {"torch.Adadelta", 1, 0, MakeTorchAdadelta, Style::kTorch},
+    {"torch.Adamax", 0.002, 0, MakeTorchAdamax, Style::kTorch},
+    {"torch.NAdam", 0.002, 0, MakeTorchNadam, Style::kTorchEither},
+    {"torch.RAdam", 0.001, 0, MakeTorchRadam, Style::kTorchEither},
 };
 
-absl::StatusOr<Schedule> ReadLearningRate(const OptimizerConfig& config, double default_rate,
+absl::StatusOr<Schedule> ReadLearningRate(const OptimizerConfig& config, const Row& row,
                                           HyperparameterReader& read) {
-  const double rate = read.Take("learning_rate", default_rate, Domain::kNonNegative);
+  const std::string name = row.style == Style::kKeras ? "learning_rate" : "lr";
+  const double rate = read.Take(name, row.learning_rate, Domain::kNonNegative);
   if (!config.schedule.has_value()) return [rate](int64_t) { return rate; };
-  if (config.hyperparameters.count("learning_rate") > 0)
-    read.Report("both a learning_rate and a schedule are set");
+  if (config.hyperparameters.count(name) > 0)
+    read.Report(absl::StrCat("both a ", name, " and a schedule are set"));
   return MakeSchedule(*config.schedule);
 }
 
-CommonOptions ReadCommonOptions(double default_weight_decay, HyperparameterReader& read) {
+void ReadWeightDecay(const Row& row, HyperparameterReader& read, CommonOptions& options) {
+  const float decay = static_cast<float>(read.Take("weight_decay", row.weight_decay, Domain::kNonNegative));
+  const bool coupled =
+      row.style == Style::kTorch ||
+      (row.style == Style::kTorchEither && read.Take("decoupled_weight_decay", 0, Domain::kFlag) == 0);
+  (coupled ? options.l2_penalty : options.weight_decay) = decay;
+}
+
+CommonOptions ReadCommonOptions(const Row& row, HyperparameterReader& read) {
   const auto take = [&](absl::string_view name, double absent, Domain domain) {
     return static_cast<float>(read.Take(name, absent, domain));
   };
@@ -58,7 +86,8 @@ CommonOptions ReadCommonOptions(double default_weight_decay, HyperparameterReade
   options.clipvalue = take("clipvalue", 0, Domain::kNonNegative);
   options.clipnorm = take("clipnorm", 0, Domain::kNonNegative);
   options.global_clipnorm = take("global_clipnorm", 0, Domain::kNonNegative);
-  options.weight_decay = take("weight_decay", default_weight_decay, Domain::kNonNegative);
+  ReadWeightDecay(row, read, options);
+  if (row.style != Style::kKeras) options.maximize = read.Take("maximize", 0, Domain::kFlag) != 0;
   options.use_ema = read.Take("use_ema", 0, Domain::kFlag) != 0;
   options.ema_momentum = take("ema_momentum", 0.99, Domain::kUnit);
   options.ema_overwrite_frequency =
@@ -69,8 +98,14 @@ CommonOptions ReadCommonOptions(double default_weight_decay, HyperparameterReade
   return options;
 }
 
-// Reads the keys that every Keras optimizer has and that must be off, or do not affect the update.
-void ReadTheRest(HyperparameterReader& read) {
+// Reads the keys that every optimizer has and that must be off, or do not affect the update.
+void ReadTheRest(const Row& row, HyperparameterReader& read) {
+  if (row.style != Style::kKeras) {
+    for (const char* implementation : {"foreach", "fused", "capturable"}) read.Ignore(implementation);
+    read.RefuseUnless("differentiable", 0);
+    if (row.style == Style::kTorchDecoupled) read.RefuseUnless("decoupled_weight_decay", 1);
+    return;
+  }
   read.RefuseUnless("loss_scale_factor", 1);
   read.RefuseUnless("gradient_accumulation_steps", 1);
   read.RefuseUnless("decay", 0);  // a key of Keras' legacy optimizers
@@ -100,10 +135,10 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& 
   for (const Row& row : kOptimizers) {
     if (!absl::EqualsIgnoreCase(config.name, row.name)) continue;
     HyperparameterReader read(absl::StrCat("optimizer ", row.name), config.hyperparameters);
-    auto learning_rate = ReadLearningRate(config, row.learning_rate, read);
+    auto learning_rate = ReadLearningRate(config, row, read);
     auto rule = row.make(read, isa);
-    const CommonOptions options = ReadCommonOptions(row.weight_decay, read);
-    ReadTheRest(read);
+    const CommonOptions options = ReadCommonOptions(row, read);
+    ReadTheRest(row, read);
     CAIRN_RETURN_IF_ERROR(read.Finish());
     CAIRN_RETURN_IF_ERROR(Annotate(learning_rate.status(), absl::StrCat("optimizer ", row.name)));
     return std::make_unique<Optimizer>(row.name, std::move(rule), *std::move(learning_rate), options);

@@ -1,5 +1,5 @@
 // How a server updates values by the mean gradient: a rule, with the learning rate of a schedule, and the
-// options that Keras has for every optimizer.
+// options of every optimizer.
 //
 // Created once per job from the chief's configuration, constant after construction, shared by all shards and
 // threads. It does no arithmetic on variables: apply.h does.
@@ -21,21 +21,25 @@
 
 namespace cairn::optim {
 
-// A Keras optimizer's class name (in any case) and the numbers of its config under Keras' names. A boolean is
-// 0 or 1, a null is a missing key.
+// A Keras optimizer's class name (in any case) and the numbers of its config under Keras' names: "SGD",
+// "learning_rate". Or a torch optimizer's class name after "torch." and its settings under torch's names: "torch.SGD",
+// "lr", "beta1" and "beta2" for its betas. A boolean is 0 or 1, a null is a missing key.
 struct OptimizerConfig {
   std::string name;
   std::map<std::string, double> hyperparameters;
   std::optional<ScheduleConfig> schedule{};  // replaces the hyperparameter learning_rate
 };
 
-// The options that every Keras optimizer has; 0 is off. At most one of the three clips is on. The order is
-// Keras': the mean gradient is clipped, the values decay, the rule moves them, the average follows.
+// The options of every optimizer; 0 is off. At most one of the three clips is on. The order is Keras' and torch's: the
+// mean gradient is clipped, then negated, the penalty is added to it, the values decay, the rule moves them, the
+// average follows.
 struct CommonOptions {
   float clipvalue = 0;        // limits every element of the gradient to [-clipvalue, clipvalue]
   float clipnorm = 0;         // limits the norm of each variable's gradient
   float global_clipnorm = 0;  // limits the norm of all variables' gradients together
-  float weight_decay = 0;     // values -= learning_rate * weight_decay * values
+  bool maximize = false;      // torch's: gradient = -gradient
+  float l2_penalty = 0;       // torch's coupled weight decay: gradient += l2_penalty * values
+  float weight_decay = 0;     // decoupled: values -= learning_rate * weight_decay * values
   bool use_ema = false;       // slot "average" = ema_momentum * average + (1 - ema_momentum) * values
   float ema_momentum = 0;
   int64_t ema_overwrite_frequency = 0;  // number of updates after which the average replaces the values
@@ -53,7 +57,7 @@ class Optimizer {
   Optimizer(absl::string_view name, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
             const CommonOptions& options);
 
-  // Keras' class name: "SGD", "Adam".
+  // As in OptimizerConfig, in the case of Keras and torch: "SGD", "torch.Adam".
   absl::string_view name() const { return name_; }
   const UpdateRule& rule() const { return *rule_; }
   const CommonOptions& options() const { return options_; }
@@ -78,8 +82,8 @@ class Optimizer {
 };
 
 // INVALID_ARGUMENT for an unknown name (lists the supported ones), and for a hyperparameter that is unknown,
-// out of range, or switches on a feature of Keras that Cairn lacks (gradient accumulation, loss scaling,
-// ...). A missing hyperparameter has Keras' default. Results do not depend on `isa`: only tests pass it.
+// out of range, or switches on a feature that Cairn lacks (gradient accumulation, loss scaling, ...). A missing
+// hyperparameter has Keras' or torch's default. Results do not depend on `isa`: only tests pass it.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& config,
                                                          Isa isa = WidestIsa());
 

@@ -52,12 +52,13 @@ struct LearningRateSchedule {
 };
 
 // An optimizer of Keras, which runs on the servers: its class name, in any case, and its hyperparameters under Keras'
-// names ("learning_rate", "momentum", "clipnorm", "weight_decay", ...). A missing hyperparameter has Keras'
-// default. docs/reference/optimizers.md lists them.
+// names ("learning_rate", "momentum", "clipnorm", "weight_decay", ...). Or one of PyTorch: "torch." and its class name,
+// and torch's names ("lr", "momentum", "beta1", ...). A missing hyperparameter has Keras' or torch's default.
+// docs/reference/optimizers.md lists them.
 struct Optimizer {
   std::string name = "SGD";
   std::map<std::string, double> hyperparameters{};  // a boolean is 0 or 1
-  std::optional<LearningRateSchedule> schedule{};   // in place of the hyperparameter "learning_rate"
+  std::optional<LearningRateSchedule> schedule{};   // in place of the hyperparameter "learning_rate" or "lr"
 };
 
 // The examples that the servers divide among the workers as they go: each example of an epoch is in exactly

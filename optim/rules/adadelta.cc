@@ -13,18 +13,19 @@ constexpr absl::string_view kAdadeltaSlots[] = {"accumulated_grad", "accumulated
 
 class Adadelta final : public UpdateRule {
  public:
-  Adadelta(double rho, float epsilon, Isa isa) : rho_(rho), epsilon_(epsilon), isa_(isa) {}
+  Adadelta(const AdadeltaConstants& constants, absl::Span<const absl::string_view> slots, Isa isa)
+      : constants_(constants), slots_(slots), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override { return kAdadeltaSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return slots_; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
     const auto [gradients_old, gradients] = slots[0];
     const auto [deltas_old, deltas] = slots[1];
     const float lr = step.learning_rate;
-    const float rho = static_cast<float>(rho_);
-    const float one_minus_rho = static_cast<float>(1 - rho_);
-    const float epsilon = epsilon_;
+    const float rho = static_cast<float>(constants_.rho);
+    const float one_minus_rho = static_cast<float>(1 - constants_.rho);
+    const float epsilon = static_cast<float>(constants_.epsilon);
     ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
       const float gradients_new = rho * gradients_old[i] + one_minus_rho * (g * g);
       const float delta = std::sqrt(deltas_old[i] + epsilon) * g / std::sqrt(gradients_new + epsilon);
@@ -35,8 +36,8 @@ class Adadelta final : public UpdateRule {
   }
 
  private:
-  const double rho_;
-  const float epsilon_;
+  const AdadeltaConstants constants_;
+  const absl::Span<const absl::string_view> slots_;
   const Isa isa_;
 };
 
@@ -45,7 +46,12 @@ class Adadelta final : public UpdateRule {
 std::unique_ptr<const UpdateRule> MakeAdadelta(HyperparameterReader& read, Isa isa) {
   const double rho = read.Take("rho", 0.95, Domain::kUnit);
   const double epsilon = read.Take("epsilon", 1e-7, Domain::kPositive);
-  return std::make_unique<Adadelta>(rho, static_cast<float>(epsilon), isa);
+  return MakeAdadeltaRule({.rho = rho, .epsilon = epsilon}, kAdadeltaSlots, isa);
+}
+
+std::unique_ptr<const UpdateRule> MakeAdadeltaRule(const AdadeltaConstants& constants,
+                                                   absl::Span<const absl::string_view> slots, Isa isa) {
+  return std::make_unique<Adadelta>(constants, slots, isa);
 }
 
 }  // namespace cairn::optim

@@ -13,12 +13,10 @@ constexpr absl::string_view kAdamSlots[] = {"m", "v", "vhat"};
 
 class Adam final : public UpdateRule {
  public:
-  Adam(const AdamConstants& constants, bool amsgrad, Isa isa)
-      : constants_(constants), amsgrad_(amsgrad), isa_(isa) {}
+  Adam(const AdamConstants& constants, absl::Span<const absl::string_view> slots, Isa isa)
+      : constants_(constants), slots_(slots), isa_(isa) {}
 
-  absl::Span<const absl::string_view> slot_names() const override {
-    return absl::MakeConstSpan(kAdamSlots, amsgrad_ ? 3 : 2);
-  }
+  absl::Span<const absl::string_view> slot_names() const override { return slots_; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
@@ -26,13 +24,15 @@ class Adam final : public UpdateRule {
     const auto [v_old, v] = slots[1];
     // Keras computes alpha in float, where 1 - beta_2^t loses three digits at t = 1. Here it is rounded once.
     const double t = static_cast<double>(step.t);
+    const double root_of_bias = std::sqrt(1 - std::pow(constants_.beta_2, t));
     const float alpha =
-        static_cast<float>(step.learning_rate * std::sqrt(1 - std::pow(constants_.beta_2, t)) /
-                           (1 - std::pow(constants_.beta_1, t)));
+        static_cast<float>(step.learning_rate * root_of_bias / (1 - std::pow(constants_.beta_1, t)));
     const float one_minus_beta_1 = static_cast<float>(1 - constants_.beta_1);
     const float one_minus_beta_2 = static_cast<float>(1 - constants_.beta_2);
-    const float epsilon = static_cast<float>(constants_.epsilon);
-    if (!amsgrad_) {
+    // 1 / (sqrt(v) / root + epsilon) = root / (sqrt(v) + epsilon * root)
+    const float epsilon =
+        static_cast<float>(constants_.epsilon * (constants_.epsilon_after_correction ? root_of_bias : 1));
+    if (slots_.size() == 2) {
       ForEachElement(isa_, old_values, gradient, [=](int64_t i, float w, float g) CAIRN_INLINE_LAMBDA {
         const float m_new = m_old[i] + (g - m_old[i]) * one_minus_beta_1;
         const float v_new = v_old[i] + (g * g - v_old[i]) * one_minus_beta_2;
@@ -56,7 +56,7 @@ class Adam final : public UpdateRule {
 
  private:
   const AdamConstants constants_;
-  const bool amsgrad_;
+  const absl::Span<const absl::string_view> slots_;
   const Isa isa_;
 };
 
@@ -73,7 +73,12 @@ AdamConstants ReadAdamConstants(HyperparameterReader& read) {
 std::unique_ptr<const UpdateRule> MakeAdam(HyperparameterReader& read, Isa isa) {
   const AdamConstants constants = ReadAdamConstants(read);
   const bool amsgrad = read.Take("amsgrad", 0, Domain::kFlag) != 0;
-  return std::make_unique<Adam>(constants, amsgrad, isa);
+  return MakeAdamRule(constants, absl::MakeConstSpan(kAdamSlots, amsgrad ? 3 : 2), isa);
+}
+
+std::unique_ptr<const UpdateRule> MakeAdamRule(const AdamConstants& constants,
+                                               absl::Span<const absl::string_view> slots, Isa isa) {
+  return std::make_unique<Adam>(constants, slots, isa);
 }
 
 }  // namespace cairn::optim

@@ -16,6 +16,8 @@ bool Within(Domain domain, double value) {
   const float x = static_cast<float>(value);
   if (!std::isfinite(x)) return false;
   switch (domain) {
+    case Domain::kFinite:
+      return true;
     case Domain::kNonNegative:
       return x >= 0;
     case Domain::kPositive:
@@ -40,6 +42,8 @@ bool Within(Domain domain, double value) {
 
 absl::string_view Describe(Domain domain) {
   switch (domain) {
+    case Domain::kFinite:
+      return "a finite number";
     case Domain::kNonNegative:
       return "a finite number of at least 0";
     case Domain::kPositive:
@@ -92,7 +96,7 @@ void HyperparameterReader::RefuseUnless(absl::string_view name, double off) {
   passed_over_.emplace_back(name);
   const double* found = Find(name);
   if (found == nullptr || *found == off) return;
-  Report(absl::StrCat("'", name, "' is ", *found, ", but Cairn lacks this feature of Keras; leave it out"));
+  Report(absl::StrCat("'", name, "' is ", *found, ", but Cairn lacks this feature; leave it out"));
 }
 
 void HyperparameterReader::Ignore(absl::string_view name) {

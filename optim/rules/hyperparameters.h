@@ -1,5 +1,5 @@
-// Reads the numbers of a Keras config: each optimizer or schedule takes the keys that it knows, and any
-// other key is an error.
+// Reads the numbers of a config: each optimizer or schedule takes the keys that it knows, and any other key is an
+// error.
 #pragma once
 
 #include <map>
@@ -13,6 +13,7 @@
 namespace cairn::optim {
 
 enum class Domain {
+  kFinite,        // (-inf, inf)
   kNonNegative,   // [0, inf)
   kPositive,      // (0, inf)
   kNonPositive,   // (-inf, 0]

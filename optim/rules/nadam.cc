@@ -13,16 +13,19 @@ namespace {
 
 constexpr absl::string_view kNadamSlots[] = {"m", "v"};  // first and second moment, under Keras 2's names
 
-// The momentum of update t is u_t = beta_1 (1 - 0.96^t / 2), and the bias of m is 1 - u_1 u_2 ... u_t. Keras
-// keeps the product u_1 u_2 ... u_t in a variable. Here it is a function of t, so it needs no state.
+// u_t is the momentum of update t, and the bias of m is 1 - u_1 u_2 ... u_t. Keras keeps the product
+// u_1 u_2 ... u_t in a variable. Here it is a function of t, so it needs no state.
 class Nadam final : public UpdateRule {
  public:
-  Nadam(const AdamConstants& constants, Isa isa) : constants_(constants), isa_(isa) {
+  Nadam(const NadamConstants& constants, absl::Span<const absl::string_view> slots, Isa isa)
+      : constants_(constants.adam), momentum_decay_(constants.momentum_decay), slots_(slots), isa_(isa) {
     warmups_ = {1};
-    for (int64_t t = 1; Warmup(t) < 1; ++t) warmups_.push_back(warmups_.back() * Warmup(t));
+    for (int64_t t = 1; Warmup(t) < 1 && warmups_.back() > kNoBias; ++t) {
+      warmups_.push_back(warmups_.back() * Warmup(t));
+    }
   }
 
-  absl::Span<const absl::string_view> slot_names() const override { return kNadamSlots; }
+  absl::Span<const absl::string_view> slot_names() const override { return slots_; }
 
   void Update(const UpdateStep& step, absl::Span<const float> old_values, absl::Span<const float> gradient,
               absl::Span<const Slot> slots, float* new_values) const override {
@@ -49,7 +52,12 @@ class Nadam final : public UpdateRule {
   }
 
  private:
-  static double Warmup(int64_t t) { return 1 - 0.5 * std::pow(0.96, static_cast<double>(t)); }
+  // 1 minus a smaller product is 1, in double.
+  static constexpr double kNoBias = 0x1p-60;
+
+  double Warmup(int64_t t) const {
+    return 1 - 0.5 * std::pow(0.96, static_cast<double>(t) * momentum_decay_);
+  }
 
   // u_1 u_2 ... u_t
   double MomentumProduct(int64_t t) const {
@@ -58,16 +66,23 @@ class Nadam final : public UpdateRule {
   }
 
   const AdamConstants constants_;
+  const double momentum_decay_;
+  const absl::Span<const absl::string_view> slots_;
   const Isa isa_;
-  // [t]: the product of Warmup(1) to Warmup(t), for all t at which Warmup(t) differs from 1 in double:
-  // about 900.
+  // [t]: the product of Warmup(1) to Warmup(t), as long as Warmup(t) differs from 1 in double and the product from 0:
+  // about 900 for Keras, 60 for torch.
   std::vector<double> warmups_;
 };
 
 }  // namespace
 
 std::unique_ptr<const UpdateRule> MakeNadam(HyperparameterReader& read, Isa isa) {
-  return std::make_unique<Nadam>(ReadAdamConstants(read), isa);
+  return MakeNadamRule({.adam = ReadAdamConstants(read), .momentum_decay = 1}, kNadamSlots, isa);
+}
+
+std::unique_ptr<const UpdateRule> MakeNadamRule(const NadamConstants& constants,
+                                                absl::Span<const absl::string_view> slots, Isa isa) {
+  return std::make_unique<Nadam>(constants, slots, isa);
 }
 
 }  // namespace cairn::optim

@@ -1,5 +1,6 @@
 #include "worker/checkpoint/run_proto.h"
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -55,11 +56,15 @@ RunState RunStateOf(const RunDescription& description) {
   return run;
 }
 
+std::string LearningRateName(const v1::OptimizerConfig& optimizer) {
+  return absl::StartsWithIgnoreCase(optimizer.name(), "torch.") ? "lr" : "learning_rate";
+}
+
 v1::Progress ProgressOf(const RunState& run, const v1::OptimizerConfig& optimizer) {
   v1::Progress progress;
   progress.set_version(run.global_step);
-  const auto rate = optimizer.hyperparameters().find("learning_rate");
-  const auto before = run.hyperparameters.find("learning_rate");
+  const auto rate = optimizer.hyperparameters().find(LearningRateName(optimizer));
+  const auto before = run.hyperparameters.find(LearningRateName(optimizer));
   const bool same_rate = rate != optimizer.hyperparameters().end() && before != run.hyperparameters.end() &&
                          rate->second == before->second;
   if (run.learning_rate.has_value() && same_rate && !optimizer.has_learning_rate_schedule()) {

@@ -22,6 +22,9 @@ struct RunDescription {
 };
 RunState RunStateOf(const RunDescription& run);
 
+// The hyperparameter that is the learning rate of an optimizer: Keras' "learning_rate", or torch's "lr".
+std::string LearningRateName(const v1::OptimizerConfig& optimizer);
+
 // The progress at which a job with this optimizer resumes. The learning rate that the run had reached is kept,
 // unless the optimizer has another initial rate or a schedule. The positions are those of the run's own
 // workers and epochs.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "common/core/status.h"
 #include "common/flags/words.h"
+#include "worker/checkpoint/run_proto.h"
 #include "worker/model/digest.h"
 #include "worker/options/schedule.h"
 
@@ -105,8 +106,8 @@ absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, c
   if (flags.clipvalue.has_value() || flags.clipnorm.has_value() || flags.global_clipnorm.has_value()) {
     for (const char* name : {"clipvalue", "clipnorm", "global_clipnorm"}) hyperparameters.erase(name);
   }
-  const std::pair<const char*, const std::optional<double>&> overrides[] = {
-      {"learning_rate", flags.learning_rate},
+  const std::pair<std::string, const std::optional<double>&> overrides[] = {
+      {LearningRateName(config), flags.learning_rate},
       {"momentum", flags.momentum},
       {"clipvalue", flags.clipvalue},
       {"clipnorm", flags.clipnorm},

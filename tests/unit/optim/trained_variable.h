@@ -41,7 +41,18 @@ inline auto EveryRule() {
       Rule{"FtrlWithAPower", {"Ftrl", {{"learning_rate", 0.3}, {"learning_rate_power", -0.3}}}},
       Rule{"Lion", {"Lion", {{"learning_rate", 0.3}}}}, Rule{"Lamb", {"Lamb", {{"learning_rate", 0.3}}}},
       Rule{"ClipvalueDecayAndEma",
-           {"Adam", {{"learning_rate", 0.3}, {"clipvalue", 0.5}, {"weight_decay", 0.01}, {"use_ema", 1}}}});
+           {"Adam", {{"learning_rate", 0.3}, {"clipvalue", 0.5}, {"weight_decay", 0.01}, {"use_ema", 1}}}},
+      Rule{"TorchSgd", {"torch.SGD", {{"lr", 0.3}, {"weight_decay", 0.1}, {"maximize", 1}}}},
+      Rule{"TorchMomentum", {"torch.SGD", {{"lr", 0.3}, {"momentum", 0.9}, {"dampening", 0.1}}}},
+      Rule{"TorchNesterov", {"torch.SGD", {{"lr", 0.3}, {"momentum", 0.9}, {"nesterov", 1}}}},
+      Rule{"TorchAdam", {"torch.Adam", {{"lr", 0.3}, {"weight_decay", 0.1}}}},
+      Rule{"TorchAmsGrad", {"torch.AdamW", {{"lr", 0.3}, {"amsgrad", 1}}}},
+      Rule{"TorchRmsprop", {"torch.RMSprop", {{"lr", 0.3}}}},
+      Rule{"TorchRmspropWithAll", {"torch.RMSprop", {{"lr", 0.3}, {"momentum", 0.9}, {"centered", 1}}}},
+      Rule{"TorchAdagrad", {"torch.Adagrad", {{"lr", 0.3}, {"lr_decay", 0.1}, {"weight_decay", 0.1}}}},
+      Rule{"TorchAdadelta", {"torch.Adadelta", {{"lr", 0.3}}}},
+      Rule{"TorchAdamax", {"torch.Adamax", {{"lr", 0.3}}}},
+      Rule{"TorchNadam", {"torch.NAdam", {{"lr", 0.3}}}}, Rule{"TorchRadam", {"torch.RAdam", {{"lr", 0.3}}}});
 }
 
 // A variable, its slots and its count of updates.
@@ -55,10 +66,13 @@ class TrainedVariable {
   }
 
   void Step(const std::vector<float>& gradient, bool last = false) {
+    StepAt(optimizer_->learning_rate(t_), gradient, last);
+  }
+
+  void StepAt(float learning_rate, const std::vector<float>& gradient, bool last = false) {
     const int64_t count = static_cast<int64_t>(values_.size());
     const std::vector<Slot> slots = slots_in_place();
     std::vector<float> next(values_.size());
-    const float learning_rate = optimizer_->learning_rate(t_);
     const ContributedGradient mean = {gradient.data(), 1};
     const UpdateSlice whole = {0, count};
     EXPECT_EQ(UpdateWhole(*optimizer_, {++t_, learning_rate, last}, {&mean, 1}, {whole},

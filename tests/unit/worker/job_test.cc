@@ -49,6 +49,14 @@ TEST(MakeOptimizer, LearningRateFlagReplacesTheSchedule) {
               UnorderedElementsAre(Pair("momentum", 0.5), Pair("learning_rate", 0.25)));
 }
 
+TEST(MakeOptimizer, LearningRateFlagIsLrOfTorchsOptimizers) {
+  TrainOptions options;
+  options.optimizer.name = "torch.Adam";
+  options.optimizer.learning_rate = 0.25;
+  EXPECT_THAT(HyperparametersOf(MakeOptimizer(options, Compiled(kScheduled)).value()),
+              ElementsAre(Pair("lr", 0.25)));
+}
+
 TEST(MakeOptimizer, AnotherOptimizerIgnoresTheFilesSchedule) {
   TrainOptions options;
   options.optimizer.name = "adam";
