@@ -81,6 +81,27 @@ std::string FaultOfRepetition(const CLI::Option& option) {
 
 }  // namespace
 
+std::vector<std::string> TakeProgram(const CLI::App& app, std::vector<std::string>& arguments) {
+  const CLI::App* command = &app;
+  size_t flags = 0;  // the number of arguments before the program
+  for (; flags < arguments.size() && arguments[flags] != "--"; ++flags) {
+    const std::optional<FlagWord> flag = AsFlag(arguments[flags]);
+    if (flag.has_value()) {
+      const CLI::Option* option = OptionNamed(*command, flag->name);
+      if (option != nullptr && TakesValue(*option) && !flag->value.has_value()) ++flags;
+    } else if (command->get_prefix_command()) {
+      break;
+    } else if (const CLI::App* sub = SubcommandNamed(*command, arguments[flags])) {
+      command = sub;
+    }
+  }
+  if (!command->get_prefix_command() || flags >= arguments.size()) return {};
+  const auto end = arguments.begin() + static_cast<std::ptrdiff_t>(flags);
+  std::vector<std::string> program(*end == "--" ? end + 1 : end, arguments.end());
+  arguments.erase(end, arguments.end());
+  return program;
+}
+
 std::optional<ArgumentFault> FindArgumentFault(const CLI::App& app, absl::Span<const std::string> arguments) {
   const CLI::App* command = &app;
   std::set<const CLI::Option*> seen;

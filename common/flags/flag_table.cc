@@ -64,6 +64,10 @@ struct Adder {
   }
   CLI::Option* operator()(std::vector<std::string>* list) const {
     CLI::Option* option = app.add_option(names, *list, flag.what);
+    if (flag.mark == kProgram) {
+      app.prefix_command();
+      return option->allow_extra_args(false);  // CLI11 would split an argument such as "[1,2]"
+    }
     if (option->get_positional()) return option;
     if (flag.mark == kRepeatable) option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     return option->delimiter(',')->allow_extra_args(flag.mark != kOneWord && flag.mark != kRepeatable);

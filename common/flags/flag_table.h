@@ -72,6 +72,7 @@ enum FlagMark {
   kDefaultInText,  // the description tells the default
   kOneWord,        // a list that is one word; other lists also take several words: "--hosts a,b c"
   kRepeatable,     // a list in one word that accumulates if the flag is given several times
+  kProgram,        // a positional list: another program and all its arguments, which end the command's flags
 };
 
 struct Flag {

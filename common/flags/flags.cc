@@ -151,6 +151,23 @@ std::optional<std::string> DocumentAs(const CLI::App& app, absl::string_view arg
   return std::nullopt;
 }
 
+// Stores the result of TakeProgram() in the variable of the chosen command's kProgram.
+void StoreProgram(CLI::App& app, const std::vector<std::string>& program) {
+  if (const std::vector<CLI::App*> chosen = app.get_subcommands(); !chosen.empty()) {
+    return StoreProgram(*chosen.back(), program);
+  }
+  if (!app.get_prefix_command()) return;
+  // With prefix_command(), CLI11 accepts unknown flags.
+  if (const auto strangers = app.remaining(); !strangers.empty()) {
+    throw CLI::ExtrasError(app.get_name(), strangers);
+  }
+  if (program.empty()) return;
+  for (CLI::Option* option : app.get_options([](CLI::Option* each) { return each->get_positional(); })) {
+    option->add_result(program);
+    option->run_callback();
+  }
+}
+
 // The exit code after --help and similar flags have printed their text.
 ExitCode EndOfPrinting(const CLI::App& app) {
   const absl::Status status = FlushStandardOutput();
@@ -195,12 +212,14 @@ std::optional<ExitCode> ParseCommandLine(CLI::App& app, int argc, const char* co
       return EndOfPrinting(app);
     }
   }
-  if (const auto fault =
-          FindArgumentFault(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc))) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  const std::vector<std::string> program = TakeProgram(app, arguments);
+  if (const auto fault = FindArgumentFault(app, arguments)) {
     return UsageError(FullName(*fault->command), fault->text);
   }
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 expects reverse order
+    StoreProgram(app, program);
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {

@@ -219,6 +219,58 @@ TEST_F(Flags, GivenFlagsHaveTheSameEffectWhenParsedAgain) {
   EXPECT_FALSE(log_it_);
 }
 
+// A program whose command "run" starts another program.
+class ProgramFlag : public testing::Test {
+ protected:
+  ProgramFlag() {
+    app_.require_subcommand(0, 1);
+    app_.add_subcommand("train", "");
+    CLI::App* run = app_.add_subcommand("run", "");
+    AddFlags(*run, {{"PROGRAM", &program_, "", {}, kProgram},
+                    {"--workers N", &workers_, "", WholeNumberFrom(1)},
+                    {"--[no]log_it", &log_it_}});
+  }
+  CLI::App app_{"A program", "cairn-test"};
+  std::vector<std::string> program_;
+  int workers_ = 1;
+  bool log_it_ = true;
+};
+
+TEST_F(ProgramFlag, EverythingFromTheProgramOnBelongsToIt) {
+  ASSERT_EQ(Parse(app_, {"run", "--workers", "2", "--nolog_it", "train", "--workers", "3", "--help", "",
+                         "[1,2]", "{}", "--", "a,b"})
+                .code,
+            std::nullopt);
+  EXPECT_THAT(program_, ElementsAre("train", "--workers", "3", "--help", "", "[1,2]", "{}", "--", "a,b"));
+  EXPECT_EQ(workers_, 2);
+  EXPECT_FALSE(log_it_);
+}
+
+TEST_F(ProgramFlag, TwoDashesMayPrecedeTheProgram) {
+  ASSERT_EQ(Parse(app_, {"run", "--workers=2", "--", "-x", "y"}).code, std::nullopt);
+  EXPECT_THAT(program_, ElementsAre("-x", "y"));
+  EXPECT_EQ(workers_, 2);
+}
+
+TEST_F(ProgramFlag, FaultsInTheFlagsBeforeTheProgramAreReported) {
+  const std::pair<std::vector<const char*>, std::string> faults[] = {
+      {{"run", "--worker", "2", "x"}, "cairn-test run: unknown flag --worker, did you mean --workers?\n"},
+      {{"run", "--workers", "x"}, "cairn-test run: --workers: 'x' is not a whole number of at least 1\n"},
+      {{"run", "--workers", "1", "--workers", "2", "x"},
+       "cairn-test run: --workers is given more than once\n"},
+      {{"run", "--workers"}, "cairn-test run: --workers needs a value\n"}};
+  for (const auto& [arguments, fault] : faults) {
+    const Outcome outcome = Parse(app_, arguments);
+    EXPECT_EQ(outcome.code, ExitCode::kUsage);
+    EXPECT_EQ(outcome.err, fault);
+  }
+}
+
+TEST_F(ProgramFlag, TheProgramMayBeMissing) {
+  ASSERT_EQ(Parse(app_, {"run", "--workers", "2"}).code, std::nullopt);
+  EXPECT_TRUE(program_.empty());
+}
+
 TEST(LogLevelFlag, ParsesTheNamesOfLevels) {
   CLI::App app("A program", "cairn-test");
   std::string level = "info", format = "text";
