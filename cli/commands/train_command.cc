@@ -2,22 +2,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands/command.h"
-#include "cli/launcher/job_step.h"
 #include "cli/launcher/local_cluster.h"
+#include "cli/launcher/local_job.h"
 #include "cli/launcher/local_traces.h"
-#include "cli/launcher/ports.h"
 #include "cli/launcher/supervisor.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
@@ -26,10 +22,7 @@
 #include "common/memory/out_of_memory.h"
 #include "common/monitor/http_server.h"
 #include "common/net/security/access.h"
-#include "common/net/security/local_token.h"
-#include "common/net/security/seal.h"
 #include "common/system/cores.h"
-#include "common/system/limits.h"
 #include "common/system/standard_streams.h"
 #include "worker/embedding/table_plan.h"
 #include "worker/inputs/initial_values.h"
@@ -44,15 +37,8 @@ namespace {
 
 constexpr char kTrainProgram[] = "cairn train";
 constexpr absl::string_view kServersFlag = "--ps";
-// Time limit for querying the job's step after a task has failed.
-constexpr auto kStepTimeout = std::chrono::seconds(1);
-
 // Flags that the launcher sets for the workers itself.
 constexpr const char* kOwnFlags[] = {"--model=", "--threads=", "--summary=", "--log_level=", "--log_format="};
-
-// The launcher opens some files for itself, and for each task a reserved port, a pipe for the output, and a
-// pipe for errors at the start.
-constexpr int64_t kOwnDescriptors = 12, kDescriptorsOfTask = 3;
 
 int TrainFault(absl::string_view text) {
   return static_cast<int>(UsageError(kTrainProgram, text));
@@ -61,47 +47,6 @@ int TrainFault(absl::string_view text) {
 int Failure(const absl::Status& status) {
   std::fprintf(stderr, "%s: %s\n", kTrainProgram, std::string(status.message()).c_str());
   return static_cast<int>(ExitCode::kFailure);
-}
-
-// The directory of this program, which also contains cairn-ps and cairn-worker.
-absl::StatusOr<std::string> ProgramDirectory() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
-    return absl::InternalError(
-        absl::StrCat("cannot find the directory in which cairn is installed: ", error.message()));
-  for (const char* program : {"cairn-ps", "cairn-worker"}) {
-    const std::string path = self.parent_path() / program;
-    if (access(path.c_str(), X_OK) != 0)
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", path));
-  }
-  return self.parent_path().string();
-}
-
-absl::StatusOr<std::vector<ReservedPort>> ReservePorts(int count) {
-  std::vector<ReservedPort> ports;
-  for (int i = 0; i < count; ++i) {
-    CAIRN_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
-    ports.push_back(std::move(port));
-  }
-  return ports;
-}
-
-std::vector<int> Numbers(const std::vector<ReservedPort>& ports) {
-  std::vector<int> numbers;
-  for (const ReservedPort& port : ports) numbers.push_back(port.port());
-  return numbers;
-}
-
-// This process's environment plus the job token: other users can read command lines, but not environments.
-std::vector<std::string> OurEnvironment(const std::string& token) {
-  const std::string variable = absl::StrCat(net::kTokenVariable, "=");
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!absl::StartsWith(*entry, variable)) environment.emplace_back(*entry);
-  }
-  if (!token.empty()) environment.push_back(variable + token);
-  return environment;
 }
 
 class TrainCommand final : public Command {
@@ -188,32 +133,25 @@ class TrainCommand final : public Command {
         worker::Callbacks::Create(options_.callbacks, inputs->model, inputs->metrics, validation);
     if (!callbacks.ok()) return TrainFault(callbacks.status().message());
     if (!worker::InitialValuesSource(options_).empty() && worker::CheckpointSource(options_).empty())
-      Log(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
+      Log().Write(worker::DescribeInitialValues(options_), cairn::LogLevel::kInfo);
     return Launch(app);
   }
 
  private:
   int Launch(const CLI::App& app) const {
-    if (const absl::Status status = EnterLimits(LogLevel(app)); !status.ok()) return Failure(status);
-    const auto directory = ProgramDirectory();
-    if (!directory.ok()) return Failure(directory.status());
-    const auto server_ports = ReservePorts(num_servers_);
-    const auto worker_ports = ReservePorts(num_workers_);
-    if (!server_ports.ok() || !worker_ports.ok()) {
-      return Failure(server_ports.ok() ? worker_ports.status() : server_ports.status());
-    }
-
-    const std::string token = JobToken();
-    const auto published = PublishToken(token, *server_ports);
+    const auto job = LocalJob::Prepare(
+        {.servers = num_servers_, .workers = num_workers_, .access = access_, .log_level = LogLevel(app)},
+        Log());
+    if (!job.ok()) return Failure(job.status());
     std::vector<Supervisor::Task> tasks = PlanLocalCluster({
-        .program_directory = *directory,
-        .server_ports = Numbers(*server_ports),
-        .worker_ports = Numbers(*worker_ports),
+        .program_directory = job->program_directory,
+        .server_ports = Numbers(job->server_ports),
+        .worker_ports = Numbers(job->worker_ports),
         .model = options_.model,
         .train_flags = WorkerFlags(app),
         .summary = options_.summary,
         .server_memory_limit = ps_memory_limit_,
-        .tls_flags = TlsFlags(app),
+        .tls_flags = job->tls_flags(),
         .metrics_host = metrics_.host,
         .metrics_port = metrics_.port,
         .log_level = LogLevel(app),
@@ -224,7 +162,7 @@ class TrainCommand final : public Command {
         .worker_restarts = max_restarts_,
         .elastic = options_.elastic,
         .workers_listen = options_.all_reduce() || divided_,
-        .environment = OurEnvironment(token),
+        .environment = job->environment(),
     });
     for (const std::string& fault : faults_) {  // TASK:POINT:PASSING:SIGNAL
       const std::pair<std::string, std::string> parts = absl::StrSplit(fault, absl::MaxSplits(':', 1));
@@ -234,40 +172,13 @@ class TrainCommand final : public Command {
     }
     const LocalTraces traces(trace_, tasks);
     IgnoreBrokenPipes();
-    const std::vector<std::string> servers = AddressesOf(*server_ports);
-    if (options_.elastic) PrintHowToJoin(servers);
-    if (!servers.empty() && (verbose_ || isatty(STDERR_FILENO))) PrintHowToWatch(servers);
-    net::Access shown = access_;
-    shown.token = token;
+    if (options_.elastic) PrintHowToJoin(job->servers());
+    if (num_servers_ > 0 && (verbose_ || isatty(STDERR_FILENO))) job->PrintHowToWatch(Log());
     Supervisor supervisor({.program = kTrainProgram,
                            .clears_line = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO),
                            .json = options_.log_format == "json",
-                           .progress = [&] { return RequestStep(servers, shown, kStepTimeout); }});
+                           .progress = [&] { return job->step(); }});
     return MergeTraces(traces, supervisor.Run(tasks));
-  }
-
-  // The tasks inherit the raised limit and check for themselves whether it is sufficient.
-  absl::Status EnterLimits(const std::string& log_level) const {
-    const std::string raised = RaiseDescriptorLimit();
-    if (!raised.empty() && log_level == "info") Log(raised);
-    return CheckLimits(kOwnDescriptors + kDescriptorsOfTask * (num_servers_ + num_workers_), /*threads=*/0);
-  }
-
-  // The given job token. Without one: a random token for this run, or none if certificates control the
-  // access.
-  std::string JobToken() const {
-    if (access_.any()) return access_.token;
-    return net::HexOf(net::DrawSecret(32));
-  }
-
-  // Publishes the token for `cairn status` and other commands while the job runs.
-  std::optional<net::LocalToken> PublishToken(const std::string& token,
-                                              const std::vector<ReservedPort>& server_ports) const {
-    if (token.empty() || server_ports.empty()) return std::nullopt;
-    auto published = net::LocalToken::Publish(server_ports.front().port(), token);
-    if (published.ok()) return *std::move(published);
-    Log(absl::StrCat("other programs cannot find the job token: ", published.status().message()));
-    return std::nullopt;
   }
 
   // Returns `code`, the exit code of the job, or kFailure if the job succeeded but the timeline could not be
@@ -275,23 +186,15 @@ class TrainCommand final : public Command {
   int MergeTraces(const LocalTraces& traces, int code) const {
     std::vector<std::string> missing;
     const absl::Status status = traces.Merge(missing);
-    if (!missing.empty()) Log(absl::StrCat("the timeline lacks the tasks ", absl::StrJoin(missing, ", ")));
+    if (!missing.empty()) {
+      Log().Write(absl::StrCat("the timeline lacks the tasks ", absl::StrJoin(missing, ", ")));
+    }
     if (status.ok()) return code;
-    Log(absl::StrCat("--trace_file: ", status.message()));
+    Log().Write(absl::StrCat("--trace_file: ", status.message()));
     return code != 0 ? code : static_cast<int>(ExitCode::kFailure);
   }
 
-  void Log(const std::string& text, cairn::LogLevel level = cairn::LogLevel::kWarning) const {
-    const std::string line = options_.log_format == "json" ? JsonLogLine(kTrainProgram, level, text)
-                                                           : absl::StrCat(kTrainProgram, ": ", text, "\n");
-    std::fputs(line.c_str(), stderr);
-  }
-
-  static std::vector<std::string> AddressesOf(const std::vector<ReservedPort>& ports) {
-    std::vector<std::string> addresses;
-    for (const ReservedPort& port : ports) addresses.push_back(absl::StrCat("127.0.0.1:", port.port()));
-    return addresses;
-  }
+  LauncherLog Log() const { return {.program = kTrainProgram, .json = options_.log_format == "json"}; }
 
   void PrintHowToJoin(const std::vector<std::string>& servers) const {
     std::fprintf(
@@ -299,15 +202,6 @@ class TrainCommand final : public Command {
         "%s: more workers may join: cairn-worker --job_name=worker --task_index=%d --ps_hosts=%s and "
         "the same training flags\n",
         kTrainProgram, num_workers_, absl::StrJoin(servers, ",").c_str());
-  }
-
-  void PrintHowToWatch(const std::vector<std::string>& servers) const {
-    const std::string text =
-        absl::StrCat("watch this job: cairn status --watch --ps_hosts=", absl::StrJoin(servers, ","));
-    const bool json = options_.log_format == "json";
-    const std::string line = json ? JsonLogLine(kTrainProgram, cairn::LogLevel::kInfo, text)
-                                  : absl::StrCat(kTrainProgram, ": ", text, "\n");
-    std::fputs(line.c_str(), stderr);
   }
 
   // The given training flags, which are the same for every worker.
@@ -324,13 +218,6 @@ class TrainCommand final : public Command {
                                }),
                 flags.end());
     return flags;
-  }
-
-  static std::vector<std::string> TlsFlags(const CLI::App& app) {
-    CLI::App declares;
-    net::TlsFiles unused;
-    net::AddTlsFlags(declares, unused);
-    return GivenFlags(app, declares);
   }
 
   std::string LogLevel(const CLI::App& app) const {

@@ -9,19 +9,12 @@
 namespace cairn::cli {
 namespace {
 
-std::string Address(int port) {
-  return absl::StrCat("127.0.0.1:", port);
-}
-
 std::string Addresses(const std::vector<int>& ports) {
-  return absl::StrJoin(ports, ",", [](std::string* out, int port) { out->append(Address(port)); });
+  return absl::StrJoin(ports, ",", [](std::string* out, int port) { out->append(LocalAddress(port)); });
 }
 
 std::vector<std::string> Environment(std::vector<std::string> environment) {
-  const char* const policy = "OMP_WAIT_POLICY=";
-  const bool has = std::any_of(environment.begin(), environment.end(),
-                               [&](const std::string& entry) { return absl::StartsWith(entry, policy); });
-  if (!has) environment.push_back(absl::StrCat(policy, "passive"));
+  SetUnlessGiven(environment, "OMP_WAIT_POLICY", "passive");
   return environment;
 }
 
@@ -47,12 +40,23 @@ std::vector<std::string> CommonCommand(const LocalClusterArgs& args, const char*
 
 }  // namespace
 
-std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
+std::string LocalAddress(int port) {
+  return absl::StrCat("127.0.0.1:", port);
+}
+
+void SetUnlessGiven(std::vector<std::string>& environment, absl::string_view name, absl::string_view value) {
+  const std::string start = absl::StrCat(name, "=");
+  const bool given = std::any_of(environment.begin(), environment.end(),
+                                 [&](const std::string& entry) { return absl::StartsWith(entry, start); });
+  if (!given) environment.push_back(absl::StrCat(start, value));
+}
+
+std::vector<Supervisor::Task> PlanLocalServers(const LocalClusterArgs& args) {
   const std::vector<std::string> environment = Environment(args.environment);
   std::vector<Supervisor::Task> tasks;
   for (size_t i = 0; i < args.server_ports.size(); ++i) {
     std::vector<std::string> command = CommonCommand(args, "ps", i, i);
-    command.push_back(absl::StrCat("--listen=", Address(args.server_ports[i])));
+    command.push_back(absl::StrCat("--listen=", LocalAddress(args.server_ports[i])));
     command.push_back("--reuse_port");
     if (!args.server_memory_limit.empty()) {
       command.push_back(absl::StrCat("--memory_limit=", args.server_memory_limit));
@@ -62,6 +66,12 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
          .child = {.name = absl::StrCat("ps/", i), .command = command, .environment = environment},
          .restarts = args.server_restarts});
   }
+  return tasks;
+}
+
+std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
+  const std::vector<std::string> environment = Environment(args.environment);
+  std::vector<Supervisor::Task> tasks = PlanLocalServers(args);
   for (size_t i = 0; i < args.worker_ports.size(); ++i) {
     const bool chief = i == 0;
     std::vector<std::string> command = CommonCommand(args, "worker", i, args.server_ports.size() + i);
@@ -69,7 +79,7 @@ std::vector<Supervisor::Task> PlanLocalCluster(const LocalClusterArgs& args) {
     command.insert(command.end(), args.train_flags.begin(), args.train_flags.end());
     command.push_back(absl::StrCat("--threads=", args.threads));
     if (args.workers_listen) {
-      command.push_back(absl::StrCat("--listen=", Address(args.worker_ports[i])));
+      command.push_back(absl::StrCat("--listen=", LocalAddress(args.worker_ports[i])));
       command.push_back("--reuse_port");
     }
     if (chief && !args.summary.empty()) command.push_back(absl::StrCat("--summary=", args.summary));
