@@ -27,6 +27,9 @@ struct Row {
 constexpr Row kCommands[] = {
     {"train", "Train a model on this machine: start servers and workers and show their progress",
      MakeTrainCommand},
+    {"run",
+     "Run a training program of any kind on this machine: start servers and N copies of it, as its workers",
+     MakeRunCommand},
     {"check", "Check from this machine whether a job can start: names, servers, clocks, data, disk space",
      MakeCheckCommand},
     {"model", "Show a model's layers and parameters", MakeModelCommand},

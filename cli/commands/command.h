@@ -31,6 +31,7 @@ std::unique_ptr<Command> MakeMatpowCommand();
 std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakePlanCommand();
 std::unique_ptr<Command> MakePredictCommand();
+std::unique_ptr<Command> MakeRunCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeSyntheticCommand();
 std::unique_ptr<Command> MakeTraceCommand();

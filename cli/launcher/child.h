@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,9 +30,12 @@ class Child {
     std::vector<std::string> command;      // path and arguments
     std::vector<std::string> environment;  // the complete environment: "NAME=value"
     bool shares_stdout = false;            // false: stdout is redirected to stderr
+    // Not a program of Cairn: its stdout has a pipe of its own, and all its lines are prefixed.
+    bool foreign = false;
   };
-  // Starts the program with an empty stdin; its stderr is read through output_fd(). Fails if the program
-  // cannot be executed.
+  enum Stream { kStderr, kStdout };
+  // Starts the program with an empty stdin; its output is read with ReadOutput(). Fails if the program cannot
+  // be executed.
   static absl::StatusOr<std::unique_ptr<Child>> Start(const Args& args);
   // Kills and reaps the process group if it is still running.
   ~Child();
@@ -51,21 +53,28 @@ class Child {
   // has ended. Does not block.
   bool TryReap();
 
-  // Pollable descriptor, readable when there is output; -1 after the end of the output.
-  int output_fd() const { return output_; }
+  // Pollable descriptor, readable when there is output; -1 after the end of the output, or if this process
+  // does not read the stream.
+  int output_fd(Stream stream) const { return outputs_[stream].fd; }
   // Returns the complete lines that are available, prefixed. Does not block.
-  std::string ReadOutput();
+  std::string ReadOutput(Stream stream);
   // Like ReadOutput(), plus the unfinished last line. To be called after the child has ended.
-  std::string FinishOutput();
+  std::string FinishOutput(Stream stream);
 
  private:
-  Child(std::string name, pid_t pid, int output)
-      : name_(std::move(name)), pid_(pid), output_(output), lines_(name_) {}
+  struct Output {
+    int fd;
+    OutputLines lines;
+  };
+  Child(const Args& args, pid_t pid, int stderr_fd, int stdout_fd)
+      : name_(args.name),
+        pid_(pid),
+        outputs_{{stderr_fd, OutputLines(name_, args.foreign)},
+                 {stdout_fd, OutputLines(name_, args.foreign)}} {}
 
   const std::string name_;
   const pid_t pid_;
-  int output_;
-  OutputLines lines_;
+  Output outputs_[2];  // [Stream]
   std::optional<ChildEnd> end_;
 };
 

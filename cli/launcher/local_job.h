@@ -1,5 +1,5 @@
-// What `cairn train` and `cairn run` prepare before they start the tasks of a job on this machine, and how
-// they report it.
+// Preparations of `cairn train` and `cairn run` before they start the tasks of a job on this machine, and
+// their log lines.
 //
 // Created by the command, after it has checked its flags; must outlive the tasks. One thread.
 #pragma once

@@ -13,7 +13,7 @@ std::string OutputLines::TakeLine() {
 }
 
 bool OutputLines::SaysWhose() const {
-  if (partial_.empty()) return false;
+  if (foreign_ || partial_.empty()) return false;
   if (partial_.front() == '{') return true;
   // "W1126 01:23:54.326 ps/0] text"
   constexpr size_t kBeforeName = sizeof("W1126 01:23:54.326 ") - 1;

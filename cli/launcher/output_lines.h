@@ -1,5 +1,5 @@
 // Splits a child's output into lines and prefixes each with the child's name, except JSON objects and log
-// lines, which contain the name already.
+// lines, which contain the name already. The lines of a program that is not Cairn's are all prefixed.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ class OutputLines {
  public:
   static constexpr size_t kLongest = 16 * 1024;  // bytes; a longer line is split
 
-  explicit OutputLines(absl::string_view name) : prefix_(absl::StrCat("[", name, "] ")) {}
+  OutputLines(absl::string_view name, bool foreign)
+      : prefix_(absl::StrCat("[", name, "] ")), foreign_(foreign) {}
 
   // Appends bytes, which may end within a line. Returns the complete lines, prefixed.
   std::string Add(absl::string_view bytes);
@@ -25,6 +26,7 @@ class OutputLines {
   bool SaysWhose() const;  // whether the unfinished line contains the task's name
 
   const std::string prefix_;
+  const bool foreign_;
   std::string partial_;
 };
 

@@ -66,15 +66,27 @@ std::string Names(const std::vector<const Child*>& children) {
                        [](std::string* out, const Child* child) { out->append(child->name()); });
 }
 
+// An error counts as written: the reader has gone; keep supervising the children.
+void WriteAll(int fd, const std::string& text) {
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(fd, text.data() + written, text.size() - written);
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) written += static_cast<size_t>(count);
+  }
+}
+
 }  // namespace
 
 int Supervisor::Run(const std::vector<Task>& tasks) {
   SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGCHLD});
+  has_chief_ =
+      std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.role == Role::kChief; });
   if (!StartAll(tasks)) KillAll();
   while (!Running().empty() || RestartsPlanned()) {
     WaitForEvents(signals);
     while (const std::optional<int> signal = signals.Next()) OnSignal(*signal);
-    for (Member& member : members_) Relay(faults_.Pass(member.child->ReadOutput()));
+    for (Member& member : members_) Show(member, /*finish=*/false);
     ReapEnded();
     StartPlanned();
     OnDeadline();
@@ -144,7 +156,9 @@ bool Supervisor::RestartsPlanned() const {
 void Supervisor::WaitForEvents(const SignalQueue& signals) {
   std::vector<pollfd> events = {{signals.fd(), POLLIN, 0}};
   for (const Member& member : members_) {
-    if (member.child->output_fd() >= 0) events.push_back({member.child->output_fd(), POLLIN, 0});
+    for (const Child::Stream stream : {Child::kStderr, Child::kStdout}) {
+      if (const int fd = member.child->output_fd(stream); fd >= 0) events.push_back({fd, POLLIN, 0});
+    }
   }
   int timeout = -1;  // no limit during normal operation: every task limits its own waits
   std::optional<TimePoint> next = deadline_;
@@ -177,7 +191,7 @@ void Supervisor::ReapEnded() {
   std::vector<Member*> ended;
   for (Member& member : members_) {
     if (!member.child->TryReap()) continue;
-    Relay(faults_.Pass(member.child->FinishOutput()));
+    Show(member, /*finish=*/true);
     ended.push_back(&member);
   }
   // If several failures are seen together, report the one that is not a consequence of another failure.
@@ -203,29 +217,50 @@ void Supervisor::OnEnd(Member& member) {
       Log(absl::StrCat(child.name(), " ", Describe(*child.end()), ": it has left the job"));
       return;
     }
-    if (chief_done_ && CodeOf(*child.end()) == kRetryable) {
-      Log(absl::StrCat(child.name(), " ", Describe(*child.end()), " after the chief's end: nothing is lost"));
+    if (done_ && CodeOf(*child.end()) == kRetryable) {
+      Log(absl::StrCat(child.name(), " ", Describe(*child.end()), " after ",
+                       has_chief_ ? "the chief's" : "the last worker's", " end: nothing is lost"));
       return;
     }
     if (member.role() == Role::kChief && !early_server_.empty() && child.end()->signal == SIGKILL) {
       EndWithoutChief(absl::StrCat(child.name(), " ", Describe(*child.end())));
       return;
     }
-    const std::string before =
-        early_server_.empty() ? "" : absl::StrCat(early_server_, " ended before the workers, then ");
+    const std::string before = !has_chief_ || early_server_.empty()
+                                   ? ""
+                                   : absl::StrCat(early_server_, " ended before the workers, then ");
     const std::string fruitless =
         member.fruitless > options_.max_fruitless_restarts
             ? absl::StrCat(", the ", member.fruitless + 1, "th time in a row without a step of the job")
             : "";
     Fail(CodeOf(*child.end()), absl::StrCat(before, child.name(), " ", Describe(*child.end()), fruitless));
-  } else if (member.role() == Role::kChief) {
-    chief_done_ = true;
+  } else if (EndsJob(member)) {
+    done_ = true;
     EnterEnding();
   } else if (member.role() == Role::kServer && WorkersRunning()) {
     // At the regular end, a server may exit before the worker that stopped it.
     if (early_server_.empty()) early_server_ = child.name();
-    EnterEnding();
+    OnEarlyServer();
   }
+}
+
+void Supervisor::OnEarlyServer() {
+  if (!has_chief_) {
+    for (const Member& other : members_) {
+      if (other.role() != Role::kWorker || !other.restart_at.has_value()) continue;
+      Fail(kRetryable, absl::StrCat(early_server_, " ended before ", other.child->name(), " was restarted"));
+      return;
+    }
+  }
+  EnterEnding();
+}
+
+bool Supervisor::EndsJob(const Member& member) const {
+  if (has_chief_ || member.role() == Role::kServer) return member.role() == Role::kChief;
+  // Several workers may have ended, of which this is the first to be examined.
+  return std::all_of(members_.begin(), members_.end(), [](const Member& each) {
+    return each.role() == Role::kServer || (each.child->end().has_value() && each.child->end()->clean());
+  });
 }
 
 void Supervisor::OnDeadline() {
@@ -234,8 +269,9 @@ void Supervisor::OnDeadline() {
   for (const Member* member : Running()) late.push_back(member->child.get());
   if (late.empty()) return;
   if (phase_ == Phase::kEnding) {
-    const std::string since =
-        early_server_.empty() ? "the chief's end" : absl::StrCat("the end of ", early_server_);
+    const std::string since = !has_chief_             ? "the last worker's end"
+                              : early_server_.empty() ? "the chief's end"
+                                                      : absl::StrCat("the end of ", early_server_);
     const std::string text =
         absl::StrCat(Names(late), " still ran ", Seconds(options_.end_limit), " after ", since);
     // Whether a restarted chief still runs. A chief that failed just after it had stopped the servers finds
@@ -249,9 +285,12 @@ void Supervisor::OnDeadline() {
     const bool only_untold = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
       return !member.child->running() || member.role() != Role::kServer || member.restarts > 0;
     });
-    if (lost_chief && !early_server_.empty()) {
+    if (!has_chief_) {
+      Log(absl::StrCat(text, ": stopping ", late.size() == 1 ? "it" : "them"));
+      Stop(SIGTERM);
+    } else if (lost_chief && !early_server_.empty()) {
       EndWithoutChief(text);
-    } else if (chief_done_ && only_untold) {
+    } else if (done_ && only_untold) {
       exit_code_ = 0;
       Log(absl::StrCat(text, ": the result is complete, nothing is lost"));
       Stop(SIGTERM);
@@ -265,10 +304,10 @@ void Supervisor::OnDeadline() {
 }
 
 void Supervisor::EnterEnding() {
-  if (phase_ != Phase::kRunning) return;
+  if (phase_ != Phase::kRunning && phase_ != Phase::kEnding) return;
   phase_ = Phase::kEnding;
   for (Member& member : members_) member.restart_at.reset();
-  deadline_ = SteadyClock().Now() + options_.end_limit;
+  if ((has_chief_ || done_) && !deadline_.has_value()) deadline_ = SteadyClock().Now() + options_.end_limit;
 }
 
 void Supervisor::Fail(int code, const std::string& text) {
@@ -319,15 +358,17 @@ void Supervisor::Log(const std::string& text) {
                       : absl::StrCat(options_.program, ": ", text, "\n"));
 }
 
+void Supervisor::Show(Member& member, bool finish) {
+  const auto take = [&](Child::Stream stream) {
+    return finish ? member.child->FinishOutput(stream) : member.child->ReadOutput(stream);
+  };
+  const std::string out = take(Child::kStdout), err = take(Child::kStderr);
+  WriteAll(options_.out_fd, out);
+  Relay(member.task->child.foreign ? err : faults_.Pass(err));
+}
+
 void Supervisor::Relay(const std::string& lines) {
-  if (lines.empty()) return;
-  const std::string text = absl::StrCat(options_.clears_line ? "\r\x1b[K" : "", lines);
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t count = write(options_.log_fd, text.data() + written, text.size() - written);
-    if (count < 0 && errno != EINTR) return;  // the log has no reader; keep supervising the children
-    if (count > 0) written += static_cast<size_t>(count);
-  }
+  if (!lines.empty()) WriteAll(options_.log_fd, absl::StrCat(options_.clears_line ? "\r\x1b[K" : "", lines));
 }
 
 }  // namespace cairn::cli

@@ -8,6 +8,9 @@
 //   kEnding ── a child fails, or end_limit over ────┘                                            ▼
 //      └───────────────────────────────────────── all ended ───────────────────────────────▶ the exit code
 //
+// A job without a chief (`cairn run`) is done when all workers have exited with 0, however long that takes
+// after the end of a server. The servers that still run at end_limit after that are stopped.
+//
 // kStopping forwards the signal to the workers, and to the servers once no worker runs. A task is lost if
 // another process kills it or if it exits with 138. In kRunning a lost task is restarted up to its limit
 // while the job makes progress. A task that is lost after the chief has finished does not make the run fail.
@@ -47,11 +50,13 @@ class Supervisor {
   struct Options {
     std::string program = "cairn train";  // prefix of every line that the supervisor logs
     int log_fd = 2;                       // output of the children and of the supervisor
+    int out_fd = 1;                       // standard output of foreign children
     // Whether to clear the chief's progress line on the terminal before each log line.
     bool clears_line = false;
     bool json = false;                          // log lines are JSON objects, like those of the children
     Duration grace = std::chrono::seconds(10);  // between the stop signal and SIGKILL
-    // The time limit from the end of the chief or of a server to the end of all tasks.
+    // The time limit from the end of the chief or of a server to the end of all tasks. In a job without a
+    // chief: from the end of the last worker to the end of the servers.
     Duration end_limit = std::chrono::seconds(30);
     // Returns the job's step, or nothing if it is unknown. Called after a task was lost; may block for one
     // second.
@@ -93,6 +98,10 @@ class Supervisor {
   void OnSignal(int signal);
   void ReapEnded();
   void OnEnd(Member& member);
+  // A server has exited with 0 while workers run.
+  void OnEarlyServer();
+  // Whether the clean end of `member` ends the job: it is the chief, or the last worker of a job without one.
+  bool EndsJob(const Member& member) const;
   void OnDeadline();
 
   void EnterEnding();
@@ -108,6 +117,9 @@ class Supervisor {
   std::vector<const Member*> Running() const;
   bool RestartsPlanned() const;
   bool WorkersRunning() const;
+  // Shows the output of `member` that is available; `finish`: also its unfinished last lines.
+  void Show(Member& member, bool finish);
+  // Writes to log_fd.
   void Relay(const std::string& lines);
   void Log(const std::string& text);
 
@@ -118,8 +130,9 @@ class Supervisor {
   std::optional<TimePoint> deadline_;  // the end of the current phase
   int stop_signal_ = 0;
   bool servers_told_ = false;  // kStopping: the servers have received the signal
-  // The chief has exited with 0: its result is printed, and no other task is needed.
-  bool chief_done_ = false;
+  bool has_chief_ = false;
+  // The chief, or in a job without one every worker, has exited with 0: no other task is needed.
+  bool done_ = false;
   std::string early_server_;      // server that exited with 0 while workers ran; empty: none
   std::optional<int> exit_code_;  // set once, by the first event that ends the run
   std::string verdict_;           // the last line to be logged

@@ -4,12 +4,16 @@
 //   linear_model localhost:2222 0 2 &      worker 0 of 2, the chief
 //   linear_model localhost:2222 1 2        worker 1 of 2; each prints "kernel 1.00 2.00 -3.00, bias 0.50"
 //
-// SERVERS may list several, "localhost:2222,localhost:2223". MODE is "sync" or "async".
+// SERVERS may list several, "localhost:2222,localhost:2223". MODE is "sync" or "async". Without arguments, the
+// place of the worker comes from the environment that `cairn run` sets:
+//
+//   cairn run --ps 1 --workers 2 build/release/bin/linear_model
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <span>
@@ -58,17 +62,21 @@ cairn::Status Train(const cairn::Job& job, const cairn::SessionOptions& options)
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4 && argc != 5) {
-    std::fprintf(stderr, "usage: linear_model SERVERS WORKER WORKERS [MODE]\n");
+  const bool given = argc == 4 || argc == 5;
+  const char* const places[] = {given ? argv[1] : std::getenv("CAIRN_SERVERS"),
+                                given ? argv[2] : std::getenv("RANK"),
+                                given ? argv[3] : std::getenv("WORLD_SIZE")};
+  if ((!given && argc != 1) || std::count(std::begin(places), std::end(places), nullptr) > 0) {
+    std::fprintf(stderr, "usage: linear_model SERVERS WORKER WORKERS [MODE], or cairn run linear_model\n");
     return 2;
   }
-  cairn::SessionOptions options = {.worker = std::atoi(argv[2])};
-  std::istringstream servers(argv[1]);
+  cairn::SessionOptions options = {.worker = std::atoi(places[1])};
+  std::istringstream servers(places[0]);
   for (std::string server; std::getline(servers, server, ',');) options.connect.servers.push_back(server);
   options.connect.log = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   cairn::Job job = {.variables = {{.name = "kernel", .shape = {kKernel.size()}}, {.name = "bias"}},
                     .optimizer = {.name = "SGD", .hyperparameters = {{"learning_rate", 0.1}}},
-                    .workers = std::atoi(argv[3]),
+                    .workers = std::atoi(places[2]),
                     .updates = 400};
   if (argc == 5 && argv[4] == std::string("async")) job.mode = cairn::Mode::kAsync;
   const cairn::Status status = Train(job, options);

@@ -99,6 +99,8 @@ class PackagingTest(IntegrationTest):
             self.start(self.root / "bin/cairn-ps", "--ps_hosts", ",".join(servers), "--job_name=ps",
                        f"--task_index={index}", "--reuse_port")
         self.assertEqual(call(build / "linear_model", ",".join(servers), "0", "1"), LINEAR_MODEL)
+        run = call(self.root / "bin/cairn", "run", "--ps", "2", "--workers", "2", build / "linear_model")
+        self.assertEqual(sorted(run.splitlines(keepends=True)), [f"[worker/{i}] {LINEAR_MODEL}" for i in (0, 1)])
         self.assertEqual(call(build / "shared_variables", self.new_server(), "a", "10"), "a * b = 40\n")
 
     def new_server(self):

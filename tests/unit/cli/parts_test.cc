@@ -105,7 +105,7 @@ TEST(UsableCores, IsAtLeastOne) {
 }
 
 TEST(OutputLines, LinesAreCompleteAndPrefixed) {
-  OutputLines lines("ps/0");
+  OutputLines lines("ps/0", /*foreign=*/false);
   EXPECT_EQ(lines.Add("hel"), "");
   EXPECT_EQ(lines.Add("lo\nyou\nth"), "[ps/0] hello\n[ps/0] you\n");
   EXPECT_EQ(lines.Finish(), "[ps/0] th\n");
@@ -113,7 +113,7 @@ TEST(OutputLines, LinesAreCompleteAndPrefixed) {
 }
 
 TEST(OutputLines, AnEndlessLineIsSplit) {
-  OutputLines lines("x");
+  OutputLines lines("x", /*foreign=*/false);
   EXPECT_EQ(lines.Add(std::string(OutputLines::kLongest + 1, 'a')),
             absl::StrCat("[x] ", std::string(OutputLines::kLongest, 'a'), "\n"));
   EXPECT_EQ(lines.Finish(), "[x] a\n");
@@ -161,15 +161,21 @@ TEST(LocalCluster, EachTaskHasItsOwnMetricsPort) {
 }
 
 TEST(OutputLines, LogLinesAreNotPrefixed) {
-  OutputLines lines("ps/0");
+  OutputLines lines("ps/0", /*foreign=*/false);
   EXPECT_EQ(lines.Add("W1126 01:23:54.326 ps/0] text\n"), "W1126 01:23:54.326 ps/0] text\n");
   EXPECT_EQ(lines.Add("W1126 01:23:54.326 ps/1] text\n"), "[ps/0] W1126 01:23:54.326 ps/1] text\n");
   EXPECT_EQ(lines.Add("WARNING: text\n"), "[ps/0] WARNING: text\n");
 }
 
 TEST(OutputLines, JsonObjectsAreNotPrefixed) {
-  OutputLines lines("ps/0");
+  OutputLines lines("ps/0", /*foreign=*/false);
   EXPECT_EQ(lines.Add("{\"task\":\"ps/0\"}\ntext\n"), "{\"task\":\"ps/0\"}\n[ps/0] text\n");
+}
+
+TEST(OutputLines, EveryLineOfAForeignProgramIsPrefixed) {
+  OutputLines lines("worker/0", /*foreign=*/true);
+  EXPECT_EQ(lines.Add("{\"a\": 1}\nW1126 01:23:54.326 worker/0] text\n"),
+            "[worker/0] {\"a\": 1}\n[worker/0] W1126 01:23:54.326 worker/0] text\n");
 }
 
 TEST(LocalCluster, OnlyTheChiefWritesTheSummaryAndSharesStdout) {

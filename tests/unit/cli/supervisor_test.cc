@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "tests/unit/cli/launched.h"
 
@@ -328,6 +330,104 @@ TEST(Supervisor, OnlyTheChiefSharesStdout) {
   EXPECT_THAT(launched.log(), HasSubstr("[worker/0] log\n"));
   EXPECT_THAT(launched.log(), HasSubstr("[worker/1] other\n"));
   EXPECT_THAT(launched.log(), HasSubstr("[worker/1] unfinished\n"));
+}
+
+TEST(Supervisor, AForeignProgramKeepsItsStreamsApartAndItsErrorsAreNotFiltered) {
+  Supervisor::Task task = Script(kWorker, "worker/0",
+                                 "echo result; printf unfinished; for i in 1 2; do "
+                                 "echo 'E1126 01:23:54.326 1 x.cc:1] again' >&2; done");
+  task.child.foreign = true;
+  Launched launched({task}, {});
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.out(), "[worker/0] result\n[worker/0] unfinished\n");
+  const std::string line = "[worker/0] E1126 01:23:54.326 1 x.cc:1] again\n";
+  EXPECT_EQ(launched.log(), line + line);
+}
+
+// Tasks without a chief, as `cairn run` starts them.
+Supervisor::Options WithoutChief() {
+  return {.program = "cairn run", .end_limit = milliseconds(300)};
+}
+
+TEST(SupervisorWithoutChief, AWorkerThatEndsFirstDoesNotEndTheJob) {
+  const std::string file = testing::TempDir() + "/first_has_ended";
+  std::remove(file.c_str());
+  Launched launched(
+      {Script(kWorker, "worker/0", "touch " + file),
+       Script(kWorker, "worker/1", "while [ ! -e " + file + " ]; do sleep 0.01; done; sleep 0.6")},
+      WithoutChief());
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.log(), "");
+}
+
+TEST(SupervisorWithoutChief, WorkersMayOutliveTheServersForAnyTime) {
+  Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kWorker, "worker/0", "sleep 0.8; exit 0")},
+                    WithoutChief());
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_EQ(launched.log(), "");
+}
+
+TEST(SupervisorWithoutChief, ServersThatStillRunAfterTheLastWorkerAreStopped) {
+  Launched launched({Script(kServer, "ps/0", kRuns), Script(kServer, "ps/1", "exit 0"),
+                     Script(kWorker, "worker/0", "exit 0"), Script(kWorker, "worker/1", "exit 0")},
+                    WithoutChief());
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_THAT(launched.log(),
+              EndsWith("cairn run: ps/0 still ran 0.3 s after the last worker's end: stopping it\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(SupervisorWithoutChief, TheFailureOfAWorkerEndsTheJobAlsoAfterTheServers) {
+  Launched launched({Script(kServer, "ps/0", "exit 0"), Script(kWorker, "worker/0", kRuns),
+                     Script(kWorker, "worker/1", "sleep 0.5; exit 5")},
+                    WithoutChief());
+  EXPECT_EQ(launched.Wait(), 5);
+  EXPECT_THAT(launched.log(), EndsWith("cairn run: worker/1 ended with exit code 5; stopping the rest\n"));
+}
+
+TEST(SupervisorWithoutChief, TheFailureOfAServerAfterTheWorkersFailsTheRun) {
+  Launched launched({Script(kServer, "ps/0", "sleep 0.2; exit 3"), Script(kWorker, "worker/0", "exit 0")},
+                    WithoutChief());
+  EXPECT_EQ(launched.Wait(), 3);
+  EXPECT_THAT(launched.log(), EndsWith("cairn run: ps/0 ended with exit code 3\n"));
+}
+
+TEST(SupervisorWithoutChief, AWorkerThatIsLostWhenAnotherEndsIsRestarted) {
+  const std::string server = testing::TempDir() + "/server_is_lost",
+                    file = testing::TempDir() + "/is_lost_too";
+  for (const std::string& old : {server, file}) std::remove(old.c_str());
+  const std::string waits = "while [ ! -e " + server + " ]; do sleep 0.01; done; ";
+  Supervisor::Task ps = Script(kServer, "ps/0", DiesOnce(server, kRuns)),
+                   lost = Script(kWorker, "worker/1", waits + DiesOnce(file, "exit 0"));
+  ps.restarts = lost.restarts = 1;
+  Supervisor::Options options = WithoutChief();
+  options.progress = [] {
+    std::this_thread::sleep_for(milliseconds(1000));  // both workers end before they are examined
+    return std::optional<int64_t>(1);
+  };
+  Launched launched({ps, Script(kWorker, "worker/0", waits + "exit 0"), lost}, options);
+  EXPECT_EQ(launched.Wait(), 0);
+  EXPECT_THAT(launched.log(), HasSubstr("worker/1 was killed by SIGKILL: restarting it (1 of 1)\n"));
+  EXPECT_TRUE(launched.NothingLeft());
+}
+
+TEST(SupervisorWithoutChief, AWorkerThatIsLostAtTheEndOfTheServersIsAFailure) {
+  const std::string file = testing::TempDir() + "/worker_is_lost";
+  std::remove(file.c_str());
+  Supervisor::Task lost = Script(kWorker, "worker/1", DiesOnce(file, "exit 0"));
+  lost.restarts = 1;
+  Supervisor::Options options = WithoutChief();
+  options.progress = [] {
+    std::this_thread::sleep_for(milliseconds(1000));  // the server ends before the restart
+    return std::optional<int64_t>(1);
+  };
+  Launched launched({Script(kServer, "ps/0", "while [ ! -e " + file + " ]; do sleep 0.01; done; sleep 0.1"),
+                     Script(kWorker, "worker/0", kRuns), lost},
+                    options);
+  EXPECT_EQ(launched.Wait(), 138);
+  EXPECT_THAT(launched.log(),
+              EndsWith("cairn run: ps/0 ended before worker/1 was restarted; stopping the rest\n"));
+  EXPECT_TRUE(launched.NothingLeft());
 }
 
 TEST(Supervisor, AMissingProgramStopsTheTasksThatHaveStarted) {
