@@ -414,6 +414,24 @@ class ClientTest(IntegrationTest):
         other.close()
         client.close()
 
+    def test_an_interrupt_ends_a_step_and_leaves_no_thread_that_python_waits_for(self):
+        servers = self.servers(2)
+        clients = [None, None]
+
+        def join(worker):
+            clients[worker] = self.connect(servers, worker=worker, workers=2)
+            clients[worker].init({"a": np.zeros(2), "b": np.zeros(2)})
+        self.together(2, join)
+        before = set(threading.enumerate())
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), harness.signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            clients[0].push({"a": np.zeros(2)})  # waits for the push of worker/1
+        self.assertEqual([thread for thread in set(threading.enumerate()) - before if not thread.daemon], [])
+        self.assertLess(time.monotonic() - started, LIMIT / 2)
+        clients[0].close(error="interrupted")
+
     def test_waiting_for_an_unreachable_server_ends(self):
         with self.assertRaisesRegex(cairn.Error, "ps/0 at localhost:1"):
             cairn.connect("localhost:1", timeout=0.5)

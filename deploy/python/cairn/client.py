@@ -215,7 +215,7 @@ class Client:
 
     def _on_all(self, call):
         """Runs call(server) for all servers concurrently. A restarted server is detected at once and cancels the other
-        calls. Raises the first failure of any kind."""
+        calls, and so does an interrupt, after which only close() may be called. Raises the first failure of any kind."""
         results, failures = [None] * len(self._channels), [None] * len(self._channels)
 
         def keep(server):
@@ -225,12 +225,19 @@ class Client:
                 failures[server] = error
                 if isinstance(error, Error):
                     self._look_for_restarts()
-        threads = [threading.Thread(target=keep, args=(s,)) for s in range(1, len(results))]
-        for thread in threads:
-            thread.start()
-        keep(0)
-        for thread in threads:
-            thread.join()
+        # Daemons: an interrupted program does not wait for them when it exits.
+        threads = [threading.Thread(target=keep, args=(s,), daemon=True) for s in range(1, len(results))]
+        try:
+            for thread in threads:
+                thread.start()
+            keep(0)
+            if isinstance(failures[0], KeyboardInterrupt):
+                raise failures[0]
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self._fail(Error("interrupted", grpc.StatusCode.CANCELLED))
+            raise
         self._raise_failure()
         for failure in filter(None, failures):
             raise failure
