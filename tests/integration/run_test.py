@@ -155,6 +155,15 @@ class RunTest(IntegrationTest):
         self.assert_exit(DONE, run)
         self.assertEqual(self.lines(run), {rank: [f"ready {rank}", f"done {rank}"] for rank in "01"})
 
+    def test_a_program_with_checkpoints_outlives_the_loss_of_a_server(self):
+        program = f'exec {BIN_DIR}/session_program "$CAIRN_SERVERS" "$RANK" "$WORLD_SIZE" sync checkpoints 10'
+        run = self.start_run("--ps=2", "--workers=2", "--", "sh", "-c", program)
+        self.assert_says(run, "saved .*step-00000040")
+        os.kill(self.pids_of("cairn-ps")[0], signal.SIGKILL)
+        self.assert_exit(DONE, run)
+        self.assertIn("resuming from update", run.stderr)
+        self.assertEqual(run.stdout.count("w = 3.000 3.000\n"), 2)
+
     def test_an_interrupt_ends_all_tasks_at_once(self):
         run = self.start_waiting("--ps=2")
         started = time.monotonic()
