@@ -99,13 +99,15 @@ void AppendOptions(const CLI::App& app, std::string& page) {
 
 std::string Synopsis(const CLI::App& app, const std::string& name) {
   std::string line = absl::StrCat("\\fB", Troff(name), "\\fR");
+  const bool flags_first = app.get_prefix_command();  // kProgram of flag_table.h
+  if (flags_first) absl::StrAppend(&line, " [\\fIOPTIONS\\fR]");
   for (const CLI::Option* option : OptionsOf(app, /*positional=*/true)) {
     const std::string shown = Troff(option->get_name(/*positional=*/true));
-    absl::StrAppend(&line, option->get_required() ? absl::StrCat(" \\fI", shown, "\\fR")
-                                                  : absl::StrCat(" [\\fI", shown, "\\fR]"));
+    absl::StrAppend(&line, option->get_required() || flags_first ? absl::StrCat(" \\fI", shown, "\\fR")
+                                                                 : absl::StrCat(" [\\fI", shown, "\\fR]"));
   }
   if (!CommandsOf(app).empty()) absl::StrAppend(&line, " \\fICOMMAND\\fR");
-  return absl::StrCat(line, " [\\fIOPTIONS\\fR]\n");
+  return absl::StrCat(line, flags_first ? " ..." : " [\\fIOPTIONS\\fR]", "\n");
 }
 
 void AppendCommands(const CLI::App& app, const std::string& name, std::string& page) {

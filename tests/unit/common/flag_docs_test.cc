@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "common/flags/flag_table.h"
 
@@ -47,6 +49,13 @@ TEST_F(FlagDocs, APageHasNameVersionFlagsAndCommands) {
           ".SS do\\-it show\nShow a thing\n.PP\n\\fBdo\\-it show\\fR \\fITHING\\fR [\\fIOPTIONS\\fR]\n"));
   EXPECT_THAT(page, HasSubstr(".SH EXIT STATUS\n"));
   EXPECT_THAT(page, Not(HasSubstr("hidden\\fR")));
+}
+
+TEST_F(FlagDocs, TheFlagsOfACommandPrecedeTheProgramThatItStarts) {
+  std::vector<std::string> program;
+  AddFlags(*app_.add_subcommand("run", "Run a program"),
+           {{"PROGRAM", &program, "Any program", {}, kProgram}});
+  EXPECT_THAT(ManPage(app_, "1"), HasSubstr("\n\\fBdo\\-it run\\fR [\\fIOPTIONS\\fR] \\fIPROGRAM\\fR ...\n"));
 }
 
 TEST_F(FlagDocs, TextThatTroffWouldReadAsARequestIsEscaped) {
