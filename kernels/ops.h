@@ -126,6 +126,19 @@ struct EmbeddingParams {
   std::string what{};  // "layer 'words'": appears in the error that Synchronize() returns
 };
 
+// Vectors y [rows, depth] that count the ids of each row: x contains `ids` ids of a row, of type `id_type`, which is an
+// integer type or float32. With `weighted`, a second x has a float32 weight for each id. There is no gradient.
+// INVALID_ARGUMENT, from Forward or the next Synchronize(), names an id outside [0, depth).
+struct IdCountsParams {
+  int64_t rows = 0, ids = 0, depth = 0;
+  ElementType id_type = ElementType::kInt64;
+  bool ragged = false;          // x is in memory as `ragged_mean` describes for `rows`; `ids` is unused
+  bool weighted = false;        // y sums up the weights, instead of 1 for each id
+  bool once = false;            // an id counts once in a row
+  bool skips_negative = false;  // negative ids are not counted, and no error
+  std::string what{};           // as in EmbeddingParams
+};
+
 // The memory of x for `ragged_mean`, in units of a float.
 constexpr int64_t RaggedFloats(int64_t rows, int64_t row_numbers) {
   return (rows + 1 + 2 * row_numbers) * int64_t{sizeof(int64_t) / sizeof(float)};
@@ -429,6 +442,7 @@ class OpFactory {
   // blocks.
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                                   int axis) = 0;
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;

@@ -112,6 +112,9 @@ class CpuOps final : public OpFactory {
                                                           int axis) override {
     return cpu::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) override {
+    return cpu::MakeIdCounts(params);
+  }
   absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
     return cpu::MakeBatchNorm(context_, params);
   }

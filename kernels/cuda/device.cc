@@ -70,6 +70,9 @@ class CudaOps final : public OpFactory {
                                                           int axis) override {
     return cuda::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) override {
+    return cuda::MakeIdCounts(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
     return cuda::MakeBatchNorm(context_, params);
   }
