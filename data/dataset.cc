@@ -17,6 +17,7 @@
 #include "data/file_sets.h"
 #include "data/formats.h"
 #include "data/labelled_dataset.h"
+#include "data/mapped_rows.h"
 
 namespace cairn::data {
 namespace {
@@ -25,6 +26,7 @@ struct Format {
   const char* names;  // the names that the format searches, for the error that lists the names of all formats
   LoadedSplits (*load)(const DataOptions& options);
   bool has_columns;  // supports the options for named columns
+  bool has_texts = false;
 };
 
 constexpr Format kFormats[] = {
@@ -36,8 +38,9 @@ constexpr Format kFormats[] = {
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
     {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv or .inter; or "
      "u.data",
-     &LoadCsv, true},
-    {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true},
+     &LoadCsv, true, true},
+    {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true,
+     true},
     {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, valid, val "
      "or test",
      &LoadImageDirectory, false},
@@ -114,11 +117,17 @@ absl::StatusOr<Splits> LoadSplits(const DataOptions& options) {
   if (!std::filesystem::is_regular_file(path, error) && !std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file or a directory"));
   }
+  const DataOptions in_files = WithTypesInFiles(options);
   std::string looked_for;
   for (const Format& format : kFormats) {
-    CAIRN_ASSIGN_OR_RETURN(auto splits, format.load(options));
+    CAIRN_ASSIGN_OR_RETURN(auto splits, format.load(in_files));
     if (splits) {
       if (!format.has_columns) CAIRN_RETURN_IF_ERROR(CheckColumnOptions(options));
+      for (Split* split : {&splits->train, splits->validation ? &*splits->validation : nullptr}) {
+        if (split == nullptr) continue;
+        CAIRN_ASSIGN_OR_RETURN(
+            split->inputs, MapRows(options, std::move(split->inputs), split->inputs_name, format.has_texts));
+      }
       const absl::string_view used = absl::StripPrefix(splits->train.inputs_name, path);
       std::vector<std::string> unused = UnusedTrainingFiles(path, used);
       if (format.load != &LoadImageDirectory) {
@@ -199,11 +208,14 @@ DataOptions WithCommonScale(DataOptions options) {
 }  // namespace
 
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
-  const DataOptions options = WithCommonScale(given);
+  const DataOptions options = WithTypesInFiles(WithCommonScale(given));
   for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadLibsvmExamples, &LoadCriteoExamples,
                           &LoadImageExamples}) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
+    const bool has_texts = load == &LoadCsvExamples || load == &LoadTfRecordExamples;
+    CAIRN_ASSIGN_OR_RETURN(split->inputs,
+                           MapRows(options, std::move(split->inputs), split->inputs_name, has_texts));
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));
     CAIRN_RETURN_IF_ERROR(UseThreshold(options, *split));
     Examples examples = {.inputs = std::move(split->inputs),

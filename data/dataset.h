@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
+#include "common/ids/id_map.h"
 #include "data/augment.h"
 #include "data/columns.h"
 #include "data/input_rows.h"
@@ -99,6 +100,13 @@ struct DataOptions {
   // Empty: 0 for all inputs.
   std::vector<int64_t> table_rows{};
   bool IsRagged(size_t input) const { return input < ragged_inputs.size() && ragged_inputs[input]; }
+  // [input_names] Makes the ids of an input from its values, which are strings if text_inputs is true; null: the input
+  // takes the values. Empty: null for all inputs.
+  std::vector<std::shared_ptr<const IdMap>> id_maps{};
+  std::vector<bool> text_inputs{};
+  bool IsText(size_t input) const { return input < text_inputs.size() && text_inputs[input]; }
+  // The map of an input of strings; null for any other input.
+  const IdMap* TextMapOf(size_t input) const { return IsText(input) ? id_maps[input].get() : nullptr; }
   // [input_names] The input whose ids the values of this input weight, one by one; -1: none. Empty: -1 for all inputs.
   std::vector<int> weights_of{};
   int WeightsOf(size_t input) const { return input < weights_of.size() ? weights_of[input] : -1; }

@@ -13,7 +13,8 @@ absl::StatusOr<bool> HashesIds(const DataOptions& options, absl::string_view for
   }
   if (!options.hash_ids && !(trained && options.trained_columns->hashed_ids)) return false;
   for (size_t i = 0; i < options.input_types.size(); ++i) {
-    if (!IsInteger(options.input_types[i]) || (i < options.table_rows.size() && options.table_rows[i] > 0))
+    if (!IsInteger(options.input_types[i]) || (i < options.id_maps.size() && options.id_maps[i] != nullptr) ||
+        (i < options.table_rows.size() && options.table_rows[i] > 0))
       continue;
     return absl::InvalidArgumentError(absl::StrCat("--hash_ids: no Embedding looks up the values of input '",
                                                    options.input_names[i],

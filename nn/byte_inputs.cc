@@ -36,20 +36,20 @@ class Reader {
     }
   }
 
+  // The number of ids that the layer of `node` looks up; 0: it looks none up.
+  int64_t RowsOf(const Node& node) const {
+    if (node.layer->class_name() == "CategoryEncoding")
+      return node.output_shape[node.output_shape.rank() - 1];
+    const bool is_table = node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr;
+    return is_table ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0] : 0;
+  }
+
   void Decide(const Node& node, bool raw, bool unchanged) {
-    const int64_t rows =
-        unchanged && !absl::c_linear_search(any_id_, node.layer->name()) &&
-                (node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr)
-            ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0]
-            : 0;
+    const int64_t rows = unchanged && !absl::c_linear_search(any_id_, node.layer->name()) ? RowsOf(node) : 0;
     const bool smaller = rows > 0 && (decided_.table_rows == 0 || rows < decided_.table_rows);
     if (!decided_.layer.empty() && (decided_.raw || !raw) && !smaller) return;
     decided_ = {
         .raw = raw, .layer = node.layer->name(), .class_name = node.layer->class_name(), .table_rows = rows};
-  }
-
-  static bool OnlyReshapes(absl::string_view class_name) {
-    return class_name == "Flatten" || class_name == "Reshape";
   }
 
   const Model& model_;

@@ -19,7 +19,8 @@ struct ByteInput {
   // kPasses. Empty if there is no such layer.
   std::string layer{};
   std::string class_name{};
-  int64_t table_rows = 0;  // rows of the smallest Embedding that looks up the input's values; 0: none does
+  int64_t table_rows =
+      0;  // rows of the smallest Embedding or CategoryEncoding that takes the values as ids; 0: none does
 };
 
 // Returns one ByteInput per input of the model. An input that several branches read is passed unchanged if

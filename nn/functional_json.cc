@@ -95,23 +95,44 @@ std::string NamesOf(const std::vector<Tensor>& tensors) {
   });
 }
 
+// The argument of a call that has the weights of the ids; empty: the layer takes none.
+std::string WeightsKey(const ReadLayer& layer) {
+  if (layer.layer == nullptr) return "";
+  if (layer.layer->class_name() == "CategoryEncoding") return "count_weights";
+  return layer.layer->row_table() != nullptr ? "weights" : "";
+}
+
+// Removes the keyword argument `key` of a call in Keras 2's form, [[layer, call, output, kwargs]], and returns it.
+json TakeKeyword(const std::string& key, json& call) {
+  json taken;
+  if (!call.is_array() || call.empty() || !call[0].is_array() || call[0].size() < 4) return taken;
+  json& kwargs = call[0][3];
+  if (!kwargs.is_object() || !kwargs.contains(key)) return taken;
+  taken = std::move(kwargs[key]);
+  kwargs.erase(key);
+  return taken;
+}
+
 absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& layer) {
-  const bool weighted = layer.layer != nullptr && layer.layer->row_table() != nullptr;
+  const std::string weights_key = WeightsKey(layer);
   const bool training_mode = layer.layer != nullptr && (layer.layer->class_name() == "BatchNormalization" ||
                                                         layer.layer->class_name() == "Dropout");
   const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
   std::vector<Tensor> tensors;
   if (call.is_object()) {
     json kwargs = call.value("kwargs", json()), weights;
-    if (weighted && kwargs.is_object() && kwargs.contains("weights")) {
-      weights = std::move(kwargs["weights"]);
-      kwargs.erase("weights");
+    if (!weights_key.empty() && kwargs.is_object() && kwargs.contains(weights_key)) {
+      weights = std::move(kwargs[weights_key]);
+      kwargs.erase(weights_key);
     }
     CAIRN_RETURN_IF_ERROR(CheckKwargs(kwargs, CallForm::kKeras3));
     CAIRN_RETURN_IF_ERROR(CollectTensors(call.value("args", json::array()), CallForm::kKeras3, tensors));
     if (!weights.is_null()) CAIRN_RETURN_IF_ERROR(CollectTensors(weights, CallForm::kKeras3, tensors));
   } else {
-    CAIRN_RETURN_IF_ERROR(CollectTensors(call, keras2, tensors));
+    json of_keras2 = call, weights;
+    if (!weights_key.empty()) weights = TakeKeyword(weights_key, of_keras2);
+    CAIRN_RETURN_IF_ERROR(CollectTensors(of_keras2, keras2, tensors));
+    if (!weights.is_null()) CAIRN_RETURN_IF_ERROR(CollectTensors(weights, keras2, tensors));
   }
   if (tensors.empty()) return absl::InvalidArgumentError("a call names no tensors");
   // A FeatureCross that is called with x0 alone crosses it with itself.
@@ -183,6 +204,14 @@ class GraphReader {
       CAIRN_ASSIGN_OR_RETURN(values_[call.tensor], builder_.AddNode(call.entry->layer, inputs));
     }
     return absl::OkStatus();
+  }
+
+  // INVALID_ARGUMENT if the output is the ids of an input, which no node computes.
+  absl::Status CheckOutput(const Tensor& output) const {
+    const auto value = values_.find(output);
+    if (value == values_.end() || value->second >= 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: output_layers: '", output.layer, "' is not computed by the network"));
   }
 
  private:
@@ -325,7 +354,8 @@ absl::Status ReadFunctional(const json& config, absl::Span<const int64_t> lines,
     CAIRN_RETURN_IF_ERROR(graph.AddLayer(layers[position], position, layer_lines[position]));
   }
   for (const Tensor& input : inputs) CAIRN_RETURN_IF_ERROR(graph.AddInput(input));
-  return graph.AddGraph(outputs[0]);
+  CAIRN_RETURN_IF_ERROR(graph.AddGraph(outputs[0]));
+  return graph.CheckOutput(outputs[0]);
 }
 
 }  // namespace cairn::nn

@@ -20,12 +20,14 @@ constexpr LayerRow kLayers[] = {
     {"Average", MakeAverage, ByteUse::kPasses},
     {"AveragePooling2D", MakeAveragePooling2D, ByteUse::kPasses},
     {"BatchNormalization", MakeBatchNormalization},
+    {"CategoryEncoding", MakeCategoryEncoding, ByteUse::kRaw},
     {"Concatenate", MakeConcatenate, ByteUse::kPasses},
     {"Conv1D", MakeConv1D},
     {"Conv2D", MakeConv2D},
     {"Conv2DTranspose", MakeConv2DTranspose},
     {"Dense", MakeDense},
     {"DepthwiseConv2D", MakeDepthwiseConv2D},
+    {"Discretization", MakeDiscretization, ByteUse::kRaw},
     {"Dot", MakeDot},
     {"DotInteraction", MakeDotInteraction},
     {"Dropout", MakeDropout, ByteUse::kPasses},
@@ -37,6 +39,8 @@ constexpr LayerRow kLayers[] = {
     {"GlobalAveragePooling1D", MakeGlobalAveragePooling1D, ByteUse::kPasses},
     {"GlobalAveragePooling2D", MakeGlobalAveragePooling2D, ByteUse::kPasses},
     {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D, ByteUse::kPasses},
+    {"Hashing", MakeHashing, ByteUse::kRaw},
+    {"IntegerLookup", MakeIntegerLookup, ByteUse::kRaw},
     {"LayerNormalization", MakeLayerNormalization},
     {"LeakyReLU", MakeLeakyRelu, ByteUse::kPasses},
     {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
@@ -49,6 +53,7 @@ constexpr LayerRow kLayers[] = {
     {"Reshape", MakeReshape, ByteUse::kPasses},
     {"SeparableConv2D", MakeSeparableConv2D},
     {"Softmax", MakeSoftmax, ByteUse::kPasses},
+    {"StringLookup", MakeStringLookup, ByteUse::kRaw},
     {"Subtract", MakeSubtract, ByteUse::kPasses},
     {"ZeroPadding2D", MakeZeroPadding2D, ByteUse::kPasses},
 };
@@ -67,6 +72,10 @@ ByteUse ByteUseOf(absl::string_view class_name) {
     if (row.class_name == class_name) return row.bytes;
   }
   return ByteUse::kScaled;
+}
+
+bool OnlyReshapes(absl::string_view class_name) {
+  return class_name == "Flatten" || class_name == "Reshape";
 }
 
 std::string SupportedLayers() {

@@ -26,6 +26,9 @@ enum class ByteUse {
 };
 ByteUse ByteUseOf(absl::string_view class_name);
 
+// Whether the layer only gives its input another shape.
+bool OnlyReshapes(absl::string_view class_name);
+
 // "Conv2D, Dense, ..."
 std::string SupportedLayers();
 

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
+#include "common/ids/id_map.h"
 #include "nn/layer/compile_config.h"
 #include "nn/layer/layer.h"
 
@@ -19,8 +20,9 @@ namespace cairn::nn {
 
 // An input of the network.
 struct ModelInput {
-  std::string name;  // the name of its InputLayer
-  Shape shape;       // without the batch
+  // The name of its InputLayer. Inputs that different layers map to ids have one name.
+  std::string name;
+  Shape shape;  // without the batch
   // An integer type if a layer looks rows up by the values: that of the InputLayer, or else int64. All other inputs
   // are float32.
   DType dtype = DType::kFloat32;
@@ -30,6 +32,19 @@ struct ModelInput {
   // Replica::ForwardBackward() computes the gradient of the loss with respect to this float32 input. Set for the
   // inputs that ReplaceEmbeddings() makes.
   bool needs_gradient = false;
+  // The values of the input are strings, and `map` is set.
+  bool text = false;
+  // Makes the ids that the network takes of the input's values. Null: it takes the values.
+  std::shared_ptr<const IdMap> map{};
+  // The layer of `map`, if it is no node since its output is the ids. Null otherwise.
+  std::shared_ptr<const Layer> ids_layer{};
+
+  // The kind of the values before `map`.
+  ValueKind kind() const {
+    return text                                              ? ValueKind::kText
+           : map != nullptr && map->Takes(ValueKind::kFloat) ? ValueKind::kFloat
+                                                             : ValueKind::kInteger;
+  }
 };
 
 // One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.

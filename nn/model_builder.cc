@@ -10,6 +10,7 @@
 #include "common/core/status.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layer_registry.h"
+#include "nn/layers/id_layer.h"
 #include "nn/layers/input_layer.h"
 
 namespace cairn::nn {
@@ -74,6 +75,26 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
   return absl::OkStatus();
 }
 
+// Layers of ids compute with integers, and Keras writes the type of their output or of their vocabulary.
+bool ComputesIds(absl::string_view class_name) {
+  constexpr absl::string_view kClasses[] = {"CategoryEncoding", "Discretization", "Hashing", "IntegerLookup",
+                                            "StringLookup"};
+  return absl::c_linear_search(kClasses, class_name);
+}
+
+void CheckIdDtype(absl::string_view field, ConfigReader& config) {
+  const json& value = config.Raw(field);
+  const json policy = value.is_object() ? value.value("config", json()) : json();
+  const json name = policy.is_object() ? policy.value("name", json()) : value;
+  if (name == "int64" || name == "int32" || name == "string") return;
+  CheckDtype(field, config);
+}
+
+// Whether the layer has Keras 2's batch_input_shape of an Embedding without input_length, which says nothing.
+bool HasOpenShape(ConfigReader& config) {
+  return config.Raw("batch_input_shape") == json::array({nullptr, nullptr});
+}
+
 // The dtype of an InputLayer, which may also be an integer type.
 DType ReadInputDtype(absl::string_view field, ConfigReader& config) {
   const json& name = config.Raw(field);
@@ -89,7 +110,7 @@ bool IsLookedUp(const std::vector<Node>& nodes, int source) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     if (!node.layer->takes_integers() || node.inputs[0] != source) continue;
-    if (!node.variables.empty() || IsLookedUp(nodes, static_cast<int>(i))) return true;
+    if (!OnlyReshapes(node.layer->class_name()) || IsLookedUp(nodes, static_cast<int>(i))) return true;
   }
   return false;
 }
@@ -142,7 +163,11 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
   read.equal_ranks = IsKerasFunction(layer);
   if (class_name == "InputLayer") {
-    read.input_type = ReadInputDtype("dtype", reader);
+    read.text = reader.Raw("dtype") == "string";
+    read.input_type = read.text ? DType::kInt64 : ReadInputDtype("dtype", reader);
+  } else if (ComputesIds(class_name)) {
+    CheckIdDtype("dtype", reader);
+    reader.Ignore({"batch_input_shape"});  // of the data that adapt() has seen
   } else {
     CheckDtype("dtype", reader);
   }
@@ -153,7 +178,7 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     read.has_input_shape = true;
   } else {
     read.trainable = reader.Bool("trainable", true);
-    read.has_input_shape = HasInputShape(reader);
+    read.has_input_shape = !ComputesIds(class_name) && HasInputShape(reader) && !HasOpenShape(reader);
     if (read.has_input_shape) read.input_shape = ReadInputShape(reader);
     read.layer = FindLayer(class_name)(read.name, reader);
   }
@@ -162,8 +187,96 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
 }
 
 int ModelBuilder::AddInput(const ReadLayer& layer, const Shape& shape) {
-  model_.inputs_.push_back({layer.name, shape, layer.input_type, layer.ragged});
+  model_.inputs_.push_back({.name = layer.name,
+                            .shape = shape,
+                            .dtype = layer.input_type,
+                            .ragged = layer.ragged,
+                            .text = layer.text});
+  mapped_from_.push_back(-1);
   return Node::OfModelInput(static_cast<int>(model_.inputs_.size()) - 1);
+}
+
+absl::StatusOr<int> ModelBuilder::AddMappedInput(const ReadLayer& layer, int value) {
+  const auto fault = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": ", what...));
+  };
+  const auto from = static_cast<size_t>(Node::OfModelInput(value));
+  if (value >= 0) {
+    return fault("reads the output of layer '", model_.nodes_[static_cast<size_t>(value)].layer->name(),
+                 "', but its values must be an input of the model");
+  }
+  if (mapped_from_[from] >= 0) {
+    return fault("reads the ids of ", model_.inputs_[from].map->layer(),
+                 ", but its values must be an input of the model");
+  }
+  const auto& ids = static_cast<const IdLayer&>(*layer.layer);
+  ModelInput input = model_.inputs_[from];
+  input.map = ids.map();
+  if (!ids.encodes()) input.ids_layer = layer.layer;
+  input.dtype = DType::kInt64;
+  if (!input.map->Takes(input.kind())) {
+    return fault("cannot take the values of input '", input.name, "', which are ",
+                 input.text ? "strings" : "numbers, not strings: give the Input dtype=\"string\"");
+  }
+  for (size_t i = 0; i < mapped_from_.size(); ++i) {
+    if (mapped_from_[i] == static_cast<int>(from) && model_.inputs_[i].map == input.map)
+      return Node::OfModelInput(static_cast<int>(i));
+  }
+  model_.inputs_.push_back(std::move(input));
+  mapped_from_.push_back(static_cast<int>(from));
+  return Node::OfModelInput(static_cast<int>(model_.inputs_.size()) - 1);
+}
+
+absl::Status ModelBuilder::FinishInputs() {
+  const size_t count = model_.inputs_.size();
+  std::vector<bool> is_read(count), is_mapped(count);
+  for (const Node& node : model_.nodes_) {
+    for (const int input : node.inputs) {
+      if (input < 0) is_read[static_cast<size_t>(Node::OfModelInput(input))] = true;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (mapped_from_[i] >= 0 && is_read[i]) is_mapped[static_cast<size_t>(mapped_from_[i])] = true;
+  }
+  std::vector<ModelInput> ordered;
+  std::vector<int> new_index(count);
+  const auto keep = [&](size_t i) {
+    new_index[i] = static_cast<int>(ordered.size());
+    ordered.push_back(std::move(model_.inputs_[i]));
+  };
+  for (size_t i = 0; i < count; ++i) {
+    if (mapped_from_[i] >= 0) continue;
+    // An input that layers map is not an input of the network itself, unless another layer reads its values.
+    if (is_read[i] || !is_mapped[i]) keep(i);
+    for (size_t mapped = 0; mapped < count; ++mapped) {
+      if (mapped_from_[mapped] == static_cast<int>(i) && is_read[mapped]) keep(mapped);
+    }
+  }
+  model_.inputs_ = std::move(ordered);
+  for (Node& node : model_.nodes_) {
+    for (int& input : node.inputs) {
+      if (input < 0) input = Node::OfModelInput(new_index[static_cast<size_t>(Node::OfModelInput(input))]);
+    }
+  }
+  CAIRN_RETURN_IF_ERROR(CheckTextInputs());
+  return CheckRagged();
+}
+
+absl::Status ModelBuilder::CheckTextInputs() const {
+  for (size_t i = 0; i < model_.inputs_.size(); ++i) {
+    const ModelInput& input = model_.inputs_[i];
+    if (!input.text || input.map != nullptr) continue;
+    const auto reader = absl::c_find_if(model_.nodes_, [i](const Node& node) {
+      return absl::c_linear_search(node.inputs, Node::OfModelInput(static_cast<int>(i)));
+    });
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", input.name, "' is of strings, and ",
+                     reader == model_.nodes_.end() ? "no layer reads it"
+                                                   : absl::StrCat("layer '", reader->layer->name(), "' (",
+                                                                  reader->layer->class_name(), ") reads it"),
+                     ": only StringLookup and Hashing can take strings"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ModelBuilder::CheckRagged() const {
@@ -190,14 +303,18 @@ absl::Status ModelBuilder::CheckRagged() const {
         CAIRN_RETURN_IF_ERROR(CheckRaggedPair(model_.nodes_[static_cast<size_t>(reader)]));
         continue;
       }
+      const Layer& layer = *model_.nodes_[static_cast<size_t>(reader)].layer;
+      if (ComputesIds(layer.class_name()) && model_.nodes_[static_cast<size_t>(reader)].inputs.size() == 1)
+        continue;
       const bool fits =
           class_of(reader) == "Embedding" && !means.empty() &&
           absl::c_all_of(means, [&](int mean) { return class_of(mean) == "GlobalAveragePooling1D"; });
       if (fits) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("input '", model_.inputs_[i].name, "' is ragged, and layer '",
-                       model_.nodes_[static_cast<size_t>(reader)].layer->name(), "' (", class_of(reader),
-                       ") reads it: only an Embedding that is followed by GlobalAveragePooling1D can"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input '", model_.inputs_[i].name, "' is ragged, and layer '",
+          model_.nodes_[static_cast<size_t>(reader)].layer->name(), "' (", class_of(reader),
+          ") reads it: only an Embedding that is followed by GlobalAveragePooling1D can, or a layer that "
+          "counts ids without count_weights"));
     }
   }
   return absl::OkStatus();
@@ -222,7 +339,19 @@ const Shape& ModelBuilder::ShapeOf(int value) const {
 }
 
 absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs) {
-  if (layer.layer->merges() != (inputs.size() > 1) && layer.layer->row_table() == nullptr) {
+  if (inputs.size() == 1 && ComputesIds(layer.layer->class_name()) &&
+      layer.layer->class_name() != "CategoryEncoding") {
+    CAIRN_ASSIGN_OR_RETURN(const int ids, AddMappedInput(layer, inputs[0]));
+    if (!static_cast<const IdLayer&>(*layer.layer).encodes()) return ids;
+    return AddLayerNode(layer, {ids});
+  }
+  return AddLayerNode(layer, inputs);
+}
+
+absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs) {
+  const bool may_be_weighted =
+      layer.layer->row_table() != nullptr || layer.layer->class_name() == "CategoryEncoding";
+  if (layer.layer->merges() != (inputs.size() > 1) && !may_be_weighted) {
     return absl::InvalidArgumentError(absl::StrCat(layer.where, ": ", inputs.size(), " inputs, expected ",
                                                    layer.layer->merges() ? "two or more" : "one"));
   }
@@ -288,6 +417,7 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
 Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_json) {
   for (size_t i = 0; i < model_.inputs_.size(); ++i) {
     DType& type = model_.inputs_[i].dtype;
+    if (model_.inputs_[i].map != nullptr) continue;
     if (!IsLookedUp(model_.nodes_, Node::OfModelInput(static_cast<int>(i)))) {
       type = DType::kFloat32;
     } else if (!IsInteger(type) || model_.inputs_[i].ragged) {

@@ -28,6 +28,7 @@ struct ReadLayer {
   bool has_input_shape = false;
   DType input_type = DType::kFloat32;  // the dtype of an InputLayer
   bool ragged = false;                 // of an InputLayer
+  bool text = false;                   // the dtype of an InputLayer is string
   // Set for a merging function such as `a + b`. The function aligns shapes from their last axis, including
   // the batch, whereas a merge layer inserts missing axes after the batch. Only shapes of equal rank give the
   // same result both ways, so other shapes are refused.
@@ -51,8 +52,9 @@ class ModelBuilder {
   // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
 
-  // INVALID_ARGUMENT if a ragged input has a use that is not supported.
-  absl::Status CheckRagged() const;
+  // Orders the inputs, after all nodes have been added. INVALID_ARGUMENT if a ragged input or one of strings has a use
+  // that is not supported.
+  absl::Status FinishInputs();
 
   const Shape& ShapeOf(int value) const;
   bool empty() const { return model_.nodes_.empty(); }
@@ -65,6 +67,12 @@ class ModelBuilder {
 
  private:
   std::string UniqueName(absl::string_view class_name);
+  // The input of the model that has the ids of `layer` for the values of input `value`.
+  absl::StatusOr<int> AddMappedInput(const ReadLayer& layer, int value);
+  // Adds a node of `layer`, which is not only a map.
+  absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs);
+  absl::Status CheckTextInputs() const;
+  absl::Status CheckRagged() const;
   absl::Status CheckRaggedPair(const Node& node) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
 
@@ -73,6 +81,8 @@ class ModelBuilder {
   // [name without suffix] The last suffix that an automatic name got.
   std::map<std::string, int> suffixes_;
   std::map<const Layer*, size_t> first_node_of_;  // contains the layers that have been called
+  // [input] The input whose values its map takes; -1 for an InputLayer's own.
+  std::vector<int> mapped_from_;
 };
 
 // Accepts float32 as a string, or as a policy object of Keras 2 ("Policy") or 3 ("DTypePolicy").

@@ -102,8 +102,11 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   ModelBuilder builder;
   CAIRN_RETURN_IF_ERROR(functional ? ReadFunctional(config, lines, builder)
                                    : ReadSequential(config, lines, builder));
-  if (builder.empty()) return absl::InvalidArgumentError("config: layers: the list has only an InputLayer");
-  CAIRN_RETURN_IF_ERROR(builder.CheckRagged());
+  if (builder.empty()) {
+    return absl::InvalidArgumentError(
+        "config: layers: the list has only an InputLayer and layers that make ids of it");
+  }
+  CAIRN_RETURN_IF_ERROR(builder.FinishInputs());
   auto compiled = ParseCompileConfig(document.value("compile_config", json()));
   if (!compiled.ok()) return Annotate(compiled.status(), "compile_config");
   return builder.Finish(*std::move(compiled), WithoutDevices(document));

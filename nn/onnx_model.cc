@@ -1,5 +1,6 @@
 #include "nn/onnx_model.h"
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,23 @@
 #include "common/core/status.h"
 
 namespace cairn::nn {
+
+namespace {
+
+// The ids of the values `port`, by the map of the input.
+absl::StatusOr<std::string> IdsInOnnx(const ModelInput& input, const std::string& port,
+                                      OnnxBuilder& builder) {
+  const auto table = input.map->AsTable();
+  if (!table.ok()) return Annotate(table.status(), input.map->layer());
+  if (input.ragged) {
+    return absl::UnimplementedError(absl::StrCat(input.map->layer(), ": input '", input.name,
+                                                 "' is ragged, and ONNX has no value for the padding of what "
+                                                 "becomes ids"));
+  }
+  return builder.IdsOf(*table, port, input.shape);
+}
+
+}  // namespace
 
 absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const float> parameters) {
   std::vector<OnnxVariable> variables;
@@ -24,10 +42,22 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const Onn
   builder.graph_.name = model.name();
   // Variables keep their names: these are reserved first, and all other names avoid them.
   for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
-  std::vector<OnnxValue> inputs;  // [input of the model]
+  std::vector<OnnxValue> inputs;             // [input of the model]
+  std::map<std::string, std::string> ports;  // by the name of the model's input
   for (const ModelInput& input : model.inputs()) {
-    builder.graph_.inputs.push_back({builder.UniqueName(input.name), input.shape, input.dtype, input.ragged});
-    inputs.push_back(builder.FromChannelsLast(builder.graph_.inputs.back().name, input.shape, input.dtype));
+    std::string& port = ports[input.name];
+    if (port.empty()) {  // inputs that different layers map have one name
+      port = builder.UniqueName(input.name);
+      const bool is_float = input.map != nullptr && input.kind() == ValueKind::kFloat;
+      builder.graph_.inputs.push_back(
+          {port, input.shape, is_float ? DType::kFloat32 : input.dtype, input.ragged, input.text});
+    }
+    std::string value = port;
+    if (input.map != nullptr) {
+      builder.layer_ = input.name;
+      CAIRN_ASSIGN_OR_RETURN(value, IdsInOnnx(input, port, builder));
+    }
+    inputs.push_back(builder.FromChannelsLast(std::move(value), input.shape, input.dtype));
     builder.values_.back().ragged = input.ragged;
   }
   std::vector<OnnxValue> outputs;  // [node]

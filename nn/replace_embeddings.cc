@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "nn/layer_registry.h"
 
 namespace cairn::nn {
 namespace {
@@ -65,7 +66,7 @@ class EmbeddingReplacer {
     int value = embedding.inputs[0];
     while (value >= 0) {
       const Node& node = from_.nodes()[static_cast<size_t>(value)];
-      if (!node.layer->takes_integers() || !node.variables.empty()) {
+      if (!OnlyReshapes(node.layer->class_name())) {
         return absl::InvalidArgumentError(
             absl::StrCat("reads the output of layer '", node.layer->name(), "' (", node.layer->class_name(),
                          "), but the ids of a table on the servers must be an input of the model"));

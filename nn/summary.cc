@@ -133,7 +133,9 @@ std::string Connections(const Model& model, absl::Span<const int> call_numbers, 
   std::vector<std::string> connections;
   for (int input : node.inputs) {
     if (input < 0) {
-      connections.push_back(absl::StrCat(model.inputs()[static_cast<size_t>(-1 - input)].name, "[0][0]"));
+      const ModelInput& from = model.inputs()[static_cast<size_t>(-1 - input)];
+      connections.push_back(
+          absl::StrCat(from.ids_layer != nullptr ? from.ids_layer->name() : from.name, "[0][0]"));
       continue;
     }
     const auto& layer = model.nodes()[static_cast<size_t>(input)].layer;
@@ -162,11 +164,15 @@ std::string SummaryTable(const Model& model) {
     return row;
   };
   table.AddHeader(cells({"Layer (type)", "Output Shape", "Param #"}, "Connected to"));
+  std::set<std::string> inputs;
   for (const ModelInput& input : model.inputs()) {
-    if (!model.functional()) break;  // a Sequential does not show its input
-    table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"),
-                        input.ragged ? "(None, None)" : KerasShape(input.shape), "0"},
-                       "-"));
+    const std::string shape = input.ragged ? "(None, None)" : KerasShape(input.shape);
+    if (model.functional() && inputs.insert(input.name).second)  // a Sequential does not show its input
+      table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"), shape, "0"}, "-"));
+    if (input.ids_layer == nullptr) continue;
+    table.AddRow(
+        cells({absl::StrCat(input.ids_layer->name(), " (", input.ids_layer->class_name(), ")"), shape, "0"},
+              absl::StrCat(input.name, "[0][0]")));
   }
   const std::vector<int> call_numbers = CallNumbers(model);
   std::set<const Layer*> shown;

@@ -27,6 +27,7 @@
 #include "data/class_names.h"
 #include "data/csv/csv_schema.h"
 #include "data/dataset.h"
+#include "data/mapped_rows.h"
 #include "data/targets.h"
 #include "worker/export/preprocessing.h"
 #include "worker/export/weights.h"
@@ -205,7 +206,7 @@ class PredictCommand final : public Command {
                          absl::StrAppend(out, input.name);
                        })));
     }
-    const data::DataOptions how = OptionsFor(trained);
+    const data::DataOptions how = data::WithTypesInFiles(OptionsFor(trained));
     data::Examples examples;
     std::vector<std::unique_ptr<data::RowSource>> parts;
     std::vector<std::vector<int64_t>> all_splits(inputs_.size());  // of ragged inputs
@@ -216,7 +217,7 @@ class PredictCommand final : public Command {
       std::unique_ptr<data::RowSource> rows;
       if (how.IsRagged(i)) {
         CAIRN_ASSIGN_OR_RETURN(const data::Array of_rows, ReadSplitsFile(how, i));
-        const bool integers = IsInteger(model.inputs()[i].dtype);
+        const bool integers = IsInteger(how.input_types[i]);
         CAIRN_ASSIGN_OR_RETURN(all_splits[i], data::ReadRowSplits(of_rows, array, integers, path));
         rows = data::MakeRaggedRows(std::move(array), all_splits[i], path);
       } else {
@@ -227,6 +228,8 @@ class PredictCommand final : public Command {
     }
     CAIRN_RETURN_IF_ERROR(data::CheckSameSplits(how, all_splits, inputs_));
     CAIRN_ASSIGN_OR_RETURN(examples.inputs, data::JoinRows(std::move(parts), inputs_));
+    CAIRN_ASSIGN_OR_RETURN(examples.inputs, data::MapRows(how, std::move(examples.inputs), inputs_.front(),
+                                                          /*has_texts=*/false));
     return examples;
   }
 

@@ -101,6 +101,7 @@ class Preflight {
     }
     parameters_ = model->num_parameters();
     Ok("model", absl::StrCat(model->name(), ", ", monitor::WithCommas(Number(parameters_)), " parameters"));
+    for (const std::string& line : worker::DescribeIds(*model)) Ok("model", line);
     const auto tables = worker::PlanTables(options_, *model);
     if (!tables.ok()) {
       Fault("job", tables.status().message(), "change the flag or the model file that it names");

@@ -177,6 +177,8 @@ class SetReader {
     std::optional<size_t> weights{};  // ragged ids: the part of the weights that the field holds too
     int64_t table_rows = 0;           // integers are hashed to [0, table_rows); 0: they are not
     std::vector<uint64_t> salts{};    // [feature] of the hash
+    const IdMap* texts = nullptr;     // integers are the ids of the fields' texts
+    std::string input{};              // its name, with `texts`
     size_t numbers() const { return features * in_field; }  // of an example, if the part is not ragged
     // [examples, numbers()] One of them is used.
     std::vector<float> floats{};
@@ -186,7 +188,8 @@ class SetReader {
 
   // One part for all features, unless the model takes integers: then one part for each of its inputs. If there is one
   // feature for each input, it has all numbers of its input.
-  std::vector<Part> MakeParts() const {
+  // INVALID_ARGUMENT if there are strings for some input, and the features do not fit the inputs.
+  absl::StatusOr<std::vector<Part>> MakeParts() const {
     const size_t features = schema_.features.size();
     std::vector<Part> parts;
     size_t elements = 0;
@@ -194,15 +197,22 @@ class SetReader {
       parts.push_back({.features = static_cast<size_t>(options_.input_shapes[i].num_elements()),
                        .integers = IsInteger(options_.input_types[i]),
                        .ragged = options_.IsRagged(i),
-                       .table_rows = schema_.hash_ids ? options_.table_rows[i] : 0});
+                       .table_rows = schema_.hash_ids ? options_.table_rows[i] : 0,
+                       .texts = options_.TextMapOf(i)});
+      if (parts.back().texts != nullptr) parts.back().input = options_.input_names[i];
       elements += parts.back().features;
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
+    const bool any_text =
+        std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.texts != nullptr; });
     if (elements > features && AddWeights(parts)) elements = features;
     if (elements != features && parts.size() > 1 && parts.size() == features) {
       for (Part& part : parts) part.in_field = std::exchange(part.features, 1);
+    } else if (any_text && elements != features) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has ", features, " columns of inputs, and the inputs of the model take ", elements));
     } else if (!any || elements != features) {
-      return {{.features = features}};
+      return std::vector<Part>{{.features = features}};
     }
     size_t feature = 0;
     for (Part& part : parts) {
@@ -289,7 +299,7 @@ class SetReader {
     }
     CAIRN_RETURN_IF_ERROR(join_->Append(fields));
     if (inputs_.empty()) {
-      inputs_ = MakeParts();
+      CAIRN_ASSIGN_OR_RETURN(inputs_, MakeParts());
       has_weights_ = HasWeights();
     }
     const absl::Status taken = TakeFields(fields);
@@ -381,6 +391,12 @@ class SetReader {
   }
 
   absl::StatusOr<int64_t> ReadId(absl::string_view field, size_t feature, const Part& part) {
+    if (part.texts != nullptr) {
+      const auto id = part.texts->OfText(field);
+      if (id) return *id;
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot be used: ", part.texts->WhyNoId(ShowField(field), part.input)));
+    }
     if (part.table_rows > 0) return HashedId(field, part.salts[feature], part.table_rows);
     return ReadWhole(field);
   }

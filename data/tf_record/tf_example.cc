@@ -226,6 +226,16 @@ std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature) {
   return sound && count == 1 ? std::optional(last) : std::nullopt;
 }
 
+absl::StatusOr<std::vector<absl::string_view>> ReadStrings(const Feature& feature) {
+  std::vector<absl::string_view> strings;
+  if (feature.kind != Feature::Kind::kBytes) return strings;
+  const bool sound = ForEachString(feature.list, [&](Span bytes) {
+    strings.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  if (!sound) return absl::InvalidArgumentError("holds a malformed bytes_list");
+  return strings;
+}
+
 std::optional<int64_t> OneInteger(const Feature& feature) {
   int64_t count = 0, last = 0;
   if (feature.kind != Feature::Kind::kIntegers) return std::nullopt;

@@ -49,6 +49,10 @@ std::vector<int64_t> ReadIntegers(const Feature& feature);
 // The string of a bytes_list that contains exactly one; nullopt for any other feature.
 std::optional<absl::Span<const uint8_t>> OneString(const Feature& feature);
 
+// The strings of a bytes_list, which borrow its bytes; none for any other feature. INVALID_ARGUMENT if the list is
+// malformed.
+absl::StatusOr<std::vector<absl::string_view>> ReadStrings(const Feature& feature);
+
 // The value of an int64_list that contains exactly one; nullopt for any other feature.
 std::optional<int64_t> OneInteger(const Feature& feature);
 

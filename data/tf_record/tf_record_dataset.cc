@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
@@ -76,8 +77,9 @@ class RecordRows final : public RowSource {
       const TfColumn& column = columns_[i];
       const auto pieces = cursor.Take(column.values);
       const Feature feature{column.kind, lists[i]};
-      if (column.ragged && column.kind == Feature::Kind::kIntegers) {
-        std::vector<int64_t> values = ReadIntegers(feature);
+      const bool integers = column.kind == Feature::Kind::kIntegers || column.texts != nullptr;
+      if (column.ragged && integers) {
+        std::vector<int64_t> values = IntegersOf(index, column, feature);
         values.resize(static_cast<size_t>(counts[i]));
         const auto bad = WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
                                      [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
@@ -87,12 +89,12 @@ class RecordRows final : public RowSource {
         ReadValues(feature, absl::MakeSpan(values));
         WriteRagged(pieces[0], static_cast<int64_t>(values.size()),
                     [&values](int64_t at) { return values[static_cast<size_t>(at)]; });
-      } else if (pieces.size() == 1 && pieces[0].dtype == DType::kFloat32) {
+      } else if (pieces.size() == 1 && pieces[0].dtype == DType::kFloat32 && column.texts == nullptr) {
         const absl::Span<float> values = pieces[0].floats();
         ReadFloats(column, feature, index, values);
         for (float& value : values) value = scales_[i](value);
-      } else if (column.kind == Feature::Kind::kIntegers) {
-        std::vector<int64_t> values = ReadIntegers(feature);
+      } else if (integers) {
+        std::vector<int64_t> values = IntegersOf(index, column, feature);
         values.resize(static_cast<size_t>(column.values));  // the file may have changed since it was loaded
         Write(index, i, values, pieces);
       } else {
@@ -114,7 +116,7 @@ class RecordRows final : public RowSource {
     for (size_t i = 0; i < columns_.size(); ++i) {
       const TfColumn& column = columns_[i];
       if (!column.ragged) continue;
-      const auto count = CountValues({column.kind, ListsOf(index)[i]});
+      const auto count = CountIn(column, {column.kind, ListsOf(index)[i]});
       const int ids = i < weights_of_.size() ? weights_of_[i] : -1;
       if (count.ok() && *count <= column.values) {
         counts[i] = *count;
@@ -124,13 +126,30 @@ class RecordRows final : public RowSource {
         return std::vector<int64_t>(columns_.size());
       }
       if (ids < 0) continue;
-      const auto weighted =
-          CountValues({columns_[static_cast<size_t>(ids)].kind, ListsOf(index)[static_cast<size_t>(ids)]});
+      const TfColumn& of_ids = columns_[static_cast<size_t>(ids)];
+      const auto weighted = CountIn(of_ids, {of_ids.kind, ListsOf(index)[static_cast<size_t>(ids)]});
       if (weighted.ok() && *weighted == *count) continue;
       error_.Set(Annotate(HasChanged(), absl::StrCat(Place(index), ": '", column.name, "'")));
       return std::vector<int64_t>(columns_.size());
     }
     return counts;
+  }
+
+  // The integers of a feature, or the ids of its strings. If one has no id, makes status() an error.
+  std::vector<int64_t> IntegersOf(int64_t index, const TfColumn& column, const Feature& feature) const {
+    if (column.texts == nullptr) return ReadIntegers(feature);
+    const auto strings = ReadStrings(feature);
+    std::vector<int64_t> ids;
+    for (const absl::string_view text : strings.ok() ? *strings : std::vector<absl::string_view>()) {
+      const auto id = column.texts->OfText(text);
+      if (!id) {
+        error_.Set(absl::InvalidArgumentError(absl::StrCat(
+            Place(index), ": '", column.name,
+            "': ", column.texts->WhyNoId(absl::StrCat("'", absl::CHexEscape(text), "'"), column.input))));
+      }
+      ids.push_back(id.value_or(0));
+    }
+    return ids;
   }
 
   static absl::Status HasChanged() {
@@ -282,7 +301,7 @@ class SetReader {
         CAIRN_RETURN_IF_ERROR(CheckInputShape(options_, input, shape,
                                               absl::StrCat(split.inputs_name, ": '", column.name, "'")));
       }
-      const bool bytes = column.kind == Feature::Kind::kBytes;
+      const bool bytes = column.kind == Feature::Kind::kBytes && column.texts == nullptr;
       if (bytes) split.byte_inputs[input] = true;
       scales.push_back(data::ScaleOf(options_.ScaleOf(input), bytes));
     }
@@ -303,7 +322,7 @@ class SetReader {
       lists.push_back(feature.list);
       counts.push_back(column.values);
       if (!column.ragged) continue;
-      const auto values = CountValues(feature);
+      const auto values = CountIn(column, feature);
       if (!values.ok()) return Annotate(values.status(), absl::StrCat("'", column.name, "'"));
       counts.back() = *values;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -25,21 +26,31 @@ absl::Status NoFeature(const std::vector<NamedFeature>& features, absl::string_v
       })));
 }
 
-absl::StatusOr<TfColumn> MakeColumn(const std::vector<NamedFeature>& features, const std::string& name) {
-  const Feature* feature = FindFeature(features, name);
-  if (feature == nullptr) return NoFeature(features, absl::StrCat("'", name, "'"));
-  const auto values = CountValues(*feature);
-  if (!values.ok()) return Annotate(values.status(), absl::StrCat("'", name, "'"));
-  if (*values == 0) return absl::InvalidArgumentError(absl::StrCat("'", name, "': is empty"));
-  return TfColumn{name, feature->kind, *values};
+// `like`: the column without its kind and its number of values.
+absl::StatusOr<TfColumn> MakeColumn(const std::vector<NamedFeature>& features, TfColumn like) {
+  const std::string where = absl::StrCat("'", like.name, "'");
+  const Feature* feature = FindFeature(features, like.name);
+  if (feature == nullptr) return NoFeature(features, where);
+  like.kind = feature->kind;
+  if (like.texts != nullptr && like.kind != Feature::Kind::kBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": is a ", NameOf(like.kind), "; input '",
+                                                   like.input, "' takes strings, a bytes_list"));
+  }
+  const auto values = CountIn(like, *feature);
+  if (!values.ok()) return Annotate(values.status(), where);
+  if (*values == 0) return absl::InvalidArgumentError(absl::StrCat(where, ": is empty"));
+  like.values = *values;
+  return like;
 }
 
 // The column of a ragged input, which an example may lack: it has no values then.
-TfColumn RaggedColumn(const std::string& name, bool integers) {
-  return {.name = name,
-          .kind = integers ? Feature::Kind::kIntegers : Feature::Kind::kFloats,
-          .values = 1,
-          .ragged = true};
+TfColumn RaggedColumn(TfColumn like, bool integers) {
+  like.kind = like.texts != nullptr ? Feature::Kind::kBytes
+              : integers            ? Feature::Kind::kIntegers
+                                    : Feature::Kind::kFloats;
+  like.values = 1;
+  like.ragged = true;
+  return like;
 }
 
 // Turns a column of bytes whose first example is a PNG or JPEG into a column of images. If the image header
@@ -119,7 +130,17 @@ absl::StatusOr<Feature> TakeRagged(const std::vector<NamedFeature>& features, co
                    column.kind == Feature::Kind::kIntegers ? "an " : "a ", NameOf(column.kind)));
 }
 
+TfColumn WithoutForm(const TfColumn& column) {
+  return {.name = column.name, .texts = column.texts, .input = column.input};
+}
+
 }  // namespace
+
+absl::StatusOr<int64_t> CountIn(const TfColumn& column, const Feature& feature) {
+  if (column.texts == nullptr) return CountValues(feature);
+  CAIRN_ASSIGN_OR_RETURN(const auto strings, ReadStrings(feature));
+  return static_cast<int64_t>(strings.size());
+}
 
 const Feature* FindFeature(const std::vector<NamedFeature>& features, absl::string_view name) {
   for (const NamedFeature& named : features) {
@@ -139,14 +160,18 @@ absl::StatusOr<TfSchema> MakeTfSchema(const std::vector<NamedFeature>& features,
   }
   const Shape input = names.size() == 1 ? options.example_shape : Shape();
   for (const std::string& name : names) {
-    const bool ragged =
-        options.IsRagged(schema.inputs.size()) && names.size() == options.ragged_inputs.size();
+    const size_t of_model = schema.inputs.size();
+    const bool one_each = names.size() == options.input_types.size();
     TfColumn& column = schema.inputs.emplace_back();
-    if (ragged) {
-      column = RaggedColumn(name, IsInteger(options.input_types[schema.inputs.size() - 1]));
+    column.name = name;
+    if (one_each) column.texts = options.TextMapOf(of_model);
+    if (column.texts != nullptr) column.input = options.input_names[of_model];
+    if (one_each && options.IsRagged(of_model)) {
+      column = RaggedColumn(std::move(column), IsInteger(options.input_types[of_model]));
       continue;
     }
-    CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, name));
+    CAIRN_ASSIGN_OR_RETURN(column, MakeColumn(features, std::move(column)));
+    if (column.texts != nullptr) continue;
     CAIRN_RETURN_IF_ERROR(DetectImage(*FindFeature(features, name), input, column));
   }
   std::string label = options.label_column;
@@ -156,7 +181,7 @@ absl::StatusOr<TfSchema> MakeTfSchema(const std::vector<NamedFeature>& features,
     if (!any && options.labels_optional) return schema;
     CAIRN_ASSIGN_OR_RETURN(label, OnlyName(features, kLabelNames, "label", "--label_column"));
   }
-  CAIRN_ASSIGN_OR_RETURN(schema.label, MakeColumn(features, label));
+  CAIRN_ASSIGN_OR_RETURN(schema.label, MakeColumn(features, {.name = label}));
   if (schema.label->kind == Feature::Kind::kBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", label, "': the label is a bytes_list; it must be an int64_list or a float_list"));
@@ -165,11 +190,12 @@ absl::StatusOr<TfSchema> MakeTfSchema(const std::vector<NamedFeature>& features,
 }
 
 absl::StatusOr<Feature> TakeFeature(const std::vector<NamedFeature>& features, const TfColumn& column) {
-  const auto describe = [](Feature::Kind kind, int64_t values) {
-    return absl::StrCat(NameOf(kind), " of ", values, kind == Feature::Kind::kBytes ? " bytes" : " values");
+  const auto describe = [&column](Feature::Kind kind, int64_t values) {
+    const bool bytes = kind == Feature::Kind::kBytes && column.texts == nullptr;
+    return absl::StrCat(NameOf(kind), " of ", values, bytes ? " bytes" : " values");
   };
   if (column.ragged) return TakeRagged(features, column);
-  CAIRN_ASSIGN_OR_RETURN(const TfColumn found, MakeColumn(features, column.name));
+  CAIRN_ASSIGN_OR_RETURN(const TfColumn found, MakeColumn(features, WithoutForm(column)));
   if (column.image.rank() > 0) {
     const Feature& feature = *FindFeature(features, column.name);
     const auto bytes = OneString(feature);

@@ -22,7 +22,9 @@ struct TfColumn {
   // The number of input values that it provides; of the longest example, and at least 1, if it is ragged.
   int64_t values = 0;
   bool ragged = false;
-  Shape image{};  // [height, width, channels] of a PNG or JPEG; rank 0: not an image
+  const IdMap* texts = nullptr;  // the values are the ids of its strings
+  std::string input{};           // the model's input, with `texts`
+  Shape image{};                 // [height, width, channels] of a PNG or JPEG; rank 0: not an image
 };
 
 // The features of the training set's first example, which every other example must have.
@@ -30,6 +32,9 @@ struct TfSchema {
   std::vector<TfColumn> inputs;
   std::optional<TfColumn> label;  // nullopt if examples have none
 };
+
+// The number of the column's values in `feature`, which has its kind. INVALID_ARGUMENT if the list is malformed.
+absl::StatusOr<int64_t> CountIn(const TfColumn& column, const Feature& feature);
 
 // The feature `name`, an element of `features`; nullptr if there is none.
 const Feature* FindFeature(const std::vector<NamedFeature>& features, absl::string_view name);

@@ -153,6 +153,23 @@ std::string OnnxBuilder::GatherRows(const OnnxVariable& table, std::string ids, 
   return Add("Gather", {Weights(table), ids});
 }
 
+std::string OnnxBuilder::IdsOf(const IdTable& table, std::string values, const Shape& shape) {
+  if (table.kind == ValueKind::kFloat) {  // the number of bounds that are at most the value
+    const auto bounds = static_cast<int64_t>(table.bounds.size());
+    const int64_t axis = shape.rank() + 1;
+    const std::string each = Add("Unsqueeze", {std::move(values), Ints("axis", {axis})});
+    const std::string reached =
+        Add("GreaterOrEqual", {each, Floats("bounds", Shape({bounds}), table.bounds)});
+    return Add("ReduceSum", {Cast(reached, DType::kInt64), Ints("axis", {axis})}, {{"keepdims", int64_t{0}}});
+  }
+  OnnxAttribute keys = table.kind == ValueKind::kText ? OnnxAttribute{"keys_strings", table.texts}
+                                                      : OnnxAttribute{"keys_int64s", table.integers};
+  std::string ids = Add("LabelEncoder", {std::move(values)},
+                        {std::move(keys), {"values_int64s", table.ids}, {"default_int64", table.other}});
+  graph_.nodes.back().domain = kOnnxMlDomain;
+  return ids;
+}
+
 std::string OnnxBuilder::Floats(absl::string_view what, const Shape& shape, std::vector<float> values) {
   std::string name = UniqueName(absl::StrCat(layer_, "/", what));
   graph_.constants.push_back({name, shape, std::move(values)});

@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
+#include "common/ids/id_map.h"
 
 namespace cairn::nn {
 
@@ -31,7 +32,7 @@ int64_t OnnxTypeOf(DType type);
 
 struct OnnxAttribute {
   std::string name;
-  std::variant<int64_t, float, std::vector<int64_t>> value;
+  std::variant<int64_t, float, std::vector<int64_t>, std::vector<std::string>> value;
 };
 
 // The domain of operators such as LabelEncoder.
@@ -60,6 +61,7 @@ struct OnnxGraph {
     DType dtype = DType::kFloat32;
     // [batch, longest] instead, an extent that is not fixed either: negative numbers pad the rows.
     bool ragged = false;
+    bool text = false;  // strings; `dtype` is not used
   };
   std::string name;
   std::vector<Port> inputs;  // in the order of the model; one per InputLayer
@@ -118,6 +120,8 @@ class OnnxBuilder {
   // returns the tensor of its first call.
   std::string Weights(const OnnxVariable& variable, absl::Span<const int> permutation = {},
                       const Shape& shape = {});
+  // The ids of `values` [batch, shape] by `table`.
+  std::string IdsOf(const IdTable& table, std::string values, const Shape& shape);
   // The rows of a table for `ids`, integers or floats of this type.
   std::string GatherRows(const OnnxVariable& table, std::string ids, DType type);
   // Adds a constant to the current layer and returns its name.

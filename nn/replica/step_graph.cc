@@ -147,8 +147,9 @@ class Builder {
       integer |= IsInteger(desc.type);
       mixed |= desc.layout != first.layout || desc.type != first.type;
     }
-    if (mixed || (blocked && !node.layer->accepts_blocked(shapes)) ||
-        (integer && !node.layer->takes_integers())) {
+    const bool own_types = integer && node.layer->takes_integers();  // each input is taken as it is
+    if ((mixed && !own_types) || (blocked && !node.layer->accepts_blocked(shapes)) ||
+        (integer && !own_types)) {
       for (int& input : inputs) {
         CAIRN_ASSIGN_OR_RETURN(input, Plain(input));
       }

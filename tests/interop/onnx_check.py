@@ -266,6 +266,47 @@ def check_weights(name, weights, flags, bin_dir, directory):
           f"off by {np.abs(scored - expected).max() / np.abs(expected).max():.1e} of the largest")
 
 
+CITIES, NUMBERS = ["Paris", "São Paulo", "Oslo", "Rome", ""], [-2**62, 7, 2**40, 5, 0]
+# Layers that make ids of values, also of strings. Hashes have no form in ONNX.
+PREPROCESSING = functional(
+    [{"class_name": "InputLayer", "config": {"name": name, "batch_shape": [None, width], "dtype": dtype}}
+     for name, width, dtype in (("city", 1, "string"), ("words", 3, "string"), ("number", 1, "int64"), ("age", 1, "float32"))],
+    [(layer("StringLookup", name="cities", vocabulary=CITIES[:3], mask_token=""), [[["city", 0, 0]]]),
+     (layer("Embedding", name="city_rows", input_dim=5, output_dim=3), [[["cities", 0, 0]]]),
+     (layer("Flatten", name="flat"), [[["city_rows", 0, 0]]]),
+     (layer("StringLookup", name="one", vocabulary=CITIES[:3], mask_token="Rome", output_mode="one_hot"), [[["city", 0, 0]]]),
+     (layer("StringLookup", name="tf_idf", vocabulary=CITIES[:3], mask_token="Rome", output_mode="tf_idf",
+            idf_weights=[0.5, 0.25, 2.0]), [[["words", 0, 0]]]),
+     (layer("IntegerLookup", name="numbers", vocabulary=NUMBERS[:3]), [[["number", 0, 0]]]),
+     (layer("CategoryEncoding", name="known", num_tokens=4), [[["numbers", 0, 0]]]),
+     (layer("Discretization", name="ages", bin_boundaries=[-0.5, 0.0, 0.75], output_mode="count"), [[["age", 0, 0]]]),
+     (layer("Concatenate", name="all"), [[[name, 0, 0] for name in ("flat", "one", "tf_idf", "known", "ages")]]),
+     (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
+WITHOUT_ONNX = {"Hashing"}
+
+
+def check_preprocessing(bin_dir, directory):
+    """Strings and numbers in onnxruntime against the same in a CSV file."""
+    model_file = directory / "id_layers.json"
+    model_file.write_text(json.dumps(PREPROCESSING))
+    variables_of(model_file, bin_dir, directory)
+    weights, path, output = (directory / name for name in ("weights.npz", "id_layers.onnx", "outputs.npy"))
+    subprocess.run([bin_dir / "cairn", "export", weights, "--model", model_file, "-o", path], timeout=60, check=True)
+    random = np.random.default_rng(4)
+    feeds = {"city": random.choice(np.array(CITIES, object), [64, 1]), "words": random.choice(np.array(CITIES[:4], object), [64, 3]),
+             "number": random.choice(NUMBERS, [64, 1]), "age": random.choice([-2, -0.5, 0, 0.5, 0.75, 9], [64, 1]).astype("f4")}
+    rows = ["|".join(map(str, row)) for row in feeds["words"]]
+    (directory / "rows.csv").write_text("city,words,number,age\n" + "".join(
+        f"{city},{words},{number},{age}\n" for city, words, number, age in
+        zip(feeds["city"][:, 0], [row.replace(" ", "_") for row in rows], feeds["number"][:, 0], feeds["age"][:, 0])))
+    feeds["words"] = np.array([[word.replace(" ", "_") for word in row] for row in feeds["words"]], object)
+    subprocess.run([bin_dir / "cairn", "predict", weights, directory / "rows.csv", "--model", model_file, "-o", output], timeout=60,
+                   check=True)
+    scored, = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+    np.testing.assert_allclose(scored, np.load(output), rtol=TOLERANCE, atol=TOLERANCE, err_msg="preprocessing")
+    assert np.ptp(scored) > 1e-3, "preprocessing: all outputs are the same, which compares nothing"
+
+
 def check(name, model_file, bin_dir, directory):
     variables_of(model_file, bin_dir, directory)
     check_weights(name, directory / "weights.npz", ["--model", model_file], bin_dir, directory)
@@ -276,17 +317,19 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         directory = pathlib.Path(temporary)
         used = {entry["class_name"] for document in NETWORKS.values() for entry in document["config"]["layers"]}
+        used |= {entry["class_name"] for entry in PREPROCESSING["config"]["layers"]} | WITHOUT_ONNX
         missing = supported_layers(bin_dir, directory) - used
         assert not missing, f"no network here has {missing}"
         for name, document in NETWORKS.items():
             model_file = directory / f"{name}.json"
             model_file.write_text(json.dumps(document))
             check(name, model_file, bin_dir, directory)
+        check_preprocessing(bin_dir, directory)
         check_weights("dynamic", dynamic_tables(bin_dir, directory), [], bin_dir, directory)
         examples = [source_dir / f"deploy/examples/{name}.json" for name in ("mnist_cnn", "mnist_mlp", "cifar_resnet20")]
         for example in examples:
             check(example.stem, example, bin_dir, directory)
-    print(f"{len(NETWORKS) + 1 + len(examples)} networks score the same in onnxruntime {onnxruntime.__version__} as here")
+    print(f"{len(NETWORKS) + 2 + len(examples)} networks score the same in onnxruntime {onnxruntime.__version__} as here")
 
 
 if __name__ == "__main__":

@@ -67,12 +67,17 @@ bool IsRandomState(absl::string_view path) {
   return absl::StrContains(path, "/seed_generator");
 }
 
+// The weights of a vocabulary's tokens are part of the model's config (vocabularies.h).
+bool IsOfVocabulary(absl::string_view path) {
+  return absl::EndsWith(path, "/vars/idf_weights");
+}
+
 // Reads the layers of a Keras 3 file. The datasets are named layers/dense/vars/0; layers may be nested.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
   // [path of the layer][number of the weight]: dataset
   std::map<std::string, std::map<int, std::string>> found;
   for (const auto& [path, shape] : file.shapes()) {
-    if (!absl::StartsWith(path, root) || IsRandomState(path)) continue;
+    if (!absl::StartsWith(path, root) || IsRandomState(path) || IsOfVocabulary(path)) continue;
     const size_t vars = path.rfind("/vars/");
     int number = 0;
     if (vars == std::string::npos || !absl::SimpleAtoi(path.substr(vars + 6), &number) || number < 0)

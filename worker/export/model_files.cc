@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<std::string>> WriteModelDirectory(
   for (const absl::string_view name : {kWeights, kOnnx}) {
     const absl::Status status =
         WriteModelFile(absl::StrCat(directory, "/", name), model, parameters, metadata, tables);
-    if (name == kOnnx && absl::IsFailedPrecondition(status)) {
+    if (name == kOnnx && (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status))) {
       LogWarning(status.message());
       continue;
     }

@@ -14,6 +14,7 @@
 #include "data/file/byte_reader.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/in_child.h"
+#include "worker/export/vocabularies.h"
 
 namespace cairn::worker {
 namespace {
@@ -40,7 +41,21 @@ absl::StatusOr<nn::Model> ReadArchive(const std::string& path) {
                          ReadMember(archive, path, kConfigMember, kMaxConfigBytes));
   if (archive.Has(kMetadataMember))
     CAIRN_RETURN_IF_ERROR(ReadMember(archive, path, kMetadataMember, kMaxConfigBytes));
-  return nn::Model::FromJson(TextOf(config), absl::StrCat(path, "/", kConfigMember));
+  const std::string name = absl::StrCat(path, "/", kConfigMember);
+  if (!MayHaveVocabularies(TextOf(config))) return nn::Model::FromJson(TextOf(config), name);
+  CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(TextOf(config), name));
+  CAIRN_RETURN_IF_ERROR(AddVocabularies(archive, path, model));
+  return nn::Model::FromJson(model.dump(), name);
+}
+
+absl::StatusOr<nn::Model> ReadJsonFile(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  if (MayHaveVocabularies(text)) {
+    CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(text, path));
+    CAIRN_ASSIGN_OR_RETURN(const bool any, ReadVocabularyFiles(path, model));
+    if (any) return nn::Model::FromJson(model.dump(), path);
+  }
+  return nn::Model::FromJson(text, path);
 }
 
 // Returns a JSON array of the root's attributes model_config and training_config, with null for an absent
@@ -107,7 +122,7 @@ absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const
 absl::StatusOr<nn::Model> ReadModelFile(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const ModelFileKind kind, KindOfModelFile(path));
   if (kind == ModelFileKind::kKerasArchive) return ReadArchive(path);
-  if (kind == ModelFileKind::kText) return nn::Model::FromFile(path);
+  if (kind == ModelFileKind::kText) return ReadJsonFile(path);
   CAIRN_ASSIGN_OR_RETURN(data::SharedBytes bytes, data::ReadFileBytes(path));
   return ReadHdf5(std::move(bytes), path);
 }

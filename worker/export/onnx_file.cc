@@ -34,6 +34,9 @@ void SetAttribute(const nn::OnnxAttribute& from, onnx::v1::Attribute& to) {
   } else if (const auto* f = std::get_if<float>(&from.value)) {
     to.set_type(onnx::v1::Attribute::TYPE_FLOAT);
     to.set_f(*f);
+  } else if (const auto* strings = std::get_if<std::vector<std::string>>(&from.value)) {
+    to.set_type(onnx::v1::Attribute::TYPE_STRINGS);
+    to.mutable_strings()->Add(strings->begin(), strings->end());
   } else {
     to.set_type(onnx::v1::Attribute::TYPE_INTS);
     const auto& ints = std::get<std::vector<int64_t>>(from.value);
@@ -58,7 +61,8 @@ void SetTensor(const nn::OnnxTensor& from, onnx::v1::Tensor& to) {
 void SetPort(const nn::OnnxGraph::Port& from, onnx::v1::ValueInfo& to) {
   to.set_name(from.name);
   auto& tensor = *to.mutable_type()->mutable_tensor_type();
-  tensor.set_elem_type(static_cast<onnx::v1::Tensor::DataType>(nn::OnnxTypeOf(from.dtype)));
+  tensor.set_elem_type(from.text ? onnx::v1::Tensor::DATA_TYPE_STRING
+                                 : static_cast<onnx::v1::Tensor::DataType>(nn::OnnxTypeOf(from.dtype)));
   tensor.mutable_shape()->add_dim()->set_dim_param(kBatch);
   if (from.ragged) {
     tensor.mutable_shape()->add_dim()->set_dim_param(absl::StrCat(from.name, "_longest"));

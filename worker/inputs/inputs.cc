@@ -23,6 +23,8 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
     data.input_shapes.push_back(input.shape);
     data.input_types.push_back(input.dtype);
     data.ragged_inputs.push_back(input.ragged);
+    data.id_maps.push_back(input.map);
+    data.text_inputs.push_back(input.text);
   }
   data.weights_of.assign(model.inputs().size(), -1);
   for (const nn::Node& node : model.nodes()) {
@@ -33,9 +35,24 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
   }
   for (const nn::ByteInput& use : nn::ByteInputsOf(model)) {
     data.raw_bytes.push_back(use.raw);
-    data.table_rows.push_back(use.table_rows);
+    // --hash_ids does not hash what has ids already.
+    const bool mapped = model.inputs()[data.table_rows.size()].map != nullptr;
+    data.table_rows.push_back(mapped ? 0 : use.table_rows);
   }
   return data;
+}
+
+std::vector<std::string> DescribeIds(const nn::Model& model) {
+  std::vector<std::string> lines;
+  for (const nn::ModelInput& input : model.inputs()) {
+    if (input.map == nullptr) continue;
+    const char* const values = input.text                          ? "strings"
+                               : input.kind() == ValueKind::kFloat ? "numbers"
+                                                                   : "integers";
+    lines.push_back(absl::StrCat("input '", input.name, "': ", input.map->layer(), " makes ids of ", values,
+                                 ": ", input.map->Describe()));
+  }
+  return lines;
 }
 
 std::vector<data::InputSpec> InputSpecsOf(const nn::Model& model, const data::RowSource& rows) {
@@ -73,6 +90,7 @@ void AddNotes(const data::DataOptions& reading, const nn::Model& model, data::Tr
     data.notes.push_back({absl::StrCat("input '", model.inputs()[i].name, "': uint8 values are ", what),
                           /*usual=*/!given && !uses[i].raw});
   }
+  for (std::string& note : DescribeIds(model)) data.notes.push_back({std::move(note), /*usual=*/true});
   data.notes.push_back(
       {absl::StrCat("training on ", data.train->size(), " examples of ", data.train->inputs_name(), ", ",
                     data.validation == nullptr ? "without a validation set"

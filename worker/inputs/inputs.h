@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,10 @@ struct Inputs {
 
 // The options for reading the training data of `options` for `model`.
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
+
+// How the reader of the data makes ids of the values of inputs, one line for each map of the model: "input 'city':
+// layer 'cities' (StringLookup) makes ids of strings: a vocabulary of 4 strings, 1 id for other values".
+std::vector<std::string> DescribeIds(const nn::Model& model);
 
 // How the model takes the inputs of one example of `rows`, which must have the model's ragged inputs.
 std::vector<data::InputSpec> InputSpecsOf(const nn::Model& model, const data::RowSource& rows);
