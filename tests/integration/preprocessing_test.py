@@ -41,7 +41,8 @@ class PreprocessingTest(IntegrationTest):
         for name in ["two_towers.keras", "two_towers.json", "keras2.json"]:
             with self.subTest(name=name):
                 out = name.replace(".", "_")
-                run = self.run_to_end("cairn", "train", KERAS / name, *TRAIN, f"--train_dir={out}", f"--export_dir={out}_e")
+                run = self.run_to_end("cairn", "train", KERAS / name, *TRAIN, "--optimizer=adam", f"--train_dir={out}",
+                                      f"--export_dir={out}_e")
                 self.assert_exit(DONE, run)
                 self.assertFalse((self.directory / f"{out}_e/model.onnx").exists())
                 trained = self.outputs(out)
