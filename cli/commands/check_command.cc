@@ -14,6 +14,7 @@
 #include "common/flags/edit_distance.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
+#include "common/memory/memory_size.h"
 #include "common/net/cluster/cluster_flags.h"
 #include "common/net/cluster/ignored_jobs.h"
 #include "common/net/grpc/grpc_util.h"
@@ -30,7 +31,10 @@ class CheckCommand final : public Command {
   void Declare(CLI::App& app) override {
     net::AddClusterFlags(app, flags_);
     net::AddAccessFlags(app, access_);
-    AddFlags(app, {{"--timeout SECONDS", &timeout_seconds_, "Time limit for each server", NumberAbove(0)}});
+    AddFlags(app, {{"--timeout SECONDS", &timeout_seconds_, "Time limit for each server", NumberAbove(0)},
+                   {"--memory_limit SIZE", &memory_limit_,
+                    "The --memory_limit of servers that do not run yet, to check that the job fits",
+                    ParsedBy(&ParseMemorySize)}});
     worker::AddTrainOptions(app, options_);
   }
 
@@ -67,6 +71,7 @@ class CheckCommand final : public Command {
     Examination examination = OfThisMachine(*cluster);
     examination.access = access_;
     examination.options = options_;
+    if (!memory_limit_.empty()) examination.memory_limit = ParseMemorySize(memory_limit_).value();
     examination.timeout = FromSeconds(timeout_seconds_);
     std::vector<Finding> findings = Examine(examination);
     for (const std::string& job : net::IgnoredJobs(flags, std::getenv("TF_CONFIG"))) {
@@ -94,6 +99,7 @@ class CheckCommand final : public Command {
   net::ClusterFlags flags_;
   net::Access access_;
   worker::TrainOptions options_;
+  std::string memory_limit_;
   double timeout_seconds_ = 3;
 };
 

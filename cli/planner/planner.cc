@@ -22,6 +22,12 @@ constexpr double kLastChunk = 256 << 10;
 constexpr double kForward = 1.0 / 3;
 constexpr double kNearlyBest = 1.02;
 
+// Seconds of one processor for a row besides the transfer of its bytes to and from memory (design/embedding-tables.md).
+constexpr double kReadRow = 30e-9;
+constexpr double kUpdateRow = 100e-9;
+constexpr double kMergeId = 30e-9;  // for each id of a batch, at the worker
+constexpr double kKeyBytes = 8;
+
 using Unit = std::pair<absl::string_view, double>;
 
 // Parses a number above 0 that is followed by one of `units`.
@@ -50,6 +56,63 @@ std::string Rate(double bits) {
 
 double Rate(const PlanInput& input) {  // bytes per second
   return std::min(input.link * kGoodput, input.task_rate) / 8;
+}
+
+// The costs of a step's rows.
+struct RowCosts {
+  double up = 0, down = 0;               // bytes of one worker
+  double rows = 0;                       // distinct rows of one worker's batch
+  double at_worker = 0, at_servers = 0;  // seconds; of all servers together, for one worker
+};
+
+RowCosts CostsOfRows(const PlanInput& input) {
+  RowCosts costs;
+  for (const PlannedTable& table : input.tables) {
+    costs.rows += table.distinct;
+    costs.up += table.distinct * (kKeyBytes + table.dim * input.row_bytes);
+    costs.down += table.distinct * table.dim * input.row_bytes;
+    // Rows are gathered and their gradients added up.
+    costs.at_worker += table.ids * (kMergeId + 4.0 * table.dim * sizeof(float) / input.memory_bandwidth);
+    costs.at_servers +=
+        table.distinct * (kReadRow + kUpdateRow + 3 * table.row_bytes / input.memory_bandwidth);
+  }
+  return costs;
+}
+
+// Adds what tables add to a plan for the variables alone.
+void AddTables(const PlanInput& input, int64_t all, int64_t largest, StepPlan& plan) {
+  if (input.tables.empty()) return;
+  const RowCosts costs = CostsOfRows(input);
+  const double rate = Rate(input), shares = std::max(1.0, input.workers / static_cast<double>(plan.servers));
+  const auto busiest = [&](double dense_bytes, double of_rows) {
+    return std::max(static_cast<double>(all) * dense_bytes + of_rows,
+                    input.workers * (static_cast<double>(largest) * dense_bytes + of_rows / plan.servers)) /
+           rate;
+  };
+  const double update = input.workers * costs.at_servers / plan.servers;
+  const double push = costs.up * shares / rate;
+  const double pull = busiest(input.value_bytes, costs.down);
+  const double of_rows = pull - plan.pull;
+  plan.worker_row_bytes = static_cast<int64_t>(costs.up);
+  plan.worker_row_pull_bytes = static_cast<int64_t>(costs.down);
+  plan.worker_bytes += plan.worker_row_bytes;
+  plan.worker_pull_bytes += plan.worker_row_pull_bytes;
+  plan.server_bytes += static_cast<int64_t>(input.workers * costs.up / plan.servers);
+  plan.server_pull_bytes += static_cast<int64_t>(input.workers * costs.down / plan.servers);
+  plan.compute += costs.at_worker;
+  plan.push += push;
+  plan.update += update;
+  plan.tables = costs.at_worker + push + update;
+  if (!input.stale_rows) {
+    plan.pull = pull;
+    plan.tables += of_rows;
+  } else if (const double rest = plan.compute + plan.push + plan.update + plan.pull + plan.latency;
+             pull > rest) {
+    plan.pull += pull - rest;
+    plan.tables += pull - rest;
+  }
+  plan.step = plan.compute + plan.push + plan.update + plan.pull + plan.latency;
+  plan.server_rows_per_second = input.workers * costs.rows / plan.servers / plan.step;
 }
 
 }  // namespace
@@ -85,17 +148,18 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
       largest_variable = std::max(largest_variable, variable.shape.num_elements());
     }
     const double others = 1 - static_cast<double>(largest_variable) / static_cast<double>(all);
-    plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
+    if (input.tables.empty()) plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
   }
-  if (!input.norms && largest >= net::kMinSpeculativeUpdate) {
+  if (!input.norms && input.tables.empty() && largest >= net::kMinSpeculativeUpdate) {
     const double last = static_cast<double>(net::kUpdateChunk) / static_cast<double>(largest);
     const double first_answer = kForward * input.step_compute + last * push;
     const double all_up = plan.compute + plan.push;
     plan.update *= last;
     plan.pull = std::max(last * plan.pull, first_answer + plan.pull - all_up);
   }
-  plan.latency = 2 * input.round_trip;
+  plan.latency = (servers == 1 ? 1 : 2) * input.round_trip;
   plan.step = plan.compute - plan.ahead + plan.push + plan.update + plan.pull + plan.latency;
+  AddTables(input, all, largest, plan);
 
   const double communication = plan.push + plan.pull;
   if (plan.compute >= communication + plan.update + plan.latency) {
@@ -149,10 +213,14 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
   line("update", Milliseconds(plan.update));
   line("pull", Milliseconds(plan.pull), "not overlapped with the transfer of gradients");
   line("latency", Milliseconds(plan.latency));
-  line("ahead", Milliseconds(-plan.ahead), "of the next forward pass, overlapped with pull");
+  line("ahead", Milliseconds(0 - plan.ahead), "of the next forward pass, overlapped with pull");
   line("step", Milliseconds(plan.step),
        absl::StrFormat("%.2f steps/s, as fast as %.2f workers without communication", 1 / plan.step,
                        plan.speedup(input.workers)));
+  if (plan.tables > 0) {
+    line("tables", Milliseconds(plan.tables),
+         absl::StrFormat("of the step, %.0f %%: rows of embedding tables", 100 * plan.tables / plan.step));
+  }
   const auto both_ways = [](int64_t gradients, int64_t values) {
     const std::string up = monitor::InBytes(static_cast<double>(gradients));
     return gradients == values ? up + " each way"
@@ -163,6 +231,15 @@ std::string AsText(const PlanInput& input, const StepPlan& plan, const StepPlan&
                         "\neach worker's link %s per step, the busiest server's %s (%.2f times the mean)\n",
                         both_ways(plan.worker_bytes, plan.worker_pull_bytes),
                         both_ways(plan.server_bytes, plan.server_pull_bytes), plan.imbalance);
+  if (plan.tables > 0) {
+    absl::StrAppendFormat(&text,
+                          "of these, rows and ids: each worker's link %s of gradients and %s of values\n",
+                          monitor::InBytes(static_cast<double>(plan.worker_row_bytes)),
+                          monitor::InBytes(static_cast<double>(plan.worker_row_pull_bytes)));
+    absl::StrAppendFormat(&text,
+                          "each server reads %s rows/s for workers and applies as many gradients of rows\n",
+                          monitor::WithCommas(std::round(plan.server_rows_per_second)));
+  }
   absl::StrAppend(&text, "bottleneck: ", plan.bottleneck, "\n");
   absl::StrAppendFormat(&text, "best: %d ps, %s a step\n", best.servers, Milliseconds(best.step));
   return text;

@@ -21,7 +21,18 @@
 //            other values are still in transit; the layer of the largest variable waits for that variable:
 //            (1 - share of that variable) of a forward pass, at most the pull.
 //   latency  The last chunk goes to its server, the server reports to ps/0, ps/0 returns its decision, and
-//            the server answers: two round trips.
+//            the server answers: two round trips. One with a single server.
+//
+// Embedding tables on the servers (docs/design/embedding-tables.md), whose rows are divided evenly among the servers:
+//
+//   compute  The worker finds the distinct ids of its batch, gathers their rows and adds up their gradients.
+//   push     The gradients of the distinct rows, and the ids of the next batch, travel after backward: the layer that
+//            looks up rows is the first one.
+//   update   The server updates the rows of each worker's gradients, and reads those of its next batch.
+//   pull     The rows of the next batch come with the values. With stale rows (--embedding_staleness) they are on the
+//            link at the same time as the rest of the step.
+//
+// Values are not sent before all gradients have arrived, and the next forward pass begins after the answer.
 //
 // `rate` is the goodput of the link, or the largest rate of one task if that is lower. Pure functions; any
 // thread.
@@ -41,8 +52,17 @@ namespace cairn::cli {
 // The fraction of an Ethernet link's rate that carries TCP payload: 1448 of 1538 bytes of a packet.
 constexpr double kGoodput = 1448.0 / 1538;
 
+// The rows of an embedding table that a step uses.
+struct PlannedTable {
+  int dim = 0;           // values of a row
+  double row_bytes = 0;  // of values and optimizer slots in the memory of a server
+  double ids = 0;        // that the batch of a worker looks up
+  double distinct = 0;   // different ones among them
+};
+
 struct PlanInput {
-  std::vector<net::VariableInfo> variables;
+  std::vector<net::VariableInfo> variables;  // without those of tables
+  std::vector<PlannedTable> tables{};
   int workers = 1;
   double link = 0;                // bits per second in each direction
   double step_compute = 0;        // seconds: forward and backward of one batch on one worker
@@ -53,6 +73,8 @@ struct PlanInput {
   bool norms = false;             // the optimizer needs norms: no update before all gradients have arrived
   // Bytes of one element of a gradient and of a value on the network.
   double gradient_bytes = sizeof(float), value_bytes = sizeof(float);
+  double row_bytes = sizeof(float);  // of a row, and of its gradient
+  bool stale_rows = false;           // rows are read while earlier batches are trained
 };
 
 struct StepPlan {
@@ -60,12 +82,17 @@ struct StepPlan {
   // Seconds. push: the part that does not overlap with backward. update and pull: the parts that do not
   // overlap with the transfer of gradients.
   double compute = 0, push = 0, update = 0, pull = 0, latency = 0;
-  double ahead = 0;  // the part of compute that overlaps with pull
-  double step = 0;   // compute + push + update + pull + latency - ahead
+  double ahead = 0;   // the part of compute that overlaps with pull
+  double step = 0;    // compute + push + update + pull + latency - ahead
+  double tables = 0;  // the part of the step that embedding tables cause
   // Bytes of gradients per step, and bytes of values per step in the other direction.
   int64_t worker_bytes = 0, worker_pull_bytes = 0;  // on one worker's link
   int64_t server_bytes = 0, server_pull_bytes = 0;  // on the busiest server's link
-  double imbalance = 1;                             // bytes of the busiest server / mean of all servers
+  // The rows among these.
+  int64_t worker_row_bytes = 0, worker_row_pull_bytes = 0;
+  // Rows that a server reads for workers, and as many gradients of rows that it applies, per second.
+  double server_rows_per_second = 0;
+  double imbalance = 1;  // bytes of the busiest server / mean of all servers
   const char* bottleneck = "";
 
   // Throughput of `workers` workers relative to one worker without communication.

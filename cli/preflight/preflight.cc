@@ -9,14 +9,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/preflight/preflight_network.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "common/flags/path_checks.h"
+#include "common/memory/memory_size.h"
+#include "common/memory/server_memory.h"
 #include "common/monitor/status_page.h"
 #include "common/net/cluster/placement.h"
 #include "common/net/cluster/task_needs.h"
 #include "common/system/limits.h"
+#include "worker/embedding/table_needs.h"
 #include "worker/embedding/table_plan.h"
 #include "worker/export/model_source.h"
 #include "worker/inputs/inputs.h"
@@ -34,6 +38,7 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& directory) {
 // A checkpoint has the values and up to two optimizer slots. One more checkpoint than --max_to_keep may exist
 // while it is written.
 constexpr int64_t kCopiesPerCheckpoint = 3;
+constexpr char kChangeJob[] = "change the flag or the model file that it names";
 // Above this ratio the largest server dominates the step time.
 constexpr double kMaxImbalance = 1.5;
 
@@ -41,8 +46,8 @@ double Number(int64_t value) {
   return static_cast<double>(value);
 }
 
-// Reports how the model is distributed over the servers.
-Finding Plan(const nn::Model& model, int servers) {
+// Reports how the model is distributed over the servers. `tables`: the job also has rows, which are divided evenly.
+Finding Plan(const nn::Model& model, bool tables, int servers) {
   const auto placed = net::PlaceVariables(worker::VariablesOf(model), {.servers = servers});
   std::string plan;
   int64_t most = 0, all = 0;
@@ -58,7 +63,7 @@ Finding Plan(const nn::Model& model, int servers) {
   const double imbalance = all == 0 ? 1 : Number(most) * servers / Number(all);
   Finding finding = {.subject = "plan",
                      .what = absl::StrFormat("%s; the largest has %.2f times the mean", plan, imbalance)};
-  if (imbalance > kMaxImbalance && servers > 1) {
+  if (imbalance > kMaxImbalance && servers > 1 && !tables) {
     finding.fault = true;
     finding.remedy = "use fewer servers: this model has too few variables to distribute";
   }
@@ -77,7 +82,7 @@ class Preflight {
                     .access = given_.access,
                     .timeout = given_.timeout,
                     .unix_seconds = given_.unix_seconds},
-                   findings_, running_models_);
+                   findings_, servers_);
     if (!options_.model.empty()) LookAtModel();
     if (!options_.train_dir.empty()) LookAtTrainDir();
     LookAtDevice();
@@ -99,21 +104,26 @@ class Preflight {
       Fault("model", model.status().message(), "`cairn model FILE` shows how a file is read");
       return;
     }
-    parameters_ = model->num_parameters();
-    Ok("model", absl::StrCat(model->name(), ", ", monitor::WithCommas(Number(parameters_)), " parameters"));
+    Ok("model", absl::StrCat(model->name(), ", ", monitor::WithCommas(Number(model->num_parameters())),
+                             " parameters"));
     for (const std::string& line : worker::DescribeIds(*model)) Ok("model", line);
+    if (const absl::Status status = worker::CheckCombinations(options_); !status.ok()) {
+      Fault("job", status.message(), kChangeJob);
+      return;
+    }
     const auto tables = worker::PlanTables(options_, *model);
     if (!tables.ok()) {
-      Fault("job", tables.status().message(), "change the flag or the model file that it names");
+      Fault("job", tables.status().message(), kChangeJob);
       return;
     }
     const nn::Model& trained = tables->has_value() ? (*tables)->model.model : *model;
+    checkpoint_bytes_ = kCopiesPerCheckpoint * trained.num_parameters() * static_cast<int64_t>(sizeof(float));
     if (const int servers = given_.cluster.spec.num_tasks("ps"); servers > 0)
-      findings_.push_back(Plan(trained, servers));
+      findings_.push_back(Plan(trained, tables->has_value(), servers));
     int64_t examples = 1;
     if (!options_.data.path.empty()) {
       if (const absl::Status status = CheckCompiled(*model); !status.ok()) {
-        Fault("job", status.message(), "change the flag or the model file that it names");
+        Fault("job", status.message(), kChangeJob);
         return;
       }
       const auto inputs = worker::LoadInputs(options_);
@@ -131,7 +141,7 @@ class Preflight {
                                   : monitor::WithCommas(Number(inputs->data.validation->size())),
                               " validation examples"));
     }
-    CompareWithRunning(trained, examples);
+    LookAtJob(trained, tables->has_value() ? &**tables : nullptr, examples);
   }
 
   // Checks flags and model file like LoadInputs(), so that their faults are not attributed to the data.
@@ -142,14 +152,81 @@ class Preflight {
     return worker::MakeOptimizer(options_, model).status();
   }
 
-  void CompareWithRunning(const nn::Model& model, int64_t examples) {
-    const auto job = worker::MakeJob(options_, model, given_.cluster.spec, examples);
+  // `tables`: those of the job; null: none.
+  void LookAtJob(const nn::Model& model, const worker::TablePlan* tables, int64_t examples) {
+    auto job = worker::MakeJob(options_, model, given_.cluster.spec, examples);
     if (!job.ok()) {
-      Fault("job", job.status().message(), "change the flag or the model file that it names");
+      Fault("job", job.status().message(), kChangeJob);
       return;
     }
-    for (const auto& [server, sha256] : running_models_) {
-      if (sha256 == job->model_sha256()) continue;
+    if (tables != nullptr) {
+      job->mutable_tables()->Add(tables->tables.begin(), tables->tables.end());
+      if (const absl::Status status = LookAtTables(*job, *tables); !status.ok()) {
+        Fault("job", status.message(), kChangeJob);
+        return;
+      }
+    }
+    LookAtMemory(*job, model);
+    CompareWithRunning(*job);
+  }
+
+  // Reports the tables. INVALID_ARGUMENT if a server would refuse one.
+  absl::Status LookAtTables(const v1::Job& job, const worker::TablePlan& plan) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<worker::TableNeeds> needs, worker::TableNeedsOf(job));
+    std::vector<std::string> texts;
+    for (size_t t = 0; t < needs.size(); ++t) {
+      const worker::TableNeeds& table = needs[t];
+      const auto lookup =
+          std::find(plan.table_of_lookup.begin(), plan.table_of_lookup.end(), static_cast<int>(t));
+      const std::string& combiner =
+          plan.model.lookups[static_cast<size_t>(lookup - plan.table_of_lookup.begin())].combiner;
+      texts.push_back(
+          absl::StrCat(table.name, ": ",
+                       table.vocabulary_size > 0
+                           ? absl::StrCat(monitor::WithCommas(Number(table.vocabulary_size)), " rows")
+                           : "rows of any id",
+                       " of ", table.dim, " with ", table.optimizer,
+                       combiner.empty() ? "" : absl::StrCat(", combiner ", combiner)));
+      table_bytes_ += worker::PartBytes(table, table.vocabulary_size, job);
+      any_id_ |= table.vocabulary_size == 0;
+      // In a checkpoint, a row has its id beside its values and slots.
+      checkpoint_bytes_ += table.vocabulary_size *
+                           static_cast<int64_t>(sizeof(int64_t) +
+                                                sizeof(float) * static_cast<size_t>(table.dim + table.slots));
+    }
+    Ok("tables", absl::StrJoin(texts, "; "));
+    return absl::OkStatus();
+  }
+
+  // Checks that every server whose limit is known accepts the job, in the words of a server.
+  void LookAtMemory(const v1::Job& job, const nn::Model& model) {
+    std::map<std::string, int64_t> limits = servers_.memory_limits;
+    if (given_.memory_limit > 0) {
+      for (int server = 0; server < job.servers_size(); ++server)
+        limits.emplace(absl::StrCat("ps/", server), given_.memory_limit);
+    }
+    const auto tightest =
+        std::min_element(limits.begin(), limits.end(),
+                         [](const auto& one, const auto& other) { return one.second < other.second; });
+    if (tightest == limits.end()) return;
+    const auto memory =
+        worker::ServerMemoryOf(job, worker::VariablesOf(model), table_bytes_, tightest->second);
+    if (!memory.ok()) {
+      Fault("job", memory.status().message(), kChangeJob);
+    } else if (const absl::Status fits = CheckMemory(*memory); !fits.ok()) {
+      Fault("memory", absl::StrCat(tightest->first, ": ", fits.message()),
+            "use more servers, or raise --memory_limit where the machine has more");
+    } else {
+      Ok("memory",
+         absl::StrCat(InGiB(memory->needs.total()), " on each server, of ", InGiB(Number(memory->limit)),
+                      " on ", tightest->first,
+                      any_id_ ? "; besides, the rows of tables of any id: `cairn plan` estimates them" : ""));
+    }
+  }
+
+  void CompareWithRunning(const v1::Job& job) {
+    for (const auto& [server, sha256] : servers_.models) {
+      if (sha256 == job.model_sha256()) continue;
       Fault("model", absl::StrCat("differs from the model of the job that is running on ", server),
             "use the same model file for every task, or wait until that job has ended");
       return;
@@ -168,7 +245,7 @@ class Preflight {
       return;
     }
     const int64_t kept = std::max<int64_t>(options_.max_to_keep, 1) + 1;
-    const int64_t needed = kept * kCopiesPerCheckpoint * parameters_ * static_cast<int64_t>(sizeof(float));
+    const int64_t needed = kept * checkpoint_bytes_;
     const std::string numbers =
         absl::StrCat(monitor::InBytes(Number(*free)), " free in ", existing, ", up to ",
                      monitor::InBytes(Number(needed)), " for ", kept, " checkpoints");
@@ -222,8 +299,10 @@ class Preflight {
   const Examination& given_;
   const worker::TrainOptions& options_;
   std::vector<Finding> findings_;
-  std::map<std::string, std::string> running_models_;  // SHA-256 of the model that a server trains, [server]
-  int64_t parameters_ = 0;
+  ReachedServers servers_;
+  double table_bytes_ = 0;        // of the rows on each server, as it counts them
+  bool any_id_ = false;           // the job has tables whose rows are not known before
+  int64_t checkpoint_bytes_ = 0;  // without rows of tables of any id
 };
 
 }  // namespace

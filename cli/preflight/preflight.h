@@ -32,6 +32,7 @@ struct Examination {
   worker::TrainOptions options{};              // uses --model, --data_dir, --train_dir and --device, if given
   Duration timeout = std::chrono::seconds(3);  // for each server
 
+  int64_t memory_limit = 0;      // --memory_limit of servers that do not answer, in bytes; 0: not checked
   int64_t descriptor_limit = 0;  // maximum number of open files of a process; 0: not checked
 
   // The environment; tests replace it.

@@ -77,9 +77,8 @@ std::string RemedyFor(const std::string& task, const std::string& reason) {
 
 class NetworkPreflight {
  public:
-  NetworkPreflight(const NetworkExamination& given, std::vector<Finding>& findings,
-                   std::map<std::string, std::string>& running_models)
-      : given_(given), findings_(findings), running_models_(running_models) {}
+  NetworkPreflight(const NetworkExamination& given, std::vector<Finding>& findings, ReachedServers& servers)
+      : given_(given), findings_(findings), servers_(servers) {}
 
   void Examine() {
     const net::ClusterSpec& spec = given_.cluster.spec;
@@ -162,8 +161,9 @@ class NetworkPreflight {
                       monitor::InTime(answered - asked), " away, ",
                       monitor::InBytes(static_cast<double>(server.memory_limit_bytes())), " for a job"));
       CheckClock(task, skew, answered - asked);
+      if (server.memory_limit_bytes() > 0) servers_.memory_limits[task] = server.memory_limit_bytes();
       if (server.state() == v1::STATE_READY && !server.job().model_sha256().empty()) {
-        running_models_[task] = server.job().model_sha256();
+        servers_.models[task] = server.job().model_sha256();
       }
     }
   }
@@ -216,7 +216,7 @@ class NetworkPreflight {
 
   const NetworkExamination& given_;
   std::vector<Finding>& findings_;
-  std::map<std::string, std::string>& running_models_;
+  ReachedServers& servers_;
   std::map<std::string, std::string> task_at_;  // [numeric address]
   std::set<std::string> answers_;               // servers that answered
 };
@@ -224,8 +224,8 @@ class NetworkPreflight {
 }  // namespace
 
 void ExamineNetwork(const NetworkExamination& examination, std::vector<Finding>& findings,
-                    std::map<std::string, std::string>& running_models) {
-  NetworkPreflight(examination, findings, running_models).Examine();
+                    ReachedServers& servers) {
+  NetworkPreflight(examination, findings, servers).Examine();
 }
 
 }  // namespace cairn::cli

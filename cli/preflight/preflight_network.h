@@ -1,6 +1,7 @@
 // The network checks of `cairn check`: names, servers, clocks, ports.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -17,8 +18,14 @@ struct NetworkExamination {
   const std::function<double()>& unix_seconds;
 };
 
-// Appends to `findings`. Sets `running_models` [task] to the SHA-256 of the model that the server trains now.
+// The servers that answer as they should, by task: "ps/0".
+struct ReachedServers {
+  std::map<std::string, std::string> models;     // SHA-256 of the model that the server trains now
+  std::map<std::string, int64_t> memory_limits;  // bytes for a job
+};
+
+// Appends to `findings`, and fills `servers`.
 void ExamineNetwork(const NetworkExamination& examination, std::vector<Finding>& findings,
-                    std::map<std::string, std::string>& running_models);
+                    ReachedServers& servers);
 
 }  // namespace cairn::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -25,6 +26,16 @@ double MaxLoad(const RowShape& shape) {
 
 double RowStore::IndexBytesPerRow(const RowShape& shape) {
   return shape.floats() >= 8 ? 26 : 18;
+}
+
+double RowStore::BytesOfPart(const RowShape& shape, int64_t rows, int servers) {
+  const double row_bytes = shape.floats() * sizeof(float) + IndexBytesPerRow(shape);
+  return std::ceil(static_cast<double>(rows) / servers) * row_bytes;
+}
+
+absl::Status RowStore::CheckDim(int64_t dim) {
+  if (dim >= 1 && dim <= kMaxDim) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rows of ", dim, " elements, must have 1 to ", kMaxDim));
 }
 
 RowStore::RowStore(Options options)

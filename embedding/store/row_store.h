@@ -71,6 +71,10 @@ class RowStore {
   MemoryUse memory() const { return {arena_.bytes(), index_.bytes()}; }
   // The bytes of the index for each row of a large store, at its mean load.
   static double IndexBytesPerRow(const RowShape& shape);
+  // The bytes that one server of `servers` needs for its part of a table of `rows`.
+  static double BytesOfPart(const RowShape& shape, int64_t rows, int servers);
+  // INVALID_ARGUMENT unless a store can have rows of so many elements.
+  static absl::Status CheckDim(int64_t dim);
 
   const std::string& table() const { return options_.table; }
   const RowShape& shape() const { return options_.shape; }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "common/flags/words.h"
-#include "common/memory/memory_size.h"
+#include "common/memory/server_memory.h"
 #include "common/net/wire/final_version.h"
 #include "common/net/wire/row_frame.h"
 #include "ps/log/follow_proto.h"
@@ -63,26 +63,14 @@ int NumSlots(const Shard::Options& shard) {
 }
 
 MemoryNeeds NeedsOf(const v1::Job& job, const Shard::Options& shard, double table_bytes) {
-  const double value_bytes = ValueBytes(shard);
   MemoryNeeds needs =
-      MemoryNeedsOf(value_bytes, NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
-                    job.ps_replication() > 0);
-  // Encoded copies of the current version and, for slow receivers, of the previous one: 16 bits per
-  // element each.
-  if (job.wire() != v1::ENCODING_FLOAT32) needs.values += value_bytes;
+      MemoryNeedsOf(ValueBytes(shard), NumSlots(shard), std::max(job.workers_size(), job.max_workers()),
+                    job.ps_replication() > 0, job.wire() != v1::ENCODING_FLOAT32);
   needs.tables = table_bytes;
   return needs;
 }
 
 }  // namespace
-
-MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated) {
-  return {.values = 2 * value_bytes,
-          .slots = num_slots * value_bytes,
-          .gradients = (num_workers + 1.0) * value_bytes,
-          .snapshot = (1.0 + num_slots) * value_bytes,
-          .replication = replicated ? (3.0 + num_slots) * value_bytes : 0};
-}
 
 absl::Status CheckJob(const v1::Job& job) {
   if (job.mode() == v1::MODE_VARIABLES) return absl::OkStatus();
@@ -207,22 +195,14 @@ absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factor
 }
 
 absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard, double table_bytes) {
-  const MemoryNeeds needs = NeedsOf(job, shard, table_bytes);
-  if (needs.total() <= static_cast<double>(shard.memory_limit)) return absl::OkStatus();
-  const bool trains = shard.optimizer != nullptr;
-  const int num_slots = NumSlots(shard);
-  const bool replicated = job.ps_replication() > 0;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the job needs ", InGiB(needs.total()), " and may take ",
-      InGiB(static_cast<double>(shard.memory_limit)),
-      replicated ? " (half of --memory_limit: the other half is for the backup of another shard)"
-                 : " (--memory_limit)",
-      ": two versions of the values ", InGiB(needs.values), ", ", Counted(num_slots, "slot"),
-      trains ? absl::StrCat(" of ", shard.optimizer->name()) : "", " ", InGiB(needs.slots),
-      ", a gradient of each of ", Counted(std::max(job.workers_size(), job.max_workers()), "worker"),
-      " and one that arrives ", InGiB(needs.gradients), ", a snapshot ", InGiB(needs.snapshot),
-      replicated ? absl::StrCat(", data for the backup ", InGiB(needs.replication)) : "",
-      job.tables().empty() ? "" : absl::StrCat(", other tables ", InGiB(needs.tables))));
+  return cairn::CheckMemory(
+      {.needs = NeedsOf(job, shard, table_bytes),
+       .limit = shard.memory_limit,
+       .optimizer = shard.optimizer != nullptr ? std::string(shard.optimizer->name()) : "",
+       .num_slots = NumSlots(shard),
+       .num_workers = std::max(job.workers_size(), job.max_workers()),
+       .replicated = job.ps_replication() > 0,
+       .tables = !job.tables().empty()});
 }
 
 bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, double table_bytes) {

@@ -6,32 +6,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "common/memory/server_memory.h"
 #include "common/net/cluster/placement.h"
 #include "ps/shard/shard.h"
 #include "ps/table/table_factory.h"
 
 namespace cairn::ps {
-
-// The memory that a job takes on a server. With V bytes of values on this server, S optimizer slots and
-// W workers:
-//
-//   needed = 2 V        the current values and the next version
-//          + S V        the optimizer slots
-//          + (W + 1) V  one gradient per worker, and one that is arriving
-//          + (1 + S) V  a snapshot: a version that is still read, and its slots
-//          + (3 + S) V  with ps_replication: mean gradients on their way to the backup, and a complete state
-//
-// If there is room for another (1 + S) V, the updates of a synchronous job are speculative
-// (speculative_update.h).
-//
-// The needs of tables beside the variables are added: TableFactory::BytesOf().
-//
-// With ps_replication a job may take half of the memory: the other half is for the backup of another shard.
-struct MemoryNeeds {
-  double values = 0, slots = 0, gradients = 0, snapshot = 0, replication = 0, tables = 0;  // bytes
-  double total() const { return values + slots + gradients + snapshot + replication + tables; }
-};
-MemoryNeeds MemoryNeedsOf(double value_bytes, int num_slots, int num_workers, bool replicated = false);
 
 // INVALID_ARGUMENT, naming the field, for an invalid job.
 absl::Status CheckJob(const v1::Job& job);
@@ -47,11 +27,11 @@ absl::Status CheckNorms(const Shard::Options& shard);
 // The bytes that all tables of the job but its variables need here. INVALID_ARGUMENT, naming the table, if its
 // description is invalid, or `factory` is null or does not make such tables.
 absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factory);
-// RESOURCE_EXHAUSTED if the memory needs exceed the limit, naming the limit and each of the needs. A mistake
-// of the chief, or a malicious request, must not make the server allocate more memory than there is.
+// As cairn::CheckMemory(). A mistake of the chief, or a malicious request, must not make the server allocate more
+// memory than there is.
 absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard, double table_bytes);
 // Whether the job's updates are speculative: its rounds take all workers, its optimizer needs no norms, and
-// the memory has room for a version that may be discarded.
+// the memory has room for a version that may be discarded (speculative_update.h).
 bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, double table_bytes);
 
 }  // namespace cairn::ps

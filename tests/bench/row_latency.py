@@ -15,6 +15,7 @@ One synchronous worker reaches each server through a proxy in this process: each
   step       median time from one step to the next
   ratio      step / max(compute, exchange): median (range) over the rounds
   of the sum step / (compute + exchange): an exact step cannot be below 1, because its exchange follows its computation
+  plan       step / the step that `cairn plan` expects for this network, data and computation: median (range)
 """
 
 import argparse
@@ -250,6 +251,14 @@ def exchange_seconds(options, up_bytes, down_bytes):
             end.close()
 
 
+def planned_seconds(options, directory, staleness, compute):
+    """The step that `cairn plan` expects."""
+    command = [os.path.join(os.path.abspath(options.bin), "cairn"), "plan", "model.json", f"--ps={options.servers}", "--data_dir=data.npz",
+               f"--batch_size={options.batch_size}", "--embedding_tables=all", f"--embedding_staleness={staleness}",
+               f"--link={options.rate_mbit:g}Mbit", f"--round_trip={2 * options.delay_ms:g}ms", f"--step_compute={compute:.6f}", "--json"]
+    return json.loads(subprocess.run(command, cwd=directory, check=True, capture_output=True).stdout)["step_seconds"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", default="build/release/bin")
@@ -268,7 +277,7 @@ def main():
     parser.add_argument("--staleness", default="1,2", help="values above 0 to compare with the exact job; may be empty")
     parser.add_argument("--sharding", choices=["static", "dynamic"], default="static")
     options = parser.parse_args()
-    print(f"{'width':>6} {'staleness':>9} {'compute':>9} {'exchange':>9} {'step':>9} {'ratio':>6} {'range':>13} {'of the sum':>10}")
+    print(f"{'width':>6} {'staleness':>9} {'compute':>9} {'exchange':>9} {'step':>9} {'ratio':>6} {'range':>13} {'of the sum':>10} {'plan':>5} {'range':>13}")
     with tempfile.TemporaryDirectory() as directory:
         write_data(os.path.join(directory, "data.npz"), options)
         for width in (int(width) for width in options.widths.split(",")):
@@ -280,12 +289,14 @@ def main():
                     step, compute, carried = run(options, directory, staleness)
                     if staleness == 0:
                         exchange = exchange_seconds(options, *map(int, carried))
-                    results[staleness].append((compute, exchange, step))
+                    results[staleness].append((compute, exchange, step, step / planned_seconds(options, directory, staleness, compute)))
             for staleness, rounds in results.items():
-                compute, exchange, step = (statistics.median(column) for column in zip(*rounds))
-                ratios = sorted(s / max(c, x) for c, x, s in rounds)
+                compute, exchange, step, plan = (statistics.median(column) for column in zip(*rounds))
+                ratios = sorted(s / max(c, x) for c, x, s, _ in rounds)
+                plans = sorted(ratio for *_, ratio in rounds)
                 print(f"{width:6} {staleness:9} {compute * 1e3:6.1f} ms {exchange * 1e3:6.1f} ms {step * 1e3:6.1f} ms "
-                      f"{statistics.median(ratios):6.2f} {ratios[0]:5.2f} to {ratios[-1]:4.2f} {step / (compute + exchange):10.2f}", flush=True)
+                      f"{statistics.median(ratios):6.2f} {ratios[0]:5.2f} to {ratios[-1]:4.2f} {step / (compute + exchange):10.2f} "
+                      f"{plan:5.2f} {plans[0]:5.2f} to {plans[-1]:4.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import copy
 import json
 import pathlib
 import random
+import re
 
-from harness import DONE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
+from harness import DONE, FAILURE, INCOMPATIBLE, USAGE, IntegrationTest, main, read_summary
 from inputs_test import npy, write_npz
 
 USERS, ITEMS, EXAMPLES = 50, 40, 600
@@ -105,6 +106,50 @@ class EmbeddingTablesTest(IntegrationTest):
                                        "--embedding_learning_rate=0.2", *flags)
                 self.assertLess(summary["loss"], 0.5)
                 self.assertIn(b'"table/users/embeddings/rows":{"data_offsets"', self.rows(mode))
+
+    def test_a_plan_foresees_the_rows_and_bytes_of_a_job(self):
+        for flags in ([], ["--wire_dtype=bfloat16"]):
+            for tables in ("--embedding_tables=all", "--dynamic_tables=all"):
+                with self.subTest(flags=flags, tables=tables):
+                    summary = self.trained(model("uniform"), "--ps=2", "--workers=2", "--sync_replicas", tables, "--train_dir=" + tables[2:9] + str(len(flags)),
+                                           "--embedding_optimizer=rowwiseadagrad", *flags, epochs=5)
+                    plan = self.run_to_end("cairn", "plan", "model.json", "--ps=2", "--workers=2", "--data_dir=data.npz", "--batch_size=20", tables,
+                                           "--embedding_optimizer=rowwiseadagrad", "--step_compute=1ms", "--json", *flags)
+                    self.assert_exit(DONE, plan)
+                    plan = json.loads(plan.stdout)
+                    rows = self.rows(tables[2:9] + str(len(flags)))
+                    for table in plan["tables"]:
+                        self.assertEqual(table["rows"], len(tensors(rows)[f"table/{table['name']}/rows"]) // 4)
+                        self.assertEqual((table["optimizer"], table["slot_floats"], table["batch_ids"]), ("RowWiseAdagrad", 1, 20))
+                        self.assertEqual(table["rows_from"], "vocabulary" if "embedding" in tables else "in 300 examples")
+                    # The ids of a batch come before it, so that they are not in the bytes of the last step.
+                    self.assertAlmostEqual(summary["row_pull_bytes"] / summary["global_step"], plan["worker_link_row_pull_bytes"], delta=0.05 * plan["worker_link_row_pull_bytes"])
+                    self.assertAlmostEqual(summary["row_push_bytes"] / summary["global_step"], plan["worker_link_row_bytes"], delta=0.05 * plan["worker_link_row_bytes"])
+
+    def test_a_plan_and_a_check_refuse_what_training_refuses(self):
+        flags = "--embedding_tables=all", "--embedding_optimizer=lion"
+        (self.directory / "model.json").write_text(model())
+        (self.directory / "cluster.json").write_text('{"ps": ["localhost:1"], "worker": ["localhost:2"]}')
+        trained = self.train(model(), "--ps=1", "--workers=1", *flags)
+        self.assert_exit(USAGE, trained)
+        why = re.search(r"job: table 'users/embeddings': unknown optimizer 'lion' .*", trained.stderr)[0]
+        plan = self.run_to_end("cairn", "plan", "model.json", "--step_compute=1ms", *flags)
+        self.assert_exit(USAGE, plan)
+        check = self.run_to_end("cairn", "check", "--cluster=cluster.json", "--model=model.json", "--data_dir=data.npz", *flags)
+        for text in (plan.stderr, check.stdout):
+            self.assertIn(why, text)
+
+    def test_a_server_refuses_tables_that_do_not_fit_as_plan_and_check_do(self):
+        flags = "--embedding_tables=all", "--optimizer=adam"
+        run = self.train(model(rows=100_000), "--ps=1", "--workers=1", "--ps_memory_limit=6MiB", *flags)
+        self.assert_exit(USAGE, run)
+        (self.directory / "cluster.json").write_text('{"ps": ["localhost:1"], "worker": ["localhost:2"]}')
+        plan = self.run_to_end("cairn", "plan", "model.json", "--step_compute=1ms", "--memory_limit=6MiB", *flags)
+        check = self.run_to_end("cairn", "check", "--cluster=cluster.json", "--model=model.json", "--memory_limit=6MiB", *flags)
+        self.assert_exit(FAILURE, plan)
+        refusal = re.search(r"the job needs .*", run.stderr)[0]
+        self.assertIn(refusal, plan.stderr)
+        self.assertIn(refusal, check.stdout)
 
     def rows(self, train_dir):
         """All variables and rows of the newest checkpoint, as one file does not depend on the servers."""

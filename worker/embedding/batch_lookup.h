@@ -7,6 +7,7 @@
 // Owned by a TableReplica; one thread. Its memory stays allocated between batches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -37,6 +38,8 @@ class BatchLookup {
   absl::Span<const client::RowValues> rows() const { return rows_; }
   // The number of ids that the batch looks up, repeated ones included.
   int64_t num_ids() const;
+  // Those of one table.
+  int64_t num_ids(size_t table) const { return static_cast<int64_t>(tables_[table].ids.size()); }
   // The batch of the model without tables, made from the values in rows(). `with_gradients`: it has input_gradients.
   nn::BatchView View(bool with_gradients);
   // [table] The gradients of the rows, from the input_gradients of the last View().

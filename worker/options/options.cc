@@ -57,54 +57,6 @@ void AddModel(CLI::App& app, TrainOptions& options) {
         "After training, write model.onnx, model.safetensors and model.json to this directory"}});
 }
 
-void AddData(CLI::App& app, TrainOptions& options) {
-  AddFlags(
-      app, "Data",
-      {{"--data_dir DIR", &options.data.path,
-        "Directory with IDX, .npy, CIFAR, CSV, TFRecord, Criteo, libsvm or image files or with mnist.npz; or "
-        "one "
-        "file"},
-       {"--input_scale X", &options.data.input_scale,
-        "Factor of float inputs [1/255 for bytes, unless the model rescales them itself; "
-        "otherwise 1]",
-        NumberAbove(0), kDefaultInText},
-       {"--limit_examples N", &options.data.limit, "Use only the first N examples of each set; 0: all",
-        WholeNumberFrom(0), kDefaultInText},
-       {"--label_column NAME", &options.data.label_column,
-        "CSV, TFRecord: name of the label column, in CSV files also its index [label, target or class; in "
-        "TFRecord files also y; in CSV files otherwise the last column]"},
-       {"--label_threshold X", &options.data.label_threshold,
-        "Labels of at least X become class 1, smaller ones class 0 [labels as in the files]",
-        NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
-       {"--feature_column NAME,...", Parsed(&options.data.feature_columns, &ParseNames),
-        "CSV, TFRecord: names of the input columns, in order [CSV: all except the label; TFRecord: image, "
-        "x, ...]"},
-       {"--missing_value X", &options.data.missing_value,
-        "CSV: value of an empty field [an empty field is an error]",
-        NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
-       {"--max_bad_rows N", &options.data.max_bad_rows,
-        "CSV, TFRecord, Criteo, libsvm: skip up to N invalid rows of each set", WholeNumberFrom(0)},
-       {"--csv_separator NAME|C", Parsed(&options.data.csv_separator, &data::ParseCsvSeparator),
-        "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
-       {"--[no]hash_ids", &options.data.hash_ids,
-        "Criteo, CSV, libsvm: hash ids, with a salt for each field, to the rows of the Embedding that looks "
-        "them up "
-        "[no]"},
-       {"--class_weight CLASS:WEIGHT,...", Parsed(&options.data.class_weights, &ParseClassWeights),
-        "Weight of each class in the training loss, for example 0:1,1:2.5 [1 for every class]"},
-       {"--augment HOW,...", Parsed(&options.data.augmentation, &data::ParseAugmentation),
-        "Augment training images: flip, crop:PIXELS (random crop after padding), shift:FRACTION"},
-       {"--[no]shuffle", &options.shuffle, "Shuffle the training examples in every epoch [yes]"},
-       {"--shard_tail", &options.shard_tail,
-        "Examples that do not divide evenly among the workers: exact: smaller last batches; pad: repeat "
-        "examples; drop: leave them out",
-        OneOf({"exact", "pad", "drop"})},
-       {"--data_sharding", &options.data_sharding,
-        "static: each worker has a fixed share of every epoch; dynamic: batches are assigned to workers on "
-        "demand [static; dynamic with --elastic]",
-        OneOf({"static", "dynamic"})}});
-}
-
 void AddTraining(CLI::App& app, TrainOptions& options) {
   AddFlags(app, "Training",
            {{"--batch_size N", &options.batch_size, "Examples per step and worker", WholeNumberFrom(1)},
@@ -160,32 +112,6 @@ void AddOptimizer(CLI::App& app, OptimizerFlags& flags) {
   AddRules(app, {{"--clipnorm", kExcludes, "--clipvalue"},
                  {"--global_clipnorm", kExcludes, "--clipvalue"},
                  {"--global_clipnorm", kExcludes, "--clipnorm"}});
-}
-
-void AddEmbeddingTables(CLI::App& app, EmbeddingFlags& flags) {
-  AddFlags(
-      app, "Embedding tables",
-      {{"--embedding_tables all|LAYER,...", &flags.tables,
-        "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up "
-        "are "
-        "read, sent and updated"},
-       {"--embedding_tables_above ROWS", &flags.tables_above,
-        "Also store the tables of all Embedding layers with more than ROWS rows", WholeNumberFrom(0)},
-       {"--dynamic_tables all|LAYER,...", &flags.dynamic_tables,
-        "Also store these tables, and accept any 64-bit integer as an id of theirs: training makes a row "
-        "when it "
-        "first updates it"},
-       {"--embedding_optimizer NAME", &flags.optimizer,
-        "Optimizer of the tables' rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with its "
-        "default settings "
-        "and the job's learning rate, if one is set [as of the other variables]"},
-       {"--embedding_learning_rate X", &flags.learning_rate,
-        "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)},
-       {"--embedding_staleness S", &flags.staleness,
-        "In a synchronous job: read the rows of the next S batches while a batch is trained, so that they "
-        "lack up to "
-        "S updates; 0: rows have every update",
-        NumberBetween(0, 16)}});
 }
 
 void AddElastic(CLI::App& app, TrainOptions& options) {
@@ -316,16 +242,90 @@ void AddNetwork(CLI::App& app, TrainOptions& options) {
 
 }  // namespace
 
+void AddDataFlags(CLI::App& app, TrainOptions& options) {
+  AddFlags(
+      app, "Data",
+      {{"--data_dir DIR", &options.data.path,
+        "Directory with IDX, .npy, CIFAR, CSV, TFRecord, Criteo, libsvm or image files or with mnist.npz; or "
+        "one "
+        "file"},
+       {"--input_scale X", &options.data.input_scale,
+        "Factor of float inputs [1/255 for bytes, unless the model rescales them itself; "
+        "otherwise 1]",
+        NumberAbove(0), kDefaultInText},
+       {"--limit_examples N", &options.data.limit, "Use only the first N examples of each set; 0: all",
+        WholeNumberFrom(0), kDefaultInText},
+       {"--label_column NAME", &options.data.label_column,
+        "CSV, TFRecord: name of the label column, in CSV files also its index [label, target or class; in "
+        "TFRecord files also y; in CSV files otherwise the last column]"},
+       {"--label_threshold X", &options.data.label_threshold,
+        "Labels of at least X become class 1, smaller ones class 0 [labels as in the files]",
+        NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
+       {"--feature_column NAME,...", Parsed(&options.data.feature_columns, &ParseNames),
+        "CSV, TFRecord: names of the input columns, in order [CSV: all except the label; TFRecord: image, "
+        "x, ...]"},
+       {"--missing_value X", &options.data.missing_value,
+        "CSV: value of an empty field [an empty field is an error]",
+        NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
+       {"--max_bad_rows N", &options.data.max_bad_rows,
+        "CSV, TFRecord, Criteo, libsvm: skip up to N invalid rows of each set", WholeNumberFrom(0)},
+       {"--csv_separator NAME|C", Parsed(&options.data.csv_separator, &data::ParseCsvSeparator),
+        "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
+       {"--[no]hash_ids", &options.data.hash_ids,
+        "Criteo, CSV, libsvm: hash ids, with a salt for each field, to the rows of the Embedding that looks "
+        "them up "
+        "[no]"},
+       {"--class_weight CLASS:WEIGHT,...", Parsed(&options.data.class_weights, &ParseClassWeights),
+        "Weight of each class in the training loss, for example 0:1,1:2.5 [1 for every class]"},
+       {"--augment HOW,...", Parsed(&options.data.augmentation, &data::ParseAugmentation),
+        "Augment training images: flip, crop:PIXELS (random crop after padding), shift:FRACTION"},
+       {"--[no]shuffle", &options.shuffle, "Shuffle the training examples in every epoch [yes]"},
+       {"--shard_tail", &options.shard_tail,
+        "Examples that do not divide evenly among the workers: exact: smaller last batches; pad: repeat "
+        "examples; drop: leave them out",
+        OneOf({"exact", "pad", "drop"})},
+       {"--data_sharding", &options.data_sharding,
+        "static: each worker has a fixed share of every epoch; dynamic: batches are assigned to workers on "
+        "demand [static; dynamic with --elastic]",
+        OneOf({"static", "dynamic"})}});
+}
+
+void AddEmbeddingFlags(CLI::App& app, EmbeddingFlags& flags) {
+  AddFlags(
+      app, "Embedding tables",
+      {{"--embedding_tables all|LAYER,...", &flags.tables,
+        "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up "
+        "are "
+        "read, sent and updated"},
+       {"--embedding_tables_above ROWS", &flags.tables_above,
+        "Also store the tables of all Embedding layers with more than ROWS rows", WholeNumberFrom(0)},
+       {"--dynamic_tables all|LAYER,...", &flags.dynamic_tables,
+        "Also store these tables, and accept any 64-bit integer as an id of theirs: training makes a row "
+        "when it "
+        "first updates it"},
+       {"--embedding_optimizer NAME", &flags.optimizer,
+        "Optimizer of the tables' rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with its "
+        "default settings "
+        "and the job's learning rate, if one is set [as of the other variables]"},
+       {"--embedding_learning_rate X", &flags.learning_rate,
+        "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)},
+       {"--embedding_staleness S", &flags.staleness,
+        "In a synchronous job: read the rows of the next S batches while a batch is trained, so that they "
+        "lack up to "
+        "S updates; 0: rows have every update",
+        NumberBetween(0, 16)}});
+}
+
 void AddTrainOptions(CLI::App& app, TrainOptions& options) {
   AddModel(app, options);
-  AddData(app, options);
+  AddDataFlags(app, options);
   AddTraining(app, options);
   AddSynchronization(app, options);
   AddOptimizer(app, options.optimizer);
   AddCallbacks(app, options.callbacks);
   AddCheckpoints(app, options);
   AddFaultTolerance(app, options);
-  AddEmbeddingTables(app, options.embedding);
+  AddEmbeddingFlags(app, options.embedding);
   AddElastic(app, options);
   AddDeviceFlags(app, options.devices);
   AddResources(app, options);

@@ -154,9 +154,14 @@ struct TrainOptions {
 
 // Adds the flags above to `app`. Every flag is accepted with `_` and with `-`.
 void AddTrainOptions(CLI::App& app, TrainOptions& options);
+// The groups of these flags that `cairn plan` shares.
+void AddDataFlags(CLI::App& app, TrainOptions& options);
+void AddEmbeddingFlags(CLI::App& app, EmbeddingFlags& flags);
 
 // Checks combinations of flags. INVALID_ARGUMENT naming the flags that exclude or require each other.
 absl::Status Validate(const TrainOptions& options);
+// As Validate(), if the model and the data may be missing.
+absl::Status CheckCombinations(const TrainOptions& options);
 
 // As Validate(), for a job whose model has tables without a flag: only the flags that do not go with tables.
 absl::Status CheckFlagsWithTables(const TrainOptions& options);

@@ -86,6 +86,10 @@ absl::Status CheckFlagsWithTables(const TrainOptions& options) {
 absl::Status Validate(const TrainOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("--model is missing");
   if (options.data.path.empty()) return absl::InvalidArgumentError("--data_dir is missing");
+  return CheckCombinations(options);
+}
+
+absl::Status CheckCombinations(const TrainOptions& options) {
   if (options.resume.empty())
     return absl::InvalidArgumentError("--resume is empty: give auto, never or a directory");
   if (options.elastic && options.max_workers > 0 && options.max_workers < options.min_workers) {

@@ -43,10 +43,7 @@ absl::StatusOr<EmbeddingTable::Options> OptionsOf(const v1::Table& table, const 
     return absl::InvalidArgumentError(
         absl::StrCat("there are no tables of the kind '", table.kind(), "', only of the kind 'embedding'"));
   }
-  if (table.row_elements() > embedding::RowStore::kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rows of ", table.row_elements(), " elements, must have 1 to ", embedding::RowStore::kMaxDim));
-  }
+  CAIRN_RETURN_IF_ERROR(embedding::RowStore::CheckDim(table.row_elements()));
   if (description.vocabulary_size() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("a vocabulary of ", description.vocabulary_size(), " ids"));
@@ -76,10 +73,9 @@ absl::StatusOr<EmbeddingTable::Options> OptionsOf(const v1::Table& table, const 
 absl::StatusOr<double> EmbeddingTables::BytesOf(const v1::Table& table, const v1::Job& job) const {
   CAIRN_ASSIGN_OR_RETURN(const EmbeddingTable::Options options, OptionsOf(table, job));
   const embedding::RowShape shape = {.dim = options.dim, .slots = options.optimizer->slots()};
-  const double rows =
-      std::ceil(static_cast<double>(options.vocabulary_size) / std::max(1, job.servers_size()));
   const double copies = job.ps_replication() > 0 || job.restorable() ? 2 : 1;
-  return copies * rows * (shape.floats() * sizeof(float) + embedding::RowStore::IndexBytesPerRow(shape));
+  return copies *
+         embedding::RowStore::BytesOfPart(shape, options.vocabulary_size, std::max(1, job.servers_size()));
 }
 
 std::unique_ptr<Table> EmbeddingTables::Make(const v1::Table& table, const v1::Job& job, int server,

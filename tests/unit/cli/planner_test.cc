@@ -31,7 +31,8 @@ TEST(Planner, OneWorkerSendsAndReceivesItsBytesOnce) {
   EXPECT_EQ(plan.server_bytes, plan.worker_bytes);
   EXPECT_NEAR(plan.pull, transfer, 1e-9);
   EXPECT_NEAR(plan.push, transfer - 0.2, 1e-9);  // backward, two thirds of 0.3 s, overlaps with push
-  EXPECT_NEAR(plan.latency, 0.002, 1e-12);
+  EXPECT_NEAR(plan.latency, 0.001, 1e-12) << "a single server decides alone";
+  EXPECT_NEAR(PlanStep(input, 2).latency, 0.002, 1e-12);
   EXPECT_NEAR(plan.step, plan.compute + plan.push + plan.update + plan.pull + plan.latency, 1e-12);
 }
 
@@ -97,6 +98,56 @@ TEST(Planner, TheNextForwardPassStartsOnLayersWhoseValuesHaveArrived) {
               1e-12);
   input.link *= 100;  // pull is shorter than the forward pass
   EXPECT_NEAR(PlanStep(input, 1).ahead, PlanStep(input, 1).pull, 1e-12);
+}
+
+// 4,000 distinct rows of 25 floats for each worker: 400 kB of values, 32 kB of ids.
+PlanInput WithTable() {
+  PlanInput input = LargeModel();
+  input.variables = {{.name = "kernel", .shape = Shape({250, 1000})}};
+  input.tables = {{.dim = 25, .row_bytes = 200, .ids = 10'000, .distinct = 4'000}};
+  return input;
+}
+
+TEST(Planner, RowsAndIdsTravelAfterBackwardAndTheirValuesWithThePull) {
+  PlanInput input = WithTable();
+  const StepPlan plan = PlanStep(input, 1);
+  input.tables.clear();
+  const StepPlan without = PlanStep(input, 1);
+  EXPECT_EQ(plan.worker_row_bytes, 4000 * (8 + 100));
+  EXPECT_EQ(plan.worker_row_pull_bytes, 4000 * 100);
+  EXPECT_EQ(plan.worker_bytes, without.worker_bytes + plan.worker_row_bytes);
+  EXPECT_NEAR(plan.push - without.push, 432e3 / 125e6, 1e-9);
+  EXPECT_NEAR(plan.pull - without.pull, 400e3 / 125e6, 1e-9);
+  EXPECT_NEAR(plan.step - without.step - without.ahead, plan.tables, 1e-9);
+  EXPECT_NEAR(plan.server_rows_per_second, 4000 / plan.step, 1e-6);
+  EXPECT_EQ(plan.ahead, 0) << "the next forward pass begins with the answer";
+}
+
+TEST(Planner, ServersDivideTheRowsOfAllWorkers) {
+  PlanInput input = WithTable();
+  input.workers = 8;
+  const StepPlan one = PlanStep(input, 1), four = PlanStep(input, 4);
+  EXPECT_NEAR(static_cast<double>(one.server_bytes), 4 * static_cast<double>(four.server_bytes), 200'000);
+  EXPECT_GT(one.update, 3.9 * four.update);
+  EXPECT_THAT(AsText(input, one, four), HasSubstr("rows of embedding tables"));
+}
+
+TEST(Planner, StaleRowsTravelBesideTheStep) {
+  PlanInput input = WithTable();
+  const StepPlan exact = PlanStep(input, 1);
+  input.stale_rows = true;
+  const StepPlan stale = PlanStep(input, 1);
+  EXPECT_NEAR(exact.step - stale.step, 400e3 / 125e6, 1e-9);
+  EXPECT_EQ(stale.worker_row_pull_bytes, exact.worker_row_pull_bytes);
+  input.row_bytes = 400;  // the link is the limit: 40 MB each way
+  input.step_compute = 0.001;
+  EXPECT_GT(PlanStep(input, 1).step, 0.32);
+}
+
+TEST(Planner, HalfPrecisionHalvesRowsButNotIds) {
+  PlanInput input = WithTable();
+  input.row_bytes = 2;
+  EXPECT_EQ(PlanStep(input, 1).worker_row_bytes, 4000 * (8 + 50));
 }
 
 TEST(Planner, SmallValuesArePulledAfterTheUpdate) {

@@ -148,6 +148,37 @@ TEST_F(PreflightTest, AHealthyClusterHasNoFaults) {
   EXPECT_THAT(text, HasSubstr("times the mean"));
 }
 
+TEST_F(PreflightTest, EmbeddingTablesAreNamed) {
+  examination_.options.model = InSource("deploy/examples/ratings.json");
+  examination_.options.embedding.tables = "users";
+  examination_.options.embedding.dynamic_tables = "items";
+  examination_.options.embedding.optimizer = "adagrad";
+  examination_.memory_limit = 1 << 30;
+  EXPECT_THAT(Faults(), IsEmpty());
+  const std::string text = AsText(Examine(examination_));
+  EXPECT_THAT(text, HasSubstr("users/embeddings: 1,000,000 rows of 16 with Adagrad"));
+  EXPECT_THAT(text, HasSubstr("items/embeddings: rows of any id of 16 with Adagrad"));
+  EXPECT_THAT(text, HasSubstr("on each server, of 1 GiB on ps/0; besides, the rows of tables of any id"));
+}
+
+TEST_F(PreflightTest, ATableThatDoesNotFitAServerIsAFault) {
+  examination_.options.model = InSource("deploy/examples/ratings.json");
+  examination_.options.embedding.tables = "all";
+  servers_[0].status.set_memory_limit_bytes(1 << 30);
+  servers_[1].status.set_memory_limit_bytes(50'000);
+  EXPECT_THAT(Faults(),
+              ElementsAre(testing::AllOf(StartsWith("memory: ps/1: the job needs "),
+                                         HasSubstr("(--memory_limit)"), HasSubstr(", other tables "))));
+}
+
+TEST_F(PreflightTest, FlagsThatTrainingRefusesAreAFault) {
+  examination_.options.embedding.staleness = 2;
+  EXPECT_THAT(Faults(), ElementsAre(testing::AllOf(StartsWith("job: "), HasSubstr("--embedding_staleness"))));
+  examination_.options.embedding = {};
+  examination_.options.embedding.tables = "all";
+  EXPECT_THAT(Faults(), ElementsAre("job: --embedding_tables: the model has no Embedding layer"));
+}
+
 TEST_F(PreflightTest, AServerThatIsDownIsAFault) {
   const Port nobody(/*listens=*/false);
   UseCluster({servers_[0].address(), nobody.address()});
