@@ -9,7 +9,6 @@
 #include "cli/planner/planned_tables.h"
 #include "cli/planner/planner.h"
 #include "cli/planner/ring_plan.h"
-#include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
@@ -123,7 +122,7 @@ class PlanCommand final : public Command {
     }
     if (!tables->has_value()) return 0;
     const absl::Status fits = CheckPlannedMemory(**tables, assumptions_);
-    if (!fits.ok()) LogError(fits.message());
+    if (!fits.ok()) std::fprintf(stderr, "%s: %s\n", kPlanProgram, std::string(fits.message()).c_str());
     return static_cast<int>(fits.ok() ? ExitCode::kDone : ExitCode::kFailure);
   }
 
