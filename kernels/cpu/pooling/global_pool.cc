@@ -1,4 +1,5 @@
 // The maximum or mean of each channel of an image, from any layout to [n, c].
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -30,11 +31,9 @@ class CpuGlobalPool final : public UnaryOp {
       const float* from = x + slab * pixels_ * lanes_;
       float* to = y + channel;
       if (pooling_ == Pooling::kAverage) {
-        std::fill_n(to, lanes, 0.0f);
-        for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
-          for (int64_t c = 0; c < lanes; ++c) to[c] += from[pixel * lanes_ + c];
-        }
-        for (int64_t c = 0; c < lanes; ++c) to[c] /= static_cast<float>(pixels_);
+        int64_t c = 0;
+        for (; c + kAtOnce <= lanes; c += kAtOnce) Average<kAtOnce>(from + c, to + c);
+        for (; c < lanes; ++c) Average<1>(from + c, to + c);
         return;
       }
       int64_t* argmax = argmax_.data() + channel;
@@ -61,14 +60,30 @@ class CpuGlobalPool final : public UnaryOp {
         for (int64_t c = 0; c < lanes; ++c) to[argmax[c] * lanes_ + c] = from[c];
         return;
       }
-      for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
-        for (int64_t c = 0; c < lanes; ++c) to[pixel * lanes_ + c] = from[c] / static_cast<float>(pixels_);
-      }
+      int64_t c = 0;
+      for (; c + kAtOnce <= lanes; c += kAtOnce) Spread<kAtOnce>(from + c, to + c);
+      for (; c < lanes; ++c) Spread<1>(from + c, to + c);
     });
     return absl::OkStatus();
   }
 
  private:
+  // The means of `kCount` adjacent channels, and their gradients. Local arrays stay in registers.
+  static constexpr int kAtOnce = 16;
+  template <int kCount>
+  void Average(const float* from, float* to) const {
+    float sums[kCount] = {};
+    for (int64_t pixel = 0; pixel < pixels_; ++pixel, from += lanes_) {
+      for (int c = 0; c < kCount; ++c) sums[c] += from[c];
+    }
+    for (int c = 0; c < kCount; ++c) to[c] = sums[c] / static_cast<float>(pixels_);
+  }
+  template <int kCount>
+  void Spread(const float* from, float* to) const {
+    float gradients[kCount];
+    for (int c = 0; c < kCount; ++c) gradients[c] = from[c] / static_cast<float>(pixels_);
+    for (int64_t pixel = 0; pixel < pixels_; ++pixel, to += lanes_) std::copy_n(gradients, kCount, to);
+  }
   // Calls body(slab, first element of its channels in the output, channels without padding).
   template <typename Body>
   void ForSlabs(const Body& body) const {
