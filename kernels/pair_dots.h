@@ -23,6 +23,16 @@ struct PairDots {
     if (square) return i * rows + j;
     return (self ? i * (i + 1) / 2 : i * (i - 1) / 2) + j;
   }
+
+  // The pairs (i, j) of row i: those with `count` rows j that follow each other, from row first_rows on. Their products
+  // lie beside each other, from `index` on.
+  struct Row {
+    int64_t count, index;
+  };
+  Row PairsOf(int64_t i) const {
+    if (first_rows > 0) return i < first_rows ? Row{rows - first_rows, i * (rows - first_rows)} : Row{0, 0};
+    return {self ? i + 1 : i, square ? i * rows : self ? i * (i + 1) / 2 : i * (i - 1) / 2};
+  }
 };
 
 // INVALID_ARGUMENT for an input that is not row-major [n, rows, width], or without pairs.

@@ -69,7 +69,7 @@ class PairDotsConformance : public ConformanceTest {
 
 TEST_P(PairDotsConformance, AgreesWithItsDefinition) {
   for (const int64_t rows : {2, 3, 9, 27}) {
-    for (const int64_t width : {1, 3, 16}) {
+    for (const int64_t width : {1, 3, 16, 21}) {
       for (const bool self : {false, true}) {
         for (const bool square : {false, true})
           Check(rows, width, {.input = {}, .self = self, .square = square});
@@ -80,6 +80,10 @@ TEST_P(PairDotsConformance, AgreesWithItsDefinition) {
       }
     }
   }
+}
+
+TEST_P(PairDotsConformance, ARowMayBeMultipliedByItselfAlone) {
+  for (const int64_t width : {2, 5, 70}) Check(1, width, {.input = {}, .self = true});
 }
 
 TEST_P(PairDotsConformance, ARowOfZerosHasNoDirection) {
