@@ -1,7 +1,6 @@
 #include "ps/table/embedding/hot_keys.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace cairn::ps {
 
@@ -31,13 +30,22 @@ void HotKeys::CountOne(int64_t key) {
     errors_.push_back(0);
     return;
   }
-  const auto least =
-      static_cast<size_t>(std::distance(counts_.begin(), std::min_element(counts_.begin(), counts_.end())));
+  const size_t least = Least();
   counters_.erase(keys_[least]);
   counters_[key] = least;
   keys_[least] = key;
   errors_[least] = counts_[least];
   counts_[least] += kWeight;
+}
+
+size_t HotKeys::Least() {
+  for (;;) {
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      const size_t at = next_++ % counts_.size();
+      if (counts_[at] == least_count_) return at;
+    }
+    least_count_ = *std::min_element(counts_.begin(), counts_.end());
+  }
 }
 
 std::vector<HotKeys::Count> HotKeys::Top(size_t most) const {

@@ -36,12 +36,16 @@ class HotKeys {
 
  private:
   void CountOne(int64_t key);
+  // A counter with the least count. Many have it, and it only rises, so a search goes on where the last one ended.
+  size_t Least();
   // A random number of keys to skip, kStride - 1 on average.
   size_t NextGap();
 
   // [counter] A count includes the error: the count of the key that had the counter before.
   std::vector<int64_t> keys_, counts_, errors_;
   absl::flat_hash_map<int64_t, size_t> counters_;  // [key]
+  int64_t least_count_ = 0;                        // at most the least count
+  size_t next_ = 0;                                // the counter after the last result of Least()
   int64_t total_ = 0;
   size_t skip_ = 0;  // of the next keys
   uint64_t random_ = 1;
