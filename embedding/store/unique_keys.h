@@ -27,6 +27,9 @@ class UniqueKeys {
   }
 
  private:
+  // Doubles the table.
+  void Grow();
+
   // Open addressing with linear probing, at most half full. An entry has the upper half of a key's hash and, below it,
   // 1 + the index in keys(); 0 is an empty one.
   std::vector<uint64_t> entries_;

@@ -47,7 +47,9 @@ BatchLookup::BatchLookup(const TablePlan& plan)
       gradients_(plan.tables.size()) {
   for (size_t i = 0; i < lookups_.size(); ++i) {
     const std::string& combiner = plan.model.lookups[i].combiner;
-    if (!combiner.empty()) lookups_[i].combiner = *embedding::ParseCombiner(combiner);
+    if (combiner.empty()) continue;
+    lookups_[i].combiner = *embedding::ParseCombiner(combiner);
+    tables_[static_cast<size_t>(plan.table_of_lookup[i])].pooled = true;
   }
   const std::vector<std::vector<int>> inputs = InputsOfTables(plan);
   for (size_t table = 0; table < tables_.size(); ++table) {
@@ -177,7 +179,8 @@ absl::Span<const client::RowGradients> BatchLookup::Gradients() {
     const auto floats = static_cast<int64_t>(rows_[table].rows.size());
     Reserve(rows.gradients, floats);
     const absl::Span<float> gradients = First(rows.gradients, floats);
-    std::fill(gradients.begin(), gradients.end(), 0.0f);
+    rows.begun = 0;
+    if (rows.pooled) std::fill(gradients.begin(), gradients.end(), 0.0f);
     gradients_[table] = {.table = rows_[table].table, .keys = rows_[table].keys, .gradients = gradients};
   }
   for (size_t i = 0; i < lookups_.size(); ++i) AddGradients(i);
@@ -201,12 +204,18 @@ void BatchLookup::Pool(size_t i, absl::Span<float> output) const {
 void BatchLookup::AddGradients(size_t i) {
   const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
   const auto table = static_cast<size_t>(plan_->table_of_lookup[i]);
-  float* const sums = tables_[table].gradients.data();
+  TableRows& rows = tables_[table];
+  float* const sums = rows.gradients.data();
   const float* next = lookups_[i].gradient.data();
   if (!lookups_[i].combiner.has_value()) {
     for (const int32_t position : PositionsOf(i)) {
       float* const sum = sums + static_cast<size_t>(position) * width;
-      for (size_t k = 0; k < width; ++k) sum[k] += next[k];
+      if (position == rows.begun && !rows.pooled) {
+        ++rows.begun;
+        for (size_t k = 0; k < width; ++k) sum[k] = 0.0f + next[k];  // 0 + -0 is 0
+      } else {
+        for (size_t k = 0; k < width; ++k) sum[k] += next[k];
+      }
       next += width;
     }
     return;
@@ -215,7 +224,7 @@ void BatchLookup::AddGradients(size_t i) {
       BagsOf(i), *lookups_[i].combiner, static_cast<int>(width),
       {.pooled_gradient = lookups_[i].gradient.span().subspan(0, (lookups_[i].splits.size() - 1) * width),
        .rows = rows_[table].rows,
-       .row_gradients = tables_[table].gradients.span().subspan(0, rows_[table].rows.size())});
+       .row_gradients = rows.gradients.span().subspan(0, rows_[table].rows.size())});
 }
 
 }  // namespace cairn::worker

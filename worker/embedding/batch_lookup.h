@@ -50,6 +50,8 @@ class BatchLookup {
     std::vector<int64_t> ids;  // of the batch, lookup by lookup
     size_t same_as = 0;        // the first table with the same ids in every batch, which merges them for both
     embedding::UniqueKeys unique;
+    bool pooled = false;              // a lookup has a combiner
+    int32_t begun = 0;                // the rows whose gradients have a term, unless `pooled`
     AlignedBuffer values, gradients;  // [key][width], with room to grow
   };
   // A lookup's part of the batch.

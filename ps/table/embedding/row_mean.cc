@@ -56,7 +56,7 @@ absl::StatusOr<TableMean> RowMeans::Compute(absl::Span<const TableUpdate::Contri
   const std::shared_ptr<AlignedBuffer> mean =
       optim::BufferPool(static_cast<int64_t>(ids.size() + elements), /*max_idle=*/0, budget_).Acquire();
   float* const sums = std::copy(ids.begin(), ids.end(), mean->data());
-  std::fill_n(sums, elements, 0.0f);
+  size_t begun = 0;  // the rows whose sums have a term
   const int32_t* position = unique_.positions().data();
   for (const TableUpdate::Contribution& contribution : contributions) {
     const RowGradient* const gradient = RowsIn(contribution);
@@ -65,8 +65,15 @@ absl::StatusOr<TableMean> RowMeans::Compute(absl::Span<const TableUpdate::Contri
     for (const net::ReceivedRows& frame : gradient->frames()) {
       const float* element = frame.elements().data();
       for (size_t i = 0; i < frame.ids().size(); ++i) {
-        float* const sum = sums + static_cast<size_t>(*position++) * width;
-        for (size_t k = 0; k < width; ++k) sum[k] += weight * *element++;
+        const auto row = static_cast<size_t>(*position++);
+        float* const sum = sums + row * width;
+        if (row == begun) {
+          ++begun;
+          for (size_t k = 0; k < width; ++k) sum[k] = 0.0f + weight * element[k];  // 0 + -0 is 0
+        } else {
+          for (size_t k = 0; k < width; ++k) sum[k] += weight * element[k];
+        }
+        element += width;
       }
     }
   }
