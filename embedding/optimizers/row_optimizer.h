@@ -58,6 +58,8 @@ class RowOptimizer {
   // `at.learning_rate`: for Adam with catch_up, the values after the steps that the row has skipped; otherwise the
   // stored values. Changes nothing.
   void Read(absl::Span<const float* const> rows, const RowUpdate& at, absl::Span<float> values) const;
+  // Whether Read() only copies the stored values.
+  bool ReadsStoredValues() const { return rule_->ReadsStoredValues(); }
 
  private:
   const absl::string_view name_;

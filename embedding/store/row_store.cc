@@ -133,6 +133,7 @@ int64_t RowStore::Erase(absl::Span<const int64_t> keys) {
       ++erased;
     }
   }
+  erased_ += erased;
   return erased;
 }
 

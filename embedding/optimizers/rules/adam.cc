@@ -81,6 +81,7 @@ class CatchUpAdamRows final : public RowRule {
     });
   }
 
+  bool ReadsStoredValues() const override { return false; }
   void Read(absl::Span<const float* const> rows, const RowUpdate& at, float* values) const override {
     const int64_t n = dim();
     const auto epsilon = static_cast<float>(constants_.epsilon);

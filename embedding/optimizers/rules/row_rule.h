@@ -45,6 +45,8 @@ class RowRule {
   // Sets the slots [slots()] of a new row.
   virtual void InitSlots(absl::Span<float> slots) const { std::fill(slots.begin(), slots.end(), 0.0f); }
   virtual void Update(const RowBatch& batch, const RowUpdate& update) const = 0;
+  // Whether Read() only copies the first floats of a row.
+  virtual bool ReadsStoredValues() const { return true; }
   // Copies the values of rows to `values` [rows] [dim], as they are after `at.step` updates of the job.
   virtual void Read(absl::Span<const float* const> rows, const RowUpdate& /*at*/, float* values) const {
     for (const float* row : rows) values = std::copy_n(row, dim_, values);

@@ -16,6 +16,23 @@ namespace cairn::ps {
 namespace {
 
 constexpr size_t kHottest = 8;
+// One thread processes so many rows sooner than another awakes.
+constexpr size_t kFewRows = 1024;
+
+std::vector<int> StoreEnds(embedding::BucketRange buckets, const ThreadPool* pool) {
+  const int stores = pool == nullptr ? 1 : pool->size();
+  std::vector<int> ends;
+  for (int i = 0; i < stores; ++i) ends.push_back(embedding::PartOf(buckets, i, stores).end);
+  return ends;
+}
+
+// Rows are short: to call memmove for each takes longer than the copy.
+void CopyRow(const float* from, size_t count, float* to) {
+  constexpr size_t kBlock = 8;
+  size_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) std::memcpy(to + i, from + i, kBlock * sizeof(float));
+  for (; i < count; ++i) to[i] = from[i];
+}
 
 class RowPush final : public TablePush {
  public:
@@ -65,10 +82,12 @@ absl::Status EmbeddingTable::Memory::Take(int64_t bytes) {
 EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBudget> budget)
     : options_(std::move(options)),
       buckets_(embedding::PartOf({}, options_.server, options_.servers)),
+      store_ends_(StoreEnds(buckets_, options_.thread_pool)),
       budget_(budget),
       memory_(std::move(budget), absl::StrCat("the rows of table '", options_.name, "'")),
       means_(options_.dim, budget_),
-      parts_(options_.thread_pool == nullptr ? 1 : static_cast<size_t>(options_.thread_pool->size())),
+      parts_(store_ends_.size()),
+      found_(budget_),
       version_(options_.version),
       rate_(optimizer().learning_rate(options_.version)) {
   WriterLock lock(mutex_);
@@ -77,6 +96,7 @@ EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBud
 
 void EmbeddingTable::MakeStores() {
   stores_.clear();
+  ++restored_;
   for (size_t i = 0; i < parts_.size(); ++i) {
     stores_.push_back(std::make_unique<embedding::RowStore>(embedding::RowStore::Options{
         .table = options_.name,
@@ -116,6 +136,7 @@ void EmbeddingTable::FillStatus(v1::TableStatus& status) const {
 }
 
 absl::Status EmbeddingTable::CheckIds(absl::Span<const int64_t> ids) const {
+  if (options_.vocabulary_size == 0 && buckets_ == embedding::BucketRange()) return absl::OkStatus();
   for (const int64_t id : ids) {
     if (options_.vocabulary_size > 0 && (id < 0 || id >= options_.vocabulary_size)) {
       return absl::InvalidArgumentError(absl::StrCat("table '", options_.name, "' has no row ", id,
@@ -136,8 +157,10 @@ std::unique_ptr<TablePush> EmbeddingTable::BeginPush(const PushRequest& request)
 }
 
 size_t EmbeddingTable::StoreOf(int64_t id) const {
-  return static_cast<size_t>(
-      embedding::OwnerOf(buckets_, embedding::BucketOf(id), static_cast<int>(parts_.size())));
+  const int bucket = embedding::BucketOf(id);
+  size_t store = 0;
+  while (bucket >= store_ends_[store] && store + 1 < store_ends_.size()) ++store;
+  return store;
 }
 
 absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids) const {
@@ -149,60 +172,53 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
   if (elements == nullptr || (options_.vocabulary_size == 0 && !budget_->HasRoomFor(mean_bytes_))) {
     return pool.Refusal("rows that are read");
   }
-  std::vector<std::vector<int64_t>> wanted(parts_.size());
-  std::vector<std::vector<size_t>> places(parts_.size());
-  const size_t expected = ids.size() / parts_.size() + ids.size() / 8 + 1;
-  for (size_t store = 0; store < parts_.size(); ++store) {
-    wanted[store].reserve(expected);
-    places[store].reserve(expected);
-  }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const size_t store = StoreOf(ids[i]);
-    wanted[store].push_back(ids[i]);
-    places[store].push_back(i);
-  }
-  constexpr size_t kFewRows = 1024;  // which one thread reads sooner than another awakes
+  RowRead read = {.ids = ids, .elements = elements->span()};
+  read.rows.resize(ids.size());
+  read.places.resize(parts_.size());
+  for (auto& places : read.places) places.reserve(ids.size() / parts_.size() + ids.size() / 8 + 1);
+  for (size_t i = 0; i < ids.size(); ++i) read.places[StoreOf(ids[i])].push_back(i);
   ReaderLock lock(mutex_);
-  const auto read = [&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    ReadPart(store, wanted[store], places[store], elements->span());
-  };
-  if (ids.size() > kFewRows) {
-    ForEachStore(read);
-  } else {
-    for (size_t store = 0; store < wanted.size(); ++store) read(store);
-  }
+  ForEachStore(ids.size(), [&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { ReadPart(store, read); });
+  if (budget_->HasRoomFor(mean_bytes_ + FoundRows::BytesOf(ids.size())))
+    found_.Keep(ids, std::move(read.rows), generation());
   return TableRows{.version = version_, .elements = elements};
 }
 
-void EmbeddingTable::ReadPart(size_t store, absl::Span<const int64_t> ids, absl::Span<const size_t> places,
-                              absl::Span<float> elements) const {
+void EmbeddingTable::ReadPart(size_t store, RowRead& read) const {
+  constexpr size_t kBlock = 512;  // rows, which stay in the processor's caches
   const auto dim = static_cast<size_t>(options_.dim);
-  std::vector<float*> rows(ids.size());
-  std::vector<const float*> existing;
-  std::vector<size_t> place_of;  // [existing]
-  existing.reserve(ids.size());
-  place_of.reserve(ids.size());
-  stores_[store]->Find(ids, absl::MakeSpan(rows));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] == nullptr) {
-      options_.initializer.Fill(ids[i], elements.subspan(places[i] * dim, dim));
-    } else {
-      existing.push_back(rows[i]);
-      place_of.push_back(places[i]);
-    }
-  }
-  lookups_.Add(static_cast<int64_t>(ids.size()));
-  hits_.Add(static_cast<int64_t>(existing.size()));
+  const std::vector<size_t>& places = read.places[store];
   const embedding::RowUpdate at = {.learning_rate = rate_, .step = version_};
-  constexpr size_t kBlock = 64;  // rows, which stay in the fastest cache
-  std::vector<float> block(kBlock * dim);
-  for (size_t first = 0; first < existing.size(); first += kBlock) {
-    const auto some = absl::MakeConstSpan(existing).subspan(first, kBlock);
-    optimizer().Read(some, at, absl::MakeSpan(block).first(some.size() * dim));
-    for (size_t i = 0; i < some.size(); ++i) {
-      std::copy_n(block.data() + i * dim, dim, elements.data() + place_of[first + i] * dim);
+  const bool stored = optimizer().ReadsStoredValues();
+  std::vector<int64_t> ids(std::min(kBlock, places.size()));
+  std::vector<float*> rows(ids.size());
+  int64_t hits = 0;
+  for (size_t first = 0; first < places.size(); first += kBlock) {
+    const size_t count = std::min(kBlock, places.size() - first);
+    for (size_t i = 0; i < count; ++i) ids[i] = read.ids[places[first + i]];
+    stores_[store]->Find(absl::MakeConstSpan(ids).first(count), absl::MakeSpan(rows).first(count));
+    for (size_t i = 0; i < count; ++i) {
+      const size_t place = places[first + i];
+      const absl::Span<float> to = read.elements.subspan(place * dim, dim);
+      const float* const row = read.rows[place] = rows[i];
+      hits += row == nullptr ? 0 : 1;
+      if (row == nullptr) {
+        options_.initializer.Fill(ids[i], to);
+      } else if (stored) {
+        CopyRow(row, dim, to.data());
+      } else {
+        optimizer().Read({&row, 1}, at, to);
+      }
     }
   }
+  lookups_.Add(static_cast<int64_t>(places.size()));
+  hits_.Add(hits);
+}
+
+int64_t EmbeddingTable::generation() const {
+  int64_t generation = restored_;
+  for (const auto& store : stores_) generation += store->erased();
+  return generation;
 }
 
 absl::StatusOr<TableMean> EmbeddingTable::Mean(const TableUpdate& update) {
@@ -222,42 +238,40 @@ absl::StatusOr<std::vector<optim::SliceSquares>> EmbeddingTable::Measure(optim::
   return std::vector<optim::SliceSquares>();
 }
 
-absl::Status EmbeddingTable::Divide(const RowMean& mean) {
-  CAIRN_RETURN_IF_ERROR(CheckIds(mean.ids));
-  if (parts_.size() == 1) {
-    parts_[0].ids = mean.ids;
-    parts_[0].elements = mean.elements;
-    return absl::OkStatus();
-  }
+absl::Status EmbeddingTable::FindRows(absl::Span<const int64_t> ids) {
+  update_rows_ = found_.Take(ids, generation());
+  update_rows_.resize(ids.size());
   for (Part& part : parts_) {
-    part.own_ids.clear();
-    part.own_elements.clear();
+    part.ids.clear();
+    part.places.clear();
   }
-  const auto of_row = static_cast<size_t>(options_.dim);
-  for (size_t i = 0; i < mean.ids.size(); ++i) {
-    Part& part = parts_[StoreOf(mean.ids[i])];
-    part.own_ids.push_back(mean.ids[i]);
-    const auto row = mean.elements.subspan(i * of_row, of_row);
-    part.own_elements.insert(part.own_elements.end(), row.begin(), row.end());
+  size_t unknown = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (update_rows_[i] != nullptr) continue;
+    Part& part = parts_[StoreOf(ids[i])];
+    part.ids.push_back(ids[i]);
+    part.places.push_back(i);
+    ++unknown;
   }
-  for (Part& part : parts_) {
-    part.ids = part.own_ids;
-    part.elements = part.own_elements;
+  ForEachStore(unknown, [&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { FindPart(store); });
+  for (const Part& part : parts_) {
+    if (!part.status.ok()) return absl::InternalError(part.status.message());
+    inserts_.Add(static_cast<int64_t>(part.inserted.size()));
   }
   return absl::OkStatus();
 }
 
 void EmbeddingTable::CountWorkspace() {
-  int64_t bytes = means_.workspace_bytes();
+  int64_t bytes = means_.workspace_bytes() + static_cast<int64_t>(update_rows_.capacity() * sizeof(float*));
   for (const Part& part : parts_) {
     bytes += static_cast<int64_t>(
-        part.own_ids.capacity() * sizeof(int64_t) + part.own_elements.capacity() * sizeof(float) +
+        part.ids.capacity() * sizeof(int64_t) + part.places.capacity() * sizeof(size_t) +
         part.rows.capacity() * sizeof(float*) + part.inserted.capacity() * sizeof(int32_t));
   }
   budget_->Take(bytes - std::exchange(workspace_bytes_, bytes));
 }
 
-void EmbeddingTable::UpdatePart(size_t store, const embedding::RowUpdate& update) {
+void EmbeddingTable::FindPart(size_t store) {
   Part& part = parts_[store];
   part.rows.resize(part.ids.size());
   part.inserted.clear();
@@ -268,11 +282,14 @@ void EmbeddingTable::UpdatePart(size_t store, const embedding::RowUpdate& update
     options_.initializer.Fill(part.ids[row], {part.rows[row], static_cast<size_t>(options_.dim)});
     optimizer().InitSlots({part.rows[row] + options_.dim, static_cast<size_t>(optimizer().slots())});
   }
-  optimizer().Apply(absl::MakeSpan(part.rows), part.elements, update);
+  for (size_t i = 0; i < part.places.size(); ++i) update_rows_[part.places[i]] = part.rows[i];
 }
 
-void EmbeddingTable::ForEachStore(absl::FunctionRef<void(size_t)> body) const {
-  if (options_.thread_pool == nullptr) return body(0);
+void EmbeddingTable::ForEachStore(size_t rows, absl::FunctionRef<void(size_t)> body) const {
+  if (options_.thread_pool == nullptr || rows <= kFewRows) {
+    for (size_t store = 0; store < parts_.size(); ++store) body(store);
+    return;
+  }
   options_.thread_pool->ParallelRun([&](int i) { body(static_cast<size_t>(i)); });
 }
 
@@ -296,14 +313,17 @@ absl::Status EmbeddingTable::Apply(const TableUpdate& update) {
         absl::StrCat("table '", options_.name, "': the gradient of row ", rows.ids[static_cast<size_t>(bad)],
                      " is not finite in the update to version ", update.version));
   }
-  CAIRN_RETURN_IF_ERROR(Divide(rows));
+  CAIRN_RETURN_IF_ERROR(CheckIds(rows.ids));
   WriterLock lock(mutex_);
   const embedding::RowUpdate of_rows = {.learning_rate = LearningRate(update), .step = update.version};
-  ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { UpdatePart(store, of_rows); });
-  for (const Part& part : parts_) {
-    if (!part.status.ok()) return absl::InternalError(part.status.message());
-    inserts_.Add(static_cast<int64_t>(part.inserted.size()));
-  }
+  CAIRN_RETURN_IF_ERROR(FindRows(rows.ids));
+  const auto of_row = static_cast<size_t>(options_.dim);
+  ForEachStore(update_rows_.size(), [&](size_t part) {
+    const size_t begin = part * update_rows_.size() / parts_.size(),
+                 end = (part + 1) * update_rows_.size() / parts_.size();
+    optimizer().Apply(absl::MakeSpan(update_rows_).subspan(begin, end - begin),
+                      rows.elements.subspan(begin * of_row, (end - begin) * of_row), of_rows);
+  });
   version_ = update.version;
   rate_ = of_rows.learning_rate;
   if (mean != nullptr) mean_bytes_ = mean->size() * int64_t{sizeof(float)};
@@ -362,7 +382,7 @@ void EmbeddingTable::Restore(int64_t version, TableState state) {
   WriterLock lock(mutex_);
   memory_.SetLimited(false);  // the job cannot go on without the state
   MakeStores();
-  ForEachStore([&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  ForEachStore(static_cast<size_t>(head.rows), [&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const int64_t begin = RowsBefore(store, state, head.rows);
     const int64_t end = store + 1 == parts_.size() ? head.rows : RowsBefore(store + 1, state, head.rows);
     parts_[store].status = AddRows(store, state, begin, end);

@@ -26,6 +26,7 @@
 #include "embedding/store/memory_source.h"
 #include "embedding/store/row_store.h"
 #include "optim/store/memory_budget.h"
+#include "ps/table/embedding/found_rows.h"
 #include "ps/table/embedding/hot_keys.h"
 #include "ps/table/embedding/row_mean.h"
 #include "ps/table/table.h"
@@ -84,13 +85,10 @@ class EmbeddingTable final : public Table {
     const std::string what_;
     std::atomic<bool> limited_{true};
   };
-  // The rows of an update that belong to one store.
+  // The rows of an update that are searched for in one store.
   struct Part {
-    absl::Span<const int64_t> ids{};
-    absl::Span<const float> elements{};  // [row][element]
-    // Their memory, unless all rows belong to one store.
-    std::vector<int64_t> own_ids{};
-    std::vector<float> own_elements{};
+    std::vector<int64_t> ids{};
+    std::vector<size_t> places{};  // of the ids, among those of the update
     std::vector<float*> rows{};
     std::vector<int32_t> inserted{};
     absl::Status status{};
@@ -101,8 +99,9 @@ class EmbeddingTable final : public Table {
   size_t StoreOf(int64_t id) const;
   // The mean of gradients, which are counted.
   absl::StatusOr<TableMean> ComputeMean(const TableUpdate& update) ABSL_LOCKS_EXCLUDED(hot_mutex_);
-  // Sets parts_ to the rows, which outlive the use of parts_. INVALID_ARGUMENT as CheckIds().
-  absl::Status Divide(const RowMean& mean);
+  // Sets update_rows_ to the rows of these ids. Creates those that do not exist, with their initial values. INTERNAL,
+  // naming the table, if there is no memory for them.
+  absl::Status FindRows(absl::Span<const int64_t> ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adjusts the budget to the memory of the workspace.
   void CountWorkspace();
   // Makes empty stores.
@@ -115,25 +114,37 @@ class EmbeddingTable final : public Table {
   // Notes how many rows there are, and their memory.
   void NoteSize() ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   float LearningRate(const TableUpdate& update) const;
-  void UpdatePart(size_t store, const embedding::RowUpdate& update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Calls body(i) for each store, on the threads of the pool.
-  void ForEachStore(absl::FunctionRef<void(size_t)> body) const;
-  // Copies the rows of one store to their places in `elements` [place][element].
-  void ReadPart(size_t store, absl::Span<const int64_t> ids, absl::Span<const size_t> places,
-                absl::Span<float> elements) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void FindPart(size_t store) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls body(i) for each store, on the threads of the pool; on this thread if the work is on few rows.
+  void ForEachStore(size_t rows, absl::FunctionRef<void(size_t)> body) const;
+  // A number that changes when a row ceases to exist.
+  int64_t generation() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // A read of rows: their ids, and of each store the places of its ids.
+  struct RowRead {
+    absl::Span<const int64_t> ids{};
+    std::vector<std::vector<size_t>> places{};  // [store]
+    std::vector<float*> rows{};                 // [place] null: it does not exist
+    absl::Span<float> elements{};               // [place][element]
+  };
+  // Finds the rows of one store, and copies their elements.
+  void ReadPart(size_t store, RowRead& read) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const embedding::BucketRange buckets_;
+  const std::vector<int> store_ends_;  // [store] the bucket after its last one
   const std::shared_ptr<optim::MemoryBudget> budget_;
   Memory memory_;
   RowMeans means_;                      // the executor's thread
   std::vector<Part> parts_;             // [store]; the same thread
-  int64_t workspace_bytes_ = 0;         // of means_ and parts_, in the budget
+  std::vector<float*> update_rows_;     // the same thread
+  int64_t workspace_bytes_ = 0;         // of means_, parts_ and update_rows_, in the budget
   std::atomic<int64_t> mean_bytes_{0};  // of the last update
 
   mutable SharedMutex mutex_;
   std::vector<std::unique_ptr<embedding::RowStore>> stores_
-      ABSL_GUARDED_BY(mutex_);  // each has its range of buckets
+      ABSL_GUARDED_BY(mutex_);                    // each has its range of buckets
+  int64_t restored_ ABSL_GUARDED_BY(mutex_) = 0;  // how often the stores were replaced
+  mutable FoundRows found_;
   int64_t version_ ABSL_GUARDED_BY(mutex_);
   float rate_ ABSL_GUARDED_BY(mutex_);  // of the last update; before the first, of that one
 

@@ -255,6 +255,32 @@ TEST_F(EmbeddingTableTest, ManyRowsAreReadInTheirOrderByAnyNumberOfThreads) {
   EXPECT_EQ(read[0], read[1]);
 }
 
+TEST_F(EmbeddingTableTest, AnUpdateOfTheRowsThatWereReadHasTheSameBits) {
+  ThreadPool threads(2);
+  const auto state_of = [&](bool read, bool restore) {
+    Make(JobWith("Adagrad", 0.1), TableOf(2), &threads);
+    version_ = 0;
+    Rows rows;
+    std::vector<int64_t> ids;
+    for (int64_t id = 0; id < 5000; ++id) {
+      ids.push_back(id);
+      rows.push_back({id, {static_cast<float>(id % 7), 1}});
+    }
+    EXPECT_EQ(Update({{2, {rows.begin(), rows.begin() + 3000}}}), absl::OkStatus());
+    if (read) {
+      EXPECT_EQ(table_->ReadRows(ids).status(), absl::OkStatus());  // two thousand do not exist
+    }
+    // Rows that are added or replaced between the read and the update.
+    EXPECT_EQ(Update({{2, {rows.begin() + 2500, rows.begin() + 3500}}}), absl::OkStatus());
+    if (restore) table_->Restore(version_, *table_->Save(/*beyond_budget=*/false));
+    EXPECT_EQ(Update({{2, rows}}), absl::OkStatus());
+    return State();
+  };
+  const std::vector<uint32_t> expected = state_of(false, false);
+  EXPECT_EQ(state_of(true, false), expected);
+  EXPECT_EQ(state_of(true, true), expected);
+}
+
 TEST_F(EmbeddingTableTest, ATableContinuesFromItsState) {
   Make(JobWith("Adam", 0.01));
   for (int update = 0; update < 3; ++update) {
@@ -407,12 +433,13 @@ TEST_F(EmbeddingTableTest, CopiesAndRowsThatAreReadCountInTheBudget) {
   ASSERT_EQ(Update({{1, {{7, {1, 2}}, {8, {1, 2}}}}}), absl::OkStatus());
   const int64_t before = budget_->used();
   auto rows = table_->ReadRows({7, 8, 9});
-  EXPECT_EQ(budget_->used(), before + 3 * 2 * 4);
+  const int64_t found = FoundRows::BytesOf(3);
+  EXPECT_EQ(budget_->used(), before + found + 3 * 2 * 4);
   auto state = table_->Save(/*beyond_budget=*/false);
-  EXPECT_EQ(budget_->used(), before + 3 * 2 * 4 + 4 * (4 + 2 * (2 + 2)));
+  EXPECT_EQ(budget_->used(), before + found + 3 * 2 * 4 + 4 * (4 + 2 * (2 + 2)));
   rows = absl::CancelledError("");
   state = absl::CancelledError("");
-  EXPECT_EQ(budget_->used(), before);
+  EXPECT_EQ(budget_->used(), before + found);
 }
 
 TEST(EmbeddingTablesTest, DescriptionsThatNoServerStoresAreRefused) {
