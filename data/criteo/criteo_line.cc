@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,16 +18,7 @@ namespace {
 
 constexpr int kLabelledFields = 1 + kCriteoNumbers + kCriteoCategories;
 
-// The value of each character as a hexadecimal digit; kNoDigit for others.
-constexpr uint8_t kNoDigit = 0xFF;
-constexpr std::array<uint8_t, 256> MakeDigits() {
-  std::array<uint8_t, 256> digits{};
-  for (uint8_t& digit : digits) digit = kNoDigit;
-  for (uint8_t i = 0; i < 10; ++i) digits['0' + i] = i;
-  for (uint8_t i = 0; i < 6; ++i) digits['a' + i] = digits['A' + i] = static_cast<uint8_t>(10 + i);
-  return digits;
-}
-constexpr std::array<uint8_t, 256> kDigits = MakeDigits();
+static_assert(std::endian::native == std::endian::little, "fields are compared as little-endian words");
 
 absl::Status WrongField(int field, absl::string_view text, absl::string_view wanted) {
   return absl::InvalidArgumentError(absl::StrCat(field == 0 ? "the label" : CriteoFieldName(field), " holds ",
@@ -56,19 +48,36 @@ bool ParseNumber(absl::string_view text, int64_t& number) {
   return digits.find_first_not_of("0123456789") == absl::string_view::npos && absl::SimpleAtoi(text, &number);
 }
 
+// The value of eight hexadecimal digits, which are compared and converted at once; nullopt if one is no digit. The
+// first is the lowest byte of `text`.
+std::optional<uint32_t> HexValue(uint64_t text) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  const uint64_t letters = text >> 6 & kOnes;  // 1 for a character of the columns of letters in ASCII
+  const uint64_t low = text & kOnes * 0xF;
+  // The upper half of a digit is 3, and that of a letter 4 or 6.
+  bool valid = ((text | kOnes * 0x20) & kOnes * 0xF0) == kOnes * 0x30 + letters * 0x30;
+  valid &= (~text & (kOnes - letters) * 0x20) == 0;
+  // The lower half of a digit is at most 9, and that of a letter from 1 to 6.
+  valid &= ((low + kOnes * 6 + letters * 3) & kOnes * 0x10) == 0;
+  valid &= ((low + kOnes * 0xF) >> 4 & letters) == letters;
+  if (!valid) return std::nullopt;
+  uint64_t value = __builtin_bswap64(low + letters * 9);
+  value = (value | value >> 4) & 0x00FF00FF00FF00FF;
+  value = (value | value >> 8) & 0x0000FFFF0000FFFF;
+  return static_cast<uint32_t>(value | value >> 16);
+}
+
 bool ParseCategory(absl::string_view text, CriteoLine::Category& category) {
   if (text.size() != category.digits.size()) return false;
-  uint32_t value = 0;
-  uint8_t all = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const uint8_t digit = kDigits[static_cast<uint8_t>(text[i])];
-    all |= digit;
-    value = value << 4 | (digit & 0xF);
-    category.digits[i] = static_cast<char>(text[i] | 0x20);  // a digit or letter in lower case
-  }
+  uint64_t word;
+  std::memcpy(&word, text.data(), sizeof(word));
+  const std::optional<uint32_t> value = HexValue(word);
+  if (!value.has_value()) return false;
+  word |= 0x2020202020202020;  // letters in lower case
+  std::memcpy(category.digits.data(), &word, sizeof(word));
   category.missing = false;
-  category.value = value;
-  return all != kNoDigit;
+  category.value = *value;
+  return true;
 }
 
 // The length of the first field of `text`; npos if no tab follows it. A field has up to 8 characters as a rule, which
@@ -76,7 +85,7 @@ bool ParseCategory(absl::string_view text, CriteoLine::Category& category) {
 size_t FieldEnd(absl::string_view text) {
   constexpr size_t kWord = sizeof(uint64_t);
   constexpr uint64_t kOnes = 0x0101010101010101, kTops = kOnes << 7;
-  if (std::endian::native == std::endian::little && text.size() > kWord) {
+  if (text.size() > kWord) {
     uint64_t word;
     std::memcpy(&word, text.data(), kWord);
     const uint64_t different = word ^ (kOnes * '\t');  // 0 where there is a tab
