@@ -143,9 +143,14 @@ void BatchLoader::Fill(const Piece& piece, Batch& batch) {
     examples = sampler_.Batch(batch.epoch, batch.index);
   }
   batch.examples = static_cast<int64_t>(examples.size());
-  dataset_.Prefetch(examples);
+  dataset_.Prefetch(examples, Dataset::Fetch::kFromDisk);
+  // An example of a large set is seldom in the processor's caches. Several fetches from memory overlap.
+  constexpr size_t kAhead = 4;
   const auto num_targets = static_cast<size_t>(dataset_.num_targets());
   for (size_t row = 0; row < examples.size(); ++row) {
+    if (row + kAhead < examples.size()) {
+      dataset_.Prefetch({&examples[row + kAhead], 1}, Dataset::Fetch::kFromMemory);
+    }
     const absl::Span<const MutableTensorView> inputs = batch.inputs.Row(static_cast<int64_t>(row));
     const float weight =
         dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));

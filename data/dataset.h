@@ -55,9 +55,10 @@ class Dataset {
   virtual bool weighted() const { return false; }
   // How the loader must vary examples; valid for example_shape().
   virtual Augmentation augmentation() const { return {}; }
-  // Announces that `examples` will be read soon, so that examples on disk are fetched together. Does not
-  // wait.
-  virtual void Prefetch(absl::Span<const uint32_t> /*examples*/) const {}
+  // Announces that `examples` will be read: soon, so that examples on disk are fetched together; or after a few others,
+  // so that the processor fetches them from memory. Does not wait. Only the speed depends on it.
+  enum class Fetch { kFromDisk, kFromMemory };
+  virtual void Prefetch(absl::Span<const uint32_t> /*examples*/, Fetch /*fetch*/) const {}
   // [input of the model] How Read() writes the inputs: together they have the elements of example_shape().
   virtual std::vector<InputSpec> input_specs() const { return {{DType::kFloat32, example_shape()}}; }
   // Writes example `index`: its inputs to `inputs`, which have the types and sizes of input_specs(), its target to

@@ -134,8 +134,15 @@ std::string LabelledDataset::TargetName(int64_t index) const {
   return absl::StrCat(part.path, ": example ", index - part.first);
 }
 
-void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples) const {
-  for (const uint32_t example : examples) inputs_->Prefetch(example);
+void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples, Fetch fetch) const {
+  for (const uint32_t example : examples) {
+    if (fetch == Fetch::kFromDisk) {
+      inputs_->Prefetch(example);
+    } else {
+      inputs_->PrefetchMemory(example);
+      __builtin_prefetch(targets_.values.data() + example * targets_.per_example);
+    }
+  }
 }
 
 float LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> inputs,

@@ -33,7 +33,7 @@ class LabelledDataset final : public Dataset {
   std::string TargetName(int64_t index) const override;
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
-  void Prefetch(absl::Span<const uint32_t> examples) const override;
+  void Prefetch(absl::Span<const uint32_t> examples, Fetch fetch) const override;
   std::vector<InputSpec> input_specs() const override { return input_specs_; }
   float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
              absl::Span<float> target) const override;

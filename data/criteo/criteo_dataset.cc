@@ -37,6 +37,7 @@ class CriteoRows final : public RowSource {
   int64_t size() const override { return lines_.size(); }
   const Shape& row_shape() const override { return row_shape_; }
   void Prefetch(int64_t index) const override { read_ahead_.Fetch(lines_.BytesOf(index)); }
+  void PrefetchMemory(int64_t index) const override { lines_.PrefetchMemory(index); }
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     CriteoLine line;
     error_.Set(ParseCriteoLine(lines_[index], labelled_, line));

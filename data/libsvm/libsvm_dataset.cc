@@ -42,6 +42,7 @@ class LibsvmRows final : public RowSource {
     return ragged;
   }
   void Prefetch(int64_t index) const override { read_ahead_.Fetch(lines_.BytesOf(index)); }
+  void PrefetchMemory(int64_t index) const override { lines_.PrefetchMemory(index); }
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
     LibsvmLine line;
     if (const absl::Status status = Parse(index, line); !status.ok()) {

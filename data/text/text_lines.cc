@@ -58,6 +58,12 @@ absl::Span<const uint8_t> TextLines::BytesOf(int64_t example) const {
   return files_[FileOf(example)].span().subspan(offsets_[static_cast<size_t>(example)], kUsualLine);
 }
 
+void TextLines::PrefetchMemory(int64_t example) const {
+  constexpr size_t kCacheLine = 64, kUsualLine = 320;
+  const absl::Span<const uint8_t> bytes = BytesOf(example).subspan(0, kUsualLine);
+  for (size_t at = 0; at < bytes.size(); at += kCacheLine) __builtin_prefetch(bytes.data() + at);
+}
+
 size_t TextLines::FileOf(int64_t example) const {
   const auto after = std::upper_bound(parts_.begin(), parts_.end(), example,
                                       [](int64_t index, const FilePart& part) { return index < part.first; });

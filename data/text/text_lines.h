@@ -35,6 +35,9 @@ class TextLines {
   // disk.
   absl::Span<const uint8_t> BytesOf(int64_t example) const;
 
+  // Asks the processor to fetch the beginning of the line of an example from memory.
+  void PrefetchMemory(int64_t example) const;
+
   const std::vector<FilePart>& parts() const { return parts_; }     // [file] in the order of their examples
   const std::vector<SharedBytes>& files() const { return files_; }  // [file]
 

@@ -94,7 +94,8 @@ class DatasetOnDisk final : public Dataset {
   int64_t size() const override { return 40; }
   const Shape& example_shape() const override { return shape_; }
   TargetInfo target_info() const override { return {.num_classes = 1, .shape = {1}}; }
-  void Prefetch(absl::Span<const uint32_t> examples) const override {
+  void Prefetch(absl::Span<const uint32_t> examples, Fetch fetch) const override {
+    if (fetch == Fetch::kFromMemory) return;
     announced_.insert(examples.begin(), examples.end());
     largest_ = std::max(largest_, examples.size());
   }
