@@ -3,9 +3,11 @@
 //   row_step_bench [--rows=8388608] [--dim=16] [--repeats=9]
 //
 // update: merge the repeated ids, find their rows in a RowStore, add up the gradients of each row, and update the rows.
-// step: update, and before it the rows are copied for each id, as a forward pass reads them. In ns of processor time
-// for an id of a batch of 53,248 (2048 examples of 26), medians. Ids are uniform, or Zipf: rank r with a probability
-// proportional to 1/r, so that the first rank has 4 % of the ids.
+// step: the rows are found and copied for each id, as a forward pass reads them, and then updated. The server merges
+// the ids that the worker has merged, and updates the rows that the read found, as ps/table/embedding does.
+//
+// In ns of processor time for an id of a batch of 53,248 (2048 examples of 26), medians. Ids are uniform, or Zipf: rank
+// r with a probability proportional to 1/r, so that the first rank has 4 % of the ids.
 //
 // two stores: each has half of the buckets and a thread, and a batch is divided by bucket. The rate of both, by the
 // processor time of the slower thread, against that of one store with all rows.
@@ -70,15 +72,19 @@ class Part {
     }
   }
 
-  void Forward(absl::Span<const int64_t> ids) {
-    unique_.Compute(ids);
-    Find(unique_.keys());
-    for (size_t i = 0; i < ids.size(); ++i)
-      std::copy_n(rows_[static_cast<size_t>(unique_.positions()[i])], dim_, &outputs_[i * dim_]);
-  }
   void Update(absl::Span<const int64_t> ids) {
     unique_.Compute(ids);
     Find(unique_.keys());
+    ApplyGradients(ids);
+  }
+  void Step(absl::Span<const int64_t> ids) {
+    Forward(ids);
+    of_server_.Compute(unique_.keys());
+    ApplyGradients(ids);
+  }
+
+ private:
+  void ApplyGradients(absl::Span<const int64_t> ids) {
     merged_.assign(unique_.keys().size() * dim_, 0);
     for (size_t i = 0; i < ids.size(); ++i) {
       float* const sum = &merged_[static_cast<size_t>(unique_.positions()[i]) * dim_];
@@ -86,8 +92,12 @@ class Part {
     }
     optimizer_->Apply(absl::MakeSpan(rows_), merged_, {0.01f, ++step_});
   }
-
- private:
+  void Forward(absl::Span<const int64_t> ids) {
+    unique_.Compute(ids);
+    Find(unique_.keys());
+    for (size_t i = 0; i < ids.size(); ++i)
+      std::copy_n(rows_[static_cast<size_t>(unique_.positions()[i])], dim_, &outputs_[i * dim_]);
+  }
   void Find(absl::Span<const int64_t> keys) {
     rows_.resize(keys.size());
     if (!store_.FindOrInsert(keys, absl::MakeSpan(rows_), &inserted_).ok()) std::abort();
@@ -101,7 +111,7 @@ class Part {
   const size_t dim_;
   const std::unique_ptr<const RowOptimizer> optimizer_;
   RowStore store_;
-  UniqueKeys unique_;
+  UniqueKeys unique_, of_server_;
   int64_t step_ = 0;
   std::vector<float*> rows_;  // [unique key]
   std::vector<int32_t> inserted_;
@@ -121,8 +131,7 @@ void MeasureSteps(const Options& options, const char* name) {
       part.Update(ids);
       update.push_back((ThreadSeconds() - start) * 1e9 / kBatch);
       start = ThreadSeconds();
-      part.Forward(others);
-      part.Update(others);
+      part.Step(others);
       step.push_back((ThreadSeconds() - start) * 1e9 / kBatch);
     }
     std::printf("%s, %s: update %.1f ns an id, step %.1f ns an id\n", name, zipf ? "Zipf" : "uniform",
