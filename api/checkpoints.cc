@@ -112,7 +112,7 @@ absl::Status Checkpoints::Load(absl::Span<const std::string> slots,
 
 absl::Status Checkpoints::Write(const client::TakenSnapshot& taken) const {
   const auto write = [&]() -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit));
+    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit, nullptr));
     std::vector<worker::ServerState> servers;
     for (const client::Snapshot::Server& server : snapshot.servers) {
       servers.push_back({.slices = server.slices, .state = server.state.span()});

@@ -221,7 +221,7 @@ absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJ
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<FloatBlocks>>> StateSource::LoadTables(const v1::Job& /*job*/) {
+absl::StatusOr<std::unique_ptr<TableSource>> StateSource::OpenTables(const v1::Job& /*job*/) {
   return absl::UnimplementedError("the tables of a job cannot be resumed from here");
 }
 
@@ -240,38 +240,43 @@ absl::Status FirstValues::Load(absl::Span<const std::string> /*slots*/,
 absl::Status WriteState(Connection& connection, const LearntJob& learnt,
                         absl::Span<const absl::Span<const float>> parts, const WriteOptions& options) {
   std::vector<PendingDone> done(static_cast<size_t>(connection.num_servers()));
-  std::vector<std::unique_ptr<ServerSession>> sessions;
+  std::vector<TableTransfer::Peer> sessions;
+  for (int server = 0; server < connection.num_servers(); ++server) {
+    sessions.push_back({.session = std::make_unique<ServerSession>(connection.stub(server).streams()),
+                        .layout = learnt.layout_ids[static_cast<size_t>(server)],
+                        .name = absl::StrCat("writing tables to ", connection.NameOf(server))});
+  }
+  TableTransfer transfer(std::move(sessions));
+  if (options.tables != nullptr) {
+    CAIRN_RETURN_IF_ERROR(transfer.Write(*options.tables, options.timeout, options.max_table_piece));
+  }
   int64_t bytes = 0;
   for (int server = 0; server < connection.num_servers(); ++server) {
-    sessions.push_back(std::make_unique<ServerSession>(connection.stub(server).streams()));
+    const auto at = static_cast<size_t>(server);
+    ServerSession& session = transfer.session(at);
     bytes += BytesOf(learnt.layout.arena_size(server)) * static_cast<int64_t>(parts.size());
     v1::ClientHeader header;
-    header.mutable_write()->set_layout(learnt.layout_ids[static_cast<size_t>(server)]);
+    header.mutable_write()->set_layout(learnt.layout_ids[at]);
     header.mutable_write()->set_initialise(options.initialise);
-    absl::Span<const FloatBlocks> tables;
-    if (!options.tables.empty()) tables = options.tables[static_cast<size_t>(server)];
-    for (const FloatBlocks& table : tables) {
-      header.mutable_write()->add_table_states(table.size());
-      bytes += BytesOf(table.size());
+    if (options.tables != nullptr) {
+      for (const int64_t size : options.tables->sizes()[at]) {
+        header.mutable_write()->add_table_states(size);
+        bytes += BytesOf(size);  // the server makes rows of them before it answers
+      }
     }
-    CAIRN_ASSIGN_OR_RETURN(
-        const uint64_t id,
-        sessions.back()->Begin(std::move(header), nullptr, done[static_cast<size_t>(server)].Callback()));
+    CAIRN_ASSIGN_OR_RETURN(const uint64_t id, session.Begin(std::move(header), nullptr, done[at].Callback()));
     const auto extents = learnt.layout.extents_on(server);
     std::vector<net::Extent> shifted(extents.begin(), extents.end());
     for (const absl::Span<const float> part : parts) {
-      SendExtents(*sessions.back(), id, shifted, part);
+      SendExtents(session, id, shifted, part);
       for (net::Extent& extent : shifted) extent.server_offset += learnt.layout.arena_size(server);
     }
-    for (size_t table = 0; table < tables.size(); ++table) {
-      SendTableState(*sessions.back(), id, static_cast<int>(table) + 1, tables[table]);
-    }
-    sessions.back()->SendEnd(id);
+    session.SendEnd(id);
   }
   for (int server = 0; server < connection.num_servers(); ++server) {
     const auto at = static_cast<size_t>(server);
     const auto timeout = std::chrono::duration_cast<Timeout>(options.timeout) + net::TimeForBytes(bytes);
-    CAIRN_RETURN_IF_ERROR(Annotate(done[at].Wait(*sessions[at], timeout).status(),
+    CAIRN_RETURN_IF_ERROR(Annotate(done[at].Wait(transfer.session(at), timeout).status(),
                                    absl::StrCat("writing values to ", connection.NameOf(server))));
   }
   return absl::OkStatus();
@@ -396,12 +401,13 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   for (AlignedBuffer& part : parts) into.push_back(part.span());
   CAIRN_RETURN_IF_ERROR(source.Load(absl::MakeSpan(learnt.slots).subspan(0, num_parts - 1), into));
   const std::vector<absl::Span<const float>> written(into.begin(), into.end());
-  std::vector<std::vector<FloatBlocks>> tables;
+  std::unique_ptr<TableSource> tables;
   if (run.has_resumed() && run.tables_size() > 0) {
-    CAIRN_ASSIGN_OR_RETURN(tables, source.LoadTables(run));
+    CAIRN_ASSIGN_OR_RETURN(tables, source.OpenTables(run));
   }
-  return WriteState(connection, learnt, written,
-                    {.initialise = true, .tables = tables, .timeout = connection.options().connect_timeout});
+  return WriteState(
+      connection, learnt, written,
+      {.initialise = true, .tables = tables.get(), .timeout = connection.options().connect_timeout});
 }
 
 absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& intended) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,9 +14,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "client/table_states.h"
 #include "client/transport/connection.h"
 #include "common/core/clock.h"
-#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 
 namespace cairn::client {
@@ -54,9 +55,9 @@ class StateSource {
   // the optimizer slot `slots[i]`. Each span is [total elements of all variables].
   virtual absl::Status Load(absl::Span<const std::string> slots,
                             absl::Span<const absl::Span<float>> into) = 0;
-  // After Find(), if the resumed job has tables: the state of each of them, divided among its servers,
-  // [server] [table - 1], in the form of the table's kind. By default UNIMPLEMENTED.
-  virtual absl::StatusOr<std::vector<std::vector<FloatBlocks>>> LoadTables(const v1::Job& job);
+  // After Find(), if the resumed job has tables: their states, divided among its servers. The next call of Find() ends
+  // their use. By default UNIMPLEMENTED.
+  virtual absl::StatusOr<std::unique_ptr<TableSource>> OpenTables(const v1::Job& job);
 };
 
 // Provides the same first values whenever a job begins. Cannot restore lost variables.
@@ -85,10 +86,11 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
 // all variables]. Repeating the call is harmless.
 struct WriteOptions {
   bool initialise = false;
-  // With `initialise`, if the job is resumed and has tables: [server] [table - 1] their states.
-  absl::Span<const std::vector<FloatBlocks>> tables{};
+  // With `initialise`, if the job is resumed and has tables: their states; otherwise null.
+  TableSource* tables = nullptr;
   // The time limit of each server's answer, in addition to the transfer time (net::TimeForBytes).
   Duration timeout;
+  int64_t max_table_piece = kTablePieceFloats;  // in floats
 };
 absl::Status WriteState(Connection& connection, const LearntJob& learnt,
                         absl::Span<const absl::Span<const float>> parts, const WriteOptions& options);

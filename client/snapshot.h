@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "cairn/v1/job.pb.h"
 #include "client/job_setup.h"
+#include "client/table_states.h"
 #include "client/transport/connection.h"
 #include "common/core/clock.h"
 #include "common/memory/aligned_buffer.h"
-#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 
 namespace cairn::client {
@@ -29,8 +29,7 @@ struct SnapshotMarker {
 struct Snapshot {
   struct Server {
     std::vector<net::Slice> slices;
-    AlignedBuffer state;                // [1 + slots][elements of the slices]: values, then each slot
-    std::vector<FloatBlocks> tables{};  // [table - 1] The state of each table, in the form of its kind.
+    AlignedBuffer state;  // [1 + slots][elements of the slices]: values, then each slot
   };
   v1::Job job;
   v1::Progress progress;
@@ -43,7 +42,9 @@ struct Snapshot {
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
-// a server takes longer than `timeout` and the transfer time of its state (net::TimeForBytes).
-absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout);
+// a server takes longer than `timeout` and the transfer time of its state (net::TimeForBytes), or of a piece of a table.
+// `tables` receives the states of the job's tables; null: they are not read.
+absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout,
+                                      TableSink* tables = nullptr);
 
 }  // namespace cairn::client

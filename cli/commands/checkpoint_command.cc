@@ -17,7 +17,6 @@
 #include "common/core/status.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
-#include "common/memory/aligned_buffer.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
 
@@ -161,14 +160,16 @@ absl::Status Consolidate(const std::string& path, const std::string& output) {
          absl::MakeConstSpan(values).subspan(static_cast<size_t>(variable.offset),
                                              static_cast<size_t>(variable.shape.num_elements()))});
   }
-  std::vector<AlignedBuffer> of_tables;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
     if (!tensor.slot.empty() || !tensor.of_table) continue;
-    AlignedBuffer& values = of_tables.emplace_back(static_cast<int64_t>(tensor.bytes() / sizeof(float)));
-    char* to = reinterpret_cast<char*>(values.data());
-    CAIRN_RETURN_IF_ERROR(checkpoint.Read(
-        tensor, [&](absl::Span<const char> piece) { to = std::copy(piece.begin(), piece.end(), to); }));
-    tensors.push_back({tensor.name, tensor.shape, values.span(), tensor.type});
+    tensors.push_back(
+        {.name = tensor.name, .shape = tensor.shape, .type = tensor.type, .contents = [&](auto write) {
+           absl::Status status;
+           status.Update(checkpoint.Read(tensor, [&](absl::Span<const char> piece) {
+             if (status.ok()) status = write({piece.data(), piece.size()});
+           }));
+           return status;
+         }});
   }
   return worker::WriteSafetensors(
       output, tensors, {{"format", "pt"}, {"global_step", absl::StrCat(checkpoint.run().global_step)}});

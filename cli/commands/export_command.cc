@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,7 @@
 #include "common/core/status.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
+#include "worker/embedding/table_rows.h"
 #include "worker/export/model_files.h"
 #include "worker/export/weights.h"
 
@@ -49,8 +51,10 @@ class ExportCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained, worker::LoadTrainedModel(weights_, model_));
     std::map<std::string, std::string> metadata;
     if (trained.global_step.has_value()) metadata["global_step"] = absl::StrCat(*trained.global_step);
+    std::optional<worker::TableRows> tables;
+    if (trained.tables.has_value()) tables.emplace(worker::RowsOf(*trained.tables));
     return worker::WriteModelFile(output_, trained.model, trained.parameters, metadata,
-                                  trained.tables.has_value() ? &*trained.tables : nullptr);
+                                  tables.has_value() ? &*tables : nullptr);
   }
 
   std::string weights_, output_, model_;

@@ -10,15 +10,16 @@
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
 #include "client/snapshot.h"
+#include "client/table_states.h"
 #include "common/core/clock.h"
 
 namespace cairn::client {
 
 // The state at one point of the job. `read` fetches the state, once, from any thread; the JobControl must
-// outlive it.
+// outlive it. `tables` receives the states of the job's tables; null: they are not read.
 struct TakenSnapshot {
   int64_t version = 0;
-  std::function<absl::StatusOr<Snapshot>(Duration limit)> read;
+  std::function<absl::StatusOr<Snapshot>(Duration limit, TableSink* tables)> read;
 };
 
 class JobControl {

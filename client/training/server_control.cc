@@ -77,8 +77,9 @@ absl::StatusOr<SnapshotMarker> ServerControl::PlaceSnapshotMarker() {
 absl::StatusOr<TakenSnapshot> ServerControl::TakeSnapshot() {
   CAIRN_ASSIGN_OR_RETURN(SnapshotMarker marked, PlaceSnapshotMarker());
   const int64_t version = marked.progress.version();
-  return TakenSnapshot{.version = version, .read = [this, marked = std::move(marked)](Duration limit) {
-                         return ReadSnapshot(connection_, marked, limit);
+  return TakenSnapshot{.version = version,
+                       .read = [this, marked = std::move(marked)](Duration limit, TableSink* tables) {
+                         return ReadSnapshot(connection_, marked, limit, tables);
                        }};
 }
 

@@ -131,18 +131,16 @@ void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const n
   flush();
 }
 
-void SendTableState(ServerSession& session, uint64_t request_id, int table, const FloatBlocks& state) {
+void SendTableState(ServerSession& session, uint64_t request_id, TablePlace at,
+                    absl::Span<const float> elements) {
   v1::Chunk header;
-  header.set_table(table);
-  int64_t offset = 0;
-  for (absl::Span<const float> block : state.spans()) {
-    while (!block.empty()) {
-      const absl::Span<const float> chunk = block.subspan(0, static_cast<size_t>(net::kMaxPayloadFloats));
-      header.set_offset(offset);
-      session.SendChunk(request_id, header, {&chunk, 1});
-      block.remove_prefix(chunk.size());
-      offset += static_cast<int64_t>(chunk.size());
-    }
+  header.set_table(at.table);
+  while (!elements.empty()) {
+    const absl::Span<const float> chunk = elements.subspan(0, static_cast<size_t>(net::kMaxPayloadFloats));
+    header.set_offset(at.offset);
+    session.SendChunk(request_id, header, {&chunk, 1});
+    elements.remove_prefix(chunk.size());
+    at.offset += static_cast<int64_t>(chunk.size());
   }
 }
 

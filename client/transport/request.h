@@ -9,7 +9,6 @@
 #include "absl/types/span.h"
 #include "client/transport/server_session.h"
 #include "common/core/mutex.h"
-#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 
 namespace cairn::client {
@@ -27,9 +26,14 @@ struct Wire {
 void SendExtents(ServerSession& session, uint64_t request_id, absl::Span<const net::Extent> extents,
                  absl::Span<const float> buffer, const Wire& wire = {});
 
-// Sends the state of a table beside the variables, as chunks with this number of the table. Its memory must stay
+// Sends elements from `at.offset` on of the state of a table beside the variables, as chunks. Their memory must stay
 // unchanged, as ServerSession::SendChunk() requires.
-void SendTableState(ServerSession& session, uint64_t request_id, int table, const FloatBlocks& state);
+struct TablePlace {
+  int table = 0;  // from 1
+  int64_t offset = 0;
+};
+void SendTableState(ServerSession& session, uint64_t request_id, TablePlace at,
+                    absl::Span<const float> elements);
 
 // Returns a sink that scatters received chunks into `buffer` according to `extents` (sorted by server_offset)
 // and skips elements of the arena outside of them. Both must outlive the request. INVALID_ARGUMENT for a

@@ -64,6 +64,61 @@ class StateReader {
   int64_t left_ = 0;
 };
 
+// Takes a state apart that arrives in pieces.
+class StateParser {
+ public:
+  // `row_floats`: the values and slots of a row.
+  explicit StateParser(int64_t row_floats) : record_(static_cast<size_t>(kIdFloats + row_floats)) {}
+
+  // After the first kStateHeadFloats floats.
+  const TableStateHead& head() const { return head_; }
+  bool has_head() const { return head_floats_ == kStateHeadFloats; }
+  // Whether all rows of the head, and nothing else, have arrived.
+  bool complete() const { return has_head() && rows_ == head_.rows && rest_.empty(); }
+  // Takes the next floats. Calls `visit` with a span of whole records (id, values, slots), any number of times. Returns
+  // false, and stops, if there are more rows than the head says.
+  template <typename Visit>
+  bool Add(absl::Span<const float> piece, Visit visit) {
+    while (!has_head() && !piece.empty()) {
+      std::memcpy(reinterpret_cast<char*>(&head_) + static_cast<size_t>(head_floats_++) * sizeof(float),
+                  piece.data(), sizeof(float));
+      piece.remove_prefix(1);
+    }
+    if (!rest_.empty()) {
+      Keep(piece);
+      if (rest_.size() < record_) return true;
+      if (!Pass(rest_, visit)) return false;
+      rest_.clear();
+    }
+    const size_t whole = piece.size() / record_ * record_;
+    if (whole > 0 && !Pass(piece.first(whole), visit)) return false;
+    piece.remove_prefix(whole);
+    Keep(piece);
+    return true;
+  }
+
+ private:
+  // Moves the next floats of the record that has begun.
+  void Keep(absl::Span<const float>& piece) {
+    const auto some = piece.subspan(0, record_ - rest_.size());
+    rest_.insert(rest_.end(), some.begin(), some.end());
+    piece.remove_prefix(some.size());
+  }
+  template <typename Visit>
+  bool Pass(absl::Span<const float> records, Visit& visit) {
+    rows_ += static_cast<int64_t>(records.size() / record_);
+    if (rows_ > head_.rows) return false;
+    visit(records);
+    return true;
+  }
+
+  size_t record_;
+  TableStateHead head_;
+  int64_t head_floats_ = 0;  // that have arrived
+  int64_t rows_ = 0;         // that have been passed
+  std::vector<float> rest_;  // the beginning of a record
+};
+
 // Reads the head of a state of rows of `row_floats` values and slots. Nullopt if it has another number of floats than
 // its head says.
 inline std::optional<TableStateHead> ReadStateHead(StateReader& state, int64_t row_floats) {

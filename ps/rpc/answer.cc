@@ -88,14 +88,15 @@ absl::StatusOr<int64_t> Answer::SendEarly(const std::shared_ptr<const AlignedBuf
   return SendEncoded(data, encoding, begin, end);
 }
 
-int64_t Answer::SendTable(int table, absl::Span<const std::shared_ptr<const AlignedBuffer>> state) {
+int64_t Answer::SendTable(int table, absl::Span<const std::shared_ptr<const AlignedBuffer>> state,
+                          int64_t begin, int64_t end) {
   header_.mutable_chunk()->set_table(table);
   int64_t shift = 0;
   for (const auto& buffer : state) {
-    SendElements(buffer, 0, buffer->size(), shift);
+    SendElements(buffer, std::max<int64_t>(begin - shift, 0), std::min(end - shift, buffer->size()), shift);
     shift += buffer->size();
   }
-  return shift * kElementBytes;
+  return (end - begin) * kElementBytes;
 }
 
 absl::StatusOr<int64_t> Answer::SendRows(const AnsweredRows& rows, v1::Encoding encoding,

@@ -38,8 +38,9 @@ class Answer {
   // Sends elements [begin, end) of the values before the answer is due.
   absl::StatusOr<int64_t> SendEarly(const std::shared_ptr<const AlignedBuffer>& values, v1::Encoding encoding,
                                     optim::EncodedValues& encoded, int64_t begin, int64_t end);
-  // Sends the state of a table.
-  int64_t SendTable(int table, absl::Span<const std::shared_ptr<const AlignedBuffer>> state);
+  // Sends elements [begin, end) of the state of a table, which may consist of several buffers.
+  int64_t SendTable(int table, absl::Span<const std::shared_ptr<const AlignedBuffer>> state, int64_t begin,
+                    int64_t end);
   // Sends all rows in frames. RESOURCE_EXHAUSTED, without effect, if `budget` has no room for encoded rows.
   absl::StatusOr<int64_t> SendRows(const AnsweredRows& rows, v1::Encoding encoding,
                                    const std::shared_ptr<optim::MemoryBudget>& budget);

@@ -212,13 +212,14 @@ void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
     open.failure = NoSuchTable(begin.table_states_size(), num_tables);
     return;
   }
-  for (int i = 0; open.state && i < begin.table_states_size(); ++i) {
-    auto table = ReceivedState::Create(begin.table_states(i), store.budget());
-    if (!table.ok()) {
-      open.failure = table.status();
-      return;
-    }
-    open.tables.push_back(*std::move(table));
+  if (open.state && begin.table_states_size() > 0) {
+    auto tables = WrittenTables::For(begin, *open.job, std::move(written_tables_));
+    open.failure = tables.status();
+    if (tables.ok()) open.tables = written_tables_ = *std::move(tables);
+  }
+  open.partial = begin.partial();
+  if (open.partial && open.tables == nullptr && open.failure.ok()) {
+    open.failure = absl::InvalidArgumentError("only states of tables of a resumed job are written in parts");
   }
 }
 
@@ -228,6 +229,10 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
     Answer(sink_, request_id).SendFailure(job.status());
     return;
   }
+  if (begin.table() != 0) {
+    server_.metrics().sent_bytes.Add(kept_tables_->Read(begin, Answer(sink_, request_id)));
+    return;
+  }
   const int64_t size = (*job)->shard().store().size();
   if (const absl::Status status = CheckRead(begin, size); !status.ok()) {
     Answer(sink_, request_id).SendFailure(status);
@@ -235,43 +240,41 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
   }
   const int64_t first = begin.offset();
   const int64_t end = begin.count() == 0 ? size : first + begin.count();
-  (*job)->shard().Read(
-      begin.marker(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
-                       state = begin.state(), encoding = begin.encoding(),
-                       known_edition = begin.known_edition(), encoded = (*job)->shard().store().encoded(),
-                       &sent = server_.metrics().sent_bytes](absl::StatusOr<ReadResult> result) mutable {
-        if (!result.ok()) {
-          answer.SendFailure(result.status());
-          return;
-        }
-        v1::Done done;
-        const uint64_t edition = result->values.edition;
-        if (edition == known_edition) {
-          // The reader already has these values.
-        } else if (encoding == v1::ENCODING_FLOAT32) {
-          sent.Add(answer.SendElements(result->values.data, first, end));
-        } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded);
-                   bytes.ok()) {
-          sent.Add(*bytes);
-        } else {
-          answer.SendFailure(bytes.status());
-          return;
-        }
-        if (state && result->slots != nullptr) {
-          sent.Add(answer.SendElements(result->slots, 0, result->slots->size(), size));
-        }
-        for (size_t i = 0; state && i < result->tables.size(); ++i) {
-          sent.Add(answer.SendTable(static_cast<int>(i) + 1, result->tables[i]));
-        }
-        if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
-        for (size_t i = 0; state && i < result->groups.size(); ++i)
-          *done.add_groups() = ToProto(result->groups[i]);
-        done.set_version(result->values.version);
-        done.set_edition(edition);
-        done.set_has_values(true);
-        done.set_finished(result->finished);
-        answer.SendDone(std::move(done));
-      });
+  (*job)->shard().Read(begin.marker(), [answer = Answer(sink_, request_id, unanswered_), first, end, size,
+                                        state = begin.state(), encoding = begin.encoding(),
+                                        known_edition = begin.known_edition(),
+                                        encoded = (*job)->shard().store().encoded(), kept = kept_tables_,
+                                        &sent = server_.metrics().sent_bytes](
+                                           absl::StatusOr<ReadResult> result) mutable {
+    if (!result.ok()) {
+      answer.SendFailure(result.status());
+      return;
+    }
+    v1::Done done;
+    const uint64_t edition = result->values.edition;
+    if (edition == known_edition) {
+      // The reader already has these values.
+    } else if (encoding == v1::ENCODING_FLOAT32) {
+      sent.Add(answer.SendElements(result->values.data, first, end));
+    } else if (const auto bytes = answer.SendValues(result->values.data, encoding, *encoded); bytes.ok()) {
+      sent.Add(*bytes);
+    } else {
+      answer.SendFailure(bytes.status());
+      return;
+    }
+    if (state && result->slots != nullptr) {
+      sent.Add(answer.SendElements(result->slots, 0, result->slots->size(), size));
+    }
+    if (state) kept->Keep(std::move(result->tables), done);
+    if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
+    for (size_t i = 0; state && i < result->groups.size(); ++i)
+      *done.add_groups() = ToProto(result->groups[i]);
+    done.set_version(result->values.version);
+    done.set_edition(edition);
+    done.set_has_values(true);
+    done.set_finished(result->finished);
+    answer.SendDone(std::move(done));
+  });
 }
 
 void Session::BeginRowRead(uint64_t request_id, const v1::RowReadBegin& begin) {
@@ -306,12 +309,10 @@ absl::Status Session::AddChunk(Open& open, const v1::Chunk& chunk, net::Payload 
     return absl::InvalidArgumentError(
         absl::StrCat("values cannot be sent in ", net::EncodingName(chunk.encoding())));
   }
-  if (chunk.table() == 0) return open.write->Add(chunk, payload);
-  if (chunk.table() < 0 || static_cast<size_t>(chunk.table()) > open.tables.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a chunk of table ", chunk.table(), ", whose state is not being written"));
-  }
-  return open.tables[static_cast<size_t>(chunk.table()) - 1]->Add(chunk, payload);
+  if (chunk.table() != 0) return AddTo(open.tables.get(), chunk, payload);
+  if (open.partial)
+    return absl::InvalidArgumentError("a chunk of the values in a part of the states of tables");
+  return open.write->Add(chunk, payload);
 }
 
 absl::Status Session::AddRows(Open& open, const v1::Rows& rows, net::Payload payload) {
@@ -439,6 +440,10 @@ void Session::FinishRowRead(uint64_t request_id, Open open) {
 }
 
 void Session::FinishWrite(uint64_t request_id, Open open) {
+  if (open.partial) {
+    Answer(sink_, request_id).SendDone(v1::Done());
+    return;
+  }
   optim::VariableStore& store = open.job->shard().store();
   const int64_t size = open.state ? store.state_pool().buffer_size() : store.size();
   if (open.initialise && !open.write->complete()) {
@@ -448,15 +453,14 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
     return;
   }
   ReceivedTables tables;
-  for (const auto& table : open.tables) {
-    if (!table->complete()) {
-      Answer(sink_, request_id)
-          .SendFailure(absl::InvalidArgumentError(absl::StrCat("state of table ", tables.size() + 1, ": ",
-                                                               table->received(), " of ", table->size(),
-                                                               " elements received")));
+  if (open.tables != nullptr) {
+    if (open.tables == written_tables_) written_tables_.reset();
+    auto taken = open.tables->Take();
+    if (!taken.ok()) {
+      Answer(sink_, request_id).SendFailure(taken.status());
       return;
     }
-    tables.push_back(table->Take());
+    tables = *std::move(taken);
   }
   WriteReply written = [answer = Answer(sink_, request_id, unanswered_), &server = server_,
                         layout = open.job->layout(),

@@ -20,7 +20,7 @@
 #include "ps/job/server.h"
 #include "ps/rpc/permissions.h"
 #include "ps/rpc/session_sink.h"
-#include "ps/table/received_state.h"
+#include "ps/rpc/table_transfer.h"
 #include "ps/table/wanted_rows.h"
 
 namespace cairn::ps {
@@ -64,12 +64,13 @@ class Session {
     bool leaves_rows_out = false;
     // Those of the previous push on this stream, whose ids gradients may refer to. May be null.
     std::shared_ptr<const WantedRows> known;
-    std::vector<std::unique_ptr<ReceivedState>> tables;   // of a write [table - 1]: their states
+    std::shared_ptr<WrittenTables> tables;                // of a write; null: it has none
     int worker = 0;                                       // the worker that pushes
     v1::Encoding values_encoding = v1::ENCODING_FLOAT32;  // the encoding of the answer's values and rows
     TraceEvent received{};                                // not recorded if its name is empty
     bool initialise = false;
     bool state = false;    // the write contains values and slots
+    bool partial = false;  // the write is a part of the states of tables
     absl::Status failure;  // not OK: the rest of the request is skipped
   };
 
@@ -99,8 +100,11 @@ class Session {
   const std::shared_ptr<SessionSink> sink_;
   const Permissions permissions_;
   Pusher pusher_;
-  std::map<uint64_t, Open> open_;                 // [request_id]
-  std::shared_ptr<const WantedRows> known_rows_;  // of the last complete push; null: none
+  std::map<uint64_t, Open> open_;                  // [request_id]
+  std::shared_ptr<const WantedRows> known_rows_;   // of the last complete push; null: none
+  std::shared_ptr<WrittenTables> written_tables_;  // of partial writes; null: none
+  // Shared with a read that waits for its marker.
+  const std::shared_ptr<KeptTables> kept_tables_ = std::make_shared<KeptTables>();
   // The frame that is being received, and the request of a chunk.
   const v1::ClientHeader* frame_ = nullptr;
   Open* frame_request_ = nullptr;

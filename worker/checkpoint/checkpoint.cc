@@ -128,25 +128,44 @@ uint64_t Checkpoint::bytes() const {
   return sum;
 }
 
-absl::Status Checkpoint::ReadRows(const TensorRows& rows,
-                                  absl::FunctionRef<absl::Span<char>(uint64_t left)> next_buffer) const {
-  const FileEntry& file = state_.files[rows.file];
-  const TensorEntry& entry = file.tensors[rows.entry];
-  const auto read = [&]() -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(absl::StrCat(directory_, "/", file.name)));
-    uint64_t offset = rows.offset;
-    uint64_t left = static_cast<uint64_t>(entry.rows_shape().num_elements() * BytesPerElement(entry.type));
-    uint32_t crc = 0;
-    while (left > 0) {
-      const absl::Span<char> buffer = next_buffer(left);
-      CAIRN_RETURN_IF_ERROR(input.ReadAt(offset, buffer, crc));
-      offset += buffer.size();
-      left -= buffer.size();
+absl::Status TensorReader::Read(absl::Span<char> into) {
+  while (!into.empty()) {
+    if (left_ == 0) {
+      CAIRN_CHECK(next_ < tensor_.rows.size());
+      const TensorRows& rows = tensor_.rows[next_++];
+      const TensorEntry& entry = checkpoint_.files()[rows.file].tensors[rows.entry];
+      offset_ = rows.offset;
+      left_ = static_cast<uint64_t>(entry.rows_shape().num_elements() * BytesPerElement(entry.type));
+      crc_ = 0;
+      CAIRN_RETURN_IF_ERROR(OpenFile(rows));
     }
-    return CheckSum(crc, entry.crc32, "it");
-  };
-  return Annotate(LossIfMissing(read()),
-                  absl::StrCat(directory_, ": ", file.name, ": tensor '", entry.name, "'"));
+    const absl::Span<char> some =
+        into.subspan(0, static_cast<size_t>(std::min<uint64_t>(left_, into.size())));
+    CAIRN_RETURN_IF_ERROR(ReadSome(some));
+    into.remove_prefix(some.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorReader::OpenFile(const TensorRows& rows) {
+  const FileEntry& file = checkpoint_.files()[rows.file];
+  where_ = absl::StrCat(checkpoint_.directory(), ": ", file.name, ": tensor '", tensor_.name, "'");
+  input_.reset();
+  auto input = InputFile::Open(absl::StrCat(checkpoint_.directory(), "/", file.name));
+  if (!input.ok()) return Annotate(LossIfMissing(input.status()), where_);
+  input_.emplace(*std::move(input));
+  return absl::OkStatus();
+}
+
+absl::Status TensorReader::ReadSome(absl::Span<char> into) {
+  absl::Status status = input_->ReadAt(offset_, into, crc_);
+  offset_ += into.size();
+  left_ -= into.size();
+  if (left_ == 0) {
+    const TensorRows& rows = tensor_.rows[next_ - 1];
+    status.Update(CheckSum(crc_, checkpoint_.files()[rows.file].tensors[rows.entry].crc32, "it"));
+  }
+  return Annotate(status, where_);
 }
 
 absl::Status Checkpoint::Load(absl::Span<const net::VariableInfo> variables,
@@ -177,12 +196,9 @@ absl::Status Checkpoint::Load(absl::Span<const net::VariableInfo> variables,
       CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(tensor), directory_));
       const absl::Span<float> target = into[part];
       CAIRN_CHECK(variable.offset + variable.shape.num_elements() <= static_cast<int64_t>(target.size()));
-      for (const TensorRows& rows : tensor.rows) {
-        char* bytes = reinterpret_cast<char*>(target.data() + variable.offset +
-                                              rows.row_begin * tensor.shape.row_elements());
-        CAIRN_RETURN_IF_ERROR(ReadRows(
-            rows, [&](uint64_t left) { return absl::Span<char>(bytes, static_cast<size_t>(left)); }));
-      }
+      CAIRN_RETURN_IF_ERROR(TensorReader(*this, tensor)
+                                .Read({reinterpret_cast<char*>(target.data() + variable.offset),
+                                       static_cast<size_t>(tensor.bytes())}));
     }
   }
   return absl::OkStatus();
@@ -191,18 +207,12 @@ absl::Status Checkpoint::Load(absl::Span<const net::VariableInfo> variables,
 absl::Status Checkpoint::Read(const TensorInfo& tensor,
                               absl::FunctionRef<void(absl::Span<const char>)> piece) const {
   CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(tensor), directory_));
-  std::vector<char> buffer(kPiece);
-  for (const TensorRows& rows : tensor.rows) {
-    absl::Span<char> filled;
-    const auto pass = [&] {
-      if (!filled.empty()) piece(filled);
-    };
-    CAIRN_RETURN_IF_ERROR(ReadRows(rows, [&](uint64_t left) {
-      pass();
-      filled = absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(std::min<uint64_t>(left, kPiece)));
-      return filled;
-    }));
-    pass();
+  TensorReader reader(*this, tensor);
+  std::vector<char> buffer(static_cast<size_t>(std::min<uint64_t>(tensor.bytes(), kPiece)));
+  for (uint64_t left = tensor.bytes(); left > 0; left -= buffer.size()) {
+    buffer.resize(static_cast<size_t>(std::min<uint64_t>(left, buffer.size())));
+    CAIRN_RETURN_IF_ERROR(reader.Read(absl::MakeSpan(buffer)));
+    piece(buffer);
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/net/cluster/placement.h"
+#include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/run_state.h"
 #include "worker/checkpoint/state_file.h"
 #include "worker/checkpoint/tensors.h"
@@ -56,15 +57,38 @@ class Checkpoint {
       : directory_(std::move(directory)), state_(std::move(state)), model_json_(std::move(model_json)) {}
 
   absl::Status ReadHeads();
-  // Reads the bytes of the values, piece by piece, into the memory that `next_buffer` returns, and verifies
-  // their checksum.
-  absl::Status ReadRows(const TensorRows& rows,
-                        absl::FunctionRef<absl::Span<char>(uint64_t left)> next_buffer) const;
 
   std::string directory_;
   StateFile state_;
   std::string model_json_;
   std::vector<TensorInfo> tensors_;
+};
+
+// Reads the bytes of a tensor in the order of its rows, which may be in several files, and verifies their checksums. One
+// thread; keeps one file open.
+class TensorReader {
+ public:
+  // A tensor of checkpoint.tensors() for which CheckRows() returns OK. Both must outlive the reader.
+  TensorReader(const Checkpoint& checkpoint, const TensorInfo& tensor)
+      : checkpoint_(checkpoint), tensor_(tensor) {}
+
+  // Fills `into` with the next bytes; there must be so many left. Errors are those of Checkpoint::Load(): DATA_LOSS may
+  // come with the last bytes of a run of rows.
+  absl::Status Read(absl::Span<char> into);
+
+ private:
+  absl::Status OpenFile(const TensorRows& rows);
+  absl::Status ReadSome(absl::Span<char> into);  // of the run of rows that is being read
+
+  const Checkpoint& checkpoint_;
+  const TensorInfo& tensor_;
+  size_t next_ = 0;  // run of rows
+  // Of the run of rows that is being read:
+  std::optional<InputFile> input_;
+  std::string where_;    // for messages
+  uint64_t offset_ = 0;  // in the file
+  uint64_t left_ = 0;    // bytes
+  uint32_t crc_ = 0;
 };
 
 // Opens the undamaged checkpoint with the highest step; every byte is checked. `skipped` is called with the

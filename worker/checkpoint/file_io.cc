@@ -68,6 +68,20 @@ absl::Status OutputFile::Write(absl::string_view bytes, uint32_t* crc) {
   return absl::OkStatus();
 }
 
+absl::Status OutputFile::WriteAt(uint64_t offset, absl::string_view bytes, uint32_t* crc) {
+  while (!bytes.empty()) {
+    const absl::string_view chunk = bytes.substr(0, kChunkBytes);
+    const ssize_t put = pwrite(fd_.get(), chunk.data(), chunk.size(), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return ErrnoStatus("cannot write", path_);
+    const auto count = static_cast<size_t>(put);
+    if (crc != nullptr) *crc = Crc32(*crc, chunk.substr(0, count));
+    offset += count;
+    bytes.remove_prefix(count);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OutputFile::Sync() {
   if (fsync(fd_.get()) != 0) return ErrnoStatus("cannot write", path_);
   return absl::OkStatus();
@@ -99,6 +113,16 @@ absl::Status InputFile::ReadAt(uint64_t offset, absl::Span<char> into, uint32_t&
     into.remove_prefix(count);
   }
   return absl::OkStatus();
+}
+
+absl::Status WriteByRename(const std::string& path,
+                           absl::FunctionRef<absl::Status(const std::string& temporary)> write) {
+  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
+  absl::Status status = write(temporary);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
+    status = ErrnoStatus("cannot rename to", path);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -41,9 +42,11 @@ class OutputFile {
 
   // Appends `bytes`, and updates `*crc` with them if it is given.
   absl::Status Write(absl::string_view bytes, uint32_t* crc = nullptr);
+  // Writes `bytes` from byte `offset` of the file on. Does not change where Write() appends.
+  absl::Status WriteAt(uint64_t offset, absl::string_view bytes, uint32_t* crc = nullptr);
   // Returns when everything written is on the disk.
   absl::Status Sync();
-  uint64_t written() const { return written_; }
+  uint64_t written() const { return written_; }  // by Write()
 
  private:
   OutputFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
@@ -71,6 +74,11 @@ class InputFile {
   std::string path_;
   uint64_t size_;
 };
+
+// Calls write(temporary), which makes a complete file of that name, and renames it to `path`: readers see the old file or
+// the new one. Removes the temporary file if that fails.
+absl::Status WriteByRename(const std::string& path,
+                           absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 
 // Reads a whole file. DATA_LOSS if it has more than `max_bytes`; otherwise InputFile's errors.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);

@@ -1,9 +1,6 @@
 #include "worker/checkpoint/safetensors.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -72,10 +69,20 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   return entry;
 }
 
+absl::Status WriteContents(const NamedTensor& tensor,
+                           absl::FunctionRef<absl::Status(absl::string_view piece)> write) {
+  return tensor.contents != nullptr ? tensor.contents(write) : write(BytesOf(tensor.values));
+}
+
 // Writes to a device, a pipe or a socket, which a rename would replace.
 absl::Status WriteSpecialFile(const std::string& path, std::string contents,
                               absl::Span<const NamedTensor> tensors) {
-  for (const NamedTensor& tensor : tensors) absl::StrAppend(&contents, BytesOf(tensor.values));
+  for (const NamedTensor& tensor : tensors) {
+    CAIRN_RETURN_IF_ERROR(WriteContents(tensor, [&](absl::string_view piece) {
+      absl::StrAppend(&contents, piece);
+      return absl::OkStatus();
+    }));
+  }
   return WriteFileAtomically(path, contents);
 }
 
@@ -124,18 +131,15 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
   CAIRN_ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, metadata));
   std::error_code error;
   if (std::filesystem::is_other(path, error)) return WriteSpecialFile(path, head, tensors);
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
-  const auto write = [&]() -> absl::Status {
+  return WriteByRename(path, [&](const std::string& temporary) -> absl::Status {
     CAIRN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(temporary));
     CAIRN_RETURN_IF_ERROR(file.Write(head));
-    for (const NamedTensor& tensor : tensors) CAIRN_RETURN_IF_ERROR(file.Write(BytesOf(tensor.values)));
-    CAIRN_RETURN_IF_ERROR(file.Sync());
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus("cannot rename to", path);
-    return absl::OkStatus();
-  };
-  const absl::Status status = write();
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+    for (const NamedTensor& tensor : tensors) {
+      CAIRN_RETURN_IF_ERROR(
+          WriteContents(tensor, [&](absl::string_view piece) { return file.Write(piece); }));
+    }
+    return file.Sync();
+  });
 }
 
 absl::StatusOr<SafetensorsFile> ParseSafetensorsHead(absl::string_view head, uint64_t file_bytes) {

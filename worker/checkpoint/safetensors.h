@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -30,6 +32,8 @@ struct NamedTensor {
   Shape shape;
   absl::Span<const float> values{};  // [shape]; of int64: the memory of the numbers, two floats each
   TensorType type = TensorType::kF32;
+  // Not null: passes the bytes in place of `values`, in pieces, and returns the first error of `write`.
+  std::function<absl::Status(absl::FunctionRef<absl::Status(absl::string_view piece)> write)> contents{};
 };
 
 // The head of a file with `tensors` one after another, in this order. `metadata` is written unchanged.

@@ -1,5 +1,6 @@
 #include "worker/checkpoint/tables.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "common/core/status.h"
-#include "common/memory/aligned_buffer.h"
 #include "embedding/keys/key_hash.h"
 #include "embedding/store/bucket_range.h"
 #include "embedding/store/table_state.h"
@@ -36,117 +36,113 @@ absl::StatusOr<const TensorInfo*> FindTensor(const Checkpoint& checkpoint, const
   return &*found;
 }
 
-absl::StatusOr<std::vector<int64_t>> LoadIds(const Checkpoint& checkpoint, const TableRun& table) {
+// Calls `row` with each id of the table, in the order of the rows, which it checks.
+absl::Status VisitIds(const Checkpoint& checkpoint, const TableRun& table,
+                      absl::FunctionRef<void(int64_t id)> row) {
   CAIRN_ASSIGN_OR_RETURN(const TensorInfo* const tensor,
                          FindTensor(checkpoint, table, IdsName(table.name), TensorType::kI64));
-  if (tensor->shape.rank() != 1) {
-    return Loss(checkpoint, table, absl::StrCat("its ids have shape ", tensor->shape.ToString()));
-  }
-  std::vector<int64_t> ids(static_cast<size_t>(tensor->shape.dim(0)));
-  char* to = reinterpret_cast<char*>(ids.data());
-  CAIRN_RETURN_IF_ERROR(checkpoint.Read(
-      *tensor, [&](absl::Span<const char> piece) { to = std::copy(piece.begin(), piece.end(), to); }));
   embedding::RowOrder order;
-  for (const int64_t id : ids) {
-    if (!order.Follows(id)) return Loss(checkpoint, table, absl::StrCat("id ", id, " is not in its place"));
-  }
-  return ids;
-}
-
-// Reads a tensor of the table's rows, and copies each row of it to place(row).
-absl::Status Scatter(const Checkpoint& checkpoint, const TableRun& table, const std::string& name,
-                     const Shape& shape, absl::FunctionRef<float*(int64_t row)> place) {
-  CAIRN_ASSIGN_OR_RETURN(const TensorInfo* const tensor,
-                         FindTensor(checkpoint, table, name, TensorType::kF32));
-  if (tensor->shape != shape) {
-    return Loss(checkpoint, table,
-                absl::StrCat("tensor '", name, "' has shape ", tensor->shape.ToString(), ", expected ",
-                             shape.ToString()));
-  }
-  const int64_t width = shape.dim(1);
-  int64_t row = 0, column = 0;
-  return checkpoint.Read(*tensor, [&](absl::Span<const char> piece) {
-    const char* from = piece.data();
-    int64_t left = static_cast<int64_t>(piece.size() / sizeof(float));
-    while (left > 0) {
-      const int64_t count = std::min(left, width - column);
-      std::memcpy(place(row) + column, from, static_cast<size_t>(count) * sizeof(float));
-      from += static_cast<size_t>(count) * sizeof(float);
-      left -= count;
-      column += count;
-      if (column == width) ++row, column = 0;
+  absl::Status status;
+  CAIRN_RETURN_IF_ERROR(checkpoint.Read(*tensor, [&](absl::Span<const char> piece) {
+    for (size_t at = 0; at < piece.size() && status.ok(); at += sizeof(int64_t)) {
+      int64_t id = 0;
+      std::memcpy(&id, piece.data() + at, sizeof(id));
+      if (!order.Follows(id))
+        status = Loss(checkpoint, table, absl::StrCat("id ", id, " is not in its place"));
+      row(id);
     }
-  });
-}
-
-// Reads the values and the slots of all rows; record(row) is the memory of a row.
-absl::Status LoadRecords(const Checkpoint& checkpoint, const TableRun& table, int64_t rows,
-                         absl::FunctionRef<float*(int64_t row)> record) {
-  CAIRN_RETURN_IF_ERROR(Scatter(checkpoint, table, RowsName(table.name), Shape({rows, table.dim}), record));
-  int64_t column = table.dim;
-  for (size_t i = 0; i < table.slots.size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(Scatter(checkpoint, table, SlotName(table.name, table.slots[i]),
-                                  Shape({rows, table.slot_floats[i]}),
-                                  [&](int64_t row) { return record(row) + column; }));
-    column += table.slot_floats[i];
-  }
-  return absl::OkStatus();
-}
-
-// The state of one table for each server.
-absl::StatusOr<std::vector<AlignedBuffer>> LoadStates(const Checkpoint& checkpoint, const TableRun& table,
-                                                      int servers) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, LoadIds(checkpoint, table));
-  const int64_t row_floats = table.row_floats();
-  // In the order of their buckets, the rows of each server follow one another.
-  std::vector<int64_t> count(static_cast<size_t>(servers));
-  for (const int64_t id : ids) {
-    ++count[static_cast<size_t>(embedding::OwnerOf({}, embedding::BucketOf(id), servers))];
-  }
-  std::vector<AlignedBuffer> states;
-  std::vector<float*> records;  // [row]
-  records.reserve(ids.size());
-  for (int64_t rows : count) {
-    AlignedBuffer& state = states.emplace_back(embedding::StateFloats(rows, row_floats));
-    const embedding::TableStateHead head = {.rows = rows,
-                                            .learning_rate = static_cast<float>(table.learning_rate)};
-    std::memcpy(state.data(), &head, sizeof(head));
-    float* next = state.data() + embedding::kStateHeadFloats;
-    for (; rows > 0; --rows) {
-      std::memcpy(next, &ids[records.size()], sizeof(int64_t));
-      records.push_back(next + embedding::kIdFloats);
-      next += embedding::kIdFloats + row_floats;
-    }
-  }
-  CAIRN_RETURN_IF_ERROR(LoadRecords(checkpoint, table, static_cast<int64_t>(ids.size()),
-                                    [&](int64_t row) { return records[static_cast<size_t>(row)]; }));
-  return states;
+  }));
+  return status;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<FloatBlocks>>> LoadTableStates(const Checkpoint& checkpoint,
-                                                                      int servers) {
-  std::vector<std::vector<FloatBlocks>> states(static_cast<size_t>(servers));
-  if (!checkpoint.run().tables.has_value()) return states;
-  for (const TableRun& table : *checkpoint.run().tables) {
-    CAIRN_ASSIGN_OR_RETURN(std::vector<AlignedBuffer> of_table, LoadStates(checkpoint, table, servers));
-    for (size_t server = 0; server < states.size(); ++server) {
-      states[server].emplace_back(std::move(of_table[server]));
+absl::StatusOr<RowReader> RowReader::Open(const Checkpoint& checkpoint, const TableRun& table) {
+  RowReader reader;
+  const auto add = [&](const std::string& name, TensorType type, int64_t floats,
+                       Shape shape) -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const TensorInfo* const tensor, FindTensor(checkpoint, table, name, type));
+    if (reader.columns_.empty() && tensor->shape.rank() == 1) {  // the ids
+      reader.rows_ = tensor->shape.dim(0);
+      shape = tensor->shape;
     }
+    if (tensor->shape != shape) {
+      return Loss(checkpoint, table,
+                  absl::StrCat("tensor '", name, "' has shape ", tensor->shape.ToString(), ", expected ",
+                               shape.ToString()));
+    }
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckRows(*tensor), checkpoint.directory()));
+    reader.columns_.push_back(std::unique_ptr<Column>(
+        new Column{reader.record_floats_, floats, TensorReader(checkpoint, *tensor)}));
+    reader.record_floats_ += floats;
+    return absl::OkStatus();
+  };
+  CAIRN_RETURN_IF_ERROR(add(IdsName(table.name), TensorType::kI64, embedding::kIdFloats, Shape({0})));
+  CAIRN_RETURN_IF_ERROR(
+      add(RowsName(table.name), TensorType::kF32, table.dim, Shape({reader.rows_, table.dim})));
+  for (size_t i = 0; i < table.slots.size(); ++i) {
+    CAIRN_RETURN_IF_ERROR(add(SlotName(table.name, table.slots[i]), TensorType::kF32, table.slot_floats[i],
+                              Shape({reader.rows_, table.slot_floats[i]})));
+  }
+  return reader;
+}
+
+absl::Status RowReader::Read(absl::Span<float> records) {
+  const size_t rows = records.size() / static_cast<size_t>(record_floats_);
+  for (const auto& column : columns_) {
+    const auto floats = static_cast<size_t>(column->floats);
+    column_.resize(rows * floats);
+    CAIRN_RETURN_IF_ERROR(
+        column->reader.Read({reinterpret_cast<char*>(column_.data()), column_.size() * sizeof(float)}));
+    float* to = records.data() + column->begin;
+    for (size_t row = 0; row < rows; ++row, to += record_floats_) {
+      std::memcpy(to, column_.data() + row * floats, floats * sizeof(float));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TableStates>> TableStates::Open(const Checkpoint& checkpoint, int servers) {
+  std::unique_ptr<TableStates> states(new TableStates());
+  states->sizes_.resize(static_cast<size_t>(servers));
+  for (const TableRun& run : checkpoint.run().tables.value_or(std::vector<TableRun>())) {
+    CAIRN_ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(checkpoint, run));
+    // In the order of their buckets, the rows of each server follow one another.
+    std::vector<int64_t> rows(static_cast<size_t>(servers));
+    CAIRN_RETURN_IF_ERROR(VisitIds(checkpoint, run, [&](int64_t id) {
+      ++rows[static_cast<size_t>(embedding::OwnerOf({}, embedding::BucketOf(id), servers))];
+    }));
+    for (size_t server = 0; server < rows.size(); ++server) {
+      states->sizes_[server].push_back(embedding::StateFloats(rows[server], run.row_floats()));
+    }
+    states->tables_.push_back({.run = run,
+                               .reader = std::move(reader),
+                               .left = std::move(rows),
+                               .head_read = std::vector<bool>(static_cast<size_t>(servers))});
   }
   return states;
 }
 
-absl::StatusOr<TableRecords> LoadTable(const Checkpoint& checkpoint, const TableRun& table) {
-  TableRecords records;
-  CAIRN_ASSIGN_OR_RETURN(records.ids, LoadIds(checkpoint, table));
-  const auto row_floats = static_cast<size_t>(table.row_floats());
-  records.rows.resize(records.ids.size() * row_floats);
-  CAIRN_RETURN_IF_ERROR(
-      LoadRecords(checkpoint, table, static_cast<int64_t>(records.ids.size()),
-                  [&](int64_t row) { return records.rows.data() + static_cast<size_t>(row) * row_floats; }));
-  return records;
+absl::StatusOr<int64_t> TableStates::Read(int server, size_t table, absl::Span<float> into) {
+  Table& of = tables_[table];
+  const auto at = static_cast<size_t>(server);
+  if (!of.head_read[at]) {
+    of.head_read[at] = true;
+    const embedding::TableStateHead head = {.rows = of.left[at],
+                                            .learning_rate = static_cast<float>(of.run.learning_rate)};
+    CAIRN_CHECK(static_cast<int64_t>(into.size()) >= embedding::kStateHeadFloats);
+    std::memcpy(into.data(), &head, sizeof(head));
+    return embedding::kStateHeadFloats;
+  }
+  const int64_t record = of.reader.record_floats();
+  const int64_t rows = std::min(of.left[at], static_cast<int64_t>(into.size()) / record);
+  if (rows == 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("table '", of.run.name, "': a row of ", record,
+                                                     " floats does not fit into a piece of ", into.size()));
+  }
+  CAIRN_RETURN_IF_ERROR(of.reader.Read(into.first(static_cast<size_t>(rows * record))));
+  of.left[at] -= rows;
+  return rows * record;
 }
 
 }  // namespace cairn::worker

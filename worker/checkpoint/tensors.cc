@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -35,6 +36,22 @@ void SplitSlot(const RunState& run, TensorInfo& tensor) {
       tensor.slot = slot;
     }
   }
+}
+
+// The metadata by which torch.distributed.checkpoint reads row-split tensors: for each tensor, the index in
+// the whole tensor at which the rows in this file begin.
+std::map<std::string, std::string> ShardingInfo(const FileEntry& file) {
+  nlohmann::json info = nlohmann::json::object();
+  for (const TensorEntry& tensor : file.tensors) {
+    std::vector<int64_t> offsets(static_cast<size_t>(tensor.shape.rank()), 0);
+    if (!offsets.empty()) offsets[0] = tensor.row_begin;
+    info[tensor.name] = {{"saved_offsets", offsets}};
+  }
+  // SafetensorsHead() reports names that are not UTF-8.
+  using ErrorHandler = nlohmann::json::error_handler_t;
+  return {{"DCP_SHARDING_INFO", info.dump(-1, ' ', false, ErrorHandler::replace)},
+          {"DCP_VERSION", "1.0"},
+          {"format", "pt"}};
 }
 
 }  // namespace
@@ -97,6 +114,14 @@ absl::StatusOr<std::vector<TensorInfo>> MergeTensors(const StateFile& state) {
     tensors.push_back(std::move(tensor));
   }
   return tensors;
+}
+
+absl::StatusOr<std::string> HeadOf(const FileEntry& file) {
+  std::vector<NamedTensor> tensors;
+  for (const TensorEntry& tensor : file.tensors) {
+    tensors.push_back({.name = tensor.name, .shape = tensor.rows_shape(), .type = tensor.type});
+  }
+  return SafetensorsHead(tensors, ShardingInfo(file));
 }
 
 absl::Status CheckRows(const TensorInfo& tensor) {

@@ -1,6 +1,7 @@
 #include "worker/checkpoint/writer.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -73,115 +74,12 @@ absl::Status CheckSlice(const net::Slice& slice, int64_t arena, const RunState& 
   return absl::OkStatus();
 }
 
-// Some columns of the rows of a table on one server.
-struct Columns {
-  const std::vector<absl::Span<const float>>& state;
-  int64_t rows = 0;
-  int64_t record_floats = 0;   // of a row in `state`: its id, values and slots
-  int64_t begin = 0, end = 0;  // of the columns, in a record
-};
-
-absl::Status WriteColumns(const Columns& columns, Piece write) {
-  constexpr int64_t kBatch = 4096;  // rows
-  const int64_t width = columns.end - columns.begin;
-  std::vector<float> batch(static_cast<size_t>(std::min(kBatch, columns.rows) * width));
-  embedding::StateReader state(columns.state);
-  state.Read(nullptr, embedding::kStateHeadFloats);
-  for (int64_t first = 0; first < columns.rows; first += kBatch) {
-    const int64_t rows = std::min(kBatch, columns.rows - first);
-    float* next = batch.data();
-    for (int64_t row = 0; row < rows; ++row) {
-      state.Read(nullptr, columns.begin);
-      state.Read(next, width);
-      state.Read(nullptr, columns.record_floats - columns.end);
-      next += width;
-    }
-    CAIRN_RETURN_IF_ERROR(write(BytesOf({batch.data(), static_cast<size_t>(rows * width)})));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckTable(const TableRun& table, const RunState& run) {
+absl::Status CheckTable(const TableRun& table, absl::Span<const TableRun> tables) {
   const auto same_name = [&](const TableRun& other) { return other.name == table.name; };
-  if (table.name.empty() || absl::c_count_if(*run.tables, same_name) > 1) {
+  if (table.name.empty() || absl::c_count_if(tables, same_name) > 1) {
     return absl::InvalidArgumentError(absl::StrCat("the name of table '", table.name, "' is empty or taken"));
   }
   return CheckSlots(table.slots);
-}
-
-// Checks the state of a table on ps/`task`, and returns its head.
-absl::StatusOr<embedding::TableStateHead> ReadHead(const TableRun& table, size_t index,
-                                                   const ServerState& server, size_t task) {
-  if (index < server.tables.size()) {
-    embedding::StateReader state(server.tables[index]);
-    if (const auto head = embedding::ReadStateHead(state, table.row_floats()); head.has_value()) return *head;
-  }
-  return absl::InvalidArgumentError(absl::StrCat("ps/", task, ": the state of table '", table.name,
-                                                 "' is not one of rows of ", table.row_floats(), " floats"));
-}
-
-// The tensors of one file.
-struct Tensors {
-  std::vector<TensorEntry> entries;
-  std::vector<Contents> contents;
-};
-
-// The rows [begin, end) of a table's `total`.
-struct RowRange {
-  int64_t begin = 0, end = 0, total = 0;
-};
-
-// Adds the tensors of a table on one server, which has these rows of it.
-void AddTable(const TableRun& table, const std::vector<absl::Span<const float>>& state, const RowRange& rows,
-              Tensors& tensors) {
-  Columns columns = {.state = state,
-                     .rows = rows.end - rows.begin,
-                     .record_floats = embedding::kIdFloats + table.row_floats()};
-  const auto add = [&](const std::string& name, Shape shape, TensorType type, int64_t width) {
-    columns.begin = std::exchange(columns.end, columns.end + width);
-    tensors.entries.push_back({.name = name,
-                               .shape = std::move(shape),
-                               .row_begin = rows.begin,
-                               .row_end = rows.end,
-                               .type = type});
-    tensors.contents.push_back([columns](Piece write) { return WriteColumns(columns, write); });
-  };
-  add(IdsName(table.name), Shape({rows.total}), TensorType::kI64, embedding::kIdFloats);
-  add(RowsName(table.name), Shape({rows.total, table.dim}), TensorType::kF32, table.dim);
-  for (size_t slot = 0; slot < table.slots.size(); ++slot) {
-    const int64_t width = table.slot_floats[slot];
-    add(SlotName(table.name, table.slots[slot]), Shape({rows.total, width}), TensorType::kF32, width);
-  }
-}
-
-// Adds the tables to the plan: a file for each server that has rows of them. A table without rows is in that of ps/0.
-absl::Status AddTables(absl::Span<const ServerState> servers, Plan& plan) {
-  if (!plan.state.run.tables.has_value()) return absl::OkStatus();
-  std::vector<TableRun>& tables = *plan.state.run.tables;
-  std::vector<Tensors> files(servers.size());
-  for (size_t t = 0; t < tables.size(); ++t) {
-    CAIRN_RETURN_IF_ERROR(CheckTable(tables[t], plan.state.run));
-    std::vector<int64_t> rows;  // [server]
-    for (size_t task = 0; task < servers.size(); ++task) {
-      CAIRN_ASSIGN_OR_RETURN(const auto head, ReadHead(tables[t], t, servers[task], task));
-      rows.push_back(head.rows);
-      if (task == 0) tables[t].learning_rate = head.learning_rate;
-    }
-    RowRange range = {.total = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
-    CAIRN_RETURN_IF_ERROR(Annotate(Shape::FromUntrusted({range.total, tables[t].row_floats()}).status(),
-                                   absl::StrCat("table '", tables[t].name, "'")));
-    for (size_t task = 0; task < servers.size(); ++task) {
-      range.begin = std::exchange(range.end, range.end + rows[task]);
-      if (rows[task] == 0 && (range.total > 0 || task > 0)) continue;
-      AddTable(tables[t], servers[task].tables[t], range, files[task]);
-    }
-  }
-  for (Tensors& file : files) {
-    if (file.entries.empty()) continue;
-    plan.state.files.push_back({.tensors = std::move(file.entries)});
-    plan.contents.push_back(std::move(file.contents));
-  }
-  return absl::OkStatus();
 }
 
 // The slices of each file. A name can occur only once per file: if a server has several runs of rows of a
@@ -197,7 +95,9 @@ std::vector<std::vector<const net::Slice*>> SlicesOfFiles(const ServerState& ser
   return files;
 }
 
-absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState> servers) {
+// `tables`: the complete files of tables. Their final names follow those of the variables' files.
+absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState> servers,
+                              std::vector<FileEntry> tables) {
   if (run.global_step < 0) {
     return absl::InvalidArgumentError(absl::StrCat("global_step is ", run.global_step));
   }
@@ -230,7 +130,7 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
       }
     }
   }
-  CAIRN_RETURN_IF_ERROR(AddTables(servers, plan));
+  for (FileEntry& file : tables) plan.state.files.push_back(std::move(file));
   if (plan.state.files.size() > kMaxFiles) {
     return absl::InvalidArgumentError(absl::StrCat(plan.state.files.size(), " files, at most ", kMaxFiles));
   }
@@ -243,30 +143,10 @@ absl::StatusOr<Plan> MakePlan(const RunState& run, absl::Span<const ServerState>
   return plan;
 }
 
-// The metadata by which torch.distributed.checkpoint reads row-split tensors: for each tensor, the index in
-// the whole tensor at which the rows in this file begin.
-std::map<std::string, std::string> ShardingInfo(const FileEntry& file) {
-  nlohmann::json info = nlohmann::json::object();
-  for (const TensorEntry& tensor : file.tensors) {
-    std::vector<int64_t> offsets(static_cast<size_t>(tensor.shape.rank()), 0);
-    if (!offsets.empty()) offsets[0] = tensor.row_begin;
-    info[tensor.name] = {{"saved_offsets", offsets}};
-  }
-  // SafetensorsHead() reports names that are not UTF-8.
-  using ErrorHandler = nlohmann::json::error_handler_t;
-  return {{"DCP_SHARDING_INFO", info.dump(-1, ' ', false, ErrorHandler::replace)},
-          {"DCP_VERSION", "1.0"},
-          {"format", "pt"}};
-}
-
 // Writes the file and fills in its sizes and checksums in `file`.
 absl::Status WriteTensors(const std::string& directory, absl::Span<const Contents> contents,
                           FileEntry& file) {
-  std::vector<NamedTensor> tensors;
-  for (const TensorEntry& tensor : file.tensors) {
-    tensors.push_back({.name = tensor.name, .shape = tensor.rows_shape(), .type = tensor.type});
-  }
-  CAIRN_ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(tensors, ShardingInfo(file)));
+  CAIRN_ASSIGN_OR_RETURN(const std::string head, HeadOf(file));
   CAIRN_ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(absl::StrCat(directory, "/", file.name)));
   CAIRN_RETURN_IF_ERROR(output.Write(head, &file.head_crc32));
   for (size_t i = 0; i < contents.size(); ++i) {
@@ -284,8 +164,9 @@ absl::Status WriteText(const std::string& path, absl::string_view text) {
   return output.Sync();
 }
 
+// Writes the files of the plan's variables, whose contents it has, and then those that describe all files.
 absl::Status WriteFiles(const std::string& directory, absl::string_view model_json, Plan& plan) {
-  for (size_t i = 0; i < plan.state.files.size(); ++i) {
+  for (size_t i = 0; i < plan.contents.size(); ++i) {
     CAIRN_RETURN_IF_ERROR(WriteTensors(directory, plan.contents[i], plan.state.files[i]));
   }
   CAIRN_RETURN_IF_ERROR(WriteText(absl::StrCat(directory, "/", kModelFile), model_json));
@@ -297,20 +178,97 @@ absl::Status WriteFiles(const std::string& directory, absl::string_view model_js
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(const std::string& train_dir,
+                                                                          int64_t global_step) {
+  if (global_step < 0) return absl::InvalidArgumentError(absl::StrCat("global_step is ", global_step));
+  CAIRN_ASSIGN_OR_RETURN(std::string temporary, BeginCheckpoint(train_dir, global_step));
+  return std::unique_ptr<CheckpointWriter>(
+      new CheckpointWriter(train_dir, global_step, std::move(temporary)));
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (temporary_.empty()) return;
+  std::error_code ignored;  // leftovers are removed before the next checkpoint is written
+  std::filesystem::remove_all(temporary_, ignored);
+}
+
+std::string CheckpointWriter::TablesPath(size_t server) const {
+  return absl::StrCat(temporary_, "/tables-", server, ".safetensors");
+}
+
+absl::Status CheckpointWriter::BeginTables(absl::Span<const TableRun> tables,
+                                           absl::Span<const std::vector<int64_t>> sizes) {
+  std::vector<std::vector<TableFile::Part>> parts(sizes.size());  // [server][table]
+  for (size_t t = 0; t < tables.size(); ++t) {
+    CAIRN_RETURN_IF_ERROR(CheckTable(tables[t], tables));
+    const int64_t record = embedding::kIdFloats + tables[t].row_floats();
+    std::vector<int64_t> rows;  // [server]
+    for (size_t server = 0; server < sizes.size(); ++server) {
+      const int64_t floats = t < sizes[server].size() ? sizes[server][t] - embedding::kStateHeadFloats : -1;
+      if (floats < 0 || floats % record != 0) {
+        return absl::InvalidArgumentError(absl::StrCat("ps/", server, ": the state of table '",
+                                                       tables[t].name, "' is not one of rows of ",
+                                                       tables[t].row_floats(), " floats"));
+      }
+      rows.push_back(floats / record);
+    }
+    RowRange range = {.total = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
+    CAIRN_RETURN_IF_ERROR(Annotate(Shape::FromUntrusted({range.total, tables[t].row_floats()}).status(),
+                                   absl::StrCat("table '", tables[t].name, "'")));
+    for (size_t server = 0; server < sizes.size(); ++server) {
+      range.begin = std::exchange(range.end, range.end + rows[server]);
+      parts[server].push_back({tables[t], range});
+    }
+  }
+  for (size_t server = 0; server < parts.size(); ++server) {
+    CAIRN_ASSIGN_OR_RETURN(TableFile file, TableFile::Create(TablesPath(server), parts[server], server == 0));
+    tables_.push_back(std::move(file));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointWriter::AddTable(size_t server, size_t table, absl::Span<const float> piece) {
+  return Annotate(tables_[server].Add(table, piece), absl::StrCat("ps/", server));
+}
+
+absl::StatusOr<std::string> CheckpointWriter::Finish(RunState run, absl::string_view model_json,
+                                                     absl::Span<const ServerState> servers,
+                                                     const WriteOptions& options) {
+  run.global_step = global_step_;
+  if (run.tables.has_value() && tables_.empty()) {
+    return absl::InvalidArgumentError("the states of the run's tables are missing");
+  }
+  for (size_t t = 0; run.tables.has_value() && t < run.tables->size(); ++t) {
+    (*run.tables)[t].learning_rate = tables_.front().learning_rate(t);
+  }
+  std::vector<FileEntry> files;
+  std::vector<std::string> paths;
+  for (size_t server = 0; server < tables_.size(); ++server) {
+    auto file = tables_[server].Finish();
+    if (!file.ok()) return Annotate(file.status(), absl::StrCat("ps/", server));
+    if (file->tensors.empty()) continue;
+    files.push_back(*std::move(file));
+    paths.push_back(TablesPath(server));
+  }
+  CAIRN_ASSIGN_OR_RETURN(Plan plan, MakePlan(run, servers, std::move(files)));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::string path = absl::StrCat(temporary_, "/", plan.state.files[plan.contents.size() + i].name);
+    if (std::rename(paths[i].c_str(), path.c_str()) != 0) return ErrnoStatus("cannot rename to", path);
+  }
+  CAIRN_RETURN_IF_ERROR(WriteFiles(temporary_, model_json, plan));
+  CAIRN_ASSIGN_OR_RETURN(std::string path, PublishCheckpoint(train_dir_, global_step_, temporary_));
+  temporary_.clear();
+  CAIRN_RETURN_IF_ERROR(PruneCheckpoints(train_dir_, options.max_to_keep, global_step_));
+  return path;
+}
+
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& train_dir, const RunState& run,
                                             absl::string_view model_json,
                                             absl::Span<const ServerState> servers,
                                             const WriteOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(Plan plan, MakePlan(run, servers));
-  CAIRN_ASSIGN_OR_RETURN(const std::string temporary, BeginCheckpoint(train_dir, run.global_step));
-  if (absl::Status status = WriteFiles(temporary, model_json, plan); !status.ok()) {
-    std::error_code ignored;  // leftovers are removed before the next checkpoint is written
-    std::filesystem::remove_all(temporary, ignored);
-    return status;
-  }
-  CAIRN_ASSIGN_OR_RETURN(std::string path, PublishCheckpoint(train_dir, run.global_step, temporary));
-  CAIRN_RETURN_IF_ERROR(PruneCheckpoints(train_dir, options.max_to_keep, run.global_step));
-  return path;
+  CAIRN_RETURN_IF_ERROR(MakePlan(run, servers, {}).status());  // before anything is written
+  CAIRN_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Begin(train_dir, run.global_step));
+  return writer->Finish(run, model_json, servers, options);
 }
 
 }  // namespace cairn::worker

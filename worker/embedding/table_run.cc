@@ -119,4 +119,26 @@ absl::Status CheckSameTables(const std::optional<std::vector<TableRun>>& ours, c
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<const embedding::RowOptimizer>> OptimizerOf(const TableRun& table) {
+  optim::OptimizerConfig config;
+  config.name = table.optimizer;
+  config.hyperparameters = table.hyperparameters;
+  config.hyperparameters["learning_rate"] = table.learning_rate;
+  CAIRN_ASSIGN_OR_RETURN(auto optimizer, embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
+  TableRun expected = table;
+  SetSlots(*optimizer, expected);
+  if (expected != table) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", table.name, "' has other slots than ", table.optimizer, " here"));
+  }
+  return optimizer;
+}
+
+absl::Status CheckId(const TableRun& table, int64_t id, embedding::RowOrder& order) {
+  if (!order.Follows(id)) return absl::InvalidArgumentError(absl::StrCat("id ", id, " is not in its place"));
+  if (table.vocabulary_size == 0 || (id >= 0 && id < table.vocabulary_size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("it has the id ", id, ", outside of its vocabulary of ", table.vocabulary_size));
+}
+
 }  // namespace cairn::worker

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -13,7 +14,6 @@
 #include "embedding/keys/key_hash.h"
 #include "embedding/optimizers/row_optimizer.h"
 #include "embedding/store/table_state.h"
-#include "optim/store/optimizer_of.h"
 #include "worker/checkpoint/tables.h"
 #include "worker/embedding/table_run.h"
 
@@ -22,22 +22,6 @@ namespace {
 
 absl::Status NotTrained() {
   return absl::UnimplementedError("the tables of a trained model are only read");
-}
-
-// The optimizer of the table's rows, which may store them in another form than that of their values.
-absl::StatusOr<std::unique_ptr<const embedding::RowOptimizer>> OptimizerOf(const TableRun& table) {
-  optim::OptimizerConfig config;
-  config.name = table.optimizer;
-  config.hyperparameters = table.hyperparameters;
-  config.hyperparameters["learning_rate"] = table.learning_rate;
-  CAIRN_ASSIGN_OR_RETURN(auto optimizer, embedding::MakeRowOptimizer(config, static_cast<int>(table.dim)));
-  TableRun expected = table;
-  SetSlots(*optimizer, expected);
-  if (expected != table) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("table '", table.name, "' has other slots than ", table.optimizer, " here"));
-  }
-  return optimizer;
 }
 
 }  // namespace
@@ -76,13 +60,7 @@ absl::Status TrainedTable::CheckRows() const {
         absl::StrCat(rows_.size(), " values are not ", ids_.size(), " rows of ", dim()));
   }
   embedding::RowOrder order;
-  for (const int64_t id : ids_) {
-    if (!order.Follows(id))
-      return absl::InvalidArgumentError(absl::StrCat("id ", id, " is not in its place"));
-    if (dynamic() || (id >= 0 && id < description_.vocabulary_size)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("it has the id ", id, ", outside of its vocabulary of ", description_.vocabulary_size));
-  }
+  for (const int64_t id : ids_) CAIRN_RETURN_IF_ERROR(CheckId(description_, id, order));
   return CheckFinite();
 }
 
@@ -122,59 +100,35 @@ void TrainedTable::ReadAll(absl::Span<float> rows) const {
 }
 
 absl::StatusOr<TrainedTable> LoadTrainedTable(const Checkpoint& checkpoint, const TableRun& table) {
+  constexpr int64_t kBatchRows = 8192;
   const auto optimizer = OptimizerOf(table);
   if (!optimizer.ok()) return Annotate(optimizer.status(), checkpoint.directory());
-  CAIRN_ASSIGN_OR_RETURN(TableRecords records, LoadTable(checkpoint, table));
+  CAIRN_ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(checkpoint, table));
   const embedding::RowUpdate at = {.learning_rate = static_cast<float>(table.learning_rate),
                                    .step = checkpoint.run().global_step};
-  std::vector<float> rows = FloatVector(static_cast<int64_t>(records.ids.size()) * table.dim, table.name);
-  const auto dim = static_cast<size_t>(table.dim), row_floats = static_cast<size_t>(table.row_floats());
-  for (size_t i = 0; i < records.ids.size(); ++i) {
-    const float* const record = records.rows.data() + i * row_floats;
-    (*optimizer)->Read({&record, 1}, at, absl::MakeSpan(rows).subspan(i * dim, dim));
+  std::vector<int64_t> ids(static_cast<size_t>(reader.rows()));
+  std::vector<float> rows = FloatVector(reader.rows() * table.dim, table.name);
+  std::vector<float> records;
+  std::vector<const float*> stored;
+  for (int64_t first = 0; first < reader.rows(); first += kBatchRows) {
+    const int64_t count = std::min(kBatchRows, reader.rows() - first);
+    records.resize(static_cast<size_t>(count * reader.record_floats()));
+    CAIRN_RETURN_IF_ERROR(reader.Read(absl::MakeSpan(records)));
+    stored.clear();
+    for (int64_t row = 0; row < count; ++row) {
+      const float* const record = records.data() + row * reader.record_floats();
+      std::memcpy(&ids[static_cast<size_t>(first + row)], record, sizeof(int64_t));
+      stored.push_back(record + embedding::kIdFloats);
+    }
+    (*optimizer)
+        ->Read(stored, at,
+               absl::MakeSpan(rows).subspan(static_cast<size_t>(first * table.dim),
+                                            static_cast<size_t>(count * table.dim)));
   }
-  auto trained = TrainedTable::Create(table, std::move(records.ids), std::move(rows));
+  auto trained = TrainedTable::Create(table, std::move(ids), std::move(rows));
   if (trained.ok()) return trained;
   const absl::Status status = Annotate(trained.status(), checkpoint.directory());
   return absl::IsInvalidArgument(status) ? absl::DataLossError(status.message()) : status;
-}
-
-absl::StatusOr<std::vector<TrainedTable>> TablesOfSnapshot(const client::Snapshot& snapshot) {
-  std::vector<TrainedTable> tables;
-  CAIRN_ASSIGN_OR_RETURN(auto runs, TablesOf(snapshot.job));
-  if (!runs.has_value()) return tables;
-  for (size_t t = 0; t < runs->size(); ++t) {
-    TableRun& run = (*runs)[t];
-    const auto dim = static_cast<size_t>(run.dim);
-    std::vector<int64_t> ids;
-    std::vector<float> rows, record(static_cast<size_t>(run.row_floats()));
-    std::unique_ptr<const embedding::RowOptimizer> optimizer;
-    for (const client::Snapshot::Server& server : snapshot.servers) {
-      embedding::StateReader state(server.tables[t].spans());
-      const auto head = embedding::ReadStateHead(state, run.row_floats());
-      if (!head.has_value()) {
-        return absl::InternalError(
-            absl::StrCat("the state of table '", run.name, "' has another size than its rows"));
-      }
-      if (optimizer == nullptr) {
-        run.learning_rate = head->learning_rate;
-        CAIRN_ASSIGN_OR_RETURN(optimizer, OptimizerOf(run));
-      }
-      const embedding::RowUpdate at = {.learning_rate = head->learning_rate,
-                                       .step = snapshot.progress.version()};
-      for (int64_t row = 0; row < head->rows; ++row) {
-        state.Read(&ids.emplace_back(), embedding::kIdFloats);
-        state.Read(record.data(), run.row_floats());
-        const float* const from = record.data();
-        rows.resize(rows.size() + dim);
-        optimizer->Read({&from, 1}, at, absl::MakeSpan(rows).subspan(rows.size() - dim));
-      }
-    }
-    CAIRN_ASSIGN_OR_RETURN(TrainedTable trained,
-                           TrainedTable::Create(std::move(run), std::move(ids), std::move(rows)));
-    tables.push_back(std::move(trained));
-  }
-  return tables;
 }
 
 absl::StatusOr<TablePlan> PlanLayers(const nn::Model& described, absl::Span<const std::string> layers,

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/rows/row_exchange.h"
-#include "client/snapshot.h"
 #include "embedding/initializers/row_initializer.h"
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -41,6 +39,11 @@ class TrainedTable {
   absl::Span<const int64_t> ids() const { return ids_; }
   absl::Span<const float> rows() const { return rows_; }
 
+  // All rows that it has: of a table that is saved as a variable, those of all ids.
+  int64_t num_rows() const { return static_cast<int64_t>(rows_.size()) / dim(); }
+  // The id of a row.
+  int64_t id(int64_t row) const { return has_all_rows_ ? row : ids_[static_cast<size_t>(row)]; }
+
   // Fills `row` [dim]: with the first values of the id if it has no row.
   void Read(int64_t id, absl::Span<float> row) const;
   // Fills `rows` [vocabulary_size] [dim]. Not of a dynamic table: CHECK.
@@ -59,19 +62,14 @@ class TrainedTable {
   std::vector<float> rows_;
 };
 
-// A table as it is in the checkpoint. LoadTable()'s errors.
+// A table as it is in the checkpoint. RowReader's errors.
 absl::StatusOr<TrainedTable> LoadTrainedTable(const Checkpoint& checkpoint, const TableRun& table);
-
-// The tables of a running job, in the order of Job.tables. INTERNAL, naming the table, if a state is not one.
-absl::StatusOr<std::vector<TrainedTable>> TablesOfSnapshot(const client::Snapshot& snapshot);
 
 // The tables of a model, and the model that is left.
 struct TrainedTables {
   TablePlan plan;
   std::vector<TrainedTable> tables;  // [table of the plan]
 };
-// Takes a job's embedding tables as they are. Blocks on the network.
-using TakeTables = std::function<absl::StatusOr<TrainedTables>()>;
 
 // Plans the tables of `layers`. Those of `dynamic_layers`, which are among them, take any id. ReplaceEmbeddings()'s
 // errors.
@@ -79,7 +77,7 @@ absl::StatusOr<TablePlan> PlanLayers(const nn::Model& described, absl::Span<cons
                                      absl::Span<const std::string> dynamic_layers);
 
 // The tables of `plan` in the checkpoint. FAILED_PRECONDITION, naming the table, if it is absent or of another shape;
-// also LoadTable()'s errors.
+// also RowReader's errors.
 absl::StatusOr<std::vector<TrainedTable>> LoadPlannedTables(const Checkpoint& checkpoint,
                                                             const TablePlan& plan);
 

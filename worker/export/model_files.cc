@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -39,16 +41,22 @@ absl::Status CheckModelFile(const std::string& path) {
 namespace {
 
 absl::Status WriteFormat(const std::string& path, const nn::Model& model, absl::Span<const float> parameters,
-                         const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
+                         const std::map<std::string, std::string>& metadata, const TableRows* tables) {
   if (absl::EndsWith(path, ".safetensors")) {
     std::map<std::string, std::string> with_format = metadata;
     with_format["format"] = "pt";  // required by Hugging Face's readers
     if (tables == nullptr) return WriteSafetensors(path, TensorsOf(model, parameters), with_format);
-    std::vector<NamedTensor> tensors = TensorsOf(tables->plan.model.model, parameters);
-    const std::vector<std::vector<float>> whole = AddTensors(*tables, tensors, with_format);
-    return WriteSafetensors(path, tensors, with_format);
+    return WriteWithTables(path, TensorsOf(tables->plan.model.model, parameters), with_format, *tables);
   }
-  const auto file = OnnxFile(model, parameters, metadata, tables);
+  std::optional<TrainedTables> collected;
+  if (tables != nullptr && tables->in_memory == nullptr) {
+    auto rows = Collect(*tables, &CheckOnnxSize);
+    if (!rows.ok()) return Annotate(rows.status(), path);
+    collected = *std::move(rows);
+  }
+  const TrainedTables* in_memory = collected.has_value() ? &*collected : nullptr;
+  if (tables != nullptr && tables->in_memory != nullptr) in_memory = tables->in_memory;
+  const auto file = OnnxFile(model, parameters, metadata, in_memory);
   if (!file.ok()) return Annotate(file.status(), path);
   return WriteFileAtomically(path, *file);
 }
@@ -57,7 +65,7 @@ absl::Status WriteFormat(const std::string& path, const nn::Model& model, absl::
 
 absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             absl::Span<const float> parameters,
-                            const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
+                            const std::map<std::string, std::string>& metadata, const TableRows* tables) {
   return CatchOutOfMemory(path, [&] { return WriteFormat(path, model, parameters, metadata, tables); });
 }
 
@@ -71,7 +79,7 @@ absl::Status PrepareModelDirectory(const std::string& directory) {
 
 absl::StatusOr<std::vector<std::string>> WriteModelDirectory(
     const std::string& directory, const nn::Model& model, absl::Span<const float> parameters,
-    const std::map<std::string, std::string>& metadata, const TrainedTables* tables) {
+    const std::map<std::string, std::string>& metadata, const TableRows* tables) {
   CAIRN_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory, "/model.json"),
                                             absl::StrCat(model.canonical_json(), "\n")));
   constexpr absl::string_view kWeights = "model.safetensors", kOnnx = "model.onnx";

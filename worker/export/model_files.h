@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "nn/model.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/embedding/trained_tables.h"
+#include "worker/embedding/table_rows.h"
 
 namespace cairn::worker {
 
@@ -24,12 +24,13 @@ absl::Status CheckModelFile(const std::string& path);
 
 // Writes the format that the ending of `path` selects: .onnx, or .safetensors, which contains only the
 // values, in Keras' layouts. With `tables`, the parameters are those of the model without them; a table is written as
-// a variable, or, if it takes any id, as docs/reference/file-formats.md describes. Replaces the file atomically; errors
-// name the path. A model that ONNX cannot express gives OnnxFile()'s error.
+// a variable, or, if it takes any id, as docs/reference/file-formats.md describes. An .onnx file, of at most 2 GiB, is
+// made in memory; a .safetensors file takes the rows of tables in batches. Replaces the file atomically; errors name the
+// path. A model that ONNX cannot express gives OnnxFile()'s error.
 absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             absl::Span<const float> parameters,
                             const std::map<std::string, std::string>& metadata,
-                            const TrainedTables* tables = nullptr);
+                            const TableRows* tables = nullptr);
 
 // Creates `directory`. INVALID_ARGUMENT if that fails, or if the directory is not writable.
 absl::Status PrepareModelDirectory(const std::string& directory);
@@ -37,6 +38,6 @@ absl::Status PrepareModelDirectory(const std::string& directory);
 // is too large for an .onnx file, and leaves it out.
 absl::StatusOr<std::vector<std::string>> WriteModelDirectory(
     const std::string& directory, const nn::Model& model, absl::Span<const float> parameters,
-    const std::map<std::string, std::string>& metadata, const TrainedTables* tables = nullptr);
+    const std::map<std::string, std::string>& metadata, const TableRows* tables = nullptr);
 
 }  // namespace cairn::worker

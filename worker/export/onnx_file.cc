@@ -106,16 +106,19 @@ std::vector<nn::OnnxVariable> VariablesWith(const TrainedTables& tables, const n
 
 // FAILED_PRECONDITION if the values alone take more than a file holds.
 absl::Status CheckSize(const nn::Model& model, const TrainedTables* tables) {
-  int64_t values = tables == nullptr ? model.num_parameters() : tables->plan.model.model.num_parameters();
-  if (tables != nullptr) {
-    for (const TrainedTable& table : tables->tables) values += RowsOf(table) * table.dim();
-  }
+  if (tables == nullptr) return CheckOnnxSize(model.num_parameters());
+  int64_t values = tables->plan.model.model.num_parameters();
+  for (const TrainedTable& table : tables->tables) values += RowsOf(table) * table.dim();
+  return CheckOnnxSize(values);
+}
+
+}  // namespace
+
+absl::Status CheckOnnxSize(int64_t values) {
   if (values <= kMaxBytes / int64_t{sizeof(float)}) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("an .onnx file holds 2 GiB at most, and the model's ",
                                                     values, " values take more; .safetensors holds them"));
 }
-
-}  // namespace
 
 absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const float> parameters,
                                      const std::map<std::string, std::string>& metadata,

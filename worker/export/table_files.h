@@ -1,26 +1,28 @@
 // Embedding tables in exported .safetensors files: a table of fixed size is a variable; a dynamic one has ids, rows and
 // a description of the first values of other ids (docs/reference/file-formats.md).
 //
-// Pure functions; any thread.
+// Any thread.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/run_state.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/embedding/trained_tables.h"
+#include "worker/embedding/table_rows.h"
 
 namespace cairn::worker {
 
 // The key of a table's description in the metadata of the file.
 std::string DescriptionName(const std::string& table);
 
-// Adds the tensors and descriptions of `tables`, which they borrow. Returns memory that they borrow too.
-std::vector<std::vector<float>> AddTensors(const TrainedTables& tables, std::vector<NamedTensor>& tensors,
-                                           std::map<std::string, std::string>& metadata);
+// Writes the file, with the tensors and descriptions of the tables after `tensors`, as WriteSafetensors() does. Needs the
+// memory of a batch of rows; but if `path` is not a regular file, of all tables.
+absl::Status WriteWithTables(const std::string& path, const std::vector<NamedTensor>& tensors,
+                             const std::map<std::string, std::string>& metadata, const TableRows& tables);
 
 // Reads a description. Name and dim are not set. INVALID_ARGUMENT naming `source`.
 absl::StatusOr<TableRun> ParseDescription(const std::string& text, const std::string& source);

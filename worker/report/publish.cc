@@ -1,8 +1,6 @@
 #include "worker/report/publish.h"
 
 #include <cstdio>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,20 +15,13 @@ namespace cairn::worker {
 namespace {
 
 absl::Status Export(const Summary& summary, const TrainOptions& options, const Inputs& inputs,
-                    absl::Span<const float> parameters, const TakeTables& take_tables) {
+                    absl::Span<const float> parameters, const TableRows* tables) {
   if (options.export_dir.empty()) return absl::OkStatus();
   DataRecord record = inputs.record;
   record.directory = options.export_dir;
   CAIRN_RETURN_IF_ERROR(Annotate(WriteDataRecord(record), "--export_dir"));
-  std::optional<TrainedTables> tables;
-  if (inputs.tables.has_value()) {
-    auto taken = take_tables();
-    if (!taken.ok()) return Annotate(taken.status(), "--export_dir: the embedding tables");
-    tables = *std::move(taken);
-  }
   const auto names = WriteModelDirectory(options.export_dir, inputs.model, parameters,
-                                         {{"global_step", absl::StrCat(summary.global_step)}},
-                                         tables.has_value() ? &*tables : nullptr);
+                                         {{"global_step", absl::StrCat(summary.global_step)}}, tables);
   if (!names.ok()) return Annotate(names.status(), "--export_dir");
   LogInfo("the model is in ", options.export_dir, ": ", absl::StrJoin(*names, ", "));
   return absl::OkStatus();
@@ -39,8 +30,8 @@ absl::Status Export(const Summary& summary, const TrainOptions& options, const I
 }  // namespace
 
 absl::Status Publish(const Summary& summary, const TrainOptions& options, const Inputs& inputs,
-                     absl::Span<const float> parameters, const TakeTables& take_tables) {
-  absl::Status status = Export(summary, options, inputs, parameters, take_tables);
+                     absl::Span<const float> parameters, const TableRows* tables) {
+  absl::Status status = Export(summary, options, inputs, parameters, tables);
   const bool json = LogFormatOf(options.log_format) == LogFormat::kJson;
   std::printf("%s\n", (json ? AsEvent(summary) : OneLine(summary)).c_str());
   status.Update(Annotate(FlushStandardOutput(), "the result"));

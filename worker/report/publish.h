@@ -3,7 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "worker/embedding/trained_tables.h"
+#include "worker/embedding/table_rows.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/options.h"
 #include "worker/report/summary.h"
@@ -11,9 +11,9 @@
 namespace cairn::worker {
 
 // Writes the result of a job: first the model with the trained `parameters` to --export_dir, then `summary` to
-// stdout and to --summary. `take_tables` is called for --export_dir, if the job has tables. Blocks on the disk. If one
+// stdout and to --summary. `tables`: those of the job, for --export_dir; null: it has none. Blocks on the disk. If one
 // of them fails, writes the others and returns the first error.
 absl::Status Publish(const Summary& summary, const TrainOptions& options, const Inputs& inputs,
-                     absl::Span<const float> parameters, const TakeTables& take_tables);
+                     absl::Span<const float> parameters, const TableRows* tables);
 
 }  // namespace cairn::worker

@@ -277,28 +277,24 @@ std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
       .control = exchange().control, .source = *snapshots_, .snapshots = snapshots_->saver()};
 }
 
-absl::StatusOr<TrainedTables> WorkerTask::TakeTables() {
+absl::Status WorkerTask::StreamTables(RowSink& sink) {
   const TimePoint deadline = std::chrono::steady_clock::now() + kTablesLimit;
   // A server keeps one snapshot at a time.
   if (snapshots_->saver() != nullptr) CAIRN_RETURN_IF_ERROR(snapshots_->saver()->AwaitIdle(deadline));
   client::JobControl& control = exchange().control;
-  TrainedTables tables = {*inputs_->tables, {}};
-  return CatchOutOfMemory("the rows of embedding tables", [&]() -> absl::StatusOr<TrainedTables> {
-    client::Snapshot snapshot;
-    CAIRN_RETURN_IF_ERROR(client::RetrySnapshot(control, deadline, [&]() -> absl::Status {
-      CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control.TakeSnapshot());
-      CAIRN_ASSIGN_OR_RETURN(snapshot, taken.read(deadline - std::chrono::steady_clock::now()));
-      return absl::OkStatus();
-    }));
-    CAIRN_ASSIGN_OR_RETURN(tables.tables, TablesOfSnapshot(snapshot));
-    return std::move(tables);
-  });
+  const auto attempt = [&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control.TakeSnapshot());
+    SnapshotRows rows(sink);
+    CAIRN_RETURN_IF_ERROR(taken.read(deadline - std::chrono::steady_clock::now(), &rows).status());
+    return rows.Finish();
+  };
+  return Annotate(client::RetrySnapshot(control, deadline, attempt), "the embedding tables");
 }
 
 absl::Status WorkerTask::Assemble() {
   if (chief_) OpenDisplays();
   if (inputs_->tables.has_value()) {
-    if (chief_) callbacks_->SetTakeTables([this] { return TakeTables(); });
+    if (chief_) callbacks_->SetTables(Tables());
     table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows(),
                            TableReplica::Options{
                                .staleness = static_cast<int>(options_.embedding.staleness),
@@ -330,9 +326,11 @@ absl::Status WorkerTask::Assemble() {
                                        .callbacks = *callbacks_,
                                        .tensorboard = tensorboard_.has_value() ? &*tensorboard_ : nullptr,
                                        .publish = [this](const Summary& summary) {
+                                         std::optional<TableRows> tables;
+                                         if (inputs_->tables.has_value()) tables.emplace(Tables());
                                          return Publish(summary, options_, *inputs_,
                                                         exchange().steps.parameters(),
-                                                        [this] { return TakeTables(); });
+                                                        tables.has_value() ? &*tables : nullptr);
                                        }});
     return absl::OkStatus();
   });

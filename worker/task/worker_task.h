@@ -109,8 +109,12 @@ class WorkerTask {
   void OpenDisplays();
   void LogDevices() const;
   void LogJob() const;
-  // The embedding tables of the job as they are now, for the chief's exports. Waits for a snapshot in progress.
-  absl::StatusOr<TrainedTables> TakeTables();
+  // Passes the rows of the job's embedding tables as they are now, for the chief's exports. Waits for a snapshot in
+  // progress.
+  absl::Status StreamTables(RowSink& sink);
+  TableRows Tables() {
+    return {.plan = *inputs_->tables, .stream = [this](RowSink& sink) { return StreamTables(sink); }};
+  }
   client::Exchange exchange() { return ring_ != nullptr ? ring_->exchange() : servers_->exchange(); }
   // The replica that the trainer computes with.
   nn::Replica& replica() { return table_replica_.has_value() ? *table_replica_ : *compute_.replica; }

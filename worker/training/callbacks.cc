@@ -116,15 +116,9 @@ absl::StatusOr<Callbacks::Orders> Callbacks::OnEpochEnd(int64_t epoch, const Sho
 }
 
 absl::Status Callbacks::Save(int64_t epoch, double value, absl::Span<const float> parameters) {
-  std::optional<TrainedTables> tables;
-  if (take_tables_ != nullptr) {
-    auto taken = take_tables_();
-    if (!taken.ok()) return Annotate(taken.status(), "--save_best: the embedding tables");
-    tables = *std::move(taken);
-  }
   const absl::Status status = WriteModelFile(
       save_best_, *model_, parameters, {{"epoch", absl::StrCat(epoch + 1)}, {monitor_, absl::StrCat(value)}},
-      tables.has_value() ? &*tables : nullptr);
+      tables_.has_value() ? &*tables_ : nullptr);
   CAIRN_RETURN_IF_ERROR(Annotate(status, "--save_best"));
   if (!early_stopping_.has_value()) best_epoch_ = epoch + 1;
   return absl::OkStatus();

@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
-#include "worker/embedding/trained_tables.h"
+#include "worker/embedding/table_rows.h"
 #include "worker/options/options.h"
 #include "worker/report/progress.h"
 #include "worker/training/monitor.h"
@@ -32,8 +32,8 @@ class Callbacks {
   static absl::StatusOr<Callbacks> Create(const CallbackFlags& flags, const nn::Model& model,
                                           absl::Span<const nn::MetricSpec> metrics, bool validation);
 
-  // For a job with embedding tables: takes them as they are, for the --save_best file. Blocks on the network.
-  void SetTakeTables(TakeTables take) { take_tables_ = std::move(take); }
+  // For a job with embedding tables: their rows, for the --save_best file.
+  void SetTables(TableRows tables) { tables_.emplace(std::move(tables)); }
   // Whether the callbacks may reduce the learning rate. If so, the caller must set the current rate.
   bool needs_learning_rate() const { return plateau_.has_value(); }
   void set_learning_rate(float rate) { learning_rate_ = rate; }
@@ -61,7 +61,7 @@ class Callbacks {
   absl::Status Save(int64_t epoch, double value, absl::Span<const float> parameters);
 
   const nn::Model* model_;
-  TakeTables take_tables_;  // null: the job has none
+  std::optional<TableRows> tables_;  // empty: the job has none
   std::string monitor_;
   bool restore_best_weights_;
   std::string save_best_;

@@ -9,7 +9,6 @@
 #include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
-#include "common/memory/out_of_memory.h"
 #include "worker/checkpoint/run_proto.h"
 #include "worker/checkpoint/tables.h"
 #include "worker/checkpoint/writer.h"
@@ -30,6 +29,35 @@ constexpr int64_t kMaxWorkers = 1 << 20;  // upper bound for a checkpoint's numb
 void LogSkipped(const absl::Status& damage) {
   LogWarning("skipped a damaged checkpoint: ", damage.message());
 }
+
+// The tables of a snapshot, on their way to a checkpoint.
+class TablesToCheckpoint final : public client::TableSink {
+ public:
+  explicit TablesToCheckpoint(CheckpointWriter& writer) : writer_(writer) {}
+  absl::Status Begin(const client::Snapshot& snapshot, const client::TableSizes& sizes) override {
+    CAIRN_ASSIGN_OR_RETURN(const auto tables, TablesOf(snapshot.job));
+    return tables.has_value() ? writer_.BeginTables(*tables, sizes) : absl::OkStatus();
+  }
+  absl::Status Add(int server, int table, absl::Span<const float> piece) override {
+    return writer_.AddTable(static_cast<size_t>(server), static_cast<size_t>(table) - 1, piece);
+  }
+
+ private:
+  CheckpointWriter& writer_;
+};
+
+// The tables of a checkpoint, on their way to servers.
+class StoredTables final : public client::TableSource {
+ public:
+  explicit StoredTables(std::unique_ptr<TableStates> states) : states_(std::move(states)) {}
+  const client::TableSizes& sizes() const override { return states_->sizes(); }
+  absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) override {
+    return states_->Read(server, static_cast<size_t>(table) - 1, into);
+  }
+
+ private:
+  const std::unique_ptr<TableStates> states_;
+};
 
 // Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
 absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
@@ -238,9 +266,9 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
   return client::FirstValues(std::move(values)).Load(slots, into);
 }
 
-absl::StatusOr<std::vector<std::vector<FloatBlocks>>> Snapshots::LoadTables(const v1::Job& job) {
-  return CatchOutOfMemory("the rows of embedding tables",
-                          [&] { return LoadTableStates(*found_, std::max(1, job.servers_size())); });
+absl::StatusOr<std::unique_ptr<client::TableSource>> Snapshots::OpenTables(const v1::Job& job) {
+  CAIRN_ASSIGN_OR_RETURN(auto states, TableStates::Open(*found_, std::max(1, job.servers_size())));
+  return std::make_unique<StoredTables>(std::move(states));
 }
 
 absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
@@ -256,26 +284,25 @@ absl::Status Snapshots::Write(const client::TakenSnapshot& taken) const {
   const TraceSpan::What what = {.step = taken.version};
   const TraceSpan save(trace_, TraceLane::kSnapshot, "save", what);
   TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
-  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit));
+  CAIRN_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Begin(options_.train_dir, taken.version));
+  TablesToCheckpoint tables(*writer);
+  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit, &tables));
   read.End();
   const TraceSpan write(trace_, TraceLane::kSnapshot, "write", what);
   if (faults_ != nullptr) faults_->Pass("snapshot");
   std::vector<ServerState> servers;
   for (const client::Snapshot::Server& server : snapshot.servers) {
-    ServerState& state = servers.emplace_back();
-    state = {.slices = server.slices, .state = server.state.span()};
-    for (const FloatBlocks& table : server.tables) state.tables.push_back(table.spans());
+    servers.push_back({.slices = server.slices, .state = server.state.span()});
   }
-  CAIRN_ASSIGN_OR_RETURN(auto tables, TablesOf(snapshot.job));
+  CAIRN_ASSIGN_OR_RETURN(auto runs, TablesOf(snapshot.job));
   CAIRN_ASSIGN_OR_RETURN(
       const std::string directory,
-      WriteCheckpoint(options_.train_dir,
-                      RunStateOf({.job = snapshot.job,
-                                  .progress = snapshot.progress,
-                                  .slots = snapshot.slots,
-                                  .mode = options_.mode,
-                                  .tables = std::move(tables)}),
-                      model_.canonical_json(), servers, {.max_to_keep = options_.max_to_keep}));
+      writer->Finish(RunStateOf({.job = snapshot.job,
+                                 .progress = snapshot.progress,
+                                 .slots = snapshot.slots,
+                                 .mode = options_.mode,
+                                 .tables = std::move(runs)}),
+                     model_.canonical_json(), servers, {.max_to_keep = options_.max_to_keep}));
   LogInfo("saved ", directory);
   return absl::OkStatus();
 }

@@ -14,10 +14,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/job_setup.h"
+#include "client/table_states.h"
 #include "client/training/job_control.h"
 #include "client/training/snapshot_saver.h"
 #include "common/core/clock.h"
-#include "common/memory/float_blocks.h"
 #include "common/net/cluster/placement.h"
 #include "common/system/fault_points.h"
 #include "common/trace/trace.h"
@@ -56,7 +56,7 @@ class Snapshots final : public client::StateSource {
   // lost progress cannot be restored.
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
-  absl::StatusOr<std::vector<std::vector<FloatBlocks>>> LoadTables(const v1::Job& job) override;
+  absl::StatusOr<std::unique_ptr<client::TableSource>> OpenTables(const v1::Job& job) override;
 
   // Takes snapshots by --save_steps and --save_secs, and writes them to --train_dir. Failures are logged. Null
   // without --train_dir.

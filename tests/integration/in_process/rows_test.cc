@@ -1,16 +1,21 @@
 // Rows of tables between workers and servers: pushed with the steps, wanted with the answers, and read.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/job_setup.h"
+#include "client/snapshot.h"
+#include "client/table_states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/in_process_cluster.h"
@@ -137,6 +142,114 @@ class RowsTest : public testing::TestWithParam<int> {
   ToyWorkers workers_;
 };
 INSTANTIATE_TEST_SUITE_P(Servers, RowsTest, testing::Values(1, 2, 3));
+
+// The states of tables in memory, which move in pieces of at most three floats.
+class TablesInMemory final : public client::TableSink, public client::TableSource {
+ public:
+  absl::Status Begin(const client::Snapshot&, const client::TableSizes& sizes) override {
+    sizes_ = sizes;
+    states_.assign(sizes.size(), std::vector<std::vector<float>>(sizes[0].size()));
+    return absl::OkStatus();
+  }
+  absl::Status Add(int server, int table, absl::Span<const float> piece) override {
+    std::vector<float>& state = StateOf(server, table);
+    EXPECT_LE(piece.size(), 3u);
+    state.insert(state.end(), piece.begin(), piece.end());
+    ++pieces_;
+    return absl::OkStatus();
+  }
+  int64_t max_piece() const override { return 3; }
+
+  const client::TableSizes& sizes() const override { return sizes_; }
+  absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) override {
+    if (fails_at_ == ++reads_) return absl::DataLossError("the disk is damaged");
+    const std::vector<float>& state = StateOf(server, table);
+    size_t& at = read_[{server, table}];
+    const size_t count = std::min<size_t>(3, state.size() - at);
+    std::copy_n(state.begin() + static_cast<int64_t>(at), count, into.begin());
+    at += count;
+    return static_cast<int64_t>(count);
+  }
+  // From the beginning; the n-th read fails, unless `fails_at` is 0.
+  void ReadAgain(int fails_at) {
+    read_.clear();
+    reads_ = 0;
+    fails_at_ = fails_at;
+  }
+  int pieces() const { return pieces_; }
+
+ private:
+  std::vector<float>& StateOf(int server, int table) {
+    return states_[static_cast<size_t>(server)][static_cast<size_t>(table) - 1];
+  }
+
+  client::TableSizes sizes_;
+  std::vector<std::vector<std::vector<float>>> states_;  // [server][table]
+  std::map<std::pair<int, int>, size_t> read_;
+  int pieces_ = 0, reads_ = 0, fails_at_ = 0;
+};
+
+// A snapshot with tables, as a chief restores it.
+class SnapshotWithTables final : public client::StateSource {
+ public:
+  SnapshotWithTables(const client::Snapshot& snapshot, TablesInMemory& tables)
+      : snapshot_(snapshot), tables_(tables) {}
+  absl::StatusOr<std::optional<v1::Progress>> Find(bool) override { return snapshot_.progress; }
+  absl::Status Load(absl::Span<const std::string>, absl::Span<const absl::Span<float>>) override {
+    return absl::OkStatus();  // the variable is zero
+  }
+  absl::StatusOr<std::unique_ptr<client::TableSource>> OpenTables(const v1::Job&) override {
+    return std::make_unique<Borrowed>(tables_);
+  }
+
+ private:
+  class Borrowed final : public client::TableSource {
+   public:
+    explicit Borrowed(TablesInMemory& tables) : tables_(tables) {}
+    const client::TableSizes& sizes() const override { return tables_.sizes(); }
+    absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) override {
+      return tables_.Read(server, table, into);
+    }
+
+   private:
+    TablesInMemory& tables_;
+  };
+
+  const client::Snapshot& snapshot_;
+  TablesInMemory& tables_;
+};
+
+TEST_P(RowsTest, ASnapshotOfTablesMovesInPieces) {
+  Start(GetParam(), 1);
+  const FlatRows t(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {2, {5, 6}}, {5, {7, 8}}}), u(2, Rows{{7, {1, 2, 3}}});
+  ASSERT_TRUE(Step(0, {t.gradients(), u.gradients()}, {}).ok());
+  const auto taken = client().control().TakeSnapshot();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  // The next step is not in it.
+  ASSERT_TRUE(Step(0, {t.gradients(), u.gradients()}, {}).ok());
+  TablesInMemory tables;
+  const auto snapshot = taken->read(std::chrono::seconds(10), &tables);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_GT(tables.pieces(), 10);
+
+  // Servers restore it; but not from a file that turns out to be damaged.
+  const auto restore = [&](int fails_at) {
+    workers_.clear();
+    cluster_ = std::make_unique<InProcessCluster>(ClusterOptions{.servers = GetParam(), .tables = &kinds_});
+    workers_.push_back(std::make_unique<ToyWorker>(*cluster_, *toy_, 0));
+    tables.ReadAgain(fails_at);
+    SnapshotWithTables source(*snapshot, tables);
+    return client().Initialise(JobFor(*cluster_, *toy_), source);
+  };
+  EXPECT_EQ(restore(/*fails_at=*/7).code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(client().connection().Describe(0)->state() == v1::STATE_READY);
+  ASSERT_EQ(restore(/*fails_at=*/0), absl::OkStatus());
+  ASSERT_EQ(client().WaitReady(JobFor(*cluster_, *toy_)), absl::OkStatus());
+  ASSERT_EQ(client().Join(), absl::OkStatus());
+  EXPECT_EQ(client().steps().version(), 1);
+  EXPECT_EQ(Read(t).elements, t.elements);
+  EXPECT_EQ(Read(u).elements, u.elements);
+}
 
 TEST_P(RowsTest, WantedRowsAreThoseAfterTheUpdate) {
   Start(GetParam(), 2);

@@ -234,7 +234,7 @@ TEST(RingExchange, ASnapshotHasTheVersionAtWhichItWasTaken) {
   const std::vector<float> values(workers[0].steps().parameters().begin(),
                                   workers[0].steps().parameters().end());
   ASSERT_TRUE(Step(workers[0], 0).ok());
-  const auto snapshot = taken->read(std::chrono::seconds(1));
+  const auto snapshot = taken->read(std::chrono::seconds(1), nullptr);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->progress.version(), 1);
   EXPECT_EQ(snapshot->job.run_id(), "run");
