@@ -1,6 +1,7 @@
 #include "nn/replica/replica.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -25,6 +26,13 @@ struct InputGradient {
   std::unique_ptr<kernels::PinnedMemory> pinned_staging{};
 };
 
+// Pinned host memory of an input that changes with every batch and is as large as the batch: the rows of a table. A device
+// copies from it while the host goes on.
+struct PinnedInput {
+  AlignedBuffer host{};
+  std::unique_ptr<kernels::PinnedMemory> pinned{};
+};
+
 // The plan and the buffers for one batch size.
 struct Prepared {
   int64_t examples = 0;
@@ -34,6 +42,8 @@ struct Prepared {
   std::vector<const float*> input_pointers;
   DeviceCopy targets, weights;
   std::vector<std::optional<InputGradient>> input_gradients{};  // [model input] if it needs a gradient
+  // [model input] Empty unless it needs a gradient, and the device copies it.
+  std::vector<PinnedInput> pinned_inputs{};
   // Where the host reads the outputs; empty if the host can read device memory.
   AlignedBuffer outputs{};
   std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
@@ -300,18 +310,20 @@ class DeviceReplica final : public Replica {
                                                         std::move(device_targets), std::move(weights)});
     for (const ModelInput& input : model_.inputs()) {
       std::optional<InputGradient>& gradient = prepared->input_gradients.emplace_back();
+      PinnedInput& pinned = prepared->pinned_inputs.emplace_back();
       if (!input.needs_gradient) continue;
       const int64_t floats = InputFloats(input, examples);
       CAIRN_ASSIGN_OR_RETURN(auto computed, DeviceCopy::Create(device_, floats, "gradients of inputs"));
       gradient.emplace(InputGradient{.computed = std::move(computed)});
       CAIRN_ASSIGN_OR_RETURN(gradient->pinned_staging, MakeStaging(floats, gradient->staging));
+      CAIRN_ASSIGN_OR_RETURN(pinned.pinned, MakeStaging(floats, pinned.host));
     }
     CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
                            MakeStaging(examples * model_.output_shape().num_elements(), prepared->outputs));
     return prepared;
   }
 
-  // Makes host memory to which a device with its own memory copies results. Returns null if the device has none.
+  // Makes pinned host memory for the copies of a device with its own memory. Returns null if the device has none.
   absl::StatusOr<std::unique_ptr<kernels::PinnedMemory>> MakeStaging(int64_t floats, AlignedBuffer& staging) {
     if (device_.host_memory_is_device_memory()) return nullptr;
     constexpr int64_t kPageFloats = 1024;  // pinned memory must not share a page with other data
@@ -326,7 +338,12 @@ class DeviceReplica final : public Replica {
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
     uploaded.values = ValuesFrom(values);
     for (size_t i = 0; i < prepared.inputs.size(); ++i) {
-      CAIRN_ASSIGN_OR_RETURN(const float* const at, prepared.inputs[i].Upload(batch.inputs[i]));
+      TensorView input = batch.inputs[i];
+      if (AlignedBuffer& pinned = prepared.pinned_inputs[i].host; pinned.size() > 0) {
+        std::memcpy(pinned.data(), input.data, static_cast<size_t>(input.bytes()));
+        input.data = pinned.data();
+      }
+      CAIRN_ASSIGN_OR_RETURN(const float* const at, prepared.inputs[i].Upload(input));
       // A recorded step has the addresses of its inputs, and a ragged input may move.
       if (std::exchange(prepared.input_pointers[i], at) != at) prepared.recording = nullptr;
     }

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +29,7 @@ class FarDevice : public Device {
   }
   absl::Status CopyToDevice(const void* host, void* device, int64_t bytes) override {
     bytes_up_ += bytes;
+    if (IsPinned(host, bytes)) bytes_up_pinned_ += bytes;
     return cpu_->CopyToDevice(host, device, bytes);
   }
   absl::Status CopyToHost(const void* device, void* host, int64_t bytes) override {
@@ -44,8 +48,8 @@ class FarDevice : public Device {
   absl::Status SeedRandom(uint64_t seed, int64_t first_example) override {
     return cpu_->SeedRandom(seed, first_example);
   }
-  absl::StatusOr<std::unique_ptr<PinnedMemory>> Pin(const void*, int64_t) override {
-    return std::make_unique<CountedPin>(pinned_);
+  absl::StatusOr<std::unique_ptr<PinnedMemory>> Pin(const void* host, int64_t bytes) override {
+    return std::make_unique<RecordedPin>(*this, static_cast<const char*>(host), bytes);
   }
   absl::StatusOr<std::unique_ptr<Marker>> MakeMarker() override { return std::make_unique<SetMarker>(*this); }
   absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> work) override {
@@ -56,8 +60,13 @@ class FarDevice : public Device {
   OpFactory& ops() override { return cpu_->ops(); }
 
   int64_t bytes_up() const { return bytes_up_; }
+  // Those of them that were copied from pinned memory.
+  int64_t bytes_up_pinned() const { return bytes_up_pinned_; }
   int64_t bytes_down() const { return bytes_down_; }
-  int pinned() const { return pinned_; }
+  int pinned() {
+    MutexLock lock(mutex_);
+    return static_cast<int>(pinned_.size());
+  }
 
  private:
   struct Copy {
@@ -82,14 +91,28 @@ class FarDevice : public Device {
     FarDevice& device_;
     std::atomic<bool> set_ = false;
   };
-  class CountedPin final : public PinnedMemory {
+  class RecordedPin final : public PinnedMemory {
    public:
-    explicit CountedPin(int& count) : count_(count) { ++count_; }
-    ~CountedPin() override { --count_; }
+    RecordedPin(FarDevice& device, const char* host, int64_t bytes) : device_(device), host_(host) {
+      MutexLock lock(device_.mutex_);
+      device_.pinned_.emplace(host, bytes);
+    }
+    ~RecordedPin() override {
+      MutexLock lock(device_.mutex_);
+      device_.pinned_.erase(device_.pinned_.find(host_));
+    }
 
    private:
-    int& count_;
+    FarDevice& device_;
+    const char* const host_;
   };
+
+  bool IsPinned(const void* host, int64_t bytes) {
+    const auto* const begin = static_cast<const char*>(host);
+    MutexLock lock(mutex_);
+    const auto after = pinned_.upper_bound(begin);
+    return after != pinned_.begin() && begin + bytes <= std::prev(after)->first + std::prev(after)->second;
+  }
 
   void Arrive() {
     MutexLock lock(mutex_);
@@ -98,9 +121,9 @@ class FarDevice : public Device {
   }
 
   const std::unique_ptr<Device> cpu_;
-  std::atomic<int64_t> bytes_up_ = 0, bytes_down_ = 0;
-  int pinned_ = 0;
+  std::atomic<int64_t> bytes_up_ = 0, bytes_up_pinned_ = 0, bytes_down_ = 0;
   Mutex mutex_;
+  std::multimap<const char*, int64_t> pinned_ ABSL_GUARDED_BY(mutex_);  // memory to its bytes
   std::vector<Copy> late_ ABSL_GUARDED_BY(mutex_);
 };
 

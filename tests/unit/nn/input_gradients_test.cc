@@ -78,6 +78,20 @@ TEST_F(InputGradientsTest, AFarDeviceGivesTheBitsOfACpu) {
   ExpectTheStepsOfOneDevice(*Replica::Create(without_.model, kLogits, far).value(), 0);
 }
 
+TEST_F(InputGradientsTest, InputsThatNeedGradientsReachADeviceThroughPinnedMemory) {
+  kernels::FarDevice far;
+  const std::unique_ptr<Replica> replica = Replica::Create(without_.model, kLogits, far).value();
+  HostTables tables(model_, without_);
+  int64_t bytes = 0;
+  for (const int64_t count : {8, 3, 8}) {
+    tables.Run(*replica, IdExamples(model_, count).Batch());
+    for (const ModelInput& input : without_.model.inputs()) {
+      if (input.needs_gradient) bytes += count * input.shape.num_elements() * int64_t{sizeof(float)};
+    }
+    EXPECT_EQ(far.bytes_up_pinned(), bytes);
+  }
+}
+
 class InputGradientsOfMirrors : public InputGradientsTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(InputGradientsOfMirrors, EachExampleHasItsShareOfTheWholeBatch) {
