@@ -17,7 +17,7 @@ namespace cairn::api {
 namespace {
 
 constexpr int kMaxItemsAhead = 64;
-constexpr int kMaxGroups = 1024;
+constexpr int kMaxGroups = 65536;
 
 std::string Sha256Hex(const std::string& text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
@@ -193,6 +193,7 @@ absl::StatusOr<v1::Job> ToProto(const Job& job, const SessionOptions& options) {
   proto.set_restorable(!options.checkpoint_directory.empty());
   proto.set_ps_replication(job.backups);
   proto.set_wire(ToProto(job.encoding));
+  proto.set_skip_empty_updates(job.skip_empty_updates);
   CAIRN_RETURN_IF_ERROR(SetGroups(job, proto));
   CAIRN_RETURN_IF_ERROR(SetWorkQueue(job, proto));
   return proto;

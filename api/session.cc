@@ -156,6 +156,7 @@ Status Session::SetGroups(const std::vector<GroupSettings>& groups) {
     v1::GroupSettings& proto = settings.emplace_back();
     if (group.learning_rate.has_value()) proto.set_learning_rate(*group.learning_rate);
     proto.set_untouched(group.untouched);
+    proto.mutable_hyperparameters()->insert(group.hyperparameters.begin(), group.hyperparameters.end());
   }
   return FromAbsl(impl_->session->SetGroups(std::move(settings)));
 }

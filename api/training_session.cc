@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/conversions.h"
+#include "api/group_settings.h"
 #include "client/job_end.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
@@ -260,18 +261,12 @@ absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
                                                    " groups, but the job has ",
                                                    declared_.variable_groups_size()));
   }
-  const auto same = [](const v1::GroupSettings& a, const v1::GroupSettings& b) {
-    return a.has_learning_rate() == b.has_learning_rate() && a.learning_rate() == b.learning_rate() &&
-           a.untouched() == b.untouched();
-  };
-  if (std::equal(groups.begin(), groups.end(), groups_.begin(), groups_.end(), same)) return absl::OkStatus();
-  for (size_t group = 0; group < groups.size(); ++group) {
-    const float rate = groups[group].learning_rate();
-    if (std::isfinite(rate) && rate >= 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("SetGroups: group ", group, ": a learning rate of ", rate, " is invalid"));
+  if (std::equal(groups.begin(), groups.end(), groups_.begin(), groups_.end(), SameSettings)) {
+    return absl::OkStatus();
   }
-  steps().SetGroups(groups);
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(declared_, groups), "SetGroups"));
+  CAIRN_ASSIGN_OR_RETURN(auto joined, JoinEqual(groups));
+  steps().SetGroups(std::move(joined));
   groups_ = std::move(groups);
   return absl::OkStatus();
 }

@@ -126,6 +126,8 @@ std::string DifferencesFrom(const IntendedJob& intended, const v1::Job& theirs, 
   Compare("data sharding", ours.dynamic_sharding() ? "dynamic" : "static",
           theirs.dynamic_sharding() ? "dynamic" : "static", &differences);
   Compare("groups of variables", DescribeGroups(ours), DescribeGroups(theirs), &differences);
+  Compare("skips empty updates", ours.skip_empty_updates() ? "yes" : "no",
+          theirs.skip_empty_updates() ? "yes" : "no", &differences);
   Compare("embedding tables", DescribeTables(ours), DescribeTables(theirs), &differences);
   const auto items_ahead = [](const v1::Job& job) {
     return absl::StrCat(std::max(1, job.work_items_ahead()));

@@ -92,6 +92,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
     if (i > 0) continue;
     if (result->has_learning_rate()) snapshot.progress.set_learning_rate(result->learning_rate());
     *snapshot.progress.mutable_groups() = result->groups();
+    *snapshot.progress.mutable_skipped_updates() = result->skipped_updates();
   }
   if (tables == nullptr) return snapshot;
   CAIRN_RETURN_IF_ERROR(tables->Begin(snapshot, sizes));

@@ -1,5 +1,6 @@
 #include "optim/optimizer.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -98,6 +99,15 @@ CommonOptions ReadCommonOptions(const Row& row, HyperparameterReader& read) {
   return options;
 }
 
+// Whether both keep the same slots, and need the same norms.
+bool HaveSameState(const Optimizer& a, const Optimizer& b) {
+  if (a.slot_names() != b.slot_names() || a.norms() != b.norms()) return false;
+  for (int slot = 0; slot < static_cast<int>(a.slot_names().size()); ++slot) {
+    if (a.initial_slot_value(slot) != b.initial_slot_value(slot)) return false;
+  }
+  return true;
+}
+
 // Reads the keys that every optimizer has and that must be off, or do not affect the update.
 void ReadTheRest(const Row& row, HyperparameterReader& read) {
   if (row.style != Style::kKeras) {
@@ -115,9 +125,9 @@ void ReadTheRest(const Row& row, HyperparameterReader& read) {
 
 }  // namespace
 
-Optimizer::Optimizer(absl::string_view name, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
+Optimizer::Optimizer(OptimizerConfig config, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
                      const CommonOptions& options)
-    : name_(name),
+    : config_(std::move(config)),
       rule_(std::move(rule)),
       learning_rate_(std::move(learning_rate)),
       options_(options),
@@ -141,13 +151,40 @@ absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& 
     ReadTheRest(row, read);
     CAIRN_RETURN_IF_ERROR(read.Finish());
     CAIRN_RETURN_IF_ERROR(Annotate(learning_rate.status(), absl::StrCat("optimizer ", row.name)));
-    return std::make_unique<Optimizer>(row.name, std::move(rule), *std::move(learning_rate), options);
+    OptimizerConfig canonical = config;
+    canonical.name = std::string(row.name);
+    return std::make_unique<Optimizer>(std::move(canonical), std::move(rule), *std::move(learning_rate),
+                                       options);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown optimizer '", config.name,
                    "'; supported: ", absl::StrJoin(kOptimizers, ", ", [](std::string* out, const Row& row) {
                      absl::StrAppend(out, row.name);
                    })));
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeVariant(const Optimizer& optimizer,
+                                                       const std::map<std::string, double>& hyperparameters) {
+  const auto refusal = [&optimizer](absl::string_view name, absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer ", optimizer.name(), ": hyperparameter '", name, "' ", why));
+  };
+  OptimizerConfig config = optimizer.config();
+  for (const auto& [name, value] : hyperparameters) {
+    if (name == "learning_rate" || name == "lr")
+      return refusal(name, "is the learning rate, which is set apart");
+    config.hyperparameters[name] = value;
+  }
+  CAIRN_ASSIGN_OR_RETURN(auto variant, MakeOptimizer(config));
+  if (HaveSameState(optimizer, *variant)) return variant;
+  constexpr absl::string_view kWhy = "changes the optimizer's slots or norms, which all variables share";
+  for (const auto& [name, value] : hyperparameters) {
+    config.hyperparameters = optimizer.config().hyperparameters;
+    config.hyperparameters[name] = value;
+    const auto alone = MakeOptimizer(config);
+    if (!alone.ok() || !HaveSameState(optimizer, **alone)) return refusal(name, kWhy);
+  }
+  return refusal(hyperparameters.begin()->first, kWhy);
 }
 
 }  // namespace cairn::optim

@@ -54,11 +54,13 @@ enum class Norms {
 
 class Optimizer {
  public:
-  Optimizer(absl::string_view name, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
+  // `config`: what the optimizer was made from.
+  Optimizer(OptimizerConfig config, std::unique_ptr<const UpdateRule> rule, Schedule learning_rate,
             const CommonOptions& options);
 
   // As in OptimizerConfig, in the case of Keras and torch: "SGD", "torch.Adam".
-  absl::string_view name() const { return name_; }
+  absl::string_view name() const { return config_.name; }
+  const OptimizerConfig& config() const { return config_; }
   const UpdateRule& rule() const { return *rule_; }
   const CommonOptions& options() const { return options_; }
   // The learning rate of the update that follows `iterations` updates.
@@ -73,7 +75,7 @@ class Optimizer {
   float initial_slot_value(int slot) const;
 
  private:
-  const absl::string_view name_;
+  const OptimizerConfig config_;
   const std::unique_ptr<const UpdateRule> rule_;
   const Schedule learning_rate_;
   const CommonOptions options_;
@@ -86,5 +88,11 @@ class Optimizer {
 // hyperparameter has Keras' or torch's default. Results do not depend on `isa`: only tests pass it.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const OptimizerConfig& config,
                                                          Isa isa = WidestIsa());
+
+// The optimizer of some variables, for which these hyperparameters replace those of `optimizer`. It has the same slots
+// and norms. INVALID_ARGUMENT as MakeOptimizer(), and for a hyperparameter that would change them, or that is the
+// learning rate, which is given to each update.
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeVariant(const Optimizer& optimizer,
+                                                       const std::map<std::string, double>& hyperparameters);
 
 }  // namespace cairn::optim

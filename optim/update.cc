@@ -70,11 +70,15 @@ float ScaleTo(float limit, double squared_norm) {
   return norm > limit ? static_cast<float>(limit / norm) : 1;
 }
 
-// UpdateRange::gradient_scale for a slice.
-float GradientScale(const Update& update, size_t slice) {
-  const CommonOptions& options = update.optimizer.options();
+const Optimizer& OptimizerOf(const Update& update, const UpdateSlice& slice) {
+  return slice.optimizer == nullptr ? update.optimizer : *slice.optimizer;
+}
+
+// UpdateRange::gradient_scale for update.slices[p].
+float GradientScale(const Update& update, size_t p) {
+  const CommonOptions& options = OptimizerOf(update, update.slices[p]).options();
   if (options.global_clipnorm > 0) return ScaleTo(options.global_clipnorm, update.known.all_gradients);
-  if (options.clipnorm > 0) return ScaleTo(options.clipnorm, update.known.of_slice[slice].gradient);
+  if (options.clipnorm > 0) return ScaleTo(options.clipnorm, update.known.of_slice[p].gradient);
   return 1;
 }
 
@@ -85,8 +89,12 @@ template <typename Body>
 int64_t ForEachSlice(const Update& update, const Window& window, Body body) {
   const UpdateRange& all = update.all;
   absl::InlinedVector<Slot, 4> slots(all.slots.size());
-  for (size_t p = 0; p < update.slices.size(); ++p) {
+  const auto first =
+      std::partition_point(update.slices.begin(), update.slices.end(),
+                           [&window](const UpdateSlice& slice) { return slice.end <= window.begin; });
+  for (auto p = static_cast<size_t>(first - update.slices.begin()); p < update.slices.size(); ++p) {
     UpdateSlice slice = update.slices[p];
+    if (slice.begin >= window.end) break;
     slice.begin = std::max(slice.begin, window.begin);
     slice.end = std::min(slice.end, window.end);
     if (slice.begin >= slice.end) continue;
@@ -115,6 +123,7 @@ bool Trained(const UpdateSlice& slice) {
 
 UpdateStep StepOf(const Update& update, const UpdateSlice& slice) {
   UpdateStep step = update.step;
+  step.t -= slice.skipped;
   if (slice.learning_rate.has_value()) step.learning_rate = *slice.learning_rate / update.rate_divisor;
   return step;
 }
@@ -127,7 +136,7 @@ int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
       KeepSlots(range);
       if (range.new_values != range.old_values) std::copy_n(range.old_values, range.count, range.new_values);
       // The first update fills the average, from which it continues when the slice is updated again.
-      if (update.optimizer.options().use_ema && update.step.t == 1) {
+      if (update.optimizer.options().use_ema && StepOf(update, slice).t == 1) {
         std::copy_n(range.old_values, range.count, range.slots.back().to);
       }
       return kAllFinite;
@@ -138,7 +147,7 @@ int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
       return ApplyMovingAverage(*slice.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
-    return ApplyMean(update.optimizer, StepOf(update, slice), cut, range, update.isa);
+    return ApplyMean(OptimizerOf(update, slice), StepOf(update, slice), cut, range, update.isa);
   });
 }
 
@@ -205,9 +214,10 @@ MeasuredSlices MeasureSlices(Norms norms, const Update& update) {
       measured.of_slice[p].resize(static_cast<size_t>((range.count + slice.band - 1) / slice.band));
       return kAllFinite;
     }
-    measured.of_slice[p] = norms == Norms::kGradient ? SquaresOfGradients(update, slice)
-                                                     : SquaresOfLayer(update.optimizer, StepOf(update, slice),
-                                                                      range, slice.band, update.isa);
+    measured.of_slice[p] = norms == Norms::kGradient
+                               ? SquaresOfGradients(update, slice)
+                               : SquaresOfLayer(OptimizerOf(update, slice), StepOf(update, slice), range,
+                                                slice.band, update.isa);
     return kAllFinite;
   });
   return measured;
@@ -215,13 +225,14 @@ MeasuredSlices MeasureSlices(Norms norms, const Update& update) {
 
 int64_t UpdateSlices(const Update& update) {
   if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
-  return ForEachSlice(
-      update, Everything(update), [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
-        if (Trained(slice)) {
-          MoveLayer(update.optimizer, StepOf(update, slice), update.known.of_slice[p], range, update.isa);
-        }
-        return kAllFinite;
-      });
+  return ForEachSlice(update, Everything(update),
+                      [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
+                        if (Trained(slice)) {
+                          MoveLayer(OptimizerOf(update, slice), StepOf(update, slice),
+                                    update.known.of_slice[p], range, update.isa);
+                        }
+                        return kAllFinite;
+                      });
 }
 
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {

@@ -25,6 +25,10 @@ struct UpdateSlice {
   int64_t band = 0;
   std::optional<float> learning_rate{};  // if set, replaces that of Update::step
   bool untouched = false;                // values and slots stay as they are; the slice has no norms
+  // If set, replaces Update::optimizer, of which it is a variant (MakeVariant). Borrowed.
+  const Optimizer* optimizer = nullptr;
+  // The number of earlier updates that left the slice as it was: its count of updates is Update::step.t minus these.
+  int64_t skipped = 0;
 };
 
 // Elements that are contiguous in memory, from `begin` to the next run or to the end.
@@ -62,7 +66,7 @@ struct KnownSquares {
   double all_gradients = 0;         // Squares::gradient summed over all the job's variables
 };
 
-// Borrowed for the duration of a call. Each element of `all` is in one of the `slices`.
+// Borrowed for the duration of a call. Each element of `all` is in one of the `slices`, which are in ascending order.
 struct Update {
   const Optimizer& optimizer;
   UpdateStep step;

@@ -32,7 +32,7 @@ struct Variable {
   // are: workers push a statistic as its "gradient", and value = momentum * value + (1 - momentum) * mean of
   // the pushed statistics. In [0, 1]; 1: the value never changes.
   std::optional<float> moving_average_momentum{};
-  // The number of the variable's group, from 0: Session::SetGroups().
+  // The number of the variable's group, from 0 to 65535: Session::SetGroups().
   int group = 0;
 
   // The product of the dimensions; 1 for a scalar.
@@ -96,6 +96,9 @@ struct Job {
   // Whether a round waits for a lost worker to return.
   bool wait_for_lost_workers = false;
   std::optional<WorkQueue> work_queue{};  // none: the program divides the examples itself
+  // An update without examples, because every worker's step had 0 examples, advances the version and leaves values,
+  // optimizer state and counts as they are. Otherwise it is an update with a gradient of 0: momentum continues.
+  bool skip_empty_updates = false;
   // With a work queue: further workers may join under any task name, and workers may leave at any time.
   bool elastic = false;
   int min_workers = 0;  // with elastic: training pauses while there are fewer; 0: 1

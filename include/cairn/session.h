@@ -23,6 +23,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,6 +70,9 @@ struct GroupSettings {
   // Values and optimizer state stay as they are: no gradient, no decay, no moments, no averages. The gradients
   // of these variables are ignored, and need not be computed.
   bool untouched = false;
+  // In place of the optimizer's for this group: "weight_decay", "beta1", "momentum". Each call of SetGroups() sets
+  // all of them. A hyperparameter that changes which state the optimizer keeps ("amsgrad") is the same for all groups.
+  std::map<std::string, double> hyperparameters{};
 };
 
 // Examples [first, first + count) in the order of an epoch, which the program chooses: a permutation that all workers
@@ -227,7 +231,9 @@ class CAIRN_EXPORT Session {
   // all servers. To be called between two steps, as often as wanted: it makes no call, because the settings
   // travel with the next step's gradients. They wait for a later step if a step is cancelled or stale, outlive
   // a rollback, and are in checkpoints. A call that changes nothing sends nothing. kInvalidArgument for a wrong
-  // number of groups or a rate that is negative or not finite.
+  // number of groups and, naming the group, for a rate that is negative or not finite and for a hyperparameter that is
+  // unknown, out of range or the same for all groups. Also for settings of more than 128 KiB, where consecutive groups
+  // with equal settings count once.
   Status SetGroups(const std::vector<GroupSettings>& groups);
   // Sets the learning rate of all later updates. kInvalidArgument if the job has a schedule.
   Status SetLearningRate(float rate);

@@ -7,6 +7,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 #include "common/system/entropy.h"
 
 namespace cairn::optim {
@@ -36,35 +37,6 @@ int64_t TotalElements(absl::Span<const net::Slice> slices) {
   return total;
 }
 
-// Joins adjacent slices with the same rule, which are updated together, unless the optimizer needs each
-// variable's norms. `settings_of(i)`: those of slices[i].
-template <typename SettingsOf>
-std::vector<UpdateSlice> UpdateSlicesOf(absl::Span<const net::Slice> slices, const Optimizer* optimizer,
-                                        SettingsOf settings_of) {
-  const bool one_by_one = optimizer != nullptr && !optimizer->norms().empty();
-  std::vector<UpdateSlice> update_slices;
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const net::Slice& slice = slices[i];
-    const GroupSettings settings = settings_of(i);
-    const UpdateSlice next = {.begin = slice.offset,
-                              .end = slice.offset + slice.elements(),
-                              .moving_average_momentum = slice.moving_average_momentum,
-                              .band = net::RowsPerBand(slice.shape) * slice.shape.row_elements(),
-                              .learning_rate = settings.learning_rate,
-                              .untouched = settings.untouched};
-    const auto has_rule_of = [&next](const UpdateSlice& last) {
-      return last.moving_average_momentum == next.moving_average_momentum &&
-             last.learning_rate == next.learning_rate && last.untouched == next.untouched;
-    };
-    if (!update_slices.empty() && has_rule_of(update_slices.back()) && !one_by_one) {
-      update_slices.back().end = next.end;
-    } else {
-      update_slices.push_back(next);
-    }
-  }
-  return update_slices;
-}
-
 }  // namespace
 
 VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* optimizer,
@@ -72,7 +44,7 @@ VariableStore::VariableStore(std::vector<net::Slice> slices, const Optimizer* op
     : slices_(std::move(slices)),
       optimizer_(optimizer),
       thread_pool_(thread_pool),
-      update_slices_(UpdateSlicesOf(slices_, optimizer, [](size_t) { return GroupSettings(); })),
+      plan_(MakePlan({slices_, optimizer, {}}, {}, {}).value()),
       budget_(std::make_shared<MemoryBudget>(memory_limit)),
       pool_(TotalElements(slices_), kIdleBuffers, budget_),
       state_pool_(size() * (1 + NumSlots(optimizer)), /*max_idle=*/0, budget_),
@@ -123,19 +95,20 @@ auto VariableStore::WithUpdate(const Values& old, const Mean& mean, const Target
       known.of_slice.push_back(found == mean.known.end() ? Squares() : found->second);
     }
   }
-  return body(Update{
-      .optimizer = *optimizer_,
-      .step = {.t = old.version + 1, .learning_rate = learning_rate() / mean.rate_divisor, .last = mean.last},
-      .gradients = mean.gradients,
-      .slices = target.update_slices,
-      .all = {.count = size(),
-              .old_values = old.data->data(),
-              .slots = slot_data,
-              .new_values = target.values.data(),
-              .streams = size() >= kStreamedFrom},
-      .known = known,
-      .rate_divisor = mean.rate_divisor,
-      .thread_pool = thread_pool_});
+  return body(Update{.optimizer = *optimizer_,
+                     .step = {.t = old.version + 1 - skipped_.empty,
+                              .learning_rate = learning_rate() / mean.rate_divisor,
+                              .last = mean.last},
+                     .gradients = mean.gradients,
+                     .slices = target.plan.slices,
+                     .all = {.count = size(),
+                             .old_values = old.data->data(),
+                             .slots = slot_data,
+                             .new_values = target.values.data(),
+                             .streams = size() >= kStreamedFrom},
+                     .known = known,
+                     .rate_divisor = mean.rate_divisor,
+                     .thread_pool = thread_pool_});
 }
 
 absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
@@ -150,8 +123,10 @@ absl::Status VariableStore::NotFinite(int64_t offset, int64_t version) const {
 
 absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, const Mean& mean) {
   const Values old = current();
-  const MeasuredSlices measured = WithUpdate(
-      old, mean, Current(), [norms](const Update& update) { return MeasureSlices(norms, update); });
+  const MeasuredSlices measured =
+      Skips(mean) ? NothingMeasured() : WithUpdate(old, mean, Current(), [norms](const Update& update) {
+        return MeasureSlices(norms, update);
+      });
   if (measured.non_finite != kAllFinite) return NotFinite(measured.non_finite, old.version + 1);
   std::vector<SliceSquares> sums;
   for (size_t i = 0; i < slices_.size(); ++i) {
@@ -163,37 +138,71 @@ absl::StatusOr<std::vector<SliceSquares>> VariableStore::Measure(Norms norms, co
   return sums;
 }
 
+bool VariableStore::Skips(const Mean& mean) const {
+  return skips_empty_updates_ &&
+         std::all_of(mean.gradients.begin(), mean.gradients.end(),
+                     [](const ContributedGradient& gradient) { return gradient.examples() == 0; });
+}
+
+MeasuredSlices VariableStore::NothingMeasured() const {
+  MeasuredSlices measured;
+  for (const UpdateSlice& slice : plan_.slices) {
+    const int64_t elements = slice.end - slice.begin;
+    measured.of_slice.emplace_back(
+        static_cast<size_t>(elements == 0 ? 0 : (elements + slice.band - 1) / slice.band));
+  }
+  return measured;
+}
+
 absl::Status VariableStore::ApplyMean(const Mean& mean) {
   const Values old = current();
+  if (Skips(mean)) {
+    ++skipped_.empty;
+    Publish({.version = old.version + 1, .data = old.data});
+    if (mean.last) EndHere();
+    return absl::OkStatus();
+  }
   const int64_t bad =
       WithUpdate(old, mean, Current(), [](const Update& update) { return UpdateSlices(update); });
   if (bad != kAllFinite) return NotFinite(bad, old.version + 1);
+  CountUntouched();
   Publish({.version = old.version + 1, .data = std::exchange(next_, nullptr)});
   return absl::OkStatus();
 }
 
+// The plan keeps its counts: those of a group that is untouched matter when it has other settings.
+void VariableStore::CountUntouched() {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (!groups_[group].untouched) continue;
+    if (skipped_.untouched.size() < groups_.size()) skipped_.untouched.resize(groups_.size());
+    ++skipped_.untouched[group];
+  }
+}
+
 void VariableStore::BeginSpeculative() {
   speculative_ = pool_.Acquire();
-  speculative_slices_ = update_slices_;
+  speculative_plan_ = plan_;
   while (speculative_slots_.size() < slots_.size()) {
     budget_->Take(pool_.buffer_bytes());
     speculative_slots_.emplace_back(size());
   }
 }
 
-void VariableStore::SetSpeculativeGroups(const std::vector<GroupSettings>& groups) {
-  speculative_slices_ = SlicesWith(groups);
+absl::Status VariableStore::SetSpeculativeGroups(const std::vector<GroupSettings>& groups) {
+  CAIRN_ASSIGN_OR_RETURN(speculative_plan_, PlanWith(groups));
+  return absl::OkStatus();
 }
 
 std::shared_ptr<const AlignedBuffer> VariableStore::ApplySpeculatively(const Mean& mean, int64_t begin,
                                                                        int64_t end) {
-  const int64_t bad = WithUpdate(current(), mean, {*speculative_, speculative_slots_, speculative_slices_},
+  const int64_t bad = WithUpdate(current(), mean, {*speculative_, speculative_slots_, speculative_plan_},
                                  [&](const Update& update) { return UpdatePiece(update, begin, end); });
   return bad == kAllFinite ? speculative_ : nullptr;
 }
 
 void VariableStore::PublishSpeculative() {
   slots_.swap(speculative_slots_);
+  CountUntouched();
   Publish({.version = current().version + 1, .data = std::exchange(speculative_, nullptr)});
 }
 
@@ -260,17 +269,22 @@ void VariableStore::AssignGroups(std::vector<int> group_of_slice) {
   group_of_slice_ = std::move(group_of_slice);
 }
 
-std::vector<UpdateSlice> VariableStore::SlicesWith(const std::vector<GroupSettings>& groups) const {
-  return UpdateSlicesOf(slices_, optimizer_, [this, &groups](size_t slice) {
-    const int group = slice < group_of_slice_.size() ? group_of_slice_[slice] : -1;
-    const bool set = group >= 0 && group < static_cast<int>(groups.size());
-    return set ? groups[static_cast<size_t>(group)] : GroupSettings();
-  });
+absl::StatusOr<UpdatePlan> VariableStore::PlanWith(const std::vector<GroupSettings>& groups) const {
+  return MakePlan({slices_, optimizer_, group_of_slice_}, groups, skipped_);
 }
 
-void VariableStore::SetGroups(std::vector<GroupSettings> groups) {
+absl::Status VariableStore::SetGroups(std::vector<GroupSettings> groups) {
+  CAIRN_ASSIGN_OR_RETURN(plan_, PlanWith(groups));
   groups_ = std::move(groups);
-  update_slices_ = SlicesWith(groups_);
+  return absl::OkStatus();
+}
+
+void VariableStore::SetSkipped(SkippedUpdates skipped) {
+  const int64_t version = current().version;
+  skipped.empty = std::min(skipped.empty, version);
+  for (int64_t& untouched : skipped.untouched) untouched = std::min(untouched, version - skipped.empty);
+  skipped_ = std::move(skipped);
+  plan_ = PlanWith(groups_).value();  // SetGroups() has made a plan with these groups
 }
 
 float VariableStore::learning_rate() const {
@@ -282,7 +296,7 @@ float VariableStore::learning_rate() const {
 void VariableStore::EndHere() {
   if (optimizer_ == nullptr || !optimizer_->options().use_ema || current().version == 0) return;
   std::vector<Run> trained;
-  for (const UpdateSlice& update_slice : update_slices_) {
+  for (const UpdateSlice& update_slice : plan_.slices) {
     if (!update_slice.moving_average_momentum.has_value() && !update_slice.untouched)
       trained.push_back({update_slice.begin, update_slice.end});
   }

@@ -26,6 +26,7 @@
 #include "optim/store/group_settings.h"
 #include "optim/store/memory_budget.h"
 #include "optim/store/squares.h"
+#include "optim/store/update_plan.h"
 #include "optim/update.h"
 
 namespace cairn::optim {
@@ -90,7 +91,8 @@ class VariableStore {
   void BeginSpeculative();
   // The speculative update is made with these settings of the groups, not with groups(). To be called before any
   // of its elements are computed.
-  void SetSpeculativeGroups(const std::vector<GroupSettings>& groups);
+  // INVALID_ARGUMENT as SetGroups().
+  absl::Status SetSpeculativeGroups(const std::vector<GroupSettings>& groups);
   // Computes elements [begin, end) of the speculative update. Returns its buffer, which is complete when all
   // elements have been computed. Null if the mean is not finite. Any number of threads, on disjoint elements.
   std::shared_ptr<const AlignedBuffer> ApplySpeculatively(const Mean& mean, int64_t begin, int64_t end);
@@ -104,10 +106,16 @@ class VariableStore {
   // Assigns each slice to a group, -1: none. To be called once, before the first update.
   void AssignGroups(std::vector<int> group_of_slice);
   // Sets what all later updates do with each group, [group]; a group beyond the end has no settings. Threading
-  // as SetLearningRate().
-  void SetGroups(std::vector<GroupSettings> groups);
+  // as SetLearningRate(). INVALID_ARGUMENT, and no change, if the optimizer cannot have them: CheckGroupSettings().
+  absl::Status SetGroups(std::vector<GroupSettings> groups);
   // As set by SetGroups(). For the thread that calls ApplyMean().
   const std::vector<GroupSettings>& groups() const { return groups_; }
+  // From now on, an update whose gradients have no examples leaves values, slots and counts as they are.
+  void SkipEmptyUpdates() { skips_empty_updates_ = true; }
+  // The updates so far that left variables as they were. Threading as SetLearningRate(). SetSkipped() limits each count
+  // to the current version.
+  const SkippedUpdates& skipped() const { return skipped_; }
+  void SetSkipped(SkippedUpdates skipped);
   // The learning rate of the next update; 0 if nothing is trained. Any thread.
   float learning_rate() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes the current version the job's last, if its update was applied without Mean::last. With use_ema,
@@ -139,15 +147,19 @@ class VariableStore {
   struct Target {
     AlignedBuffer& values;
     std::vector<AlignedBuffer>& slots;
-    const std::vector<UpdateSlice>& update_slices;
+    const UpdatePlan& plan;
   };
   // The update of the current version.
-  Target Current() { return {Next(), slots_, update_slices_}; }
+  Target Current() { return {Next(), slots_, plan_}; }
   // Calls body(update) for the update of `old` and slots_ into `target`.
   template <typename Body>
   auto WithUpdate(const Values& old, const Mean& mean, const Target& target, Body body) const;
-  // The update slices with these settings of the groups.
-  std::vector<UpdateSlice> SlicesWith(const std::vector<GroupSettings>& groups) const;
+  absl::StatusOr<UpdatePlan> PlanWith(const std::vector<GroupSettings>& groups) const;
+  // Whether the update with this mean leaves everything as it is.
+  bool Skips(const Mean& mean) const;
+  // The sums of such an update, [slice][band]: all are 0.
+  MeasuredSlices NothingMeasured() const;
+  void CountUntouched();
   // next_, acquired first if necessary.
   AlignedBuffer& Next();
   absl::Status NotFinite(int64_t offset, int64_t version) const;
@@ -155,9 +167,12 @@ class VariableStore {
   const std::vector<net::Slice> slices_;
   const Optimizer* const optimizer_;
   ThreadPool* const thread_pool_;
-  std::vector<int> group_of_slice_;         // [slice]; empty: there are no groups
-  std::vector<GroupSettings> groups_;       // as update_slices_: written between updates only
-  std::vector<UpdateSlice> update_slices_;  // written between updates only
+  std::vector<int> group_of_slice_;  // [slice]; empty: there are no groups
+  // Written between updates only.
+  std::vector<GroupSettings> groups_;
+  SkippedUpdates skipped_;
+  UpdatePlan plan_;
+  bool skips_empty_updates_ = false;
   // Shared with the pools, and with buffers that outlive the store.
   const std::shared_ptr<MemoryBudget> budget_;
   BufferPool pool_;
@@ -170,7 +185,7 @@ class VariableStore {
   // New values and slots of a speculative update; null and unspecified if there is none.
   std::shared_ptr<AlignedBuffer> speculative_;
   std::vector<AlignedBuffer> speculative_slots_;
-  std::vector<UpdateSlice> speculative_slices_;  // its update slices
+  UpdatePlan speculative_plan_;
 
   mutable Mutex mutex_;
   Values current_ ABSL_GUARDED_BY(mutex_);

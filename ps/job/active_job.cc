@@ -159,6 +159,8 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
   if (job.resumed().has_learning_rate()) shard.learning_rate = job.resumed().learning_rate();
   CAIRN_ASSIGN_OR_RETURN(shard.group_of_slice, GroupsOf(job, shard.slices));
   shard.groups = FromProto(job.resumed().groups());
+  CAIRN_ASSIGN_OR_RETURN(shard.skipped, FromProto(job.resumed().skipped_updates()));
+  shard.skip_empty_updates = job.skip_empty_updates();
   shard.thread_pool = host.thread_pool;
   shard.faults = host.faults;
   shard.metrics = host.metrics;
@@ -173,6 +175,7 @@ absl::StatusOr<std::shared_ptr<ActiveJob>> ActiveJob::Make(const v1::Job& job, s
 
   CAIRN_ASSIGN_OR_RETURN(shard.optimizer, optim::MakeOptimizer(optim::OptimizerOf(job)));
   CAIRN_RETURN_IF_ERROR(CheckNorms(shard));
+  CAIRN_RETURN_IF_ERROR(Annotate(optim::CheckGroupSettings(*shard.optimizer, shard.groups), "job"));
   CAIRN_RETURN_IF_ERROR(CheckMemory(job, shard, table_bytes));
   shard.speculative_updates = UpdatesSpeculatively(job, shard, table_bytes);
   shard.make_tables = [&job, &host](const std::shared_ptr<optim::MemoryBudget>& budget) {

@@ -93,6 +93,7 @@ class ActiveJob {
   const std::string& seal_key() const { return host_.seal_key; }
   int64_t memory_limit() const { return host_.memory_limit; }
   Shard& shard() { return *shard_; }
+  const Shard& shard() const { return *shard_; }
   JobMembers& members() { return members_; }
   // Null in MODE_VARIABLES, and if the job's sequencer runs on another server.
   Sequencer* sequencer() { return sequencer_.get(); }

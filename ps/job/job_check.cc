@@ -21,8 +21,6 @@ namespace {
 constexpr double kLongestLeaseSeconds = 31'536'000;
 constexpr int64_t kMaxVersionOffset = int64_t{1} << 60;
 constexpr int kMaxWorkItemsAhead = 64;
-// The settings of all groups fit the header of a frame.
-constexpr int kMaxGroups = 1024;
 
 // Checks the position at which a job resumes, so that later sums do not overflow.
 absl::Status CheckResumed(const v1::Progress& resumed) {
@@ -109,12 +107,13 @@ absl::Status CheckJob(const v1::Job& job) {
                                                    " groups of variables, must be at most ", kMaxGroups));
   }
   CAIRN_RETURN_IF_ERROR(Annotate(CheckGroups(FromProto(job.resumed().groups())), "job"));
-  if (job.resumed().groups_size() != 0 && job.resumed().groups_size() != job.variable_groups_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job: the checkpoint has settings of ", job.resumed().groups_size(),
-                     " groups of variables, and the job has ", job.variable_groups_size(),
-                     ": resume with the same groups"));
+  const auto resumed_groups = static_cast<int>(FromProto(job.resumed().groups()).size());
+  if (resumed_groups != 0 && resumed_groups != job.variable_groups_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job: the checkpoint has settings of ", resumed_groups, " groups of variables, and the job has ",
+        job.variable_groups_size(), ": resume with the same groups"));
   }
+  CAIRN_RETURN_IF_ERROR(Annotate(FromProto(job.resumed().skipped_updates()).status(), "job"));
   CAIRN_RETURN_IF_ERROR(CheckResumed(job.resumed()));
   if (job.resumed().version_offset() > job.resumed().version() ||
       job.resumed().version_offset() < -kMaxVersionOffset ||

@@ -21,7 +21,7 @@ v1::Marker ToProto(const Marker& marker) {
 v1::ConfigChange ToProto(const ConfigChange& config_change) {
   v1::ConfigChange proto;
   if (config_change.learning_rate.has_value()) proto.set_learning_rate(*config_change.learning_rate);
-  for (const optim::GroupSettings& group : config_change.groups) *proto.add_groups() = ToProto(group);
+  *proto.mutable_groups() = ToProto(config_change.groups);
   proto.set_end(config_change.end);
   return proto;
 }

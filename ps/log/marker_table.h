@@ -26,6 +26,7 @@ struct ReadResult {
   std::shared_ptr<const AlignedBuffer> slots{};  // one after another; null if there are none
   std::optional<float> learning_rate{};          // empty unless a config change has set it
   std::vector<optim::GroupSettings> groups{};    // the same
+  optim::SkippedUpdates skipped{};
   // The states of the tables beside the variables [table - 1], each in some buffers.
   std::vector<std::vector<std::shared_ptr<const AlignedBuffer>>> tables{};
 };

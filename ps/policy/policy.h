@@ -50,6 +50,9 @@ struct PushKey {
 // "push of worker 1 (incarnation 7), step 12"
 std::string Describe(const PushKey& key);
 
+// The most groups of variables that a job may have.
+inline constexpr int kMaxGroups = 65536;
+
 struct Gradient {
   PushKey key = {};
   int64_t base_version = 0;  // the version of the variables that the gradient was computed from

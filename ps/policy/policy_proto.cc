@@ -1,5 +1,6 @@
 #include "ps/policy/policy_proto.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -29,24 +30,64 @@ PushKey FromProto(const v1::PushKey& proto) {
   return {.worker = proto.worker(), .incarnation = proto.incarnation(), .step = proto.step()};
 }
 
-v1::GroupSettings ToProto(const optim::GroupSettings& settings) {
-  v1::GroupSettings proto;
-  if (settings.learning_rate.has_value()) proto.set_learning_rate(*settings.learning_rate);
-  proto.set_untouched(settings.untouched);
+google::protobuf::RepeatedPtrField<v1::GroupSettings> ToProto(absl::Span<const optim::GroupSettings> groups) {
+  google::protobuf::RepeatedPtrField<v1::GroupSettings> proto;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const optim::GroupSettings& settings = groups[group];
+    if (group > 0 && settings == groups[group - 1]) {
+      v1::GroupSettings& last = *proto.rbegin();
+      last.set_count(std::max(last.count(), 1u) + 1);
+      continue;
+    }
+    v1::GroupSettings& entry = *proto.Add();
+    if (settings.learning_rate.has_value()) entry.set_learning_rate(*settings.learning_rate);
+    entry.set_untouched(settings.untouched);
+    entry.mutable_hyperparameters()->insert(settings.hyperparameters.begin(), settings.hyperparameters.end());
+  }
   return proto;
-}
-
-optim::GroupSettings FromProto(const v1::GroupSettings& proto) {
-  optim::GroupSettings settings = {.untouched = proto.untouched()};
-  if (proto.has_learning_rate()) settings.learning_rate = proto.learning_rate();
-  return settings;
 }
 
 std::vector<optim::GroupSettings> FromProto(
     const google::protobuf::RepeatedPtrField<v1::GroupSettings>& groups) {
-  std::vector<optim::GroupSettings> settings;
-  for (const v1::GroupSettings& group : groups) settings.push_back(FromProto(group));
-  return settings;
+  std::vector<optim::GroupSettings> all;
+  for (const v1::GroupSettings& entry : groups) {
+    optim::GroupSettings settings = {
+        .untouched = entry.untouched(),
+        .hyperparameters = {entry.hyperparameters().begin(), entry.hyperparameters().end()}};
+    if (entry.has_learning_rate()) settings.learning_rate = entry.learning_rate();
+    const size_t room = kMaxGroups + 1 - all.size();
+    all.insert(all.end(), std::min<size_t>(room, std::max(entry.count(), 1u)), settings);
+  }
+  return all;
+}
+
+v1::SkippedUpdates ToProto(const optim::SkippedUpdates& skipped) {
+  v1::SkippedUpdates proto;
+  proto.set_empty(skipped.empty);
+  for (size_t group = 0; group < skipped.untouched.size(); ++group) {
+    if (group > 0 && skipped.untouched[group] == skipped.untouched[group - 1]) {
+      int64_t& run = *proto.mutable_untouched()->rbegin();
+      ++run;
+      continue;
+    }
+    proto.add_untouched(skipped.untouched[group]);
+    proto.add_untouched(1);
+  }
+  return proto;
+}
+
+absl::StatusOr<optim::SkippedUpdates> FromProto(const v1::SkippedUpdates& proto) {
+  optim::SkippedUpdates skipped = {.empty = proto.empty()};
+  CAIRN_RETURN_IF_ERROR(CheckCount("the number of empty updates", proto.empty()));
+  for (int i = 0; i + 1 < proto.untouched_size(); i += 2) {
+    const int64_t updates = proto.untouched(i), groups = proto.untouched(i + 1);
+    CAIRN_RETURN_IF_ERROR(CheckCount("the number of updates that left a group untouched", updates));
+    if (groups < 1 || groups > kMaxGroups - static_cast<int64_t>(skipped.untouched.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("counts of updates of ", groups, " groups are invalid"));
+    }
+    skipped.untouched.insert(skipped.untouched.end(), static_cast<size_t>(groups), updates);
+  }
+  return skipped;
 }
 
 absl::Status CheckRate(float rate) {
@@ -86,7 +127,7 @@ v1::StagedGradient ToProto(const Gradient& gradient) {
   proto.set_base_version(gradient.base_version);
   proto.set_examples(gradient.examples);
   proto.set_position(gradient.position);
-  for (const optim::GroupSettings& group : gradient.groups) *proto.add_groups() = ToProto(group);
+  *proto.mutable_groups() = ToProto(gradient.groups);
   return proto;
 }
 

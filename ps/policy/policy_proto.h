@@ -22,10 +22,13 @@ namespace cairn::ps {
 v1::PushKey ToProto(const PushKey& key);
 PushKey FromProto(const v1::PushKey& proto);
 
-v1::GroupSettings ToProto(const optim::GroupSettings& settings);
-optim::GroupSettings FromProto(const v1::GroupSettings& proto);
+// Groups are listed in a message as v1::GroupSettings says: consecutive ones with equal settings share an entry.
+// FromProto() ignores groups beyond kMaxGroups + 1.
+google::protobuf::RepeatedPtrField<v1::GroupSettings> ToProto(absl::Span<const optim::GroupSettings> groups);
 std::vector<optim::GroupSettings> FromProto(
     const google::protobuf::RepeatedPtrField<v1::GroupSettings>& groups);
+v1::SkippedUpdates ToProto(const optim::SkippedUpdates& skipped);
+absl::StatusOr<optim::SkippedUpdates> FromProto(const v1::SkippedUpdates& proto);
 // INVALID_ARGUMENT, naming the group, for an invalid learning rate.
 absl::Status CheckGroups(absl::Span<const optim::GroupSettings> groups);
 

@@ -48,11 +48,14 @@ Gradient GradientOf(const v1::PushBegin& begin) {
           .groups = FromProto(begin.groups())};
 }
 
-absl::Status CheckNumberOfGroups(const v1::PushBegin& begin, const v1::Job& job) {
-  const int groups = begin.groups_size();
-  if (groups == 0 || groups == job.variable_groups_size()) return absl::OkStatus();
+absl::Status CheckGroupsOf(const Gradient& gradient, const ActiveJob& job) {
+  const auto groups = static_cast<int>(gradient.groups.size());
+  if (groups == 0) return absl::OkStatus();
+  if (groups == job.job().variable_groups_size()) {
+    return Annotate(job.shard().CheckGroups(gradient.groups), Describe(gradient.key));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
-      "settings for ", groups, " groups of variables, but the job has ", job.variable_groups_size()));
+      "settings for ", groups, " groups of variables, but the job has ", job.job().variable_groups_size()));
 }
 
 }  // namespace
@@ -162,7 +165,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
     open.failure = absl::InvalidArgumentError(absl::StrCat(
         "push of worker ", begin.worker(), ", but the number of workers is ", (*job)->most_workers()));
   }
-  if (open.failure.ok()) open.failure = CheckNumberOfGroups(begin, (*job)->job());
+  if (open.failure.ok()) open.failure = CheckGroupsOf(request.gradient, **job);
   if (open.failure.ok()) open.failure = permissions_.CheckPush(begin.worker(), server_);
   if (open.failure.ok()) open.failure = server_.CheckIncarnationGiven(begin.worker(), begin.incarnation());
   if (!open.failure.ok()) return;
@@ -267,8 +270,10 @@ void Session::Read(uint64_t request_id, const v1::ReadBegin& begin) {
     }
     if (state) kept->Keep(std::move(result->tables), done);
     if (state && result->learning_rate.has_value()) done.set_learning_rate(*result->learning_rate);
-    for (size_t i = 0; state && i < result->groups.size(); ++i)
-      *done.add_groups() = ToProto(result->groups[i]);
+    if (state) {
+      *done.mutable_groups() = ToProto(result->groups);
+      *done.mutable_skipped_updates() = ToProto(result->skipped);
+    }
     done.set_version(result->values.version);
     done.set_edition(edition);
     done.set_has_values(true);

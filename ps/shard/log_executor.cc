@@ -276,6 +276,7 @@ absl::StatusOr<ReadResult> LogExecutor::ReadHere(bool snapshot) {
   CAIRN_ASSIGN_OR_RETURN(result.slots, store().CopySlots());
   result.learning_rate = store().changed_learning_rate();
   result.groups = store().groups();
+  result.skipped = store().skipped();
   for (size_t table = 1; table < parts_.tables.size(); ++table) {
     CAIRN_ASSIGN_OR_RETURN(result.tables.emplace_back(), parts_.tables[table].Save(/*beyond_budget=*/false));
   }
@@ -286,7 +287,9 @@ void LogExecutor::ExecuteConfigChange(const ConfigChange& config_change) {
   // A speculative update may have been made with these settings of the groups.
   if (config_change.learning_rate.has_value() || config_change.end) parts_.updater.DropSpeculative();
   if (config_change.learning_rate.has_value()) store().SetLearningRate(*config_change.learning_rate);
-  if (!config_change.groups.empty()) store().SetGroups(config_change.groups);
+  if (!config_change.groups.empty()) {
+    if (absl::Status set = store().SetGroups(config_change.groups); !set.ok()) return Fail(set);
+  }
   const int64_t version = store().current().version;
   if (!config_change.end || parts_.final_version.IsReached(version)) return;
   store().EndHere();

@@ -65,8 +65,14 @@ Shard::Shard(Options options)
                 {tables_, final_version_, pushes_, reads_, updater_}) {
   if (options.learning_rate.has_value()) store().SetLearningRate(*options.learning_rate);
   store().AssignGroups(std::move(options.group_of_slice));
-  store().SetGroups(std::move(options.groups));
+  CAIRN_CHECK(store().SetGroups(std::move(options.groups)).ok());
+  store().SetSkipped(std::move(options.skipped));
+  if (options.skip_empty_updates) store().SkipEmptyUpdates();
   if (options.trace != nullptr) options.trace->AtStep(options.initial_version + 1);
+}
+
+absl::Status Shard::CheckGroups(absl::Span<const optim::GroupSettings> groups) const {
+  return optimizer_ == nullptr ? absl::OkStatus() : optim::CheckGroupSettings(*optimizer_, groups);
 }
 
 std::unique_ptr<OpenPush> Shard::BeginPush(const PushRequest& request) {
@@ -186,7 +192,8 @@ Shard::State Shard::Save() {
   state.facts.set_version(values.version);
   state.facts.set_final_version(final_version_.Get());
   if (const auto rate = store().changed_learning_rate()) state.facts.set_learning_rate(*rate);
-  for (const optim::GroupSettings& group : store().groups()) *state.facts.add_groups() = ToProto(group);
+  *state.facts.mutable_groups() = ToProto(store().groups());
+  *state.facts.mutable_skipped_updates() = ToProto(store().skipped());
   pushes_.Save(state.facts);
   for (const std::string& token : reads_.tokens()) state.facts.add_markers(token);
   state.floats = *tables_.dense().Save(/*beyond_budget=*/true);
@@ -199,6 +206,9 @@ Shard::State Shard::Save() {
 absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats,
                             ReceivedTables tables) {
   CAIRN_RETURN_IF_ERROR(CheckState(facts));
+  std::vector<optim::GroupSettings> groups = FromProto(facts.groups());
+  CAIRN_RETURN_IF_ERROR(CheckGroups(groups));
+  CAIRN_ASSIGN_OR_RETURN(optim::SkippedUpdates skipped, FromProto(facts.skipped_updates()));
   TableState dense;
   if (floats != nullptr) dense.push_back(std::move(floats));
   CAIRN_RETURN_IF_ERROR(tables_.dense().CheckState(dense));
@@ -217,12 +227,13 @@ absl::Status Shard::Restore(const v1::ReplicatedShard& facts, std::shared_ptr<co
   if (facts.has_learning_rate()) rate = facts.learning_rate();
   executor_.ContinueFrom(facts.next_index(), facts.version(),
                          [this, version = facts.version(), final_version = facts.final_version(), rate,
-                          groups = FromProto(facts.groups()), dense = std::move(dense),
+                          groups = std::move(groups), skipped = std::move(skipped), dense = std::move(dense),
                           states = std::move(states)](LogExecutor::Replies&) mutable {
                            tables_.dense().Restore(version, std::move(dense));
                            RestoreTables(std::move(states));
                            if (rate.has_value()) store().SetLearningRate(*rate);
-                           store().SetGroups(groups);
+                           CAIRN_CHECK(store().SetGroups(std::move(groups)).ok());
+                           store().SetSkipped(std::move(skipped));
                            final_version_.Set(final_version);
                          });
   return absl::OkStatus();

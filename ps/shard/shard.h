@@ -67,11 +67,14 @@ class Shard final : public LogSink {
     // Whether updates are speculative (speculative_update.h). Only for a synchronous job without norms whose
     // rounds take all its workers, if the memory has room for another version and its slots.
     bool speculative_updates = false;
-    std::optional<float> learning_rate{};        // set by an earlier config change
-    std::vector<int> group_of_slice{};           // VariableStore::AssignGroups()
-    std::vector<optim::GroupSettings> groups{};  // VariableStore::SetGroups()
-    ThreadPool* thread_pool = nullptr;           // as in VariableStore
-    TableMaker make_tables{};                    // called once, at construction; null: only the variables
+    std::optional<float> learning_rate{};  // set by an earlier config change
+    std::vector<int> group_of_slice{};     // VariableStore::AssignGroups()
+    std::vector<optim::GroupSettings>
+        groups{};                       // VariableStore::SetGroups(); checked by CheckGroupSettings()
+    optim::SkippedUpdates skipped{};    // VariableStore::SetSkipped()
+    bool skip_empty_updates = false;    // VariableStore::SkipEmptyUpdates()
+    ThreadPool* thread_pool = nullptr;  // as in VariableStore
+    TableMaker make_tables{};           // called once, at construction; null: only the variables
     // Outlives the shard. Points: "push", "read", and those of LogExecutor.
     FaultPoints* faults = nullptr;
     Metrics* metrics = nullptr;                          // outlives the shard; counts the updates
@@ -93,6 +96,9 @@ class Shard final : public LogSink {
       speculative->SendMeansTo(effects);
     }
   }
+
+  // INVALID_ARGUMENT if the optimizer cannot have these settings.
+  absl::Status CheckGroups(absl::Span<const optim::GroupSettings> groups) const;
 
   const Tables& tables() const { return tables_; }
   // The values of the variables.

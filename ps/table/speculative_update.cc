@@ -57,15 +57,13 @@ bool SpeculativeUpdate::Begin(const Gradient& gradient, SendValues send, AllowBy
     if (member != nullptr && !round_->spoilt) {
       joins = !member->gradient.has_value() && gradient.base_version == round_->base_version &&
               gradient.examples > 0;
+      // No chunk is complete before this push, so none has been computed with other settings.
+      if (joins && !gradient.groups.empty()) joins = store_.SetSpeculativeGroups(gradient.groups).ok();
       if (!joins) notifications = Spoil();
     }
     if (joins) {
       member->gradient = gradient;
-      // No chunk is complete before this push, so none has been computed with other settings.
-      if (!gradient.groups.empty()) {
-        round_->groups = std::exchange(member->gradient->groups, {});
-        store_.SetSpeculativeGroups(round_->groups);
-      }
+      if (!gradient.groups.empty()) round_->groups = std::exchange(member->gradient->groups, {});
       member->send = std::move(send);
       member->allow = allow;
       member->missing.assign(static_cast<size_t>(num_chunks_), kChunk);

@@ -74,7 +74,10 @@ const std::vector<Room>& Rooms() {
       {"worker/split", {"common", "proto", "kernels", "nn", "worker/peer", "worker/split"}, true},
       {"include", {"include"}, false},
       // The public library: the only folder that the programs of users see is `include`.
-      {"api", {"api", "client", "common", "proto", "worker/checkpoint"}, true},
+      // It checks settings of groups as the servers do.
+      {"api",
+       {"api", "client", "common", "optim/optimizer.h", "optim/store", "proto", "worker/checkpoint"},
+       true},
       {"worker/embedding",
        {"client", "common", "embedding", "nn", "optim/store/optimizer_of.h", "proto", "worker"},
        true},

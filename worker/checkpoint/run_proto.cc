@@ -1,10 +1,52 @@
 #include "worker/checkpoint/run_proto.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace cairn::worker {
+namespace {
+
+std::vector<GroupState> GroupsOf(const v1::Progress& progress) {
+  std::vector<GroupState> groups;
+  for (const v1::GroupSettings& settings : progress.groups()) {
+    GroupState group;
+    if (settings.has_learning_rate()) group.learning_rate = settings.learning_rate();
+    group.untouched = settings.untouched();
+    if (!settings.hyperparameters().empty()) {
+      group.hyperparameters.emplace(settings.hyperparameters().begin(), settings.hyperparameters().end());
+    }
+    groups.insert(groups.end(), std::max(settings.count(), 1u), group);
+  }
+  const auto& untouched = progress.skipped_updates().untouched();
+  auto group = groups.begin();
+  for (int i = 0; i + 1 < untouched.size(); i += 2) {
+    for (int64_t more = untouched[i + 1]; more > 0 && group != groups.end(); --more, ++group) {
+      if (untouched[i] > 0) group->untouched_updates = untouched[i];
+    }
+  }
+  return groups;
+}
+
+void SetGroups(const std::vector<GroupState>& groups, v1::Progress& progress) {
+  v1::SkippedUpdates& skipped = *progress.mutable_skipped_updates();
+  for (const GroupState& group : groups) {
+    v1::GroupSettings& settings = *progress.add_groups();
+    if (group.learning_rate.has_value()) settings.set_learning_rate(*group.learning_rate);
+    settings.set_untouched(group.untouched);
+    if (group.hyperparameters.has_value()) {
+      settings.mutable_hyperparameters()->insert(group.hyperparameters->begin(),
+                                                 group.hyperparameters->end());
+    }
+    skipped.add_untouched(group.untouched_updates.value_or(0));
+    skipped.add_untouched(1);
+  }
+}
+
+}  // namespace
 
 RunState RunStateOf(const RunDescription& description) {
   const v1::Job& job = description.job;
@@ -19,12 +61,8 @@ RunState RunStateOf(const RunDescription& description) {
   run.slots = description.slots;
   run.tables = description.tables;
   if (progress.has_learning_rate()) run.learning_rate = progress.learning_rate();
-  for (const v1::GroupSettings& settings : progress.groups()) {
-    if (!run.groups.has_value()) run.groups.emplace();
-    GroupState& group = run.groups->emplace_back();
-    if (settings.has_learning_rate()) group.learning_rate = settings.learning_rate();
-    group.untouched = settings.untouched();
-  }
+  if (progress.groups_size() > 0) run.groups = GroupsOf(progress);
+  if (progress.skipped_updates().empty() > 0) run.empty_updates = progress.skipped_updates().empty();
   run.seed = job.seed();
   run.batch_size = job.batch_size();
   run.num_workers = job.workers_size();
@@ -70,11 +108,8 @@ v1::Progress ProgressOf(const RunState& run, const v1::OptimizerConfig& optimize
   if (run.learning_rate.has_value() && same_rate && !optimizer.has_learning_rate_schedule()) {
     progress.set_learning_rate(*run.learning_rate);
   }
-  for (const GroupState& group : run.groups.value_or(std::vector<GroupState>())) {
-    v1::GroupSettings& settings = *progress.add_groups();
-    if (group.learning_rate.has_value()) settings.set_learning_rate(*group.learning_rate);
-    settings.set_untouched(group.untouched);
-  }
+  if (run.groups.has_value()) SetGroups(*run.groups, progress);
+  progress.mutable_skipped_updates()->set_empty(run.empty_updates.value_or(0));
   if (run.data.has_value()) {
     v1::DataPosition& data = *progress.mutable_data();
     data.set_num_examples(run.data->num_examples);

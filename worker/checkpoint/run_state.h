@@ -20,10 +20,12 @@ struct DataState {
   friend bool operator==(const DataState&, const DataState&) = default;
 };
 
-// Settings of a group of variables, as v1::GroupSettings.
+// Settings of a group of variables, as v1::GroupSettings, and what v1::SkippedUpdates counts.
 struct GroupState {
   std::optional<float> learning_rate;
   bool untouched = false;
+  std::optional<std::map<std::string, double>> hyperparameters;  // absent if there are none
+  std::optional<int64_t> untouched_updates;                      // absent if there were none
 
   friend bool operator==(const GroupState&, const GroupState&) = default;
 };
@@ -57,6 +59,7 @@ struct RunState {
   std::vector<std::string> slots;                 // the optimizer's slots, in the order of ServerState::state
   std::optional<float> learning_rate;             // set if the rate was changed after the start
   std::optional<std::vector<GroupState>> groups;  // set if the chief has set them; absent in older files
+  std::optional<int64_t> empty_updates;           // v1::SkippedUpdates::empty; absent if there were none
   uint64_t seed = 0;
   int64_t batch_size = 0;  // per worker
   int64_t num_workers = 0;

@@ -38,6 +38,7 @@ void RunFields(Fields& fields, Run& run) {
   fields("slots", run.slots);
   fields("learning_rate", run.learning_rate);
   fields("groups", run.groups);
+  fields("empty_updates", run.empty_updates);
   fields("seed", run.seed);
   fields("batch_size", run.batch_size);
   fields("num_workers", run.num_workers);
@@ -69,6 +70,8 @@ template <typename Fields, typename Group>
 void PartFields(Fields& fields, Group& group, const GroupState*) {
   fields("learning_rate", group.learning_rate);
   fields("untouched", group.untouched);
+  fields("hyperparameters", group.hyperparameters);
+  fields("untouched_updates", group.untouched_updates);
 }
 template <typename Fields, typename Table>
 void PartFields(Fields& fields, Table& table, const TableRun*) {
@@ -142,6 +145,9 @@ class Writer {
   static OrderedJson Of(const std::optional<int64_t>& value) {
     return value.has_value() ? Of(*value) : OrderedJson();
   }
+  static OrderedJson Of(const std::optional<std::map<std::string, double>>& value) {
+    return value.has_value() ? Of(*value) : OrderedJson();
+  }
   static OrderedJson Of(const std::optional<std::vector<GroupState>>& value) {
     return value.has_value() ? Of(*value) : OrderedJson();
   }
@@ -185,6 +191,9 @@ class Reader {
   }
   void operator()(const char* key, std::optional<DataState>& value) { ReadIfThere(key, value); }
   void operator()(const char* key, std::optional<int64_t>& value) { ReadIfThere(key, value); }
+  void operator()(const char* key, std::optional<std::map<std::string, double>>& value) {
+    ReadIfThere(key, value);
+  }
   void operator()(const char* key, std::optional<std::vector<GroupState>>& value) { ReadIfThere(key, value); }
   void operator()(const char* key, std::optional<std::vector<TableRun>>& value) { ReadIfThere(key, value); }
   void operator()(const char* key, TensorType& type) {
@@ -368,6 +377,7 @@ void CheckRange(const DataState& data, RangeCheck& check) {
 std::string RangeFaultOf(const RunState& run) {
   RangeCheck check;
   check.Count("global_step", run.global_step);
+  check.Count("empty_updates", run.empty_updates.value_or(0));
   check.NotNegative("batch_size", run.batch_size);
   check.NotNegative("num_workers", run.num_workers);
   check.NotNegative("final_version", run.final_version);
@@ -385,6 +395,7 @@ std::string RangeFaultOf(const RunState& run) {
   if (rate != run.hyperparameters.end()) check.Rate("hyperparameters.learning_rate", rate->second);
   for (const GroupState& group : run.groups.value_or(std::vector<GroupState>())) {
     if (group.learning_rate.has_value()) check.Rate("groups[].learning_rate", *group.learning_rate);
+    check.Count("groups[].untouched_updates", group.untouched_updates.value_or(0));
   }
   if (run.data.has_value()) CheckRange(*run.data, check);
   for (const TableRun& table : run.tables.value_or(std::vector<TableRun>())) CheckRange(table, check);

@@ -19,8 +19,9 @@ namespace cairn::net {
 
 inline constexpr int64_t kMaxPayloadBytes = int64_t{1} << 20;
 inline constexpr int64_t kMaxPayloadFloats = kMaxPayloadBytes / static_cast<int64_t>(sizeof(float));
-// Headers are small; a longer one is malformed.
-inline constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;
+// Most headers are small. The longest have the settings and counts of 65536 groups of variables; a longer one is
+// malformed.
+inline constexpr int64_t kMaxHeaderBytes = int64_t{512} << 10;
 
 // The limit of a message: one frame of the largest size.
 inline constexpr int kMaxMessageBytes = static_cast<int>(kMaxPayloadBytes + kMaxHeaderBytes + 64);

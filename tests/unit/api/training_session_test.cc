@@ -21,7 +21,9 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::FloatNear;
 using testing::HasSubstr;
+using testing::Pointwise;
 
 // w = 1 2, b = 3; the learning rate is 1.
 Job Toy(int workers = 1) {
@@ -360,6 +362,137 @@ TEST_F(TrainingSessionTest, ABackupKnowsTheGroupSettings) {
     ASSERT_TRUE(result.ok()) << result.status();
   }
   EXPECT_THAT(session->values(), ElementsAre(-6, -5, 2));
+}
+
+v1::GroupSettings With(const std::string& hyperparameter, double value) {
+  v1::GroupSettings settings;
+  (*settings.mutable_hyperparameters())[hyperparameter] = value;
+  return settings;
+}
+
+// Adam's bias correction shows how many updates it counts: the first one, with a gradient of 1, moves by 0.4. All
+// variables are in group 1.
+Job TorchAdam() {
+  Job job = Toy();
+  job.optimizer = {.name = "torch.Adam",
+                   .hyperparameters = {{"lr", 0.5}, {"beta1", 0.5}, {"beta2", 0.75}, {"eps", 0.25}}};
+  for (Variable& variable : job.variables) variable.group = 1;
+  return job;
+}
+auto AfterOneMove() {
+  return Pointwise(FloatNear(1e-6f), {0.6f, 1.6f, 2.6f});
+}
+
+TEST_F(TrainingSessionTest, GroupsHaveHyperparametersOfTheirOwn) {
+  Job job = Toy();
+  job.optimizer = {.name = "torch.SGD", .hyperparameters = {{"lr", 1}, {"momentum", 0.5}}};
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), With("weight_decay", 1)}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, -1));
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), With("momentum", 0.25)}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 0).ok());
+  EXPECT_THAT(session->values(), ElementsAre(-0.5f, 0.5f, -2));
+}
+
+// The norm is that of both groups' gradients.
+TEST_F(TrainingSessionTest, GroupsAreClippedTogether) {
+  Job job = Toy();
+  job.optimizer = {.name = "torch.SGD", .hyperparameters = {{"lr", 1}, {"global_clipnorm", 1.5}}};
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), With("weight_decay", 1)}), absl::OkStatus());
+  ASSERT_EQ(session->BeginStep(1, {}), absl::OkStatus());
+  const std::vector<float> gradients = {2, 1, 2};
+  std::copy(gradients.begin(), gradients.end(), session->gradients().begin());
+  ASSERT_TRUE(session->FinishStep().ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1.5f, -1));
+}
+
+TEST_F(TrainingSessionTest, HyperparametersThatTheOptimizerCannotHaveAreRefusedBeforeTheyAreSent) {
+  const auto session = Open(TorchAdam(), Options());
+  const auto error = [&](const v1::GroupSettings& settings) {
+    return std::string(session->SetGroups({v1::GroupSettings(), settings}).message());
+  };
+  EXPECT_THAT(error(With("beta1", 1)),
+              HasSubstr("SetGroups: group 1: optimizer torch.Adam: hyperparameter 'beta1' is 1"));
+  EXPECT_THAT(error(With("momentum", 0)), HasSubstr("unknown hyperparameter 'momentum'"));
+  EXPECT_THAT(error(With("amsgrad", 1)), HasSubstr("'amsgrad' changes the optimizer's slots"));
+  ASSERT_TRUE(Step(*session, 1).ok());
+}
+
+TEST_F(TrainingSessionTest, AGroupCountsTheUpdatesThatTouchIt) {
+  const auto session = Open(TorchAdam(), Options());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), Untouched()}), absl::OkStatus());
+  for (int step = 0; step < 2; ++step) ASSERT_TRUE(Step(*session, 1).ok());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), v1::GroupSettings()}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), AfterOneMove());
+}
+
+TEST_F(TrainingSessionTest, CheckpointsContainTheCountsOfEachGroup) {
+  SessionOptions options = Options();
+  options.checkpoint_directory = Directory();
+  Job job = TorchAdam();
+  job.skip_empty_updates = true;
+  {
+    const auto session = Open(job, options);
+    ASSERT_EQ(session->SetGroups({With("weight_decay", 0), Untouched()}), absl::OkStatus());
+    for (int64_t examples : {1, 0, 1}) ASSERT_TRUE(Step(*session, 1, examples).ok());
+    ASSERT_EQ(session->SaveCheckpoint(), absl::OkStatus());
+  }
+  for (int server : {0, 1}) cluster_.Restart(server);
+  const auto session = Open(job, options);
+  EXPECT_EQ(session->steps().version(), 3);
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), With("weight_decay", 0)}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), AfterOneMove());
+}
+
+TEST_F(TrainingSessionTest, ABackupKnowsTheCountsOfEachGroup) {
+  Job job = TorchAdam();
+  job.backups = 1;
+  const auto session = Open(job, Options());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), Untouched()}), absl::OkStatus());
+  for (int step = 0; step < 2; ++step) ASSERT_TRUE(Step(*session, 1).ok());
+  cluster_.Kill(0);
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), With("weight_decay", 0)}), absl::OkStatus());
+  const auto result = Step(*session, 1);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(session->values(), AfterOneMove());
+}
+
+TEST_F(TrainingSessionTest, ARoundWithoutExamplesIsSkippedIfTheJobWantsThat) {
+  Job job = Toy();
+  job.optimizer.hyperparameters = {{"learning_rate", 1}, {"momentum", 0.5}};
+  job.skip_empty_updates = true;
+  const auto session = Open(job, Options());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 2));
+  ASSERT_TRUE(Step(*session, 1, /*examples=*/0).ok());
+  EXPECT_THAT(session->values(), ElementsAre(0, 1, 2)) << "momentum rests";
+  EXPECT_EQ(session->steps().version(), 2);
+  ASSERT_TRUE(Step(*session, 0).ok());
+  EXPECT_THAT(session->values(), ElementsAre(-0.5f, 0.5f, 1.5f));
+}
+
+TEST_F(TrainingSessionTest, EachOfManyVariablesMayBeAGroup) {
+  constexpr int kGroups = 3000;
+  Job job = Toy();
+  job.variables.clear();
+  for (int i = 0; i < kGroups; ++i) job.variables.push_back({.name = "v" + std::to_string(i), .group = i});
+  const auto session = Open(job, Options());
+  std::vector<v1::GroupSettings> groups(kGroups, Rate(2));
+  groups[1] = Untouched();
+  groups.back() = Rate(0.5f);
+  ASSERT_EQ(session->SetGroups(groups), absl::OkStatus());
+  const std::vector<float> before(session->values().begin(), session->values().end());
+  ASSERT_TRUE(Step(*session, 1).ok());
+  EXPECT_EQ(session->values()[0], before[0] - 2);
+  EXPECT_EQ(session->values()[1], before[1]);
+  EXPECT_EQ(session->values()[kGroups - 2], before[kGroups - 2] - 2);
+  EXPECT_EQ(session->values()[kGroups - 1], before[kGroups - 1] - 0.5f);
 }
 
 TEST_F(TrainingSessionTest, SettingsForAWrongNumberOfGroupsAreRefused) {

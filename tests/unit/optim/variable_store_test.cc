@@ -58,20 +58,20 @@ TEST_F(VariableStoreTest, AWriteReplacesItsRunsAndKeepsTheVersion) {
 
 TEST_F(VariableStoreTest, AGroupHasARateOfItsOwn) {
   store_.AssignGroups({-1, 0});
-  store_.SetGroups({{.learning_rate = 0.5f}});
+  ASSERT_TRUE(store_.SetGroups({{.learning_rate = 0.5f}}).ok());
   ASSERT_TRUE(Apply({1, 1, 1}).ok());
   EXPECT_THAT(ToVector(store_.current()), ElementsAre(-1, -1, -0.5f));
   store_.SetLearningRate(2);
   ASSERT_TRUE(Apply({1, 1, 1}).ok());
   EXPECT_THAT(ToVector(store_.current()), ElementsAre(-3, -3, -1));
-  store_.SetGroups({{}});
+  ASSERT_TRUE(store_.SetGroups({{}}).ok());
   ASSERT_TRUE(Apply({1, 1, 1}).ok());
   EXPECT_THAT(ToVector(store_.current()), ElementsAre(-5, -5, -3));
 }
 
 TEST_F(VariableStoreTest, AGroupIsLeftUntouchedAlsoBySpeculativeUpdates) {
   store_.AssignGroups({0, 1});
-  store_.SetGroups({{.untouched = true}, {}});
+  ASSERT_TRUE(store_.SetGroups({{.untouched = true}, {}}).ok());
   ASSERT_TRUE(Apply({1, std::numeric_limits<float>::quiet_NaN(), 1}).ok());
   EXPECT_THAT(ToVector(store_.current()), ElementsAre(0, 0, -1));
   const std::vector<float> gradient = {1, 1, 1};
@@ -280,13 +280,148 @@ TEST(VariableStoreUpdates, TheAverageOfAnUntouchedGroupIsItsValue) {
   const VariableStore::Run run = {0, 2};
   store.Write(values, {&run, 1});
   store.AssignGroups({0, 1});
-  store.SetGroups({{.untouched = true}, {}});
+  ASSERT_TRUE(store.SetGroups({{.untouched = true}, {}}).ok());
   ASSERT_TRUE(ApplyTo(store, {2, 2}).ok());
   ASSERT_TRUE(ApplyTo(store, {2, 2}).ok());
   const auto average = [&store] { return store.CopySlots().value()->data()[0]; };
   EXPECT_EQ(average(), 10);
   store.EndHere();
   EXPECT_THAT(ToVector(store.current()), ElementsAre(10, 7));
+}
+
+std::unique_ptr<Optimizer> TorchAdam() {
+  return MakeOptimizer({.name = "torch.Adam",
+                        .hyperparameters = {{"lr", 0.5}, {"beta1", 0.5}, {"beta2", 0.75}, {"eps", 0.25}}})
+      .value();
+}
+
+TEST(VariableStoreGroups, HaveHyperparametersOfTheirOwn) {
+  const auto sgd =
+      MakeOptimizer({.name = "torch.SGD", .hyperparameters = {{"lr", 1}, {"momentum", 0.5}}}).value();
+  VariableStore store(Vectors({{"a", 1}, {"b", 1}, {"c", 1}}), sgd.get());
+  store.AssignGroups({0, 1, 2});
+  ASSERT_TRUE(
+      store
+          .SetGroups({{}, {.hyperparameters = {{"weight_decay", 1}}}, {.hyperparameters = {{"maximize", 1}}}})
+          .ok());
+  ASSERT_TRUE(ApplyTo(store, {1, 1, 1}).ok());
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(-1, -1, 1));
+  ASSERT_TRUE(store.SetGroups({{}, {.hyperparameters = {{"momentum", 0.25}}}, {}}).ok());
+  ASSERT_TRUE(ApplyTo(store, {0, 0, 0}).ok());
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(-1.5f, -1.25f, 1.5f));
+}
+
+TEST(VariableStoreGroups, HaveTheirHyperparametersInSpeculativeUpdatesToo) {
+  const auto sgd = Sgd(1);
+  VariableStore store(Vectors({{"a", 1}, {"b", 1}}), sgd.get());
+  store.AssignGroups({0, 1});
+  const std::vector<float> gradient = {4, 4};
+  const ContributedGradient weighted = {gradient.data(), 1};
+  store.BeginSpeculative();
+  ASSERT_TRUE(store.SetSpeculativeGroups({{}, {.hyperparameters = {{"clipvalue", 1}}}}).ok());
+  ASSERT_NE(store.ApplySpeculatively({.gradients = {&weighted, 1}}, 0, 2), nullptr);
+  store.PublishSpeculative();
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(-4, -1));
+}
+
+TEST(VariableStoreGroups, RefuseHyperparametersThatTheOptimizerCannotHave) {
+  const auto adam = TorchAdam();
+  VariableStore store(Vectors({{"a", 1}, {"b", 1}}), adam.get());
+  store.AssignGroups({0, 1});
+  ASSERT_TRUE(store.SetGroups({{}, {.untouched = true}}).ok());
+  const auto error = [&store](const std::string& name, double value) {
+    return std::string(store.SetGroups({{}, {.hyperparameters = {{name, value}}}}).message());
+  };
+  EXPECT_THAT(error("beta3", 0.5),
+              HasSubstr("group 1: optimizer torch.Adam: unknown hyperparameter 'beta3'"));
+  EXPECT_THAT(error("beta1", 1), HasSubstr("group 1: optimizer torch.Adam: hyperparameter 'beta1' is 1"));
+  EXPECT_EQ(error("amsgrad", 1),
+            "group 1: optimizer torch.Adam: hyperparameter 'amsgrad' changes the optimizer's slots or norms, "
+            "which all "
+            "variables share");
+  EXPECT_THAT(error("clipnorm", 1), HasSubstr("'clipnorm' changes the optimizer's slots or norms"));
+  EXPECT_THAT(error("lr", 1), HasSubstr("'lr' is the learning rate"));
+  EXPECT_EQ(store.groups(), (std::vector<GroupSettings>{{}, {.untouched = true}})) << "as before";
+}
+
+// Adam's bias correction shows the count.
+TEST(VariableStoreGroups, CountOnlyTheUpdatesThatTouchThem) {
+  const auto adam = TorchAdam();
+  VariableStore alone(Vectors({{"b", 1}}), adam.get());
+  VariableStore store(Vectors({{"a", 1}, {"b", 1}}), adam.get());
+  store.AssignGroups({0, 1});
+  for (int update = 1; update <= 6; ++update) {
+    const bool untouched = update <= 2 || update == 4;
+    ASSERT_TRUE(store.SetGroups({{}, {.untouched = untouched}}).ok());
+    ASSERT_TRUE(ApplyTo(store, {1, static_cast<float>(update)}).ok());
+    if (untouched) continue;
+    ASSERT_TRUE(ApplyTo(alone, {static_cast<float>(update)}).ok());
+  }
+  EXPECT_EQ(ToVector(store.current())[1], ToVector(alone.current())[0]);
+  EXPECT_EQ(store.skipped(), (SkippedUpdates{.untouched = {0, 3}}));
+}
+
+TEST(VariableStoreGroups, CountOnAfterARestore) {
+  const auto adam = TorchAdam();
+  VariableStore store(Vectors({{"a", 1}, {"b", 1}}), adam.get());
+  store.AssignGroups({0, 1});
+  ASSERT_TRUE(store.SetGroups({{}, {.untouched = true}}).ok());
+  for (int update = 0; update < 3; ++update) ASSERT_TRUE(ApplyTo(store, {1, 1}).ok());
+  VariableStore restored(Vectors({{"a", 1}, {"b", 1}}), adam.get(), /*initial_version=*/3);
+  restored.AssignGroups({0, 1});
+  ASSERT_TRUE(restored.SetGroups(store.groups()).ok());
+  restored.SetSkipped(store.skipped());
+  for (VariableStore* each : {&store, &restored}) {
+    ASSERT_TRUE(each->SetGroups({{.untouched = true}, {}}).ok());
+    ASSERT_TRUE(ApplyTo(*each, {1, 1}).ok());
+  }
+  EXPECT_EQ(ToVector(restored.current())[1], ToVector(store.current())[1]);
+  EXPECT_EQ(restored.skipped(), (SkippedUpdates{.untouched = {1, 3}}));
+}
+
+// An update without examples, as of a GradScaler that skips a step.
+TEST(VariableStoreEmptyUpdates, AdvanceTheVersionAloneIfTheyAreSkipped) {
+  const auto adam = TorchAdam();
+  VariableStore full(Vectors({{"a", 1}}), adam.get());
+  VariableStore store(Vectors({{"a", 1}}), adam.get());
+  store.SkipEmptyUpdates();
+  const ContributedGradient nothing = {nullptr, 0};
+  for (int update = 1; update <= 3; ++update) {
+    ASSERT_TRUE(ApplyTo(store, {1}).ok());
+    ASSERT_TRUE(ApplyTo(full, {1}).ok());
+    ASSERT_TRUE(store.ApplyMean({.gradients = {&nothing, 1}}).ok());
+  }
+  EXPECT_EQ(store.current().version, 6);
+  EXPECT_EQ(ToVector(store.current()), ToVector(full.current()));
+  EXPECT_EQ(store.skipped(), (SkippedUpdates{.empty = 3}));
+}
+
+TEST(VariableStoreEmptyUpdates, MoveNothingByNormsEither) {
+  const auto lamb = MakeOptimizer({.name = "Lamb", .hyperparameters = {{"global_clipnorm", 1}}}).value();
+  VariableStore store(Vectors({{"a", 2}}), lamb.get());
+  store.SkipEmptyUpdates();
+  const ContributedGradient nothing = {nullptr, 0};
+  for (Norms norms : lamb->norms()) {
+    const auto measured = store.Measure(norms, {.gradients = {&nothing, 1}});
+    ASSERT_TRUE(measured.ok());
+    EXPECT_THAT(measured->at(0).bands, ElementsAre(Squares()));
+  }
+  ASSERT_TRUE(store.ApplyMean({.gradients = {&nothing, 1}}).ok());
+  EXPECT_EQ(store.current().version, 1);
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(0, 0));
+}
+
+TEST(VariableStoreEmptyUpdates, LeaveTheAverageAtTheEnd) {
+  const auto sgd =
+      MakeOptimizer(
+          {.name = "SGD", .hyperparameters = {{"learning_rate", 1}, {"use_ema", 1}, {"ema_momentum", 0.5}}})
+          .value();
+  VariableStore store(Vectors({{"a", 1}}), sgd.get());
+  store.SkipEmptyUpdates();
+  for (int update = 0; update < 2; ++update) ASSERT_TRUE(ApplyTo(store, {2}).ok());
+  const ContributedGradient nothing = {nullptr, 0};
+  ASSERT_TRUE(store.ApplyMean({.gradients = {&nothing, 1}, .last = true}).ok());
+  EXPECT_THAT(ToVector(store.current()), ElementsAre(-3));
 }
 
 TEST(VariableStoreUpdates, AnUnexpectedEndLeavesTheAverageToo) {

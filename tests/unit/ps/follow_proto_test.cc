@@ -107,6 +107,40 @@ TEST(FollowProto, AStagedPushKeepsItsSettingsOfGroups) {
   EXPECT_EQ(FromProto(ToProto(gradient)).value(), gradient);
 }
 
+TEST(FollowProto, ConsecutiveGroupsWithEqualSettingsShareAnEntry) {
+  const optim::GroupSettings decay = {.hyperparameters = {{"weight_decay", 0.5}}};
+  Gradient gradient = {.key = {.worker = 0, .incarnation = 2, .step = 3},
+                       .groups = std::vector<optim::GroupSettings>(kMaxGroups)};
+  gradient.groups.back() = decay;
+  const v1::StagedGradient message = ToProto(gradient);
+  ASSERT_EQ(message.groups_size(), 2);
+  EXPECT_EQ(message.groups(0).count(), static_cast<uint32_t>(kMaxGroups - 1));
+  EXPECT_LT(message.ByteSizeLong(), 100u);
+  EXPECT_EQ(FromProto(message).value(), gradient);
+}
+
+TEST(FollowProto, AnEntryForTooManyGroupsIsCut) {
+  google::protobuf::RepeatedPtrField<v1::GroupSettings> groups;
+  groups.Add()->set_count(4'000'000'000);
+  EXPECT_EQ(FromProto(groups).size(), static_cast<size_t>(kMaxGroups) + 1);
+}
+
+TEST(FollowProto, CountsOfSkippedUpdatesAreKept) {
+  const optim::SkippedUpdates skipped = {.empty = 2, .untouched = {7, 7, 0, 5}};
+  EXPECT_EQ(ToProto(skipped).untouched_size(), 6) << "three runs";
+  EXPECT_EQ(FromProto(ToProto(skipped)).value(), skipped);
+}
+
+TEST(FollowProto, InvalidCountsOfSkippedUpdatesAreRefused) {
+  v1::SkippedUpdates negative, many;
+  negative.set_empty(-1);
+  EXPECT_THAT(std::string(FromProto(negative).status().message()),
+              testing::HasSubstr("number of empty updates cannot be -1"));
+  many.add_untouched(1);
+  many.add_untouched(int64_t{1} << 40);
+  EXPECT_THAT(std::string(FromProto(many).status().message()), testing::HasSubstr("groups are invalid"));
+}
+
 TEST(FollowProto, OnlyTheChiefMaySendValidSettingsOfGroups) {
   const auto message = [](int worker, float rate) {
     return std::string(FromProto(ToProto(Gradient{.key = {.worker = worker, .incarnation = 2, .step = 3},

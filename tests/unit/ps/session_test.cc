@@ -133,6 +133,15 @@ TEST_F(SessionTest, SettingsOfAWrongNumberOfGroupsFailThePush) {
   EXPECT_EQ(Last().message(), "settings for 2 groups of variables, but the job has 1");
 }
 
+TEST_F(SessionTest, SettingsThatTheOptimizerCannotHaveFailThePush) {
+  v1::ClientHeader push = PushHeader(1);
+  (*push.mutable_push()->add_groups()->mutable_hyperparameters())["momentum"] = 0.5;
+  ASSERT_TRUE(session_.OnFrame(push, {}).ok());
+  ASSERT_TRUE(End(1).ok());
+  EXPECT_EQ(Last().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Last().message(), HasSubstr("group 0: optimizer SGD: hyperparameter 'momentum' changes"));
+}
+
 TEST_F(SessionTest, SettingsFromAWorkerThatIsNotTheChiefFailThePush) {
   v1::ClientHeader push = PushHeader(1);
   push.mutable_push()->set_worker(1);

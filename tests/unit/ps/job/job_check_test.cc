@@ -61,6 +61,14 @@ TEST_F(JobCheckTest, InvalidJobsAreRefusedWithoutEffect) {
         request.mutable_job()->add_variable_groups();
       },
       [](v1::CreateRequest& request) { request.mutable_job()->mutable_resumed()->add_groups(); },
+      [](v1::CreateRequest& request) {
+        auto& settings = *request.mutable_job()->mutable_resumed()->add_groups();
+        (*settings.mutable_hyperparameters())["beta1"] = 0.5;
+        request.mutable_job()->add_variable_groups();
+      },
+      [](v1::CreateRequest& request) {
+        request.mutable_job()->mutable_resumed()->mutable_skipped_updates()->set_empty(-1);
+      },
       [](v1::CreateRequest& request) { *request.add_slices() = request.slices(0); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_row_end(3); },
       [](v1::CreateRequest& request) { request.mutable_slices(0)->set_shape(0, -2); },
